@@ -27,8 +27,8 @@ from seamark.errors import (
     UnknownArgumentError,
 )
 from seamark.journal.folder import RunFolder, iter_runs
+from seamark.run.artifact import ArtifactObject, digest_of_objects
 from seamark.run.logbook import LogSession
-from seamark.run.objects import ArtifactObject, digest_of_objects
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from seamark.errors import ArgumentError, MissingExtraError, ValueKindError
 from seamark.process.rank import local_rank
 from seamark.types import File, Histogram, Value
 from seamark.values import encode_atom
-from seamark.values._fields import members, thaw
+from seamark.values._atoms import members, thaw
 from seamark.values._parameters import text_of
 
 if TYPE_CHECKING:

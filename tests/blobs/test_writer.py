@@ -595,7 +595,7 @@ def test_small_files_beyond_what_memory_may_hold_are_lost_and_told(
     """Nothing raises into training; the record says that the bytes are not there."""
     (tmp_path / "a").write_bytes(b"a" * 2_000_000)
     request.getfixturevalue("no_room")
-    monkeypatch.setattr("seamark.blobs.deferred.MAX_BYTES", 1000)
+    monkeypatch.setattr("seamark.blobs.worker.MAX_BYTES", 1000)
     run.files.keep("a", tmp_path / "a")
     assert run.file("a")["lost"] == "not stored"
     assert [kind for kind, _ in run.troubles] == ["not stored"]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from seamark.reading.columns import aside, distinguishing_columns, importance, left_out
-from seamark.store.read.shared import SharedPath
+from seamark.store.read.inherited import SharedPath
 
 
 def series(*paths, runs=4):

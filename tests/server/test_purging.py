@@ -11,7 +11,7 @@ pytest.importorskip("fastapi")
 from folding import Place, a_journal, eventually, says
 
 from seamark.server.folding.main import FoldWorker
-from seamark.server.kept.refusals import PurgedError
+from seamark.server.kept.plan import PurgedError
 from seamark.server.purging import is_purged, purge
 from seamark.server.writer import ServerWriter
 

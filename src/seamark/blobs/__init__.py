@@ -8,11 +8,15 @@ died left half done, `finish_staged` completes.
 
 from __future__ import annotations
 
-from seamark.blobs.inside import find_inside, is_below, moved_path
-from seamark.blobs.names import FileFilter, members_of, reference
-from seamark.blobs.read import is_pending, read_file, read_text, write_file
+from seamark.blobs.contents import (
+    are_recorded_by_user,
+    is_pending,
+    read_file,
+    read_text,
+    write_file,
+)
+from seamark.blobs.names import FileFilter, find_inside, is_below, members_of, moved_path, reference
 from seamark.blobs.recover import finish_staged
-from seamark.blobs.references import are_recorded_by_user
 from seamark.blobs.store import open_blob
 from seamark.blobs.writer import BlobWriter
 

@@ -1,23 +1,122 @@
-"""Files and folders whose bytes are taken and not stored yet."""
+"""Records about files, files that are not stored yet, and removal of pruned bytes."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shutil
+from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from seamark.blobs.records import Target, file_record, tree_bytes
-from seamark.blobs.store import put_bytes
+from seamark.blobs.store import put_bytes, remove_blob
 from seamark.blobs.take import ChangedError, HeldFile
+from seamark.journal.format import Kind
+from seamark.journal.reader import JournalReader, payload_of
+from seamark.journal.safe import open_file
+from seamark.process.liveness import host_name
+from seamark.values import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from seamark.blobs.store import Stamp
+    from seamark.blobs.worker import Worker
     from seamark.journal.folder import RunFolder
 
-__all__ = ["Pending"]
+__all__ = [
+    "Pending",
+    "Target",
+    "UsedBlobs",
+    "contents_of",
+    "digests_of",
+    "file_record",
+    "op_payloads",
+    "tree_bytes",
+    "without_bytes",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """Attribute, or member of a file set, for which a content is recorded.
+
+    Attributes:
+        path: Attribute path.
+        token: Token that links the record of the taken bytes to the record of the stored ones.
+        name: Member of a file set, or None for a file.
+        file: The FILE record without a digest.
+    """
+
+    path: str
+    token: str
+    name: str | None
+    file: dict[str, Any]
+
+    def ingested_op(self) -> dict[str, Any]:
+        """Return the op that says that its bytes are taken."""
+        if self.name is None:
+            return {"op": "own", "path": self.path, "token": self.token, "file": self.file}
+        return self.op(self.file)
+
+    def op(self, file: dict[str, Any]) -> dict[str, Any]:
+        """Return the op that completes this target."""
+        if self.name is None:
+            return {"op": "digest", "path": self.path, "token": self.token, "file": file}
+        members = {self.name: file | {"token": self.token}}
+        return {"op": "files", "path": self.path, "members": members}
+
+    def completed(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the FILE record with what is known now; the file is no longer staged."""
+        return {key: each for key, each in self.file.items() if key != "staged"} | dict(found)
+
+
+def file_record(name: str, ext: str, size: int | None, **more: Any) -> dict[str, Any]:
+    """Return a FILE record with what is not None; names are made fit for UTF-8."""
+    found = {"name": escape(name), "ext": escape(ext), "size": size, **more}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def without_bytes(file: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a FILE record whose bytes could not be stored."""
+    return {key: each for key, each in file.items() if key != "sha256"} | {"lost": "not stored"}
+
+
+def tree_bytes(members: dict[str, list[Any]]) -> bytes:
+    """Return the list of a folder's files as bytes; their SHA-256 is that of the folder.
+
+    Args:
+        members: ``{relative name: [size in bytes, SHA-256]}``.
+    """
+    return json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
+
+
+def digests_of(file: Mapping[str, Any]) -> Iterable[str]:
+    """Return the digests in a FILE record: its own, and those of the files in a folder."""
+    inside = [sha256 for _, sha256 in file.get("members", {}).values()]
+    return filter(None, [*inside, file.get("sha256")])
+
+
+def contents_of(record: Mapping[str, Any]) -> set[str]:
+    """Return the digests of the contents that a record names, in its file, values or texts."""
+    if "file" in record:
+        return set(digests_of(record["file"]))
+    atoms = [atom.value for atom in record.get("atoms", {}).values() if atom.type == "text"]
+    texts = [point[1] for point in record.get("points", ()) if isinstance(point[1], dict)]
+    return {each["sha256"] for each in (*atoms, *texts)}
+
+
+def op_payloads(reader: JournalReader, offset: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield (time in nanoseconds since epoch, payload) of the ops from an offset on, in bytes."""
+    for block in reader.blocks(offset):
+        for frame in block.frames:
+            if frame[1] == Kind.OP:
+                try:
+                    yield frame[4], payload_of(block.data, frame)
+                except ValueError:  # does not decompress; whoever folds it will say so
+                    continue
 
 
 @dataclass(eq=False)
@@ -131,3 +230,112 @@ class Pending:
         self.closed = True
         for file in self.files.values():
             file.close()
+
+
+_DIGEST: Final = re.compile(rb'"([0-9a-f]{64})"')
+_BLOCK: Final = 1 << 20
+_MAX_OP: Final = 1 << 17
+_MAX_HANDED_OUT: Final = 4096
+"""How many digests are remembered that were given to somebody who records them."""
+
+
+class UsedBlobs:
+    """Index of the blobs that a run records, in this process and in others; usable from any thread.
+
+    Args:
+        folder: Folder of the run.
+        worker: Worker whose lock is held while a blob is removed, and between storing and recording
+            one.
+    """
+
+    def __init__(self, folder: RunFolder, worker: Worker) -> None:
+        self._folder = folder
+        self._worker = worker
+        self._at: dict[str, frozenset[str]] = {}
+        self._paths: set[str] = set()
+        self._handed_out: deque[str] = deque(maxlen=_MAX_HANDED_OUT)
+        self._offsets: dict[Path, int] = {}
+        self._elsewhere: set[bytes] = set()
+
+    def put(self, path: str, file: Mapping[str, Any]) -> None:
+        """Remember what was recorded as the file at a path."""
+        with self._worker.lock:
+            self._at[path] = frozenset(digests_of(file))
+            self._paths.add(path)
+
+    def pop(self, path: str) -> frozenset[str]:
+        """Return what was recorded at a path, which has it no more."""
+        with self._worker.lock:
+            return self._at.pop(path, frozenset())
+
+    def hand_out(self, file: Mapping[str, Any]) -> None:
+        """Remember contents that are recorded elsewhere: as points of a series, as members."""
+        with self._worker.lock:
+            self._handed_out.extend(digests_of(file))
+
+    def remove_unused(self, digests: Iterable[str]) -> None:
+        """Remove the blobs among these that nothing in the run has.
+
+        Raises:
+            OSError: If a journal cannot be read, so that nobody knows, or a blob not be removed.
+        """
+        for sha256 in digests:
+            if self._has(sha256) or self._is_used_by_another(sha256):
+                continue
+            with self._worker.lock:  # it may have been recorded again meanwhile
+                if not self._has(sha256):
+                    remove_blob(self._folder, sha256)
+
+    def _has(self, sha256: str) -> bool:
+        """Return whether a path has a content, or whether it was handed out."""
+        with self._worker.lock:
+            return sha256 in self._handed_out or any(sha256 in at for at in self._at.values())
+
+    def _is_used_by_another(self, sha256: str) -> bool:
+        """Return whether anything but the files of this process has a content.
+
+        Of the journals of other processes only what is new is read.
+        """
+        own = f"{host_name()}-{os.getpid()}-"
+        for journal in self._folder.journals():
+            if not journal.writer.startswith(own):
+                self._read(journal.path)
+            elif any(path not in self._paths for path in _paths_with(journal.path, sha256)):
+                return True
+        return bytes.fromhex(sha256) in self._elsewhere
+
+    def _read(self, path: Path) -> None:
+        with JournalReader(path) as reader:
+            for _, payload in op_payloads(reader, self._offsets.get(path, 0)):
+                found = _DIGEST.findall(payload)
+                self._elsewhere.update(bytes.fromhex(each.decode()) for each in found)
+            self._offsets[path] = reader.offset
+
+
+def _paths_with(journal: Path, sha256: str) -> Iterator[str | None]:
+    """Yield the attribute path of every short op in a journal that names a content.
+
+    Frames are not followed, only bytes are searched: a journal of a gigabyte takes half a second,
+    nearly all of it outside Python. Long ops are compressed, and known to the process that wrote
+    them.
+    """
+    wanted, tail = f'"{sha256}"'.encode(), b""
+    with os.fdopen(open_file(journal), "rb") as file:
+        while block := file.read(_BLOCK):
+            data = tail + block
+            at = data.find(wanted)
+            while at >= 0:
+                yield _path_of(data, data.rfind(b'{"op":', 0, at))
+                at = data.find(wanted, at + 1)
+            # a hit in the part that is kept is seen twice, which does no harm
+            tail = data[-_MAX_OP:]
+
+
+def _path_of(data: bytes, start: int) -> str | None:
+    """Return the path in the op that starts there, None if it cannot be read."""
+    try:
+        text = data[start : start + _MAX_OP].decode(errors="replace")
+        op, _ = json.JSONDecoder().raw_decode(text)
+        return str(op["path"])
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -20,13 +20,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from seamark.blobs.records import Target, op_payloads, tree_bytes
+from seamark.blobs.pending import Target, op_payloads, tree_bytes
 from seamark.blobs.store import Stamp, open_source, put_bytes, remove_leftovers, remove_staged
 from seamark.blobs.take import ChangedError, HeldFile
 from seamark.errors import ArgumentError, JournalError
+from seamark.journal.format import file_of
 from seamark.journal.headers import is_local_journal, may_grow
 from seamark.journal.reader import JournalReader, decode_json
-from seamark.journal.records import file_of
 from seamark.journal.safe import is_folder, open_file, parts_of
 from seamark.journal.writer import JournalWriter
 from seamark.paths import is_inside

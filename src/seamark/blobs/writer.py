@@ -9,13 +9,11 @@ import secrets
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from seamark.blobs.deferred import BytesWriter, WaitingRecord
-from seamark.blobs.inside import inside_of
-from seamark.blobs.names import extension_of, local_path, reference, walk_files
-from seamark.blobs.pending import Pending
-from seamark.blobs.prune import UsedBlobs
-from seamark.blobs.records import (
+from seamark.blobs.names import extension_of, inside_of, local_path, reference, walk_files
+from seamark.blobs.pending import (
+    Pending,
     Target,
+    UsedBlobs,
     contents_of,
     digests_of,
     file_record,
@@ -39,7 +37,7 @@ from seamark.blobs.take import (
     read_small,
     take,
 )
-from seamark.blobs.worker import Job, Worker
+from seamark.blobs.worker import BytesWriter, Job, WaitingRecord, Worker
 from seamark.errors import FileMissingError
 from seamark.journal.format import Kind
 from seamark.paths import is_inside

@@ -1,30 +1,26 @@
-"""The group of commands, and how errors end: one line on standard error and an exit code.
-
-Only the mistake in a query takes more: its line and a caret stand below the error.
-
-Exit codes: 0 done; 1 something is wrong with the data or it could not be done; 2 the command was
-given something wrong; 130 interrupted; 141 the reader of a pipe went away.
-"""
+"""Group of commands: suggestions for wrong names, and one line and an exit code for an error."""
 
 from __future__ import annotations
 
 import codecs
+import contextlib
+import difflib
 import functools
 import gc
 import io
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
+from click.shell_completion import get_completion_class, shell_complete
 
 from seamark.cli._screen import be_quiet, wanted_colour
-from seamark.cli._suggest import about_command, about_option
 from seamark.errors import (
     ArgumentError,
     MissingExtraError,
@@ -36,7 +32,120 @@ from seamark.errors import (
 )
 from seamark.reading.words import clean, readable
 
-__all__ = ["CommandError", "Misuse", "app", "main", "options", "root_only", "root_option"]
+__all__ = [
+    "COMPLETE",
+    "SHELLS",
+    "CommandError",
+    "Misuse",
+    "about_command",
+    "about_option",
+    "app",
+    "complete",
+    "main",
+    "options",
+    "root_only",
+    "root_option",
+    "script",
+]
+
+
+_NEVER: Final = frozenset({"purge", "reindex", "trash", "untrash"})
+"""What hides, deletes or takes long is never proposed: the next thing typed may be Return."""
+_SYNONYMS: Final = {
+    "chart": "plot",
+    "check": "fsck",
+    "cmp": "compare",
+    "dashboard": "ui",
+    "diff": "compare",
+    "dir": "ls",
+    "download": "export",
+    "dump": "export",
+    "follow": "watch",
+    "info": "show",
+    "label": "tag",
+    "list": "ls",
+    "live": "watch",
+    "mv": "rename",
+    "note": "describe",
+    "push": "sync",
+    "runs": "ls",
+    "search": "ls",
+    "serve": "ui",
+    "tail": "watch",
+    "top": "watch",
+    "upload": "sync",
+    "verify": "fsck",
+    "view": "show",
+    "web": "ui",
+}
+_DELETING: Final = frozenset({"delete", "del", "erase", "remove", "rm"})
+_ALIKE: Final = 0.6
+
+
+def about_command(name: str, known: Iterable[str]) -> str:
+    """Return what is wrong with the name of a command, and what may be meant.
+
+    Args:
+        name: What was typed.
+        known: The names of all commands.
+    """
+    typed = name.lower()
+    if typed in _DELETING:
+        return f"there is no command {name!r}; to move a run to the trash see: seamark trash --help"
+    harmless = [one for one in known if one not in _NEVER]
+    near = difflib.get_close_matches(typed, harmless, 1, _ALIKE)
+    meant = _SYNONYMS.get(typed) or (near[0] if near else None)
+    hint = f"; there are {', '.join(harmless)}, among others"
+    if meant:
+        hint = f"; did you mean {meant!r}?"
+    return f"there is no command {name!r}{hint}"
+
+
+def about_option(error: click.NoSuchOption) -> str:
+    """Return what is wrong with an option, and the nearest that exists, else all of them."""
+    context = error.ctx
+    if context is None:
+        return error.format_message()
+    options = [one for one in context.command.get_params(context) if isinstance(one, click.Option)]
+    known = [max(one.opts, key=len) for one in options]
+    words = {name.lstrip("-"): name for name in known}  # the dashes would make all of them alike
+    near = difflib.get_close_matches(error.option_name.lstrip("-").lower(), words, 1, _ALIKE)
+    hint = f"did you mean {words[near[0]]!r}?" if near else f"there are {', '.join(known)}"
+    return f"there is no option {error.option_name!r}; {hint}"
+
+
+COMPLETE: Final = "_SEAMARK_COMPLETE"
+"""The variable with which a shell asks for words instead of calling a command."""
+SHELLS: Final = ("bash", "zsh", "fish")
+_PROGRAM: Final = "seamark"
+
+
+def complete(group: click.Group, instruction: str) -> int:
+    """Answer a shell on standard output; return the exit code. Never raises and never complains.
+
+    Args:
+        group: All commands.
+        instruction: What the shell asked for: ``"bash_complete"``.
+    """
+    with (
+        contextlib.suppress(Exception),
+        Path(os.devnull).open("w", encoding="utf-8") as nowhere,
+        contextlib.redirect_stderr(nowhere),
+    ):
+        code = shell_complete(group, {}, _PROGRAM, COMPLETE, instruction)
+        sys.stdout.flush()
+        return code
+    return 1
+
+
+def script(group: click.Group, shell: str) -> str:
+    """Return what a shell reads so that it completes the words of this command."""
+    kind = get_completion_class(shell)
+    assert kind is not None  # noqa: S101 - all of SHELLS have one
+    made = kind(group, {}, _PROGRAM, COMPLETE)
+    # Not source(): of bash that starts a bash, to see how old it is.
+    return made.source_template % made.source_vars()
+
 
 EXIT_TROUBLE: Final = 1
 EXIT_MISUSE: Final = 2
@@ -44,10 +153,8 @@ EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE: Final = 141
 _GC_THRESHOLD: Final = 100_000
 """Imports make many objects that stay; looking through them takes a tenth of the start-up."""
-
 _ENCODING: Final = "seamark.readable"
 codecs.register_error(_ENCODING, readable)
-
 _MISUSES: Final = (
     ArgumentError,
     MissingExtraError,
@@ -56,7 +163,6 @@ _MISUSES: Final = (
     QueryError,
     RunNotFoundError,
 )
-
 _COMMANDS: Final = {
     "ls": "ls",
     "show": "show",
@@ -68,9 +174,9 @@ _COMMANDS: Final = {
     "export": "export",
     "lineage": "lineage",
     "changes": "changes",
-    "tag": "tag",
-    "rename": "rename",
-    "describe": "describe",
+    "tag": "edits",
+    "rename": "edits",
+    "describe": "edits",
     "trash": "trash",
     "untrash": "trash",
     "purge": "purge",
@@ -139,8 +245,6 @@ root_option = options(
     ),
 )
 """``--root`` and ``--remote``, which may also come before the command's name."""
-
-
 _QUIET: Final = click.Option(
     ["--quiet"],
     is_flag=True,
@@ -272,8 +376,6 @@ def main(args: Sequence[str] | None = None) -> int:
     gc.set_threshold(_GC_THRESHOLD)
     try:
         if instruction := os.environ.get("_SEAMARK_COMPLETE"):
-            from seamark.cli._shells import complete
-
             return complete(app, instruction)
         return _run(args)
     finally:

@@ -27,7 +27,7 @@ from seamark.paths import ARTIFACTS, MODELS
 from seamark.reading.words import human_bytes, plural
 
 if TYPE_CHECKING:
-    from seamark.index.view import RunView
+    from seamark.index.copies import RunView
 
 __all__ = [
     "COPY",
@@ -221,7 +221,7 @@ def _is_whole(folder: RunFolder, record: Mapping[str, Any]) -> bool:
 
     One that is gone or newer is no damage: whoever made it may remove it and write it again.
     """
-    from seamark.blobs.inside import find_inside
+    from seamark.blobs.names import find_inside
     from seamark.blobs.store import digest_of
 
     digest = record.get("sha256")

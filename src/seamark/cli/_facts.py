@@ -10,8 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._health import ailments, listed
-from seamark.cli._json import dumps
-from seamark.cli._screen import LABEL, STATE_STYLES, Screen, note
+from seamark.cli._screen import LABEL, STATE_STYLES, Screen, dumps, note
 from seamark.paths import kind_of, model_key
 from seamark.process.crashes import (
     GONE,
@@ -21,22 +20,25 @@ from seamark.process.crashes import (
     REBOOTED,
     SEGMENTATION_FAULT,
 )
-from seamark.reading.ages import duration_words
-from seamark.reading.artifacts import label_of, source_label
+from seamark.reading.contents import label_of, source_label
 from seamark.reading.facts import health_of
 from seamark.reading.machine import machine_lines
 from seamark.reading.names import generated_name
 from seamark.reading.rank_words import rank_facts, rank_problems
-from seamark.reading.value_words import file_name, last_text, short_text, value_text
 from seamark.reading.words import (
     clean,
     csv_safe,
+    duration_words,
+    file_name,
     human_bytes,
+    last_text,
     plural,
     seen_text,
+    short_text,
     shorten,
     step_text,
     time_text,
+    value_text,
 )
 from seamark.remote.protocol import RemoteError
 from seamark.values.aggregates import Keep

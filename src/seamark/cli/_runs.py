@@ -12,12 +12,10 @@ import click
 
 from seamark.cli import _complete
 from seamark.cli._app import misuse, place_of
-from seamark.cli._progress import progress_bar
-from seamark.cli._screen import note
+from seamark.cli._screen import note, progress_bar
 from seamark.errors import RunNotFoundError
 from seamark.paths import check_project, is_inside, kind_of, matches
-from seamark.reading.nearest import hint_for
-from seamark.reading.words import clean
+from seamark.reading.words import clean, hint_for
 
 if TYPE_CHECKING:
     from seamark.index.index import Index
@@ -222,7 +220,7 @@ class Runs:
 
     def _registered(self, name: str, project: str | None) -> RunRef | None:
         """Return the model, version or artifact that goes by a name; None if none does."""
-        from seamark.store.query.registered import find_registered
+        from seamark.store.query.selection import find_registered
 
         with contextlib.suppress(RunNotFoundError):
             return RunRef(*find_registered(self.index, name, project).ref)

@@ -1,23 +1,23 @@
-"""Output of commands: aligned text for pipes, and coloured tables that fit for terminals.
-
-Output to a terminal is shortened to fit and humanised; output to a pipe is complete, plain and
-exact. Markup is never interpreted, so a run named ``[red]`` is printed as such.
-"""
+"""Output of commands: aligned text for pipes, tables for terminals, JSON, and progress bars."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import click
 
+from seamark.pictures import printing
 from seamark.pictures.printing import is_dumb
 from seamark.process.quiet import is_quiet
-from seamark.reading.words import clean, display_width, shorten
+from seamark.reading.words import clean, display_width, plain, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,11 +30,25 @@ __all__ = [
     "Screen",
     "be_quiet",
     "data_output",
+    "dumps",
     "note",
     "note_hidden_columns",
+    "progress_bar",
     "quiet",
     "wanted_colour",
 ]
+
+
+_OBEYED: Final = re.compile("[\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
+"""What a terminal may act on and JSON does not escape by itself."""
+
+
+def dumps(value: Any, *, indent: int | None = 2) -> str:
+    """Return ``value`` as one strict JSON document in UTF-8."""
+    text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent)
+    # Only texts hold such characters, where their escapes mean the same.
+    return _OBEYED.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+
 
 STATE_STYLES = {
     "created": "dim",
@@ -51,7 +65,6 @@ STATE_STYLES = {
     "suspended": "magenta",
 }
 """How the state of a run or of a rank is coloured on a terminal, as rich styles."""
-
 _GAP = 2
 _QUIET = "seamark.quiet"
 LABEL = 12
@@ -320,3 +333,17 @@ def _fit(columns: Sequence[Column], texts: Sequence[Sequence[str]], room: int) -
             break
         shown[max(wider, key=shown.__getitem__)] -= 1
     return shown
+
+
+def progress_bar(
+    title: str, *, of_bytes: bool = False
+) -> AbstractContextManager[Callable[[int, int], None]]:
+    """Give a function that takes how much is done and how much there is.
+
+    Nothing is shown where an option or the environment asks for quiet.
+
+    Args:
+        title: What is done.
+        of_bytes: Whether bytes are counted, and their rate is told.
+    """
+    return printing.progress_bar(title, quiet=quiet(), of_bytes=of_bytes)

@@ -8,9 +8,8 @@ from typing import Final
 import click
 
 from seamark.cli._app import root_option
-from seamark.cli._json import dumps
 from seamark.cli._runs import open_runs, project_option
-from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
+from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, dumps, note
 from seamark.reading.words import clean, plural
 
 __all__ = ["changes"]

@@ -13,8 +13,6 @@ import click
 from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
 from seamark.cli._facts import text_or_record
-from seamark.cli._json import dumps
-from seamark.cli._progress import progress_bar
 from seamark.cli._runs import (
     RunRef,
     Runs,
@@ -24,9 +22,8 @@ from seamark.cli._runs import (
     query_option,
     runs_argument,
 )
-from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
+from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, dumps, note, progress_bar
 from seamark.paths import matches
-from seamark.reading.ages import age_words, duration_words
 from seamark.reading.differences import (
     PACKAGES,
     TITLES,
@@ -37,14 +34,17 @@ from seamark.reading.differences import (
     summaries,
 )
 from seamark.reading.document import value_mapping
-from seamark.reading.nearest import hint_for
-from seamark.reading.value_words import file_text, value_text
 from seamark.reading.words import (
+    age_words,
     clean,
     display_width,
+    duration_words,
+    file_text,
+    hint_for,
     human_number,
     human_time,
     plural,
+    value_text,
 )
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seamark.cli._shells import SHELLS, script
+from seamark.cli._app import SHELLS, script
 
 __all__ = ["completion"]
 

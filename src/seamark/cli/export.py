@@ -13,9 +13,15 @@ import click
 
 from seamark.cli import _complete, _facts
 from seamark.cli._app import misuse, root_option
-from seamark.cli._csv import CsvWriter
-from seamark.cli._json import dumps
-from seamark.cli._parquet import check_parquet, write_parquet
+from seamark.cli._formats import (
+    ATTRIBUTES,
+    FAMILIES,
+    POINTS,
+    CsvWriter,
+    Tables,
+    check_parquet,
+    write_parquet,
+)
 from seamark.cli._runs import (
     RunRef,
     Runs,
@@ -27,12 +33,10 @@ from seamark.cli._runs import (
     query_option,
     runs_argument,
 )
-from seamark.cli._screen import data_output, note
-from seamark.cli._tables import ATTRIBUTES, FAMILIES, POINTS, Tables
+from seamark.cli._screen import data_output, dumps, note
 from seamark.paths import matches
 from seamark.reading.document import SERIES, document_of, utc
-from seamark.reading.nearest import hint_for
-from seamark.reading.words import csv_safe, human_bytes, plural, step_text
+from seamark.reading.words import csv_safe, hint_for, human_bytes, plural, step_text
 
 if TYPE_CHECKING:
     from seamark.reading.points import Attempt

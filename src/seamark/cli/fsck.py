@@ -13,10 +13,8 @@ import click
 from seamark.cli import _checks
 from seamark.cli._app import root_only
 from seamark.cli._checks import Finding, Totals
-from seamark.cli._json import dumps
-from seamark.cli._progress import progress_bar
 from seamark.cli._runs import Runs, open_runs, project_option, runs_argument
-from seamark.cli._screen import Cell, Column, Screen, note
+from seamark.cli._screen import Cell, Column, Screen, dumps, note, progress_bar
 from seamark.errors import SeamarkError
 from seamark.index.purging import PURGING, is_live
 from seamark.journal.folder import RunFolder, iter_runs

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from seamark.cli._app import EXIT_TROUBLE, root_only
-from seamark.cli._progress import progress_bar
-from seamark.cli._screen import Cell, Column, Screen, note
+from seamark.cli._screen import Cell, Column, Screen, note, progress_bar
 from seamark.journal.folder import root_dir
 from seamark.reading.words import clean, human_bytes, plural, time_text
 

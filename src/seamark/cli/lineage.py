@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from seamark.cli._app import misuse, root_option
-from seamark.cli._json import dumps
 from seamark.cli._runs import open_runs, project_option, run_argument
+from seamark.cli._screen import dumps
 from seamark.reading.words import clean
 
 __all__ = ["lineage"]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from seamark.cli._app import misuse, root_option
-from seamark.cli._json import dumps
 from seamark.cli._printed import (
     STREAMS,
     Lines,
@@ -26,11 +25,11 @@ from seamark.cli._printed import (
     processes_that_printed,
 )
 from seamark.cli._runs import RunRef, open_runs, project_option, run_argument
-from seamark.cli._screen import note, wanted_colour
+from seamark.cli._screen import dumps, note, wanted_colour
 from seamark.pictures.printing import obeys_escapes
 from seamark.reading.points import time_of
 from seamark.reading.words import clean, display_width, shorten, time_text
-from seamark.store.query.moments import MOMENTS, moment
+from seamark.store.query.kinds import MOMENTS, moment
 
 if TYPE_CHECKING:
     from seamark.reading.reader import Reader

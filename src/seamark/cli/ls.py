@@ -10,10 +10,9 @@ import click
 
 from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
-from seamark.cli._csv import write_rows
-from seamark.cli._groups import print_groups
+from seamark.cli._formats import write_rows
 from seamark.cli._health import losses_in_short
-from seamark.cli._places import PLACES, list_places
+from seamark.cli._lists import PLACES, list_places, print_groups
 from seamark.cli._runs import (
     Runs,
     a_path,
@@ -25,8 +24,7 @@ from seamark.cli._runs import (
 )
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note, note_hidden_columns
 from seamark.paths import home_of, is_inside
-from seamark.reading.ages import age_words, duration_words
-from seamark.reading.attributes import PARENT
+from seamark.reading.attributes import PARENT, aside
 from seamark.reading.columns import (
     PLAIN_OF,
     distinguishing_columns,
@@ -34,15 +32,16 @@ from seamark.reading.columns import (
     is_named,
     left_out,
 )
-from seamark.reading.interest import aside
 from seamark.reading.names import generated_name
-from seamark.reading.nearest import hint_for
-from seamark.reading.value_words import value_text
 from seamark.reading.words import (
+    age_words,
     clean,
+    duration_words,
+    hint_for,
     human_number,
     human_time,
     plural,
+    value_text,
 )
 
 if TYPE_CHECKING:

@@ -27,9 +27,8 @@ from seamark.cli._runs import (
 )
 from seamark.cli._screen import Screen, note
 from seamark.errors import ArgumentError, RunNotFoundError
-from seamark.reading.interest import aside
-from seamark.reading.units import is_measured
-from seamark.reading.words import clean, plural
+from seamark.reading.attributes import aside
+from seamark.reading.words import clean, is_measured, plural
 
 if TYPE_CHECKING:
     from seamark.pictures.drawing import PlotOptions, Source
@@ -201,7 +200,7 @@ def _of_groups(
 ) -> tuple[list[Curve], Axes]:
     """Return what is drawn of groups of runs."""
     from seamark.pictures.drawing import MOST_CURVES, curves_of_groups, picture_of_groups
-    from seamark.reading.value_words import value_text
+    from seamark.reading.words import value_text
     from seamark.store.query.selection import Selection
 
     runs.expect_project(project)

@@ -7,11 +7,9 @@ import time
 import click
 
 from seamark.cli._app import root_only
-from seamark.cli._progress import progress_bar
 from seamark.cli._runs import open_runs
-from seamark.cli._screen import note
-from seamark.reading.ages import duration_words
-from seamark.reading.words import plural
+from seamark.cli._screen import note, progress_bar
+from seamark.reading.words import duration_words, plural
 
 __all__ = ["reindex"]
 

@@ -206,7 +206,7 @@ def refold(context: click.Context, /, *, objects: bool) -> None:
       seamark server --store postgresql://seamark@db/seamark refold
     """
     settings = settings_at(*context.obj)
-    from seamark.cli._progress import progress_bar
+    from seamark.cli._screen import progress_bar
     from seamark.server.folding.refold import refold_server
 
     with progress_bar("folding", of_bytes=True) as progress:

@@ -13,15 +13,13 @@ import click
 from seamark.cli import _complete, _facts
 from seamark.cli._app import misuse, root_option
 from seamark.cli._health import ailments, print_health
-from seamark.cli._json import dumps
 from seamark.cli._printed import LastLines, is_output
 from seamark.cli._runs import RunRef, a_path, open_runs, project_option, run_argument
-from seamark.cli._screen import Cell, Column, Screen
+from seamark.cli._screen import Cell, Column, Screen, dumps
 from seamark.paths import is_inside, matches
 from seamark.reading.attributes import CHANGES
 from seamark.reading.document import attributes_of, ref_of
-from seamark.reading.nearest import hint_for
-from seamark.reading.overview import (
+from seamark.reading.facts import (
     CheckpointNote,
     best_extremes,
     by_importance,
@@ -32,9 +30,19 @@ from seamark.reading.overview import (
 )
 from seamark.reading.rank_words import rank_mappings
 from seamark.reading.report import report_of_run
-from seamark.reading.units import unit_of
-from seamark.reading.value_words import last_text, short_text, value_text
-from seamark.reading.words import clean, human_number, plural, shorten, step_text, time_text
+from seamark.reading.words import (
+    clean,
+    hint_for,
+    human_number,
+    last_text,
+    plural,
+    short_text,
+    shorten,
+    step_text,
+    time_text,
+    unit_of,
+    value_text,
+)
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute

@@ -12,7 +12,6 @@ import click
 
 from seamark.cli import _checks
 from seamark.cli._app import EXIT_TROUBLE, misuse, root_only
-from seamark.cli._progress import progress_bar
 from seamark.cli._runs import (
     Runs,
     open_runs,
@@ -20,7 +19,7 @@ from seamark.cli._runs import (
     query_option,
     runs_argument,
 )
-from seamark.cli._screen import note
+from seamark.cli._screen import note, progress_bar
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
 from seamark.reading.arriving import CONFLICTS
 from seamark.reading.words import human_bytes, plural

@@ -252,7 +252,7 @@ def _opened(folder: Path | None, store: str | None) -> _StoredTokens:
 
 def _known_server() -> str:
     """Return the server that is meant when none is named."""
-    from seamark.remote.credentials import known_servers
+    from seamark.remote.http.address import known_servers
 
     found = known_servers()
     if len(found) != 1:

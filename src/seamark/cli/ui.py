@@ -14,8 +14,7 @@ import click
 from seamark.cli._app import misuse, place_of, root_only
 from seamark.cli._runs import expect_root
 from seamark.cli._screen import note
-from seamark.reading.ages import duration_words
-from seamark.reading.words import clean, plural
+from seamark.reading.words import clean, duration_words, plural
 
 if TYPE_CHECKING:
     from seamark.page.roots import Root
@@ -84,11 +83,12 @@ def ui(
       seamark ui --port 9000 --no-browser
       seamark ui --print-token
     """
-    from seamark.page import opening, tokens
+    from seamark.page import opening
+    from seamark.page.roots import keep
     from seamark.page.start import Given, check, check_extra, serve
 
     if print_token:
-        click.echo(_renewed() if new_token else tokens.keep())
+        click.echo(_renewed() if new_token else keep())
         return
     roots = _roots(context, folders)
     check_extra()
@@ -144,9 +144,9 @@ def _roots(context: click.Context, folders: Sequence[str]) -> Sequence[Root]:
 
 def _renewed() -> str:
     """Make a new token and return it."""
-    from seamark.page import tokens
+    from seamark.page import roots
 
-    made = tokens.new_token()
+    made = roots.new_token()
     note("pages that run, here or on other machines, go on with the token before: start them again")
     return made
 

@@ -1,14 +1,31 @@
-"""The parts of Ignite, 0.4.13 and later, that the adapter uses."""
+"""The parts of Ignite that the adapter uses, and the run that a logger records into."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any, Final
 
-from seamark.errors import MissingExtraError
+from seamark.errors import MissingExtraError, PathError
+from seamark.options.checks import naming
+from seamark.paths import check_path
+from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
+from seamark.run.handler import Handler
+from seamark.run.run import Run
 
-__all__ = ["base", "check_engine", "checkpoint", "engine", "idist", "idist_knows", "version"]
+__all__ = [
+    "base",
+    "check_engine",
+    "checked_tag",
+    "checkpoint",
+    "dropping",
+    "engine",
+    "idist",
+    "idist_knows",
+    "series_target_of",
+    "target_of",
+    "version",
+]
 
 
 def _import(*names: str) -> Any:
@@ -29,7 +46,6 @@ engine: Final = _import("ignite.engine")
 idist: Final = _import("ignite.distributed")
 # The older place is gone from 0.5 on, where a forwarding module warns about it.
 base: Final = _import("ignite.handlers.base_logger", "ignite.contrib.handlers.base_logger")
-
 checkpoint: Final = _import("ignite.handlers.checkpoint")
 
 
@@ -58,3 +74,63 @@ def idist_knows() -> bool:
     model = getattr(idist.utils, "_model", None)  # only it tells
     asks = model is None or type(model).__name__ == "_SerialModel"
     return not asks or current_rank().source != "torch.distributed"
+
+
+def checked_tag(tag: Any, caller: str) -> str | None:
+    """Return a tag if it can be a namespace; None and the empty text are no namespace.
+
+    Raises:
+        TypeError: If it is no text.
+        PathError: If it breaks the grammar of paths.
+    """
+    if tag is not None and not isinstance(tag, str):
+        msg = f"{caller}: tag: expected a string or None, got {type(tag).__name__}: {tag!r:.80}"
+        raise TypeError(msg)
+    with naming(f"{caller}: tag", PathError):
+        return check_path(tag) if tag else tag
+
+
+def target_of(logger: Any, caller: str) -> tuple[Run, str]:
+    """Return the run and the namespace that a logger records into.
+
+    Args:
+        logger: Has a run, or a namespace of one, as its ``experiment``; or is such a thing itself.
+        caller: Name of the handler that was given the logger.
+
+    Raises:
+        TypeError: If it is anything else.
+    """
+    for found in (getattr(logger, "experiment", None), logger):
+        root = found.get_root_object() if isinstance(found, Handler) else found
+        if isinstance(root, Run):
+            return root, found.path if isinstance(found, Handler) else ""
+    msg = (
+        f"Handler {caller} works only with SeamarkLogger (of which NeptuneLogger is another name), "
+        f"or with what has a seamark Run as its 'experiment', got {type(logger)}"
+    )
+    raise TypeError(msg)
+
+
+def dropping(run: Run, what: str, warning: str) -> quietly:
+    """Return a context manager that counts and reports an error instead of raising it.
+
+    Args:
+        run: The run that loses a record.
+        what: What is lost.
+        warning: Text of the warning, before the error.
+    """
+    return quietly(lambda error: run.session.drop(what, warn=f"{warning}: {error!r}"))
+
+
+def series_target_of(logger: Any, caller: str) -> tuple[Run, str]:
+    """Return the same for series, which a rank above 0 that records too has a place of its own for.
+
+    Args:
+        logger: As in `target_of`.
+        caller: As in `target_of`.
+
+    Raises:
+        TypeError: As in `target_of`.
+    """
+    run, base = target_of(logger, caller)
+    return run, run.session.series_base(base)

@@ -14,11 +14,11 @@ from torch.utils.hooks import unserializable_hook
 
 from seamark.ignite import _host
 from seamark.ignite._handlers import GradsHistHandler, GradsScalarHandler, OptimizerParamsHandler
-from seamark.ignite._target import dropping, series_target_of, target_of
+from seamark.ignite._host import dropping, series_target_of, target_of
 from seamark.paths import join_path
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
-from seamark.reading.stragglers import OWN_TIME, STEP_TIME
+from seamark.reading.rank_words import OWN_TIME, STEP_TIME
 from seamark.run.adapters import batch_size
 from seamark.values import encode_atom
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from seamark.paths import is_inside
-from seamark.reading.changes import ChangedRun, Changes
+from seamark.reading.catalog import ChangedRun, Changes
 from seamark.store import schema
 from seamark.store.database import Upsert
 from seamark.store.query.choosing import state_column

@@ -1,28 +1,28 @@
-"""Choice of the file to read among several copies of a journal.
-
-Editors, ``rsync -b`` and synchronisers leave copies beside a journal. A journal is identified by
-its uid: of several files with one uid the one with the most valid bytes is read, and files with
-different contents are reported.
-"""
+"""Choice among the copies of a journal, and the reader of one run of the index."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from seamark.blobs.contents import FolderContents
 from seamark.errors import JournalError
 from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.journal.reader import JournalReader
 from seamark.journal.source import FileSource, Source
 from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.process.interrupts import quietly
+from seamark.store.read.run import RunReader
 
 if TYPE_CHECKING:
     from seamark.index.looks import Look, Stat
+    from seamark.store.read.series import Sources
+    from seamark.store.runs import Store
 
-__all__ = ["Copies", "choose", "open_journal"]
+__all__ = ["Copies", "RunView", "choose", "open_journal"]
 
 
 def open_journal(folder: RunFolder, name: str) -> Source:
@@ -131,3 +131,41 @@ def _is_duplicate(folder: RunFolder, best: str, other: str) -> bool:
 
 def _reader(folder: RunFolder, name: str) -> JournalReader:
     return JournalReader(open_journal(folder, name), walk=walk, block_bytes=BLOCK_BYTES)
+
+
+class RunView(RunReader):
+    """Reader of one run in its last folded state; obtained from `Index.view`.
+
+    Args:
+        folder: Folder of the run.
+        store: Returns the store of the index.
+        guarded: Calls a function with exclusive use of the index, which is rebuilt if damaged.
+        now_ns: Clock, nanoseconds since the Unix epoch.
+
+    Attributes:
+        folder: Folder of the run.
+        contents: File contents of the run.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        store: Callable[[], Store],
+        guarded: Callable[[Callable[[], Any]], Any],
+        now_ns: Callable[[], int],
+    ) -> None:
+        self.folder = folder
+        self.contents = FolderContents(folder)
+
+        def sources_of(project: str, run: str) -> Sources:
+            return partial(open_journal, RunFolder(folder.root, project, run))
+
+        super().__init__(
+            store,
+            folder.project,
+            folder.run,
+            sources_of(folder.project, folder.run),
+            now_ns=now_ns,
+            others=sources_of,
+            guarded=guarded,
+        )

@@ -1,36 +1,194 @@
-"""The database of a root's index: a file outside the root, or memory where no file can be used.
-
-Whatever goes wrong with the file, it is made again.
-"""
+"""Database of a root's index: its path, its lock and its file."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import logging
 import os
+import socket
 import sqlite3
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
 
-from seamark.index import looks, place
-from seamark.index.lock import exclusive
+from seamark.errors import ArgumentError
+from seamark.index import looks
 from seamark.index.looks import FileStatuses, Ref
+from seamark.journal.root import cache_folder
 from seamark.process import fork
+from seamark.process.interrupts import quietly
 from seamark.store import schema
-from seamark.store.damage import DamageError
-from seamark.store.database import Database, memory_engine
-from seamark.store.path_numbers import PathNumbers
+from seamark.store.database import (
+    DamageError,
+    Database,
+    file_connection,
+    memory_engine,
+    sqlite_engine,
+)
 from seamark.store.runs import Store
+from seamark.store.schema import SCHEMA_VERSION, PathNumbers
 
-__all__ = ["IndexFile", "is_damaged"]
+__all__ = [
+    "IndexFile",
+    "exclusive",
+    "file_engine",
+    "index_path",
+    "is_damaged",
+    "keep_private",
+    "make_file",
+    "remove_file",
+    "remove_old_files",
+]
+
+
+_POLL_S: Final = 0.005
+
+
+@contextlib.contextmanager
+def exclusive(file: Path, wait_s: float) -> Iterator[bool]:
+    """Hold the lock beside the index, if it can be had within ``wait_s`` seconds.
+
+    Where the file system knows no locks, everybody has it: offsets are compared at every write
+    anyway.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield True
+        return
+    try:
+        fd = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        yield True
+        return
+    mine = False
+    try:
+        mine = _flock(fcntl, fd, wait_s)
+        yield mine
+    finally:
+        if mine:  # closing is not enough: a process forked meanwhile holds the same lock
+            with quietly(only=OSError):
+                fcntl.flock(fd, fcntl.LOCK_UN)
+        os.close(fd)
+
+
+def _flock(fcntl: Any, fd: int, wait_s: float) -> bool:
+    end = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(_POLL_S)
+        except OSError:
+            return True
+        else:
+            return True
+
+
+_SUFFIXES: Final = ("-wal", "-shm", "-journal", "")
+_PRIVATE: Final = (*_SUFFIXES, ".lock")
+_OLD_S: Final = 30 * 24 * 3600.0
+"""An index of another version that nobody used for so long is removed, seconds."""
+
+
+def index_path(root: Path) -> Path:
+    """Return where the index of a root lies.
+
+    ``SEAMARK_INDEX`` names a folder, or a file ``*.db``; else it is below ``XDG_CACHE_HOME``.
+
+    The name is hashed from the host and the real path of the root: the same path may be another
+    folder on another host, and SQLite cannot share a file between hosts although their home folders
+    may be one. It ends in the version of the tables, so that two versions of Seamark that read one
+    root do not empty each other's index.
+
+    Raises:
+        ArgumentError: If ``SEAMARK_INDEX`` points into the root.
+    """
+    real = os.path.realpath(root)
+    digest = hashlib.sha256(f"{socket.gethostname()}\0{real}".encode("utf-8", "surrogateescape"))
+    name = f"{digest.hexdigest()[:32]}.v{SCHEMA_VERSION}.db"
+    given = os.environ.get("SEAMARK_INDEX")
+    if given:
+        target = Path(given) if given.endswith(".db") else Path(given, name)
+        if os.path.realpath(target).startswith(real + os.sep):
+            msg = f"SEAMARK_INDEX: expected a place outside the root {real!r}, got {given!r}"
+            raise ArgumentError(msg)
+        return target
+    return cache_folder() / name
+
+
+def file_engine(file: Path) -> sa.Engine:
+    """Return an engine on a file that exists."""
+    return sqlite_engine(lambda: file_connection(file))
+
+
+def make_file(file: Path) -> None:
+    """Make an empty file that only its owner can read; SQLite gives its helpers the same rights.
+
+    Raises:
+        OSError: If that is impossible.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
+
+
+def keep_private(file: Path) -> None:
+    """Take from others what an earlier version, or somebody's umask, let them read."""
+    if os.name != "posix":
+        return
+    for path, mode in ((file.parent, 0o700), *((Path(f"{file}{end}"), 0o600) for end in _PRIVATE)):
+        with quietly(only=OSError):
+            found = path.stat()
+            # A folder that somebody chose with SEAMARK_INDEX may hold other things.
+            ours = path != file.parent or path.name == "seamark"
+            if ours and found.st_uid == os.getuid() and found.st_mode & 0o077:
+                path.chmod(found.st_mode & mode)
+
+
+def remove_file(file: Path) -> None:
+    """Remove an index file with its helpers, as far as that is possible."""
+    for suffix in _SUFFIXES:
+        with quietly(only=OSError):
+            os.unlink(f"{file}{suffix}")  # noqa: PTH108
+
+
+def remove_old_files(file: Path, now_s: float | None = None) -> None:
+    """Remove indexes in the cache that have another version and were not used for 30 days.
+
+    Args:
+        file: The index that is used.
+        now_s: Seconds since the Unix epoch; now if left out.
+    """
+    if os.environ.get("SEAMARK_INDEX"):
+        return
+    limit = (time.time() if now_s is None else now_s) - _OLD_S
+    ending = f".v{SCHEMA_VERSION}.db"
+    with quietly(only=OSError):
+        for path in file.parent.glob("*.db"):
+            used = max(
+                (
+                    Path(f"{path}{end}").stat().st_mtime
+                    for end in _SUFFIXES
+                    if Path(f"{path}{end}").exists()
+                ),
+                default=0.0,
+            )
+            if not path.name.endswith(ending) and used < limit:
+                remove_file(path)
+                with quietly(only=OSError):
+                    Path(f"{path}.lock").unlink()
+
 
 _LOCK_S: Final = 10.0
 """How long to wait for the lock under which the file is made again, seconds."""
 _FACTS: Final = sa.select(schema.meta.c.key, schema.meta.c.value)
-
 log = logging.getLogger("seamark")
 _inherited: list[Any] = []
 """Connections of the parent process, kept from being closed here."""
@@ -71,7 +229,7 @@ class IndexFile:
         Raises:
             ArgumentError: If ``SEAMARK_INDEX`` points into the root.
         """
-        target = place.index_path(self.root)
+        target = index_path(self.root)
         try:
             opened = not self._is_inside_root(target) and self._open_file(target)
         except (OSError, sqlite3.Error, sa.exc.DBAPIError) as error:
@@ -107,12 +265,12 @@ class IndexFile:
             if self._try_open(target):  # somebody else made it in the meantime
                 return True
             self._disconnect()
-            place.remove_file(target)
-            place.make_file(target)
-            self._use(_store_on(place.file_engine(target)), target)
+            remove_file(target)
+            make_file(target)
+            self._use(_store_on(file_engine(target)), target)
             self._create_tables()
-            place.keep_private(target)
-            place.remove_old_files(target)
+            keep_private(target)
+            remove_old_files(target)
         return True
 
     def _try_open(self, target: Path) -> bool:
@@ -122,9 +280,9 @@ class IndexFile:
             return False
         if not (os.access(target, os.W_OK) and os.access(target.parent, os.W_OK)):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
-        place.keep_private(target)
+        keep_private(target)
         try:
-            self._use(_store_on(place.file_engine(target)), target)
+            self._use(_store_on(file_engine(target)), target)
             with self.store.database.reading() as connection:
                 facts = dict(self.store.database.rows(connection, _FACTS))
         except (sqlite3.Error, sa.exc.DBAPIError) as error:
@@ -176,7 +334,7 @@ class IndexFile:
         if path is not None:
             with exclusive(path, _LOCK_S) as mine:
                 if mine:
-                    place.remove_file(path)
+                    remove_file(path)
         self.open()
 
     def heal(self, error: BaseException) -> bool:

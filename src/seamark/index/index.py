@@ -1,6 +1,6 @@
 """The local index of one root: a cache of what its journals say, to use and to throw away.
 
-It lies outside the root (`seamark.index.place`); see `seamark.index.file` for its database, and
+It lies outside the root (`seamark.index.file`); see `seamark.index.file` for its database, and
 `seamark.index.updater` for how it follows the journals.
 """
 
@@ -44,10 +44,10 @@ from seamark.store.runs import numbers_of
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from seamark.index.copies import RunView
     from seamark.index.looks import Ref
-    from seamark.index.unread import Unread
-    from seamark.index.view import RunView
-    from seamark.reading.changes import Changes
+    from seamark.index.refresh import Unread
+    from seamark.reading.catalog import Changes
     from seamark.reading.names import RunName
     from seamark.store.read.many import Recent
     from seamark.store.read.series import Sources
@@ -288,7 +288,7 @@ class Index:
             ArgumentError: If an argument has a value that cannot be used.
             QueryError: If the query breaks the grammar, or asks for what cannot be there.
         """
-        from seamark.store.read.fields import run_fields
+        from seamark.store.read.names import run_fields
 
         def answer(connection: sa.Connection) -> list[RunField]:
             own, now = _own(selection), self.now_ns()
@@ -517,7 +517,7 @@ class Index:
         return self._view(ref)
 
     def _view(self, ref: Ref) -> RunView:
-        from seamark.index.view import RunView
+        from seamark.index.copies import RunView
 
         view = self._last_view
         if view is None or (view.project, view.name) != ref:

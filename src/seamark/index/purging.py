@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from seamark.journal.claims import Claims
 from seamark.journal.headers import may_grow
 from seamark.journal.reader import JournalReader
+from seamark.journal.reservations import Claims
 from seamark.journal.safe import open_folder, remove_entry, touch
 from seamark.process.interrupts import quietly
 

@@ -17,16 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindError
-from seamark.interchange.columns import Columns, columns_of, floats_of, inside, refused
 from seamark.interchange.draft import Draft, run_exists_error
-from seamark.interchange.rebuilt import Rebuilt
+from seamark.interchange.rebuilt import Columns, Rebuilt, columns_of, floats_of, inside, refused
 from seamark.journal.folder import RunFolder
-from seamark.journal.records import digest_of_text, file_of
+from seamark.journal.format import digest_of_text, file_of
 from seamark.paths import check_name, check_path, check_project, is_derived
 from seamark.reading.attributes import CHANGES
 from seamark.reading.document import SERIES
 from seamark.values import Atom, decode_atom, encode_atom, escape
-from seamark.values.aggregate_kinds import load_aggregate
+from seamark.values.statistics import load_aggregate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,14 +1,9 @@
-"""Runs that neptune-exporter wrote: Parquet files with one row for each value and point.
-
-A run is the parts of one prefix, of which part 0 comes last into being. Rows are in no order, and a
-run may have hundreds of millions of them, so they go to the journal batch by batch, and only the
-few rows below ``sys/``, which tell times, owner and ids, are looked for beforehand. The order of
-points is their step, wherever their rows are; nothing has to be sorted.
-"""
+"""Runs that neptune-exporter wrote: Parquet files with one row for each value and point."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -19,41 +14,60 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError, MissingExtraError
-from seamark.interchange.draft import NotImportedError
-from seamark.interchange.files import (
-    MISSING,
-    REFUSED,
-    extension_of,
-    keep_zip,
-    open_below,
-    walk_below,
-)
+from seamark.errors import ArgumentError, MissingExtraError, PathError
+from seamark.interchange.draft import NotImportedError, sound_time
 from seamark.interchange.found import (
     DERIVED,
+    MISSING,
+    REFUSED,
     Glance,
+    extension_of,
     has_journal,
+    keep_zip,
     legal_path,
+    open_below,
     run_id_of,
     uid_of,
+    walk_below,
 )
-from seamark.interchange.journal import sound_time
-from seamark.interchange.projects import project_of
 from seamark.journal.folder import RunFolder
+from seamark.journal.format import digest_of_text
 from seamark.journal.headers import headers
-from seamark.journal.records import digest_of_text
 from seamark.journal.safe import open_file
+from seamark.paths import check_project
 from seamark.values import Atom, encode_atom, escape
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from seamark.interchange.draft import Draft
+    from seamark.interchange.draft import Draft, GivenJournal
     from seamark.interchange.found import Notes, Progress
-    from seamark.interchange.journal import GivenJournal
 
-__all__ = ["ExportedRun", "check_parquet", "parts_below"]
+__all__ = ["ExportedRun", "check_parquet", "parts_below", "project_of"]
+
+
+_ODD: Final = re.compile(r"[^A-Za-z0-9._-]")
+_LONGEST: Final = 80
+
+
+def project_of(name: str) -> str:
+    """Return the project path for a name such as ``workspace/project``.
+
+    A name that is a legal path stays what it is. Of any other, what cannot be in a path becomes a
+    dash, and eight digits that follow from the name keep it apart from its like.
+    """
+    try:
+        return check_project(name)
+    except PathError:
+        parts = [_ODD.sub("-", part).strip("-._")[:_LONGEST] for part in name.split("/")]
+        clean = "/".join(part or "project" for part in parts[:4])
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        try:
+            return check_project(f"{clean}-{digest}")
+        except PathError:
+            return f"imported/project-{digest}"
+
 
 _BATCH_ROWS: Final = 1 << 16
 _PART: Final = re.compile(r"(.+)_part_([0-9]{1,9})\.parquet", re.DOTALL)

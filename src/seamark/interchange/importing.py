@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Final, Literal
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.interchange.draft import Draft, NotImportedError
 from seamark.interchange.export import ExportedRun, check_parquet, parts_below
-from seamark.interchange.files import Places
-from seamark.interchange.found import Glance, Notes
-from seamark.interchange.offline import ClientFolder, ClientRun, folders_below
-from seamark.interchange.oplog import logs_in
+from seamark.interchange.found import Glance, Notes, Places
+from seamark.interchange.offline import ClientFolder, ClientRun, folders_below, logs_in
 from seamark.journal.safe import is_folder
 from seamark.paths import check_project
 

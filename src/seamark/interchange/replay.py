@@ -20,17 +20,24 @@ from urllib.parse import urlsplit
 
 from seamark.blobs.store import digest_of
 from seamark.errors import ArgumentError
-from seamark.interchange.files import MISSING, REFUSED, extension_of, open_below, walk_below
-from seamark.interchange.found import DERIVED, Notes, legal_path
-from seamark.journal.records import digest_of_text
+from seamark.interchange.found import (
+    DERIVED,
+    MISSING,
+    REFUSED,
+    Notes,
+    extension_of,
+    legal_path,
+    open_below,
+    walk_below,
+)
+from seamark.journal.format import digest_of_text
 from seamark.journal.safe import is_folder
 from seamark.paths import is_inside
 from seamark.values import Atom, encode_atom, escape
 
 if TYPE_CHECKING:
-    from seamark.interchange.draft import Draft
-    from seamark.interchange.files import Places
-    from seamark.interchange.journal import GivenJournal
+    from seamark.interchange.draft import Draft, GivenJournal
+    from seamark.interchange.found import Places
 
 __all__ = ["Memory", "Replay"]
 

@@ -40,8 +40,8 @@ from seamark.journal.format import (
     padded,
     parse_file_header,
     salt_of,
+    sound_header,
 )
-from seamark.journal.records import sound_header
 from seamark.journal.source import FileSource, Source
 from seamark.process.interrupts import let_pass
 from seamark.process.liveness import process_alive

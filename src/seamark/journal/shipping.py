@@ -27,6 +27,7 @@ from seamark.journal.format import (
     padded,
     parse_file_header,
     salt_of,
+    sound_header,
 )
 from seamark.journal.reader import (
     Block,
@@ -37,7 +38,6 @@ from seamark.journal.reader import (
     payload_of,
     walk_plainly,
 )
-from seamark.journal.records import sound_header
 from seamark.paths import check_name
 
 __all__ = [

@@ -16,12 +16,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.journal.backlog import LARGE_BYTES, MAX_RECORDS, Backlog, Note, Record
 from seamark.journal.folder import writer_id
 from seamark.journal.format import Kind, dump_json, frame_bytes, time_of
 from seamark.journal.reader import JournalReader
 from seamark.journal.rows import RowTable
-from seamark.journal.segment import Segment
+from seamark.journal.segment import LARGE_BYTES, MAX_RECORDS, Backlog, Note, Record, Segment
 from seamark.process.interrupts import let_pass, quietly, raised_by_signal_handler
 
 if TYPE_CHECKING:

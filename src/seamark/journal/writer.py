@@ -1,8 +1,8 @@
 """Writing a journal: one ``write(2)`` a call, and what happens when that fails.
 
 `JournalWriter` is what a run holds. It takes what is given to numbers and records, one at a time
-(`seamark.journal.guard`), has them written (`seamark.journal.stream`), counts what is lost
-(`seamark.journal.losses`), and has a thread that syncs the journal (`seamark.journal.sync_thread`).
+(`seamark.journal.losses`), has them written (`seamark.journal.stream`), counts what is lost
+(`seamark.journal.losses`), and has a thread that syncs the journal (`seamark.journal.upkeep`).
 None of this reaches the caller: training comes first.
 
 The rules are in ``docs/explanation/journal.md``, "Writing".
@@ -19,13 +19,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError
-from seamark.journal.backlog import Payloads
-from seamark.journal.families import Families
 from seamark.journal.format import MAX_PAYLOAD_BYTES, ZLIB, Kind, dump_json
-from seamark.journal.guard import Guard
-from seamark.journal.intake import sound_row
-from seamark.journal.losses import Losses
-from seamark.journal.rows import Column, Row
+from seamark.journal.losses import Guard, Losses, sound_row
+from seamark.journal.rows import Column, Families, Row
+from seamark.journal.segment import Payloads
 from seamark.journal.stream import Stream
 from seamark.journal.upkeep import Upkeep
 from seamark.paths import is_inside
@@ -36,7 +33,7 @@ from seamark.values._numbers import NUMERIC
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
-    from seamark.journal.sync_thread import SyncThread
+    from seamark.journal.upkeep import SyncThread
     from seamark.values._numbers import Converted
 
 __all__ = [

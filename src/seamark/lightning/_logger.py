@@ -17,9 +17,8 @@ from typing_extensions import Unpack
 from seamark.errors import InactiveRunError, PathError, ReadOnlyError
 from seamark.lightning import _host
 from seamark.lightning._callbacks import time_ranks
-from seamark.lightning._checkpoints import Checkpoints
-from seamark.lightning._deprecated import DeprecatedMethods, check_legacy
-from seamark.lightning._resume import LOGGERS, attach_late
+from seamark.lightning._host import DeprecatedMethods, check_legacy
+from seamark.lightning._resume import LOGGERS, Checkpoints, attach_late
 from seamark.lightning._settings import (
     batch_facts,
     configuration,

@@ -1,7 +1,9 @@
-"""A finder under which ``neptune`` and its submodules are Seamark's modules."""
+"""Finder under which ``neptune`` and its submodules are Seamark's modules."""
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
@@ -9,14 +11,77 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.metadata import Distribution, DistributionFinder
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 from seamark.errors import LoadedAlreadyError
-from seamark.neptune.packaged import Packaged
-from seamark.neptune.stub import LOGGERS, replace_stub
 
-__all__ = ["Finder", "find_substitute", "install"]
+__all__ = ["LOGGERS", "VERSION", "Finder", "Packaged", "find_substitute", "install", "replace_stub"]
+
+
+VERSION: Final = "1.14.0"
+"""Of the client whose names and arguments Seamark has."""
+_NAMES: Final = ("neptune", "neptune-client")
+
+
+class Packaged(Distribution):
+    """Metadata of ``neptune``, or ``neptune-client``, its older name, for `importlib.metadata`.
+
+    Args:
+        name: One of the two.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @classmethod
+    def called(cls, name: str | None) -> Packaged | None:
+        """Return the package of a name; None for others, and where all packages are listed.
+
+        A list of what is installed does not hold it: nobody installed it.
+        """
+        normal = re.sub(r"[-_.]+", "-", name or "").lower()
+        return cls(normal) if normal in _NAMES else None
+
+    def read_text(self, filename: str) -> str | None:
+        """Return the metadata, which are the only file that there is."""
+        if filename != "METADATA":
+            return None
+        return f"Metadata-Version: 2.1\nName: {self._name}\nVersion: {VERSION}\n"
+
+    def locate_file(self, path: str | os.PathLike[str]) -> Path:
+        """Return where a file would lie."""
+        return Path(__file__).parent / path
+
+
+_NAME: Final = "NeptuneLogger"
+_PACKAGES: Final = ("lightning.pytorch.loggers", "pytorch_lightning.loggers")
+LOGGERS: Final = frozenset({*_PACKAGES, *(f"{each}.neptune" for each in _PACKAGES)})
+"""Modules in which a script looks for it."""
+
+
+def replace_stub(module: ModuleType) -> None:
+    """Make a module of Lightning provide Seamark's logger where it has none of its own.
+
+    A logger that Lightning has itself (up to 2.6.1) stays: it works with what it imports.
+    """
+    own = module.__dict__.get(_NAME)
+    if own is not None and hasattr(own, "log_metrics"):
+        return
+    module.__dict__.pop(_NAME, None)
+    otherwise = module.__dict__.get("__getattr__")
+
+    def find(name: str) -> Any:
+        if name == _NAME:  # not before it is asked for: ours imports Lightning
+            return getattr(import_module("seamark.lightning"), _NAME)
+        if otherwise is not None:
+            return otherwise(name)
+        msg = f"module {module.__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+
+    module.__dict__["__getattr__"] = find
+
 
 _OURS: Final = "seamark"
 _STANDING_IN: Final = {

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError
-from seamark.journal import numbers
+from seamark.journal import reservations
 from seamark.journal.format import is_long
 from seamark.opening.catalogs import first_remote, open_catalog, readable
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
-from seamark.remote.asking import call_within
+from seamark.remote.arrival import call_within
 from seamark.values.content import VERSION, content_hash, is_parameter
 
 if TYPE_CHECKING:
@@ -130,14 +130,14 @@ def find_duplicate(options: Settings, folder: RunFolder) -> str | None:
 
 def _find_in(place: Path | str, options: Settings, folder: RunFolder, text: str) -> str | None:
     """Return the id of the newest run of a place that is the same. Never raises."""
-    from seamark.store.query import duplicates
+    from seamark.store.query import selection
 
     def ask() -> str | None:
         with fork.held_off():  # modules are imported
             catalog = open_catalog(place, options.api_token)
         with closing(catalog):
             catalog.refresh(folder.project)
-            return duplicates.find_duplicate(catalog, folder.project, text)
+            return selection.find_duplicate(catalog, folder.project, text)
 
     def lost(error: Exception) -> None:
         log.warning("seamark: %s was not asked for the same run: %s", place, error)
@@ -169,7 +169,7 @@ def take_revision(options: Settings, folder: RunFolder, version: StartVersion) -
     with quietly(lost):
         text = start_hash(options, version)
         assert text is not None  # noqa: S101 - there are parameters
-        number = numbers.take_revision(folder.path.parent, text, folder.run)
+        number = reservations.take_revision(folder.path.parent, text, folder.run)
         found = {HASH: text, REVISION: number}
     return found  # noqa: RET504 - empty if it was lost
 

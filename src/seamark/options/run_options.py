@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Literal, TypedDict, TypeVar, cast, get_type_hints
 
 from seamark.errors import UnknownArgumentError
-from seamark.options.foreign import ARGUMENTS, REPLACED
+from seamark.options.named import ARGUMENTS, REPLACED
 from seamark.values.aggregates import Keep  # noqa: TC001 - evaluated for the signatures
 
 __all__ = ["WITHOUT_MEANING", "RunOptions", "accept_options", "check_names", "refuse_unknown"]

@@ -43,8 +43,13 @@ from seamark.options.checks import (
     version_of,
     wrong,
 )
-from seamark.options.config import Config, read_config
-from seamark.options.environment import PREFIXES, variable_of, warn_of_unknown_variables
+from seamark.options.config import (
+    PREFIXES,
+    Config,
+    read_config,
+    variable_of,
+    warn_of_unknown_variables,
+)
 from seamark.options.named import placed
 from seamark.options.run_options import RunOptions
 from seamark.paths import check_project

@@ -32,12 +32,12 @@ from seamark.page.files import Marked, PageFiles
 from seamark.page.folder import THREADS, TOKEN, Folder, is_token
 from seamark.page.opening import fragment
 from seamark.server import failures
-from seamark.server.app import BASE, description, routers
 from seamark.server.failures import Refusal, answer_of
 from seamark.server.gate import Gate
 from seamark.server.guard import asker, public
 from seamark.server.settings import Limits
-from seamark.store.damage import DamageError
+from seamark.server.worker import BASE, description, routers
+from seamark.store.database import DamageError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

@@ -22,7 +22,7 @@ from seamark.errors import JournalError
 from seamark.journal.folder import RunFolder
 from seamark.journal.writer import JournalWriter
 from seamark.process.liveness import process_facts
-from seamark.server.refusals import Rejected
+from seamark.server.failures import Rejected
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Ref

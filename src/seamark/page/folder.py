@@ -25,30 +25,27 @@ import sqlalchemy as sa
 
 from seamark.blobs.store import blob_path, has_blob, open_blob
 from seamark.errors import PathError, SeamarkError
-from seamark.index.copies import open_journal
+from seamark.index.copies import RunView, open_journal
 from seamark.index.file import is_damaged
 from seamark.index.index import Index
-from seamark.index.view import RunView
 from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.page.editing import Edits
 from seamark.paths import check_place, is_inside
 from seamark.process.liveness import user_name
-from seamark.reading.changes import ChangedRun, Changes
+from seamark.reading.catalog import ChangedRun, Changes
 from seamark.reading.verbs import Answer
 from seamark.server.access import NOBODY, Identity, Readable, Role
 from seamark.server.database import ServerDatabase, bound_patterns
 from seamark.server.failures import Refusal
-from seamark.server.links import Links
-from seamark.server.serving import LookedAt
+from seamark.server.serving import Links, LookedAt
 from seamark.store import schema
 from seamark.store.cells import OPEN
-from seamark.store.damage import DamageError
-from seamark.store.database import file_connection, sqlite_engine
+from seamark.store.database import DamageError, file_connection, sqlite_engine
 from seamark.store.journals import load_journals
-from seamark.store.path_numbers import PathNumbers
 from seamark.store.query.choosing import state_column
 from seamark.store.read.recent import recent_paths
 from seamark.store.runs import Store, numbers_of
+from seamark.store.schema import PathNumbers
 
 if TYPE_CHECKING:
     from seamark.page.watch import Watch

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from seamark.errors import ArgumentError, SeamarkError
-from seamark.page import opening, tokens
+from seamark.page import opening, roots
 from seamark.page.roots import Root, named_roots
 from seamark.page.start import Given, Started, check, check_extra, serve
 
@@ -143,7 +143,7 @@ def _start(paths: Sequence[str]) -> tuple[subprocess.Popen[bytes], Started]:
         if port:
             host = "127.0.0.1"
             url = opening.address(host, int(port))
-            return process, Started(url, tokens.keep(), host, int(port))
+            return process, Started(url, roots.keep(), host, int(port))
         process.wait()
         process.stdin.close()
         errors.seek(0)

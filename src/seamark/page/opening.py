@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from seamark.page.tokens import redirect_file
+from seamark.page.roots import redirect_file
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import user_name
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, MissingExtraError, SeamarkError
-from seamark.page import opening, tokens
+from seamark.page import opening, roots
 
 if TYPE_CHECKING:
     import uvicorn
@@ -125,10 +125,10 @@ def serve(given: Given, tell: Callable[[Started, Watcher], Any], until: int | No
 
     from seamark.page.app import make_page
     from seamark.page.watch import Watcher
-    from seamark.server.connection import protocol_for
+    from seamark.server.worker import protocol_for
 
     check(given)
-    kept = tokens.keep()
+    kept = roots.keep()
     token = kept if given.token else None
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(bind(given.host, given.port))
@@ -139,7 +139,7 @@ def serve(given: Given, tell: Callable[[Started, Watcher], Any], until: int | No
         page = make_page(
             given.roots,
             token=token,
-            instance=tokens.instance_of(kept, given.roots),
+            instance=roots.instance_of(kept, given.roots),
             watch=watcher,
             hosts=tuple(given.hosts),
             embed=given.embed,

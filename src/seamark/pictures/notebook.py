@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import SeamarkError
 from seamark.paths import home_of, kind_of, model_key
-from seamark.reading.attributes import Attribute, SeriesSummary
+from seamark.reading.attributes import (
+    Attribute,
+    SeriesSummary,
+    is_background,
+    is_counter,
+    metric_order,
+)
 from seamark.reading.curves import line_of
 from seamark.reading.html import block, number, table, text
-from seamark.reading.interest import is_background, is_counter, metric_order
 from seamark.reading.names import generated_name
-from seamark.reading.value_words import file_text, short_text
-from seamark.reading.words import plural
+from seamark.reading.words import file_text, plural, short_text
 
 if TYPE_CHECKING:
     from seamark.reading.browsing import Recording

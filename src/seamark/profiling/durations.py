@@ -7,8 +7,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from seamark.values._sums import SCALE
-from seamark.values.statistics import Moments
+from seamark.values.statistics import SCALE, Moments
 
 if TYPE_CHECKING:
     from seamark.values.arrays import Bools, Ints

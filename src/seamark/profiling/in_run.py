@@ -8,11 +8,9 @@ from typing import Any, Final
 from seamark.errors import ArgumentError, MissingExtraError
 from seamark.paths import check_path, join_path
 from seamark.process.interrupts import quietly
-from seamark.profiling.breakdown import Breakdown, largest_cost, picture
 from seamark.profiling.durations import Durations, position_parts
-from seamark.profiling.tables import summary_csv
-from seamark.values._sums import SCALE
-from seamark.values.statistics import Moments
+from seamark.profiling.tables import Breakdown, largest_cost, picture, summary_csv
+from seamark.values.statistics import SCALE, Moments
 
 __all__ = ["TimesInRun"]
 

@@ -1,7 +1,9 @@
-"""Attributes of a run, and what is known of its journals, as reads return them."""
+"""Attributes of a run: their types, and which of them are of interest."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +18,16 @@ __all__ = [
     "JournalInfo",
     "SeriesSummary",
     "SeriesTail",
+    "TrackedFile",
+    "TrackedFiles",
+    "aside",
+    "holds_parameters",
+    "is_background",
+    "is_counter",
+    "metric_order",
+    "rises",
 ]
+
 
 CHANGES: Final = "monitoring/seamark/changes"
 """Where readers derive what was changed of parameters after it was recorded."""
@@ -128,3 +139,111 @@ class JournalInfo:
     notes: list[tuple[int, str]]
     stopped: str | None
     unknown: dict[str, int]
+
+
+_ASIDE: Final = frozenset({"monitoring", "source_code", "profiling", "ranks", "distributed"})
+_PARAMETERS: Final = frozenset(
+    {"parameters", "params", "hyperparameters", "hyperparams", "hparams", "config"}
+)
+_COUNTERS: Final = frozenset({"epoch", "step", "global_step", "iteration"})
+_SPLITS: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("val", "valid", "validation", "eval", "dev"), 0),
+    "test": 1,
+    **dict.fromkeys(("train", "training"), 3),
+}
+_NO_SPLIT: Final = 2
+_RISING: Final = frozenset(
+    {"acc", "accuracy", "auc", "auroc", "bleu", "dice", "f1", "iou", "map", "precision", "psnr"}
+    | {"r2", "recall", "reward", "score", "ssim", "top1", "top5"}
+)
+"""Words in the names of metrics that are the better the greater they are."""
+_TELLING: Final[Mapping[str, int]] = {**dict.fromkeys(_RISING, 1), "loss": 0}
+_LESS_TELLING: Final = 2
+_WORD: Final = re.compile(r"[^/_.:\- ]+")
+
+
+def aside(path: str) -> str | None:
+    """Return the namespace of a path that says how a run ran, such as ``training/ranks``.
+
+    That is on which machine, with which packages, for each process; None for everything else.
+    """
+    parts = path.split("/")
+    for at, part in enumerate(parts[:-1][:2]):
+        if part in _ASIDE:
+            return "/".join(parts[: at + 1])
+    return None
+
+
+def is_background(path: str) -> bool:
+    """Return whether a path holds facts about a run or how it ran, which come unasked."""
+    return path.startswith("sys/") or aside(path) is not None
+
+
+def holds_parameters(path: str) -> bool:
+    """Return whether a path lies where hyperparameters are kept."""
+    return not _PARAMETERS.isdisjoint(path.split("/")[:-1])
+
+
+def is_counter(path: str) -> bool:
+    """Return whether a series only says how far a training is, such as ``training/epoch``."""
+    return path.rpartition("/")[2] in _COUNTERS
+
+
+def rises(path: str) -> bool:
+    """Return whether a metric is one of which people look for the greatest value."""
+    words = set(_WORD.findall(path.lower()))
+    return not words.isdisjoint(_RISING) and "loss" not in words
+
+
+def metric_order(path: str) -> tuple[bool, bool, int, int, str]:
+    """Return what sorts metrics: losses and scores first, of validation before training.
+
+    Args:
+        path: Of a series, perhaps with an aggregate. Its second item is False for a loss or a
+            score such as accuracy or F1.
+    """
+    words = _WORD.findall(path.lower())
+    split = min((_SPLITS[word] for word in words if word in _SPLITS), default=_NO_SPLIT)
+    telling = min((_TELLING[word] for word in words if word in _TELLING), default=_LESS_TELLING)
+    return "step" in words, telling == _LESS_TELLING, split, telling, path
+
+
+_LOCAL: Final = "Local"
+
+
+class TrackedFiles(dict[str, Any]):
+    """An artifact: its ``kind``, ``files``, ``references`` and ``hash``, as they were recorded."""
+
+    @property
+    def hash(self) -> str:
+        """Digest of names and contents, 64 hexadecimal digits."""
+        return str(self.get("hash", ""))
+
+
+class TrackedFile(dict[str, Any]):
+    """A file of an artifact: ``path``, ``size`` (bytes), ``sha256``, ``mtime_ns`` and ``ref``."""
+
+    @property
+    def file_path(self) -> str:
+        """Its name within the artifact."""
+        return str(self.get("path", ""))
+
+    @property
+    def file_hash(self) -> str:
+        """SHA-256 of its content, hexadecimal; empty if it is not known."""
+        return str(self.get("sha256", ""))
+
+    @property
+    def size(self) -> int | None:
+        """Bytes; None if it is not known."""
+        return self.get("size")
+
+    @property
+    def type(self) -> str:
+        """``"Local"``: what lies elsewhere is among the references of the artifact."""
+        return _LOCAL
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Location of the file when it was tracked, as ``file_path``; empty if not recorded."""
+        return {"file_path": str(self["ref"])} if self.get("ref") else {}

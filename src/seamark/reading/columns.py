@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from seamark.reading.interest import aside, holds_parameters, is_counter, metric_order
+from seamark.reading.attributes import aside, holds_parameters, is_counter, metric_order
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import SharedPath
@@ -96,7 +96,7 @@ def is_named(path: str, space: str, wanted: Sequence[str]) -> bool:
 
     Args:
         path: Of the column, perhaps with an aggregate.
-        space: The namespace, as `seamark.reading.interest.aside` returns it.
+        space: The namespace, as `seamark.reading.attributes.aside` returns it.
         wanted: Paths and patterns.
     """
     named = (one for one in wanted if re.split(r"[*?]", one)[0].startswith(space))

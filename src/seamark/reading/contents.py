@@ -1,19 +1,24 @@
-"""Interface to the files of one run, wherever they are stored."""
+"""Contents of files and artifacts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-__all__ = ["Contents"]
+from seamark.errors import ArgumentError
+from seamark.paths import check_artifact
+from seamark.reading.names import LATEST
+
+__all__ = ["ArtifactName", "Contents", "check_alias", "label_of", "source_label"]
 
 
 class Contents(Protocol):
     """The files and very long texts of one run, found by what was recorded of them.
 
     `seamark.blobs.contents.FolderContents` has those of a run folder, and
-    `seamark.remote.http.contents.RemoteContents` those that a server keeps.
+    `seamark.remote.http.run.RemoteContents` those that a server keeps.
     """
 
     @property
@@ -60,7 +65,7 @@ class Contents(Protocol):
         references: bool = False,
         verify: bool = False,
     ) -> Path:
-        """Write a recorded file, or folder, to disk; see `seamark.blobs.read.write_file`."""
+        """Write a recorded file, or folder, to disk; see `seamark.blobs.contents.write_file`."""
         ...
 
     def begin_of(self, sha256: str, size: int, most: int) -> bytes:
@@ -105,3 +110,70 @@ class Contents(Protocol):
     def shorter(self, name: str) -> str:
         """Return the name of a file, relative to the run if it lies in its folder."""
         ...
+
+
+_WORD: Final = re.compile(
+    r"(?:(?P<project>.+)/)?(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)"
+    r"(?:@sha256:(?P<digest>[0-9a-f]{8,64})|:(?P<version>[A-Za-z0-9][A-Za-z0-9._-]*))?"
+)
+
+
+class ArtifactName(NamedTuple):
+    """Reference to an artifact, or to a version of it, parsed from a string.
+
+    Attributes:
+        project: Project path; None if it names none.
+        name: Name of the artifact.
+        digest: The digest, or how it begins; None if it names none.
+        version: Number or alias; None if it names none.
+    """
+
+    project: str | None
+    name: str
+    digest: str | None
+    version: str | None
+
+    @classmethod
+    def of(cls, word: str) -> ArtifactName | None:
+        """Return the parsed reference; None if the string cannot name an artifact."""
+        found = _WORD.fullmatch(word)
+        return None if found is None else cls(*found.group("project", "name", "digest", "version"))
+
+    @property
+    def has_version(self) -> bool:
+        """Whether it names a version, and not only an artifact."""
+        return (self.digest or self.version) is not None
+
+
+def check_alias(alias: object) -> str:
+    """Return ``alias`` if a version can have it.
+
+    Raises:
+        PathError: If it is no name.
+        ArgumentError: If it is a number or ``latest``, which mean something of their own.
+    """
+    name = check_artifact(alias, "alias")
+    if name.isdecimal() or name == LATEST:
+        msg = f"alias: expected a name that is no number and not {LATEST!r}, got {name!r}"
+        raise ArgumentError(msg)
+    return name
+
+
+def label_of(place: str, digest: str, number: Any) -> str:
+    """Return what people call a version: ``NAME:3``, or by its digest if it has no number."""
+    name = place.rpartition("/")[2]
+    return f"{name}@sha256:{digest[:12]}" if number is None else f"{name}:{number}"
+
+
+def source_label(of: Mapping[str, Any]) -> str:
+    """Return what people call an input or output, by what was recorded of it."""
+    if "uri" in of:
+        return str(of["uri"])
+    home, name, number = of.get("project", ""), of.get("name", ""), of.get("version")
+    if of["kind"] == "artifact":
+        told = label_of(name, str(of.get("id", "")), number)
+    elif of["kind"] == "model_version":
+        told = f"{name}-{number}" if number is not None else f"{name}/{of.get('id', '')}"
+    else:
+        told = name if of["kind"] == "model" else str(of.get("id", ""))
+    return "/".join(filter(None, (home, told)))

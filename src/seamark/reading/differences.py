@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.paths import is_inside
-from seamark.reading.interest import holds_parameters, rises
+from seamark.reading.attributes import holds_parameters, rises
 from seamark.reading.rank_words import of_rank
 
 if TYPE_CHECKING:

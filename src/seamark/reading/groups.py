@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from seamark.reading.frames import pandas
+from seamark.reading.points import pandas
 
 if TYPE_CHECKING:
     import pandas as pd

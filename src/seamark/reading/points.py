@@ -1,4 +1,4 @@
-"""Points of series as reads return them."""
+"""Points of series, and their data frames."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, ov
 
 from msgspec import Meta
 
-from seamark.errors import ArgumentError, MissingFieldError
-from seamark.reading.frames import pandas
+from seamark.errors import ArgumentError, MissingExtraError, MissingFieldError
 from seamark.reading.html import harmless, rows_of, text
 from seamark.reading.words import plural
 from seamark.values.arrays import Floats, Ints, check_lengths
@@ -29,8 +28,24 @@ __all__ = [
     "TextPoint",
     "check_attempt",
     "number_of",
+    "pandas",
     "time_of",
 ]
+
+
+def pandas() -> Any:
+    """Return the package pandas.
+
+    Raises:
+        MissingExtraError: If it is not installed; the message names the extra.
+    """
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        msg = 'to_pandas() needs pandas; install it with: pip install "seamark[pandas]"'
+        raise MissingExtraError(msg, name="pandas") from error
+    return pd
+
 
 Attempt = Annotated[int, Meta(ge=0, lt=10**9)] | Literal["latest", "all", "replaced"]
 """Which attempts a reader sees: all that led to the latest state, all, or those up to one.
@@ -38,7 +53,6 @@ Attempt = Annotated[int, Meta(ge=0, lt=10**9)] | Literal["latest", "all", "repla
 ``"replaced"`` is what ``"all"`` has and ``"latest"`` has not: points behind the checkpoint that a
 later attempt went on from.
 """
-
 _COLUMNS: Final = {"step": "step", "value": "value", "time": "time_ns", "attempt": "attempt"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

@@ -7,21 +7,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.reading.attributes import CHANGES, INHERITED
+from seamark.reading.attributes import (
+    CHANGES,
+    INHERITED,
+    aside,
+    holds_parameters,
+    is_counter,
+    metric_order,
+)
 from seamark.reading.facts import (
+    PROGRESS,
     attempts_of,
     code_of,
     distribution_of,
     environment_of,
     health_of,
     last_record_of,
+    loops_of,
+    progress_words,
 )
 from seamark.reading.html import block, harmless, table, text
-from seamark.reading.interest import aside, holds_parameters, is_counter, metric_order
-from seamark.reading.plain import plain
-from seamark.reading.progress import PROGRESS, loops_of, progress_words
 from seamark.reading.recorded_errors import recorded_errors
-from seamark.reading.words import clean
+from seamark.reading.words import clean, plain
 from seamark.values.aggregates import Last, Ring
 
 if TYPE_CHECKING:

@@ -6,12 +6,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
 from seamark.errors import ArgumentError, MissingFieldError
-from seamark.reading.frames import pandas
+from seamark.reading.attributes import is_background
 from seamark.reading.html import harmless, rows_of, text
-from seamark.reading.interest import is_background
-from seamark.reading.nearest import hint_for
-from seamark.reading.points import number_of, time_of
-from seamark.reading.words import plural
+from seamark.reading.points import number_of, pandas, time_of
+from seamark.reading.words import hint_for, plural
 
 if TYPE_CHECKING:
     import numpy as np

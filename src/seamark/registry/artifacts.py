@@ -23,15 +23,15 @@ from seamark.opening.place import artifact_root
 from seamark.options.checks import given_tags, wrong
 from seamark.options.named import folder_named
 from seamark.paths import ARTIFACTS, check_artifact, home_of, model_key
-from seamark.pictures.progress import progress_bar
+from seamark.pictures.printing import progress_bar
 from seamark.process.interrupts import quietly
 from seamark.process.quiet import is_quiet
-from seamark.reading.artifacts import check_alias
+from seamark.reading.contents import check_alias
 from seamark.reading.names import LATEST
 from seamark.registry.draft import DraftSession
 from seamark.registry.edits import append_ops
-from seamark.registry.place import NUMBER, Place, Registered, check_arguments, record_facts
-from seamark.run.objects import (
+from seamark.registry.model import NUMBER, Place, Registered, check_arguments, record_facts
+from seamark.run.artifact import (
     OBJECTS,
     ArtifactObject,
     destination_of,
@@ -333,7 +333,7 @@ class Artifact(Registered):
         alias, session = f"aliases/{check_alias(name)}", self.session
         last = None
         if not (self.is_draft or session.recorded.is_empty):
-            from seamark.store.query.registered import aliases_of
+            from seamark.store.query.selection import aliases_of
 
             place = self.folder.project
             last = aliases_of(session.up_to_date(), place).get(name)

@@ -22,18 +22,18 @@ from seamark.journal.safe import make_folder
 from seamark.journal.writer import CLOSE_TIMEOUT_S
 from seamark.opening.place import expect_writable
 from seamark.paths import model_key
-from seamark.pictures.progress import progress_bar
+from seamark.pictures.printing import progress_bar
 from seamark.process.quiet import is_quiet
-from seamark.registry.place import NUMBER
+from seamark.registry.model import NUMBER
+from seamark.run.artifact import OBJECTS, ArtifactObject, Objects, digest_of_objects
 from seamark.run.lifecycle import note_finished
 from seamark.run.logbook import LogSession
-from seamark.run.objects import OBJECTS, ArtifactObject, Objects, digest_of_objects
 from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
-    from seamark.registry.place import Place
+    from seamark.registry.model import Place
 
 __all__ = ["DraftSession"]
 

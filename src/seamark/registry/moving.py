@@ -23,9 +23,9 @@ from seamark.registry.edits import append_ops
 from seamark.remote.arrival import ArrivalJournal, trashing
 from seamark.remote.protocol import KeepsByName, Purged, RemoteError, RunKey, Settles
 from seamark.remote.sync import Patience, Synced, sync_run, unsent_data
-from seamark.run.associated import SPACES, artifact_folder
 from seamark.run.container import Container
-from seamark.run.transfers import transfer_to
+from seamark.run.lineage import SPACES, artifact_folder
+from seamark.run.shipping import transfer_to
 from seamark.values import encode_atom
 
 if TYPE_CHECKING:
@@ -459,7 +459,7 @@ def _found(index: Index, word: str) -> Ref:
         RunNotFoundError: If it means none.
     """
     from seamark.reading.finding import Finder
-    from seamark.store.query.registered import find_registered
+    from seamark.store.query.selection import find_registered
 
     try:
         return Finder(index).find(word)

@@ -12,21 +12,18 @@ from seamark.errors import ArgumentError, ReadOnlyError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
 from seamark.opening.catalogs import place_to_read
 from seamark.options.settings import check_argument, remotes_of
-from seamark.pictures.drawing import PlotOptions
-from seamark.pictures.plotting import plot_runs
+from seamark.pictures.drawing import PlotOptions, plot_runs
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.drawn import GroupCurve, group_curves
 from seamark.reading.html import harmless
 from seamark.reading.points import check_attempt
-from seamark.registry.curves import curves_of, path_list
 from seamark.registry.edits import set_trashed
-from seamark.registry.place import check_arguments
-from seamark.registry.references import References
+from seamark.registry.model import check_arguments
+from seamark.registry.references import References, curves_of, path_list
 from seamark.run.logbook import Logbook, LogSession, Progress
 
 if TYPE_CHECKING:
-    from seamark.reading.catalog import Catalog, Ref, RunField
-    from seamark.reading.changes import Changes
+    from seamark.reading.catalog import Catalog, Changes, Ref, RunField
     from seamark.reading.groups import RunGroups
     from seamark.reading.points import Attempt
     from seamark.reading.report import Report

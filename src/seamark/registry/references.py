@@ -1,20 +1,67 @@
-"""References to runs of a project: words, queries, rows of tables, or runs themselves."""
+"""Runs that a project refers to, and their curves."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
+from seamark.paths import matches
 from seamark.reading.names import LATEST
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref
+    from seamark.reading.curves import Look, RunCurve
+    from seamark.reading.points import Attempt
     from seamark.run.logbook import LogSession
     from seamark.run.run import Run
 
-__all__ = ["References", "find_run"]
+__all__ = ["References", "curves_of", "find_run", "path_list"]
+
+
+def path_list(paths: str | Iterable[str], name: str = "paths") -> list[str]:
+    """Return paths or patterns as a list; ``name`` says which argument they are.
+
+    Raises:
+        ArgumentError: If one of them can be none.
+    """
+    patterns = [paths] if isinstance(paths, str) else list(paths)
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not pattern:
+            msg = f"{name}: expected a path such as 'val/loss' or several, got {pattern!r:.80}"
+            raise ArgumentError(msg)
+    return patterns
+
+
+def curves_of(
+    index: Catalog,
+    refs: Sequence[Ref],
+    patterns: Sequence[str],
+    look: Look,
+    attempt: Attempt,
+    since: Iterable[RunCurve],
+) -> list[RunCurve]:
+    """Return the series of runs that match patterns, as they are drawn.
+
+    Args:
+        index: Catalog that has the runs.
+        refs: Project and id of each run.
+        patterns: Patterns of paths.
+        look: How they are drawn.
+        attempt: See `Project.fetch_curves`.
+        since: Curves returned before: only what has changed since is asked for.
+    """
+    before = {one.key: one.drawing for one in since}
+    cursors = {key: drawing.cursor for key, drawing in before.items()}
+    matching = index.series_of(refs, lambda path: matches(path, *patterns))
+    paths = sorted({path for own in matching.values() for path in own})
+    return [
+        replace(one, drawing=one.drawing.after(before.get(one.key, one.drawing)))
+        for one in index.curves(refs, paths, look, attempt, cursors)
+    ]
+
 
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _QUERY_LIKE: Final = re.compile(r"[\s=<>!~`\"']")
@@ -116,7 +163,7 @@ def find_run(session: LogSession, content_hash: str, revision: int | None) -> Ru
     """
     from seamark.opening.revisions import check_hash
     from seamark.run.run import init_run
-    from seamark.store.query.duplicates import find_duplicate
+    from seamark.store.query.selection import find_duplicate
 
     check_hash(content_hash, revision)
     if session.recorder.mode == "disabled":

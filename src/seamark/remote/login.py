@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seamark.errors import ArgumentError
-from seamark.remote.credentials import forget_token, keep_token, known_servers, stored_servers
+from seamark.remote.http.address import forget_token, keep_token, known_servers, stored_servers
 from seamark.remote.http.connection import Connection
 from seamark.remote.protocol import RemoteError
 

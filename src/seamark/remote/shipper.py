@@ -38,8 +38,7 @@ from seamark.remote.shipment import Shipment
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.remote.protocol import Remote
-    from seamark.remote.shipment import Writing
-    from seamark.remote.tail import Tail
+    from seamark.remote.shipment import Tail, Writing
 
 __all__ = ["EXIT_S", "SIGNAL_S", "Shipper", "flush", "known", "positions", "shipper_of", "shippers"]
 

@@ -10,7 +10,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import FamilyError
-from seamark.journal.families import spoken
+from seamark.journal.rows import spoken
 from seamark.paths import check_path, is_inside
 from seamark.process.interrupts import let_pass
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, SeamarkError
-from seamark.journal.claims import Claim, Claims, claimant
 from seamark.journal.folder import PROJECT_LOG, RunFolder
+from seamark.journal.reservations import Claim, Claims, claimant
 from seamark.process.interrupts import quietly
 from seamark.run.values import gather
 
 if TYPE_CHECKING:
-    from seamark.journal.claims import ClaimState
+    from seamark.journal.reservations import ClaimState
     from seamark.reading.catalog import Catalog, Ref
     from seamark.remote.http.catalog import RemoteCatalog
     from seamark.run.recorder import Recorder
@@ -53,7 +53,7 @@ _AT_ONCE: Final = 200
 
 
 class Folders:
-    """Claims by files; see `seamark.journal.claims`.
+    """Claims by files; see `seamark.journal.reservations`.
 
     Args:
         root: Root of the runs.

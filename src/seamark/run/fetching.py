@@ -21,9 +21,9 @@ from seamark.errors import (
     MissingExtraError,
     MissingFieldError,
 )
-from seamark.journal.families import spoken
+from seamark.journal.rows import spoken
+from seamark.reading.attributes import TrackedFiles
 from seamark.reading.names import generated_name
-from seamark.reading.tracked import TrackedFiles
 
 if TYPE_CHECKING:
     import pandas as pd

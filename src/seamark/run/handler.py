@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, overload
 from seamark.options.checks import check_keep, strings
 from seamark.options.run_options import refuse_unknown
 from seamark.paths import check_path, check_writable, given_path, join_path
-from seamark.pictures.drawing import PlotOptions
-from seamark.pictures.plotting import plot_run
+from seamark.pictures.drawing import PlotOptions, plot_run
+from seamark.reading.attributes import TrackedFile
 from seamark.reading.curves import Look
 from seamark.reading.html import harmless
-from seamark.reading.tracked import TrackedFile
 from seamark.run.artifact import artifact_op
 from seamark.run.fetching import (
     bytes_of,

@@ -20,8 +20,8 @@ from seamark.process.quiet import is_quiet
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import Attribute
 from seamark.reading.names import LATEST, generated_name
-from seamark.run.tags import is_tag
-from seamark.run.transfers import transfer_to
+from seamark.run.container import is_tag
+from seamark.run.shipping import transfer_to
 from seamark.values import Atom, decode_atom, encode_atom
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Introduction:
 
     def _record_inputs(self, writer: JournalWriter, inputs: Mapping[str, str]) -> None:
         """Record what a file said that the run reads; what is gone meanwhile is counted."""
-        from seamark.run.associated import Associations
+        from seamark.run.lineage import Associations
 
         associations = Associations(self._recorder, self._options)
         for name, target in inputs.items():

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError
 from seamark.journal.writer import CLOSE_TIMEOUT_S
 from seamark.options.settings import hidden_by_environment
-from seamark.pictures.progress import progress_bar
+from seamark.pictures.printing import progress_bar
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import process_facts
-from seamark.reading.nearest import hint_for
-from seamark.run.container import Container
+from seamark.reading.words import hint_for
+from seamark.run.container import Container, TagCheck
 from seamark.run.lifecycle import (
     RECORDING,
     STOPPED,
@@ -31,7 +31,6 @@ from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
 from seamark.run.shipping import Shipping
 from seamark.run.state import learn
-from seamark.run.tags import TagCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,11 +14,11 @@ from seamark.pictures.printing import show as print_line
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import CHANGES
-from seamark.reading.nearest import hint_for
+from seamark.reading.words import hint_for
 from seamark.run.lifecycle import NEW
 from seamark.run.tree import nest
 from seamark.values import Atom, decode_atom, encode_atom, is_container, parameters
-from seamark.values._fields import members, thaw
+from seamark.values._atoms import members, thaw
 from seamark.values._parameters import legal_key
 from seamark.values.content import is_parameter
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from seamark.errors import ArgumentError
 from seamark.pictures.printing import show
 from seamark.process.interrupts import quietly
-from seamark.reading.progress import PROGRESS, Loop, progress_words
+from seamark.reading.facts import PROGRESS, Loop, progress_words
 from seamark.values import shown
 
 if TYPE_CHECKING:

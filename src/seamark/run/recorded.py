@@ -18,8 +18,8 @@ from seamark.errors import (
     RunNotFoundError,
     SeamarkError,
 )
-from seamark.journal.families import spoken
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
+from seamark.journal.rows import spoken
 from seamark.opening.catalogs import open_catalog
 from seamark.paths import is_inside
 from seamark.process.interrupts import quietly
@@ -268,7 +268,7 @@ class Recorded:
             path: Path that was asked for.
             reader: Reader of the failed lookup; None for a new one.
         """
-        from seamark.reading.nearest import nearest_path
+        from seamark.reading.words import nearest_path
 
         reader = reader or self.reader()
         near = nearest_path(path, [] if reader is None else reader.families())

@@ -12,29 +12,27 @@ from seamark.opening.machine import open_run
 from seamark.opening.opening import Saved
 from seamark.options.run_options import RunOptions, accept_options, check_names
 from seamark.options.settings import Settings
-from seamark.pictures.drawing import PlotOptions
-from seamark.pictures.plotting import plot_run
+from seamark.pictures.drawing import PlotOptions, plot_run
 from seamark.process.interrupts import quietly
 from seamark.reading.curves import Look
-from seamark.run.associated import Associations
 from seamark.run.chrono import Chrono, Chronos
 from seamark.run.container import Container
 from seamark.run.distribution import distribution_of
+from seamark.run.lineage import Associations
 from seamark.run.params import Held, Params
-from seamark.run.positional import parse_positional_argument
 from seamark.run.progress import Loops, Progress
-from seamark.run.resuming import resume_checkpoint
+from seamark.run.resuming import parse_positional_argument, resume_checkpoint
 from seamark.run.session import Carried, Session
-from seamark.run.transfers import TRANSFERS, transfers_of
+from seamark.run.shipping import TRANSFERS, transfers_of
 from seamark.values import encode_atom
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from seamark.reading.points import Attempt
+    from seamark.reading.rank_words import RankTiming
     from seamark.reading.recorded_errors import RecordedError
     from seamark.reading.report import Report
-    from seamark.reading.stragglers import RankTiming
     from seamark.run.lineage import Lineage
     from seamark.values.aggregates import Keep
 
@@ -435,7 +433,7 @@ class Run(Container):
         Raises:
             AttributeError: As there is no such name.
         """
-        from seamark.options.foreign import VERBS, also
+        from seamark.options.named import VERBS, also
 
         msg = f"{type(self).__name__!r} object has no attribute {name!r}{also(VERBS, name)}"
         raise AttributeError(msg, name=name, obj=self)
@@ -465,7 +463,7 @@ class Run(Container):
             MissingFieldError: If only one rank recorded, or none the times of its steps.
         """
         from seamark.errors import MissingFieldError
-        from seamark.reading.stragglers import rank_timings
+        from seamark.reading.rank_words import rank_timings
 
         if self.session.recorded.is_empty:
             msg = f"{self.folder.words}: nothing is recorded yet"

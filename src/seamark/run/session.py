@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
 from seamark.journal.writer import SYNC_S
+from seamark.opening.machine import copy_run
 from seamark.opening.place import expect_writable, reading_place
-from seamark.opening.remotes import copy_run
 from seamark.opening.revisions import take_revision
 from seamark.paths import join_path
 from seamark.process import fork
@@ -25,9 +25,9 @@ from seamark.process.crashes import memory_groups
 from seamark.process.job import job_key
 from seamark.process.liveness import process_facts
 from seamark.process.rank import current_rank
-from seamark.run.captured import Watch
 from seamark.run.claims import OwnClaim
-from seamark.run.ending import Ending
+from seamark.run.container import TagCheck
+from seamark.run.ending import Ending, Watch
 from seamark.run.introduction import Introduction, print_end
 from seamark.run.late_rank import LateRank
 from seamark.run.lifecycle import RECORDING, RESTING, WAITING, Lifecycle
@@ -37,7 +37,6 @@ from seamark.run.recorder import Recorder
 from seamark.run.resume import Resume
 from seamark.run.shipping import Shipping
 from seamark.run.state import OwnState, check_state, expect_owned, has_other_owner
-from seamark.run.tags import TagCheck
 
 if TYPE_CHECKING:
     from seamark.blobs import BlobWriter

@@ -1,33 +1,36 @@
-"""Transfer of a run to remotes while it is recorded."""
+"""Shipping of a run to remotes, and transfers of files."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 import signal
+import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.process.interrupts import quietly
+from seamark.process.liveness import user_name
 from seamark.run.lifecycle import call_after_runs
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
+    from seamark.reading.attributes import Attribute
     from seamark.run.recorder import Recorder
 
-__all__ = ["Shipping"]
+__all__ = ["TRANSFERS", "Shipping", "transfer_to", "transfers_of"]
+
 
 log = logging.getLogger("seamark")
-
 _hurried: set[int] = set()
 """Pids of processes that end by a signal, or at whose end somebody pressed Ctrl-C."""
-
-
 _NO_WRITER: Final = SimpleNamespace(writers=())
 
 
@@ -144,7 +147,7 @@ def _wait(shippers: list[Any], seconds: float, folder: Any) -> list[bool]:
     Raises:
         KeyboardInterrupt: At Ctrl-C, once a line has said what is left.
     """
-    from seamark.pictures.progress import progress_bar
+    from seamark.pictures.printing import progress_bar
     from seamark.process.quiet import is_quiet
 
     until, done = time.monotonic() + seconds, []
@@ -192,3 +195,38 @@ def _before_sigterm(shippers: list[Any], folder: Any) -> Iterator[None]:
 
 def _failed(error: Exception) -> None:
     log.debug("seamark: sending failed: %r", error)
+
+
+TRANSFERS: Final = "sys/transfers"
+"""Namespace of the transfers, each below a digest of its two places."""
+
+
+def transfers_of(attributes: Iterable[Attribute]) -> list[dict[str, Any]]:
+    """Return the transfers among attributes, the oldest first; anybody may have written them."""
+    found = [one.value for one in attributes if isinstance(one.value, dict)]
+    return sorted(found, key=lambda one: str(one.get("time")))
+
+
+def transfer_to(
+    folder: RunFolder, uri: str, name: str | None, t_ns: int, project: str | None = None
+) -> tuple[str, dict[str, Any]]:
+    """Return the path and the value by which both places record that a run was moved or sent.
+
+    Args:
+        folder: Folder of the run.
+        uri: URI of the remote, as `seamark.remote.places.canonical` writes it.
+        name: Name of the run there; None if it has none.
+        t_ns: Time of the transfer, nanoseconds since the Unix epoch.
+        project: Project there, if that is not the one that the run has here.
+    """
+    source = f"file://{socket.gethostname()}{folder.root.as_posix()}"
+    told = f"{source}\0{uri}" if project is None else f"{source}\0{uri}\0{project}"
+    made = hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:12]
+    return f"{TRANSFERS}/{made}", {
+        "time": datetime.fromtimestamp(t_ns / 1e9, timezone.utc).isoformat(),
+        "from": source,
+        "to": uri,
+        "by": user_name(),
+        "name": name,
+        **({} if project is None else {"project": project}),
+    }

@@ -14,14 +14,14 @@ from seamark.errors import ArgumentError
 from seamark.paths import is_inside
 from seamark.process.interrupts import quietly
 from seamark.reading.attributes import DETAIL
-from seamark.reading.nearest import hint_for
+from seamark.reading.words import hint_for
 from seamark.values import escape
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
     from seamark.opening.opening import Opening
-    from seamark.remote.remote_run import RemoteRun
+    from seamark.remote.protocol import RemoteRun
     from seamark.run.lifecycle import Lifecycle
     from seamark.run.recorder import Recorder
 
@@ -315,7 +315,7 @@ def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
         OSError: If it cannot be read.
     """
     from seamark.index.index import Index
-    from seamark.remote.remote_run import RemoteRun
+    from seamark.remote.protocol import RemoteRun
 
     with Index.open(folder.root) as index:
         index.refresh(folder.project, folder.run)

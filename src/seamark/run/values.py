@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.blobs import members_of
 from seamark.errors import FamilyError, ValueKindError
-from seamark.journal.families import spoken
 from seamark.journal.format import LONG_TEXT, is_long
+from seamark.journal.rows import spoken
 from seamark.options.checks import PARAMETERS, TAGS, strings
 from seamark.paths import check_path, check_writable, is_inside, refuse_derived
 from seamark.pictures.render import is_drawing
 from seamark.process.interrupts import let_pass, quietly
+from seamark.reading.attributes import TrackedFiles
 from seamark.reading.browsing import Browsable
-from seamark.reading.tracked import TrackedFiles
 from seamark.types import Artifact, File, FileSet, Series, Single, StringSet, Value, ValueCopy
 from seamark.values import Atom, encode_atom, flatten, is_container
 from seamark.values._atoms import atom_of

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from seamark.paths import home_of
 from seamark.reading.arriving import Arrival, settle, settle_artifact
 from seamark.server.accounts import tables
-from seamark.server.accounts.facts import lock_account
+from seamark.server.accounts.tables import lock_account
 from seamark.server.kept import tables as kept
 from seamark.store.database import Upsert, retry
 from seamark.store.read.names import run_names

@@ -1,14 +1,16 @@
-"""Checks before a server starts; each problem is one line that says how to fix it."""
+"""Checks before a server starts, each problem one line that says how to fix it."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import ipaddress
 import os
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
@@ -16,22 +18,198 @@ from urllib.parse import unquote, urlsplit
 import sqlalchemy as sa
 
 from seamark.errors import ArgumentError, SeamarkError
+from seamark.server.accounts import tables
 from seamark.server.accounts import tables as account_tables
+from seamark.server.accounts.tables import instance_of
+from seamark.server.databases import lock_file, redacted
 from seamark.server.kept import tables as kept_tables
+from seamark.server.kept.parts import PREFIX
+from seamark.server.objects import open_objects
+from seamark.store.database import Upsert
 
 if TYPE_CHECKING:
     from seamark.server.databases import Databases
+    from seamark.server.objects import ObjectStore
     from seamark.server.settings import Settings
+    from seamark.store.database import Database
 
 __all__ = [
     "CannotStart",
+    "alone",
     "bind",
     "check_clock",
     "check_folder",
     "check_not_lost",
     "check_settings",
     "is_loopback",
+    "open_matching_objects",
 ]
+
+
+_NAME: Final = "identity"
+"""Name of the object, and key of the fact, that hold the same text."""
+_FACT: Final = sa.select(tables.fact.c.value).where(tables.fact.c.key == _NAME)
+_NOTE: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
+_NEWEST: Final = (
+    sa.select(kept_tables.objects.c.name)
+    .where(kept_tables.objects.c.state == kept_tables.LIVE)
+    .order_by(kept_tables.objects.c.number.desc())
+    .limit(1)
+)
+_OTHERWISE: Final = (
+    "make the tables again from what is there (what is missing is sent again by"
+    " `seamark sync`): seamark server refold --objects, with the same options"
+)
+
+
+def open_matching_objects(databases: Databases, uri: str, *, adopt: bool = False) -> ObjectStore:
+    """Open the objects of a server, and see that they belong to its tables.
+
+    Args:
+        databases: Of the server, with their tables.
+        uri: Of the place; see `open_objects`.
+        adopt: Whether the tables are to be made again from whatever objects are there.
+
+    Raises:
+        CannotStart: If the place is empty although the tables name objects, or belongs to other
+            tables.
+        SeamarkError: If it cannot be opened.
+    """
+    with databases.account.reading() as connection:
+        known = connection.execute(_FACT).scalar_one_or_none()
+    folder = folder_of(uri)
+    if folder is not None:
+        if known is not None and not adopt and not (folder / _NAME).is_file():
+            raise _missing(uri)
+        check_folder(folder, "--blobs")
+    objects = open_objects(uri)
+    try:
+        _match(databases, objects, uri, known, adopt=adopt)
+    except BaseException:
+        objects.close()
+        raise
+    return objects
+
+
+def _match(
+    databases: Databases, objects: ObjectStore, uri: str, known: str | None, *, adopt: bool
+) -> None:
+    expected = known or instance_of(databases.account)
+    found = _read(objects)
+    if found is None and not adopt:
+        if known is not None:
+            raise _missing(uri)
+        newest = _newest_object(databases.kept)  # made before there were identities, or new
+        if newest is None and next(objects.listed(PREFIX), None) is not None:
+            return  # tables were lost: not decided here (`checks.check_not_lost`)
+        if newest is not None and not _object_exists(objects, newest):
+            raise _missing(uri)
+    if found is None:
+        try:
+            objects.put(_NAME, expected.encode())
+        except FileExistsError:  # another process of this server was faster
+            found = _read(objects)
+    found = found or expected
+    if found != expected and not adopt:
+        msg = (
+            f"--blobs: the objects in {_shown(uri)} belong to another database: name the database"
+            f" and the objects that belong together, or {_OTHERWISE}"
+        )
+        raise CannotStart(msg)
+    if found != known:
+        with databases.account.writing() as connection:
+            databases.account.run(connection, _NOTE, key=_NAME, value=found)
+
+
+def _read(objects: ObjectStore) -> str | None:
+    try:
+        return objects.get(_NAME).decode("ascii", "replace")
+    except FileNotFoundError:
+        return None
+
+
+def _newest_object(kept: Database) -> str | None:
+    with kept.reading() as connection:
+        return connection.execute(_NEWEST).scalar_one_or_none()
+
+
+def _object_exists(objects: ObjectStore, name: str) -> bool:
+    try:
+        objects.get(name, 0, 1)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _missing(uri: str) -> CannotStart:
+    return CannotStart(
+        f"--blobs: {_shown(uri)} does not hold the objects of this database, such as where a mount"
+        f" did not come up: name or mount the right one, or {_OTHERWISE}"
+    )
+
+
+def _shown(uri: str) -> str:
+    folder = folder_of(uri)
+    return repr(str(folder)) if folder is not None else redacted(uri)
+
+
+_TAKEN: Final = {errno.EAGAIN, errno.EACCES}
+
+
+@contextlib.contextmanager
+def alone(settings: Settings, doing: str = "") -> Iterator[None]:
+    """Run a block during which no other server uses the same files of SQLite.
+
+    Args:
+        settings: Where they are.
+        doing: What needs them alone, for the message; by default a server.
+
+    Raises:
+        CannotStart: If a server runs there already.
+        ArgumentError: If the databases cannot lie there.
+    """
+    path = lock_file(settings.store)
+    if path is None:
+        yield
+        return
+    check_folder(path.parent, "--store")
+    fd = _open(path)
+    try:
+        _lock(fd, path, doing)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, b"%d\n" % os.getpid(), 0)  # for people; the lock is what counts
+        yield
+    finally:
+        os.close(fd)
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        msg = f"--store: the file {str(path)!r} cannot be written: {error.strerror}"
+        raise CannotStart(msg) from error
+
+
+def _lock(fd: int, path: Path, doing: str) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _TAKEN:
+            msg = (
+                f"--store: nothing can be locked in {str(path.parent)!r} ({error.strerror}), which"
+                " SQLite needs: name a folder on a disk of this machine, or a PostgreSQL"
+            )
+            raise CannotStart(msg) from error
+        pid = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
+        who = f" (process {pid})" if pid.isdigit() else ""
+        todo = f"stop it before {doing}" if doing else "use that one, or stop it"
+        msg = (
+            f"--store: a server runs on {str(path.parent)!r} already{who}, and SQLite takes one:"
+            f" {todo}; several servers can share a PostgreSQL"
+        )
+        raise CannotStart(msg) from error
+
 
 _CLOCK_S: Final = 60
 _BACKLOG: Final = 2048

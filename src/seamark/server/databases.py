@@ -23,8 +23,8 @@ from seamark.server.database import STATEMENT_S, ServerDatabase, bound_patterns,
 from seamark.server.settings import FILE_SUFFIXES
 from seamark.store import schema
 from seamark.store.database import Upsert, file_connection, sqlite_engine
-from seamark.store.path_numbers import PathNumbers
 from seamark.store.runs import Store
+from seamark.store.schema import PathNumbers
 
 __all__ = [
     "Databases",

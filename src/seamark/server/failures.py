@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import logging
 import sqlite3
+import threading
+import time
 import traceback
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -13,16 +15,9 @@ import sqlalchemy as sa
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from seamark.errors import (
-    ArgumentError,
-    PathError,
-    QueryError,
-    SeamarkError,
-)
+from seamark.errors import ArgumentError, PathError, QueryError, SeamarkError
 from seamark.server.database import DatabaseUnreachable, TooSlow
 from seamark.server.objects import ObjectsUnreachable
-from seamark.server.rare_log import warn_rarely
-from seamark.server.refusals import Rejected
 from seamark.store.database import Conflict
 
 if TYPE_CHECKING:
@@ -31,9 +26,83 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = ["FAILURE", "FAILURES", "Refusal", "answer_of", "install", "refusal_of"]
+__all__ = [
+    "FAILURE",
+    "FAILURES",
+    "QuotaExceeded",
+    "Refusal",
+    "Rejected",
+    "answer_of",
+    "install",
+    "refusal_of",
+    "warn_rarely",
+]
+
+
+class Rejected(SeamarkError):  # noqa: N818 - says what is so
+    """Something that was sent is not kept; the message says what to do.
+
+    Attributes:
+        slug: Code of the error, for programs.
+        status: HTTP status.
+        more: Further members of the answer.
+        wait_s: After how many seconds it may be sent again; None: never as it is.
+    """
+
+    slug = "refused"
+    status = 422
+    wait_s: float | None = None
+
+    def __init__(self, message: str, **more: Any) -> None:
+        super().__init__(message)
+        self.more = more
+
+    @property
+    def known(self) -> int | None:
+        """Number of bytes that are stored already, if that is the reason; else None."""
+        return self.more.get("known")
+
+
+class QuotaExceeded(Rejected):
+    """The workspace has used up what it may keep here.
+
+    It is no 413: smaller parts are of no use. Shippers say it once, and try again from time to
+    time, as there may be room by then.
+    """
+
+    slug = "quota"
+    status = 403
+
 
 _log: Final = logging.getLogger("seamark.server")
+_EVERY_S: Final = 60.0
+_lock: Final = threading.Lock()
+_kinds: Final[dict[str, tuple[float, int]]] = {}
+"""When a kind was logged last, by the monotonic clock, and how often it was left out since."""
+
+
+def warn_rarely(kind: str, message: str, *arguments: object) -> None:
+    """Log a warning unless one of its kind was logged less than a minute ago.
+
+    The next one of the kind says how many were left out.
+
+    Args:
+        kind: One of a few texts that do not depend on what is sent.
+        message: As of `logging.Logger.warning`.
+        *arguments: Likewise.
+    """
+    now = time.monotonic()
+    with _lock:
+        logged, left_out = _kinds.get(kind, (now - _EVERY_S, 0))
+        if now - logged < _EVERY_S:
+            _kinds[kind] = logged, left_out + 1
+            return
+        _kinds[kind] = now, 0
+    if left_out:
+        message, arguments = message + " (and %d times since the last line)", (*arguments, left_out)
+    _log.warning(message, *arguments)
+
+
 _RETRY_S: Final = 2
 _SLUGS: Final = {
     400: "bad-request",

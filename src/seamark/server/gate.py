@@ -13,15 +13,27 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from starlette.requests import ClientDisconnect
 
 from seamark.server.failures import Refusal, answer_of, later
-from seamark.server.headers import ALWAYS
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from seamark.server.settings import Limits
 
-__all__ = ["Gate"]
+__all__ = ["ALWAYS", "Gate"]
 
+
+ALWAYS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "private, no-cache",
+}
+"""What an answer has unless its route said otherwise.
+
+No other page may read an answer (there is no CORS), show it in a frame or guess its type; a cache
+asks each time, and keeps nothing for others.
+"""
 _log: Final = logging.getLogger("seamark.server")
 _CLOSE: Final = {"Connection": "close"}
 _HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in ALWAYS.items()]

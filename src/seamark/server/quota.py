@@ -1,27 +1,47 @@
-"""Quota of a workspace: a limit on the journals and files of all its projects together.
-
-It applies to a workspace and not to a project: a user who may record in a workspace may record in
-any project in it, and could evade a quota by using another project name.
-"""
+"""Quota of a workspace, and a bounded mapping of recent entries."""
 
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import sqlalchemy as sa
 
 from seamark.server.blobs.tables import blob, upload, use
+from seamark.server.failures import QuotaExceeded
 from seamark.server.kept.tables import runs
-from seamark.server.latest import Latest
-from seamark.server.refusals import QuotaExceeded
 
 if TYPE_CHECKING:
     from seamark.store.database import Database
 
-__all__ = ["Quota"]
+__all__ = ["Latest", "Quota"]
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Latest(OrderedDict[K, V]):
+    """Entries in the order in which they were set; the first ones make room for new ones.
+
+    Args:
+        most: How many there are at most.
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: K, value: V) -> None:
+        """Set the newest entry."""
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._most:
+            self.popitem(last=False)
+
 
 _KEEP_S: Final = 10.0
 """How long what was counted is believed, seconds; this process adds to it what it takes."""

@@ -17,10 +17,9 @@ from fastapi import APIRouter, Depends, Request, Response
 from seamark.paths import kind_of
 from seamark.reading.reader import Reader
 from seamark.reading.verbs import Question, Verb, of_method, verbs_of
-from seamark.server.answering import OneRun, Several, heavy
+from seamark.server.answering import OneRun, Several, heavy, schemas_of
 from seamark.server.failures import FAILURE, FAILURES, Refusal
 from seamark.server.guard import expect_somebody
-from seamark.server.json_answers import schemas_of
 
 __all__ = ["describe", "of_all", "of_run", "router", "verbs"]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark import __version__
 from seamark.server import checks
-from seamark.server.alone import alone
+from seamark.server.checks import alone
 from seamark.server.worker import ANSWERS, EXIT_FOR_GOOD
 
 if TYPE_CHECKING:
@@ -64,10 +64,10 @@ def prepare(settings: Settings) -> Prepared:
         SeamarkError: If it cannot work like this; the message is one line that says what to do.
     """
     from seamark.server.accounts.accounts import Accounts
-    from seamark.server.accounts.facts import instance_of
     from seamark.server.accounts.logins import deciding_by
+    from seamark.server.accounts.tables import instance_of
+    from seamark.server.checks import open_matching_objects
     from seamark.server.databases import open_databases
-    from seamark.server.identity import open_matching_objects
     from seamark.server.kept.rebuild import needs_rebuild
     from seamark.server.state import make_tables
 

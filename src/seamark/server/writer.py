@@ -147,7 +147,7 @@ class ServerWriter:
                 for.
             NotTaken: If the run was purged, or nothing can be kept now.
         """
-        from seamark.server.kept.refusals import DivergedError, GapError
+        from seamark.server.kept.plan import DivergedError, GapError
 
         payloads = [_packed(op) for op in ops]
         for last in range(_TRIES, 0, -1):

@@ -1,9 +1,4 @@
-"""A database that holds a store: its transactions and how its statements are run.
-
-SQLite and PostgreSQL (and CockroachDB through its protocol) take the same statements, written with
-SQLAlchemy Core. What differs between them is here: how a transaction begins, and how a
-connection is set up. Nothing here opens a database by itself: the caller gives its engine.
-"""
+"""Database of a store: transactions, statements and damage."""
 
 from __future__ import annotations
 
@@ -23,6 +18,7 @@ from sqlalchemy.pool import StaticPool
 __all__ = [
     "BUSY_S",
     "Conflict",
+    "DamageError",
     "Database",
     "Upsert",
     "any_of",
@@ -36,9 +32,13 @@ __all__ = [
     "written_out",
 ]
 
+
+class DamageError(Exception):
+    """Packed bytes are not those that were stored: the database that holds them is damaged."""
+
+
 BUSY_S: Final = 30.0
 """How long to wait for another process in the middle of a transaction, seconds."""
-
 _AT_ONCE: Final = 4096
 _TRIES: Final = 5
 _TURNS: Final = 20
@@ -55,11 +55,9 @@ _ISOLATION: Final = {"postgresql": "REPEATABLE READ", "cockroachdb": "SERIALIZAB
 _COMPILED: Final[dict[str, dict[Any, tuple[str, tuple[str, ...], dict[str, Any]]]]] = {}
 """Statements as the driver has them, by dialect: constants of modules, for every database."""
 _DEFINITIONS: Final[dict[str, dict[sa.MetaData, list[str]]]] = {}
-
 _CACHE_KIB: Final = 256 << 10
 _KEPT: Final = 4
 """Connections that stay open between two questions."""
-
 T = TypeVar("T")
 
 

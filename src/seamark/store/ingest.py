@@ -1,8 +1,4 @@
-"""Folding a run from its journals into a store, wherever the journals are.
-
-What is new is read once: the same pass counts it into the registers and packs its points into row
-groups. A run is saved in one transaction, a very long journal in several.
-"""
+"""Folding of a run from its journals into a store, and the hash of its content."""
 
 from __future__ import annotations
 
@@ -15,10 +11,10 @@ from seamark.journal.folder import split_journal_name
 from seamark.journal.reader import JournalReader
 from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.paths import kind_of
-from seamark.store.fold.content import derive_content
 from seamark.store.fold.decode import decode
 from seamark.store.fold.fold import fold
 from seamark.store.fold.names import Names
+from seamark.store.fold.registers import NEVER, AtomState
 from seamark.store.fold.run_state import JournalState, RunState
 from seamark.store.groups import (
     CHUNK_BYTES,
@@ -32,6 +28,7 @@ from seamark.store.groups import (
 )
 from seamark.store.journals import names_before
 from seamark.store.runs import Saving, load_run, new_run
+from seamark.values.content import CONTENT, VERSION, content_hash, is_parameter
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -40,7 +37,33 @@ if TYPE_CHECKING:
     from seamark.journal.source import Source
     from seamark.store.runs import Store
 
-__all__ = ["UNREADABLE", "Folding", "prefix_crc"]
+__all__ = ["UNREADABLE", "Folding", "derive_content", "prefix_crc"]
+
+
+def derive_content(run: RunState) -> None:
+    """Bring ``sys/content_hash`` up to date, if anything changed that it is made of.
+
+    Whatever a journal says there is written over: the same records give the same hash everywhere.
+    """
+    if run.dirty.isdisjoint((CONTENT, VERSION)) and not any(map(is_parameter, run.dirty)):
+        return
+    run.need_all()
+    found, key = {}, NEVER
+    for path in run.attributes:
+        if path != VERSION and not is_parameter(path):
+            continue
+        shown = run.surviving(path)
+        if shown and isinstance(shown[0], AtomState):
+            found[path] = (shown[0].type, shown[0].value)
+            key = max(key, shown[0].key)
+    text = content_hash(found)
+    if text is None and CONTENT not in run.attributes:
+        return
+    state = run.family(CONTENT, "atom")
+    if isinstance(state, AtomState):  # as it is for every atom
+        state.key = key  # without anything to hash it shows nothing, as if it had never been there
+        state.type, state.value = ("null", None) if text is None else ("string", text)
+
 
 UNREADABLE: Final = "unreadable"
 _STEP_BYTES: Final = 64 << 20

@@ -1,10 +1,13 @@
-"""The journals of runs in the tables: how far each is folded, what it lost, and its names."""
+"""Journals of runs in the tables of a store: offsets, losses and names."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,9 +20,13 @@ from seamark.store.fold.registers import to_json
 from seamark.store.fold.run_state import JournalState
 
 if TYPE_CHECKING:
-    from seamark.store.store import Store
+    from seamark.store.database import Database
+    from seamark.store.fold.run_state import RunState
+    from seamark.store.schema import PathNumbers
 
 __all__ = [
+    "Store",
+    "StoredRun",
     "journal_row",
     "load_attempts",
     "load_journals",
@@ -31,6 +38,60 @@ __all__ = [
     "path_rows",
     "schema_rows",
 ]
+
+
+@dataclass(slots=True, eq=False)
+class Store:
+    """A database with the tables of a store, and the numbers of its paths.
+
+    Attributes:
+        database: Which has the tables.
+        numbers: Of its paths.
+        here: Whether processes of its runs may be on this machine, which then knows best whether
+            they live. Where it is false, as on a server, runs are judged by when they were heard
+            of alone, by the clock of whoever folds.
+        is_shared: Whether several threads may use it at the same time.
+        last: The run that was loaded or saved last, as it is in the database; None if it is shared.
+    """
+
+    database: Database
+    numbers: PathNumbers
+    here: bool = True
+    is_shared: bool = True
+    last: StoredRun | None = None
+
+    def reading(self, given: sa.Connection | None) -> AbstractContextManager[sa.Connection]:
+        """Return the transaction that is given, or a new one."""
+        return self.database.reading() if given is None else contextlib.nullcontext(given)
+
+
+@dataclass(slots=True)
+class StoredRun:
+    """A run between the tables and its journals.
+
+    Attributes:
+        project: Project path.
+        name: Run id.
+        number: Of its row; None if it has none yet.
+        version: Of the row as it was loaded.
+        state: What was loaded and folded since.
+    """
+
+    project: str
+    name: str
+    number: int | None
+    version: int
+    state: RunState
+
+    def saved(self, number: int | None) -> None:
+        """Take note that the store has everything, under this number."""
+        self.number, self.version = number, self.version + 1
+        self.state.dirty.clear()
+        for journal in self.state.journals.values():
+            journal.touched = False
+            journal.names.new_paths.clear()
+            journal.names.new_schemas.clear()
+
 
 _FACTS: Final = (
     "last_offset",

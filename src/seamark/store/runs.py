@@ -39,6 +39,8 @@ from seamark.store.fold.registers import (
 )
 from seamark.store.fold.run_state import Attributes, Fork, JournalState, RunState
 from seamark.store.journals import (
+    Store,
+    StoredRun,
     journal_row,
     load_journals,
     load_many_journals,
@@ -46,7 +48,6 @@ from seamark.store.journals import (
     path_rows,
     schema_rows,
 )
-from seamark.store.store import Store, StoredRun
 
 __all__ = [
     "RUNS_AT_ONCE",

@@ -1,4 +1,4 @@
-"""Statistics of many observations in little memory, whatever their number and order of size."""
+"""Statistics of many observations in little memory, and exact sums."""
 
 from __future__ import annotations
 
@@ -13,10 +13,42 @@ from typing import Any, ClassVar, Final
 
 from seamark.errors import ArgumentError
 from seamark.values._numbers import shown, to_float
-from seamark.values._sums import SCALE, scaled, scaled_sum
-from seamark.values.aggregates import Keep, a_count, a_float, a_mapping
+from seamark.values.aggregates import Keep, Last, Ring, a_count, a_float, a_mapping
 
-__all__ = ["Moments", "Statistics"]
+__all__ = ["SCALE", "Moments", "Statistics", "load_aggregate", "scaled", "scaled_sum"]
+
+
+SCALE: Final = 1074
+"""The unit is 2 ** -SCALE."""
+
+
+def scaled_sum(values: Sequence[float]) -> int:
+    """Return the exact sum of finite floats, in units of 2 ** -1074.
+
+    ``fsum`` gives the sum rounded once; what it left out is summed again until nothing is left.
+    """
+    if len(values) == 1:
+        return scaled(values[0])
+    rest = list(values)
+    total = 0
+    try:
+        while part := math.fsum(rest):
+            total += scaled(part)
+            rest.append(-part)
+    except OverflowError:
+        return sum(map(scaled, values))
+    return total
+
+
+def scaled(value: float) -> int:
+    """Return a finite float in units of 2 ** -1074, exactly."""
+    mantissa, exponent = math.frexp(value)
+    shift = exponent - 53 + SCALE
+    whole = int(mantissa * (1 << 53))
+    return (
+        whole << shift if shift >= 0 else whole >> -shift
+    )  # a subnormal number: the bits shifted out are zero
+
 
 _BLOCK: Final = 1024
 """So many observations wait until they are taken in, which is then done with few roundings."""
@@ -420,3 +452,18 @@ def _list(
 
 _LONGEST: Final = 64
 """Floats that any sum of float64 is the sum of: they have 53 of its bits each."""
+_KINDS: Final[dict[str, Any]] = {one.kind: one for one in (Statistics, Last, Ring)}
+
+
+def load_aggregate(kind: object, state: object) -> Keep:
+    """Return what a record tells: a kind, and what its ``state_dict`` returned.
+
+    Raises:
+        ArgumentError: If there is no such kind, or it has no such state.
+    """
+    made = _KINDS.get(kind) if isinstance(kind, str) else None
+    if made is None:
+        msg = f"kind: expected one of {', '.join(_KINDS)}, got {kind!r:.60}"
+        raise ArgumentError(msg)
+    found: Keep = made.from_dict(state)
+    return found

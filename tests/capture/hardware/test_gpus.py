@@ -233,7 +233,7 @@ TRAINING = """
 import os, threading
 import seamark
 from seamark.capture.hardware import sampler
-from seamark.run.captured import Captured
+from seamark.run.ending import Captured
 sampler.BEGIN_S = sampler.FIRST_S = sampler.LAST_S = 0.0
 """
 

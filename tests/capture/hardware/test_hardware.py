@@ -468,7 +468,7 @@ def test_ctrl_c_after_a_sample_ends_the_process_as_ever(scripts):
     code = """
         import os, signal, threading, seamark
         from seamark.capture.hardware import sampler
-        from seamark.run.captured import Captured
+        from seamark.run.ending import Captured
         sampler.BEGIN_S = sampler.FIRST_S = sampler.LAST_S = 0.0
         recorded, append = threading.Event(), Captured.append_numbers
         def watched(self, numbers):

@@ -13,7 +13,7 @@ from seamark.errors import PathError
 from seamark.journal.format import Kind, frame_bytes, salt_of
 from seamark.journal.shipping import BatchError
 from seamark.server.kept.intake import AHEAD_NS
-from seamark.server.kept.refusals import (
+from seamark.server.kept.plan import (
     DivergedError,
     FullError,
     PurgedError,

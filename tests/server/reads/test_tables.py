@@ -12,7 +12,7 @@ pytest.importorskip("fastapi")
 
 from journal_builder import START, JournalBuilder
 
-from seamark.reading.changes import ChangedRun
+from seamark.reading.catalog import ChangedRun
 from seamark.reading.codec import pack
 from seamark.reading.names import generated_name
 from seamark.remote.http.catalog import RemoteCatalog

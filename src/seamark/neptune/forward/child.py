@@ -19,8 +19,7 @@ from typing import Any, Final
 
 from seamark.journal.folder import RunFolder
 from seamark.neptune.forward.client import Client
-from seamark.neptune.forward.locks import Locks
-from seamark.neptune.forward.run import ForwardedRun
+from seamark.neptune.forward.run import ForwardedRun, Locks
 from seamark.remote.neptune import address_in
 from seamark.remote.protocol import Busy, RemoteError
 

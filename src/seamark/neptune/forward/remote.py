@@ -1,27 +1,222 @@
-"""The remote that sends to whatever speaks Neptune's protocol."""
+"""Remote that sends to a server of Neptune's protocol through a helper process."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from multiprocessing.connection import Connection, Pipe
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from seamark.neptune.forward.helper import FILES, JOURNALS, give_back, helper_of
 from seamark.paths import kind_of
+from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.remote.lacking import WORDS
 from seamark.remote.neptune import token_to_show
-from seamark.remote.protocol import Sent, Unreachable
+from seamark.remote.protocol import Busy, Missing, Purged, Refused, RemoteError, Sent, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection
 
     from seamark.journal.folder import RunFolder
     from seamark.remote.protocol import RunKey
 
-__all__ = ["NeptuneRemote", "open_remote"]
+__all__ = [
+    "ANSWER_S",
+    "FILES",
+    "JOURNALS",
+    "Helper",
+    "NeptuneRemote",
+    "give_back",
+    "helper_of",
+    "open_remote",
+]
 
+
+JOURNALS: Final = 0
+FILES: Final = 1
+"""The channels: files of gigabytes hold up no metric."""
+ANSWER_S: Final = 300.0
+"""How long a helper may take to answer, seconds; each of its requests has a limit of its own."""
+_END_S: Final = 5.0
+_MOST_SAID: Final = 400
+_MEANT: Final[dict[str, type[RemoteError]]] = {
+    one.__name__: one for one in (Missing, Purged, Refused)
+}
+_BOOT: Final = (
+    "import sys, json; sys.path[:] = json.loads(sys.stdin.readline());"
+    "from seamark.neptune.forward.child import main; main()"
+)
+
+
+class Helper:
+    """Helper process for one URI and token, shared by all remotes of this process that use them.
+
+    Args:
+        uri: URI of the project.
+        token: API token of its server.
+    """
+
+    def __init__(self, uri: str, token: str) -> None:
+        self._uri, self._token = uri, token
+        self._lock = threading.Lock()
+        self._busy = [threading.Lock(), threading.Lock()]
+        self._channels: list[Connection[Any, Any]] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._said: Any = None
+        self.users = 0
+
+    def ask(self, channel: int, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is answered.
+
+        Raises:
+            RemoteError: If nothing is, or that it was not taken.
+        """
+        with self._busy[channel]:
+            with self._lock:
+                if self._process is None:
+                    self._start()
+                process, connection = self._process, self._channels[channel]
+            try:
+                connection.send_bytes(json.dumps(request).encode())
+                if not connection.poll(ANSWER_S):
+                    msg = "no answer within five minutes"
+                    raise Unreachable(self._end(process, msg))
+                answer = json.loads(connection.recv_bytes())
+            except RemoteError:
+                raise
+            except (EOFError, OSError) as error:
+                raise Unreachable(self._end(process, "it ended")) from error
+        if "error" in answer:
+            raise self._failure(answer)
+        found: dict[str, Any] = answer
+        return found
+
+    def _start(self) -> None:
+        """Start the process.
+
+        Raises:
+            Unreachable: If that cannot be done now.
+        """
+        if not sys.executable:
+            msg = "there is no interpreter to be started"
+            raise Refused(msg)
+        ours, theirs = zip(*(Pipe() for _ in (JOURNALS, FILES)), strict=True)
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        channels = [one.fileno() for one in theirs]
+        told = {
+            "uri": self._uri,
+            "token": self._token,
+            "channels": channels,
+            "pid": os.getpid(),
+        }
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and words
+                [sys.executable, "-I", "-c", _BOOT],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=self._said,
+                pass_fds=channels,
+                start_new_session=True,  # Ctrl-C is the training's
+            )
+            stdin = self._process.stdin
+            assert stdin is not None  # noqa: S101 - it is a pipe
+            with stdin:
+                lines = (json.dumps(sys.path), json.dumps(told), "")
+                stdin.write("\n".join(lines).encode("utf-8", "surrogateescape"))
+        except OSError as error:
+            for one in ours:
+                one.close()
+            msg = f"{self._uri}: its process cannot be started: {error}"
+            raise Unreachable(msg) from error
+        finally:
+            for one in theirs:
+                one.close()
+        self._channels = list(ours)
+
+    def _end(self, process: subprocess.Popen[bytes] | None, why: str) -> str:
+        """End the process, and return why in words."""
+        with self._lock:
+            said = ""
+            if process is not None and process is self._process:
+                with quietly():
+                    process.kill()
+                    process.wait(_END_S)
+                    self._said.seek(0, os.SEEK_END)
+                    self._said.seek(max(0, self._said.tell() - _MOST_SAID))
+                    said = self._said.read().decode("utf-8", "replace").strip()
+                self._stop()
+        return f"{self._uri}: the process that asks it failed: {why}{f' ({said})' if said else ''}"
+
+    def _stop(self) -> None:
+        for one in self._channels:
+            with contextlib.suppress(OSError):
+                one.close()
+        self._channels, self._process = [], None
+        if self._said is not None:
+            self._said.close()
+
+    def _failure(self, answer: Mapping[str, Any]) -> RemoteError:
+        kind, message = str(answer["error"]), str(answer.get("message"))
+        if kind == "Busy":
+            return Busy(f"{self._uri}: {message}", float(answer.get("wait_s", 0.0)))
+        return _MEANT.get(kind, Unreachable)(f"{self._uri}: {message}")
+
+    def close(self) -> None:
+        """Let the process end; it finishes what is under way."""
+        with self._lock:
+            process = self._process
+            self._stop()
+        if process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_END_S)
+
+    def begin_child(self) -> None:
+        """Leave the process to the parent, after a fork."""
+        if self._process is not None:
+            self._process.returncode = 0  # nobody here waits for it
+        self._stop()
+
+
+_helpers: dict[tuple[str, str], Helper] = {}
+_lock = threading.Lock()
+
+
+def helper_of(uri: str, token: str) -> Helper:
+    """Return the helper of this process for a place; `give_back` it."""
+    with _lock:
+        found = _helpers.setdefault((uri, token), Helper(uri, token))
+        found.users += 1
+        return found
+
+
+def give_back(helper: Helper) -> None:
+    """Let a helper go that nobody else uses."""
+    with _lock:
+        helper.users -= 1
+        if helper.users > 0:
+            return
+        for key in [key for key, one in _helpers.items() if one is helper]:
+            del _helpers[key]
+    helper.close()
+
+
+def _begin_child() -> None:
+    global _lock  # noqa: PLW0603 - nobody will free the parent's
+    _lock = threading.Lock()
+    for one in _helpers.values():
+        one.begin_child()
+    _helpers.clear()
+
+
+fork.register(_begin_child)
 log = logging.getLogger("seamark")
-
 _WAIT_S: Final = 1.0
 
 

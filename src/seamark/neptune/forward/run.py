@@ -1,48 +1,206 @@
-"""Forwarding of a run: its journals are read from the start, and sent from the stored position.
-
-The position in each journal is stored on the server, in the same request as the data before it, so
-that it is right even if the answer was lost. After any error the run is opened again, from the
-state on the server.
-"""
+"""Forwarding of a run: its journals are read from the start, and sent from the stored position."""
 
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import json
+import os
+import re
 import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.blobs import open_blob
 from seamark.errors import FileMissingError, JournalError
 from seamark.journal.format import FILE_HEADER_BYTES, Kind
-from seamark.journal.headers import header_of, may_grow
-from seamark.journal.reader import JournalReader
+from seamark.journal.headers import header_of, headers, may_grow
+from seamark.journal.reader import JournalReader, decode_json
+from seamark.journal.root import cache_folder
 from seamark.journal.walk import walk
-from seamark.neptune.forward.batch import Batch, entry_of
-from seamark.neptune.forward.doubts import without_known
-from seamark.neptune.forward.held import OWN, Held
-from seamark.neptune.forward.items import NUMERIC
-from seamark.neptune.forward.journal import START, Journal, Place, assigned
-from seamark.neptune.forward.record import recorded_counts, recorded_id, write_record
-from seamark.process.interrupts import let_pass
+from seamark.journal.writer import JournalWriter
+from seamark.neptune.forward.translation import START, Journal, Place, assigned
+from seamark.neptune.forward.work import NUMERIC, OWN, Batch, Held, entry_of
+from seamark.process.interrupts import let_pass, quietly
+from seamark.process.liveness import process_facts
 from seamark.remote.files import files_of
-from seamark.remote.protocol import Unreachable
+from seamark.remote.protocol import Refused, Unreachable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from seamark.journal.folder import RunFolder
     from seamark.neptune.forward.client import Client, Seen
-    from seamark.neptune.forward.locks import Locks
     from seamark.neptune.forward.work import Task
 
-__all__ = ["ForwardedRun"]
+__all__ = [
+    "ForwardedRun",
+    "Locks",
+    "recorded_counts",
+    "recorded_id",
+    "without_known",
+    "write_record",
+]
+
+
+_PATIENCE_S: Final = 5.0
+_PAUSE_S: Final = 0.1
+
+
+class Locks:
+    """Locks of journals on their way to one place, held until the process ends.
+
+    They are ranges of one file in the user's cache; the kernel lets go of those of a dead process.
+    Where no such file can be, nothing is locked.
+
+    Args:
+        place: URI of the place.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._fd = -1
+        self._taken: set[str] = set()
+        name = f"forward-{hashlib.sha256(place.encode()).hexdigest()[:32]}.lock"
+        with quietly(only=(OSError, RuntimeError)):
+            folder = cache_folder()
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._fd = os.open(folder / name, flags, 0o600)
+
+    def take(self, journal: str) -> None:
+        """Lock a journal.
+
+        Args:
+            journal: Its file name.
+
+        Raises:
+            Refused: If another process sends it.
+        """
+        if self._fd < 0 or journal in self._taken:
+            return
+        start = int(hashlib.sha256(journal.encode()).hexdigest()[:14], 16)
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, start)
+            except (BlockingIOError, PermissionError) as error:
+                let_pass(error)
+                if time.monotonic() > until:
+                    msg = "another process of this machine is sending it"
+                    raise Refused(msg) from error
+                time.sleep(_PAUSE_S)
+            except OSError as error:  # a file system without locks
+                let_pass(error)
+                return
+            else:
+                self._taken.add(journal)
+                return
+
+
+def recorded_id(folder: RunFolder, place: str) -> str | None:
+    """Return which run of a place this one became; None if that is not known."""
+    with quietly(only=OSError):
+        for header in headers(folder):
+            found = header.get("forwarded_id")
+            if header.get("forwarded_to") == place and isinstance(found, str):
+                return found
+    return None
+
+
+def recorded_counts(folder: RunFolder, place: str) -> dict[str, int]:
+    """Return what was written down last of what could not be held at a place."""
+    found: dict[str, int] = {}
+    for journal in folder.journals():
+        with quietly(only=(OSError, ValueError, AttributeError, TypeError)):
+            if header_of(journal.path).get("forwarded_to") != place:
+                continue
+            with JournalReader(journal.path) as reader:
+                for frame in reader.frames():
+                    if frame.kind == Kind.OP:
+                        atoms = decode_json(frame.payload).get("atoms", {})
+                        found |= {
+                            path.rpartition("/")[2]: max(
+                                value, found.get(path.rpartition("/")[2], 0)
+                            )
+                            for path, (kind, value) in atoms.items()
+                            if kind == "int"
+                        }
+    return found
+
+
+def write_record(folder: RunFolder, place: str, container: str, lacking: Mapping[str, int]) -> None:
+    """Write down where a run goes, and how often something could not be held there, by kind.
+
+    A folder that cannot be written keeps nobody from sending.
+    """
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", place.partition("://")[2])
+    atoms: dict[str, Any] = {f"{OWN}/{name}/to": ["string", place]}
+    atoms |= {f"{OWN}/{name}/{kind}": ["int", count] for kind, count in lacking.items()}
+    header = {
+        **process_facts(),
+        "owner": False,
+        "attempt": None,
+        "forwarded_to": place,
+        "forwarded_id": container,
+    }
+    with quietly():
+        if folder.is_purged:
+            return
+        writer = JournalWriter(folder, lambda: header)
+        try:
+            writer.append_op({"op": "assign", "atoms": atoms})
+        finally:
+            writer.close()
+
+
+_OTHERS: Final = 200
+"""Points of other processes that may have come behind ours."""
+Tail = Callable[[str, str, int], list[tuple[float, int, Any]]]
+
+
+def without_known(
+    operations: list[dict[str, Any]], seen: Mapping[str, Seen], tail: Tail
+) -> list[dict[str, Any]]:
+    """Return operations without the points that are there already.
+
+    Args:
+        operations: That are to be sent.
+        seen: What is there, by path.
+        tail: Returns step, time and value of the last points there; given path, kind and how many.
+    """
+    found: list[dict[str, Any]] = []
+    emptied: set[str] = set()
+    for each in operations:
+        path = each["path"]
+        verb = next((one for one in ("logFloats", "logStrings") if one in each), None)
+        if any(one.startswith(("clear", "delete")) for one in each):
+            emptied.add(path)  # and all that follows comes again
+        there = None if path in emptied else seen.get(path)
+        if verb is None or there is None or there.last_step is None:
+            found.append(each)
+            continue
+        entries = each[verb]["entries"]
+        if there.last_step >= min(one["step"] for one in entries):
+            points = Counter(tail(path, there.kind, len(entries) + _OTHERS))
+            entries = [one for one in entries if not _take(points, one)]
+        if entries:
+            found.append({"path": path, verb: {"entries": entries}})
+    return found
+
+
+def _take(there: Counter[Any], entry: Mapping[str, Any]) -> bool:
+    """Take one point from those that are there; return whether it was among them."""
+    point = (entry["step"], entry["timestampMilliseconds"], entry["value"])
+    if not there[point]:
+        return False
+    there[point] -= 1
+    return True
+
 
 _LONGEST_ID: Final = 36
 _TURN_S: Final = 2.0

@@ -1,10 +1,9 @@
-"""Neptune's names of exceptions of ``management``.
-
-The calls there raise those that say what is so; the others exist so that code that mentions them
-can be imported and run.
-"""
+"""Neptune's exceptions of ``management``, roles and visibilities."""
 
 from __future__ import annotations
+
+from enum import Enum
+from typing import Final
 
 from seamark.errors import SeamarkError
 
@@ -18,6 +17,7 @@ __all__ = [
     "IncorrectIdentifierException",
     "InvalidProjectName",
     "ManagementOperationFailure",
+    "MemberRole",
     "MissingWorkspaceName",
     "ObjectNotFound",
     "ProjectAlreadyExists",
@@ -27,6 +27,7 @@ __all__ = [
     "ProjectNameInvalid",
     "ProjectNotFound",
     "ProjectPrivacyRestrictedException",
+    "ProjectVisibility",
     "ProjectsLimitReached",
     "ServiceAccountAlreadyHasAccess",
     "ServiceAccountNotExistsOrWithoutAccess",
@@ -35,6 +36,7 @@ __all__ = [
     "UserAlreadyHasAccess",
     "UserAlreadyInvited",
     "UserNotExistsOrWithoutAccess",
+    "WorkspaceMemberRole",
     "WorkspaceNotFound",
     "WorkspaceOrUserNotFound",
 ]
@@ -150,3 +152,32 @@ class WorkspaceNotFound(ManagementOperationFailure):
 
 class WorkspaceOrUserNotFound(ManagementOperationFailure):
     """A name of Neptune's that nothing here raises."""
+
+
+class MemberRole:
+    """Roles in a project."""
+
+    VIEWER: Final = "viewer"
+    OWNER: Final = "owner"
+    CONTRIBUTOR: Final = "contributor"
+    MEMBER: Final = CONTRIBUTOR
+    MANAGER: Final = OWNER
+
+
+class ProjectVisibility:
+    """Visibility of a project to users who have no role in it."""
+
+    PRIVATE: Final = "priv"
+    PUBLIC: Final = "pub"
+    WORKSPACE: Final = "workspace"
+
+
+class WorkspaceMemberRole(Enum):
+    """Roles in a workspace."""
+
+    MEMBER = "member"
+    ADMIN = "admin"
+
+    def to_api(self) -> str:
+        """Return what a server calls it."""
+        return "owner" if self is WorkspaceMemberRole.ADMIN else self.value

@@ -214,7 +214,7 @@ def _resolve_id(catalog: Catalog, project: str, word: str, *, trashed: bool = Fa
     """
     from seamark.errors import RunNotFoundError
     from seamark.reading.finding import Finder
-    from seamark.store.query.registered import MODEL_KINDS, find_registered
+    from seamark.store.query.selection import MODEL_KINDS, find_registered
 
     try:
         finder = Finder(catalog)

@@ -13,21 +13,27 @@ from starlette.concurrency import run_in_threadpool
 
 from seamark.errors import SeamarkError
 from seamark.journal.folder import PROJECT_LOG, hashed_run_id, mint_run_id
-from seamark.neptune.server.answers import ContainerNotFound, Routes, answer
-from seamark.neptune.server.bodies import Creation  # noqa: TC001 - FastAPI asks for it
+from seamark.neptune.server.answers import (
+    ContainerNotFound,
+    Creation,
+    Routes,
+    answer,
+)
 from seamark.neptune.server.log import Sent
-from seamark.neptune.server.models import (
+from seamark.neptune.server.names import Container, container_id, is_behind, named, split_project
+from seamark.neptune.server.operations import Changes
+from seamark.neptune.server.projects import (
     API_KINDS,
     find_model,
+    find_run,
+    key_of,
+    last_number,
     new_model,
     new_version,
+    next_id,
     shown_id,
 )
-from seamark.neptune.server.names import Container, container_id, named, split_project
-from seamark.neptune.server.operations import Changes
-from seamark.neptune.server.projects import find_run, key_of, last_number, next_id
 from seamark.neptune.server.reading import Read, system_attributes
-from seamark.neptune.server.waiting import is_behind
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import asker, expect, expect_somebody, server_of

@@ -17,17 +17,15 @@ from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from seamark.blobs.read import download_name
+from seamark.blobs.contents import download_name
 from seamark.errors import ArgumentError, PathError
 from seamark.journal.safe import parts_of
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import Asked, body_of, find_container, log_of, read_of
-from seamark.neptune.server.contents import keep_content
-from seamark.neptune.server.operations import expect_free
+from seamark.neptune.server.operations import expect_free, keep_content
 from seamark.neptune.server.reading import as_time
-from seamark.neptune.server.series import At, missing
+from seamark.neptune.server.series import At, begin_upload, find_upload, is_stored, missing
 from seamark.neptune.server.signing_in import base_of
-from seamark.neptune.server.spool import begin_upload, find_upload, is_stored
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import expect_somebody, server_of

@@ -32,7 +32,7 @@ from seamark.journal.reader import Frame, JournalReader
 from seamark.neptune.server.answers import ContainerNotFound
 from seamark.neptune.server.names import Container, container_id
 from seamark.server.failures import later
-from seamark.server.kept.refusals import DivergedError, GapError
+from seamark.server.kept.plan import DivergedError, GapError
 from seamark.server.writer import NEPTUNE, own_journal
 from seamark.store.read.run import RunReader
 

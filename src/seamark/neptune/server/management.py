@@ -13,8 +13,7 @@ from typing import Annotated, Any, Final
 from fastapi import Query, Request, Response
 
 from seamark.errors import PathError
-from seamark.neptune.server.answers import Routes, answer, short
-from seamark.neptune.server.bodies import Grant, Invitations, NewProject  # noqa: TC001 - FastAPI asks for it
+from seamark.neptune.server.answers import Grant, Invitations, NewProject, Routes, answer, short
 from seamark.neptune.server.containers import Text, project_of, shown_project, workspaces_of
 from seamark.neptune.server.names import key_of_project
 from seamark.neptune.server.projects import (

@@ -1,17 +1,29 @@
-"""Names of containers and projects: those of the client, and those of Seamark."""
+"""Names of containers, and waiting until what was written can be read."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seamark.errors import PathError
 from seamark.journal.folder import PROJECT_LOG
-from seamark.paths import check_place, home_of, kind_of
+from seamark.paths import check_place, home_of, is_inside, kind_of
 
-__all__ = ["Container", "container_id", "key_of_project", "named", "split_project"]
+if TYPE_CHECKING:
+    from seamark.server.state import Server
+
+__all__ = [
+    "Container",
+    "container_id",
+    "is_behind",
+    "key_of_project",
+    "named",
+    "split_project",
+    "wait_in",
+]
+
 
 _KEY_CHARS: Final = 3
 _PARTS: Final = 2
@@ -74,3 +86,28 @@ def key_of_project(project: str) -> str:
     """Return what the ids of runs in a project begin with where nobody chose it: ``"SAN"``."""
     letters = re.sub(r"[^A-Z0-9]", "", project.rpartition("/")[2].upper())
     return letters[:_KEY_CHARS] or "RUN"
+
+
+_PATIENCE_S: Final = 5.0
+_MOST_WAITING: Final = 1000
+
+
+def is_behind(server: Server, project: str) -> bool:
+    """Return whether a project, or a model in it, may hold what cannot be found yet."""
+    waiting = server.kept.unfolded(_MOST_WAITING)
+    return len(waiting) == _MOST_WAITING or any(is_inside(one.project, project) for one in waiting)
+
+
+def wait_in(server: Server, project: str) -> None:
+    """Wait until all that a project holds, and the models in it, can be found, or a few seconds.
+
+    Args:
+        server: Which keeps it.
+        project: Project path, or the place of models or of versions.
+    """
+    waiting = server.kept.unfolded(_MOST_WAITING)
+    wanted = {
+        (one.project, one.run): one.position for one in waiting if is_inside(one.project, project)
+    }
+    if wanted:
+        server.positions.wait_for_all(wanted, _PATIENCE_S)

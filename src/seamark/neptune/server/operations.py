@@ -1,4 +1,4 @@
-"""Changes of a run by the client, as records of a journal."""
+"""Operations of Neptune's client as records of a journal, with the contents of files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from seamark.errors import ArgumentError, PathError
 from seamark.journal.format import Kind, dump_json
-from seamark.neptune.server.contents import keep_content, kind_of_image
 from seamark.paths import STAGES, check_path, check_writable
 from seamark.values import encode_atom, escape
 
@@ -21,7 +20,41 @@ if TYPE_CHECKING:
     from seamark.neptune.server.names import Container
     from seamark.server.state import Server
 
-__all__ = ["Changes", "expect_free", "time_ms"]
+__all__ = ["PART_BYTES", "Changes", "expect_free", "keep_content", "kind_of_image", "time_ms"]
+
+
+PART_BYTES: Final = 8 << 20
+_IMAGES: Final = (
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"\xff\xd8\xff", "jpeg"),
+    (b"GIF8", "gif"),
+    (b"BM", "bmp"),
+)
+
+
+def keep_content(server: Server, container: Container, data: bytes) -> str:
+    """Keep bytes for good, and return their SHA-256 (hex).
+
+    Raises:
+        BlobRefused: If they are too many, or the workspace has no room for them.
+    """
+    digest = hashlib.sha256(data).hexdigest()
+    project, run = container
+    for start in range(0, len(data), PART_BYTES) or (0,):
+        part = data[start : start + PART_BYTES]
+        server.blobs.put(project, run, digest, len(data), start, part)
+    return digest
+
+
+def kind_of_image(data: bytes) -> str:
+    """Return the extension of a picture, by how it begins."""
+    for begin, ext in _IMAGES:
+        if data.startswith(begin):
+            return ext
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "webp"
+    return "png"
+
 
 _STAGE: Final = "sys/stage"
 _SETS: Final = ("sys/tags", "sys/group_tags")
@@ -347,7 +380,7 @@ class Changes:
         return list(found.value) if found is not None and found.family == "file_set" else []
 
     def _artifact(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
-        from seamark.neptune.server.lists import record_of
+        from seamark.neptune.server.reading import record_of
 
         _expect(batch, path, "artifact")
         record = record_of(self._server, self._container, str(what["hash"]))

@@ -1,36 +1,50 @@
-"""Keys of projects, and the numbers of the runs in them."""
+"""Projects and models by the keys and numbers that Neptune's client shows."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from seamark.neptune.server.names import Container, key_of_project
-from seamark.neptune.server.waiting import wait_in
-from seamark.paths import home_of
+from seamark.journal.folder import mint_run_id
+from seamark.neptune.server.names import Container, key_of_project, wait_in
+from seamark.paths import MODELS, check_key, home_of, model_key
 from seamark.server.access import Identity
 from seamark.server.accounts import tables
 from seamark.server.answering import may_read
+from seamark.server.failures import Refusal
 from seamark.server.kept.tables import runs as kept_runs
+from seamark.server.purging import is_purged
 from seamark.store import schema
 from seamark.store.database import Conflict, Upsert, can_hold
+from seamark.store.read.versions import version_numbers
 
 if TYPE_CHECKING:
     from seamark.server.state import Server
 
 __all__ = [
+    "API_KINDS",
     "all_projects",
     "choose_key",
+    "find_model",
     "find_run",
     "forget_key",
     "holds_something",
+    "in_our_words",
     "is_project",
     "key_of",
     "last_number",
+    "models_of",
+    "new_model",
+    "new_version",
     "next_id",
+    "place_of_models",
+    "shown_id",
     "trashed_runs",
+    "versions_of",
 ]
+
 
 _project = tables.neptune_project.c
 _TRIES: Final = 50
@@ -192,3 +206,195 @@ _HOLDING: Final = sa.select(_run.project).distinct()
 _TRASHED: Final = sa.select(_run.name).where(
     _run.project == sa.bindparam("project"), _run.trashed == 1
 )
+API_KINDS: Final = {
+    "run": "run",
+    "project": "project",
+    "model": "model",
+    "model_version": "modelVersion",
+}
+"""What the client calls each kind."""
+_taken: Final = tables.neptune_project.c
+_ROW: Final = sa.select(_taken.key, _taken.last).where(_taken.path == sa.bindparam("at"))
+_NEXT_NUMBER: Final = (
+    sa.update(tables.neptune_project)
+    .values(
+        last=sa.case(
+            (_taken.last < sa.bindparam("known"), sa.bindparam("known")), else_=_taken.last
+        )
+        + 1
+    )
+    .where(_taken.path == sa.bindparam("at"))
+)
+_IN: Final = sa.select(_run.name, _run.trashed).where(_run.project == sa.bindparam("project"))
+_NAMED: Final = sa.select(_run.project).where(
+    _run.kind == "model_version", _run.name == sa.bindparam("name")
+)
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
+_IDS: Final = re.compile(
+    r"(`sys/(?:model_)?id`|sys/(?:model_)?id)(\s*:\s*string)?(\s*!?=\s*)"
+    r"(?:\"([^\"\\]*)\"|'([^'\\]*)'|([\w.-]+))",
+    re.IGNORECASE,
+)
+
+
+def place_of_models(project: str) -> str:
+    """Return where the models of a project are; versions are below it, by the key of theirs."""
+    return f"{project}/{MODELS}"
+
+
+def shown_id(server: Server, container: Container, number: object = None) -> str:
+    """Return what the client calls a project, a model or a version.
+
+    Args:
+        server: Which keeps it.
+        container: What is meant.
+        number: Of a version, if it is known already.
+    """
+    key = key_of(server, container.home)
+    if container.is_project:
+        return key
+    key = f"{key}-{model_key(*container)}"
+    if container.kind == "model":
+        return key
+    if not number:
+        store = server.store()
+        with store.database.reading() as connection:
+            number = version_numbers(store, connection, [container]).get(container)
+    return f"{key}-{number}" if number else container.run
+
+
+def find_model(server: Server, project: str, word: str) -> Container | None:
+    """Return the model or version of a project that is meant; None for none.
+
+    Args:
+        server: Which keeps them.
+        project: Project path.
+        word: ``CLS-RESNET``, ``CLS-RESNET-3``, the same without the key of the project, or the id
+            that a version has of its own.
+    """
+    place, parts = place_of_models(project), word.split("-")
+    if len(parts) > 1 and parts[0] == key_of(server, project):
+        del parts[0]
+    if len(parts) == 1:
+        return _alone(server, place, parts[0])
+    key, *rest = parts
+    if len(rest) != 1 or not _NUMBER.fullmatch(rest[0]) or not can_hold(key):
+        return None
+    return _numbered(server, f"{place}/{key}").get(int(rest[0]))
+
+
+def _alone(server: Server, place: str, word: str) -> Container | None:
+    try:
+        model = Container(place, check_key(word))
+    except ValueError:
+        return None
+    if server.intake.known(*model)[0]:
+        return model
+    database = server.store().database
+    with database.reading() as connection:
+        rows = database.rows(connection, _NAMED, name=word)
+    found = [Container(str(at), word) for (at,) in rows if at.startswith(f"{place}/")]
+    return found[0] if len(found) == 1 else None
+
+
+def _numbered(server: Server, place: str) -> dict[int, Container]:
+    """Return the versions of a model by the numbers that they go by."""
+    wait_in(server, place)
+    store = server.store()
+    with store.database.reading() as connection:
+        found = version_numbers(store, connection, [(place, "")])
+    return {number: Container(*ref) for ref, number in found.items() if ref[0] == place}
+
+
+# ---------------------------------------------------------------------- in the trash
+
+
+def models_of(server: Server, project: str) -> list[tuple[Container, bool]]:
+    """Return the models of a project, and whether each is in the trash."""
+    return _in(server, place_of_models(project))
+
+
+def versions_of(server: Server, model: Container) -> list[tuple[Container, bool]]:
+    """Return the versions of a model, and whether each is in the trash."""
+    return _in(server, f"{model.project}/{model.run}")
+
+
+def _in(server: Server, place: str) -> list[tuple[Container, bool]]:
+    wait_in(server, place)
+    database = server.store().database
+    with database.reading() as connection:
+        rows = database.rows(connection, _IN, project=place)
+    return [(Container(place, str(name)), bool(trashed)) for name, trashed in rows]
+
+
+# ---------------------------------------------------------------------- new ones
+
+
+def new_model(server: Server, project: str, key: object) -> tuple[Container, dict[str, Any]]:
+    """Take a key; return which model gets it, and what it is born with.
+
+    Raises:
+        PathError: If it can be none.
+        Refusal: 409 if the project has a model with it, in capital letters or not, or had one that
+            was purged.
+    """
+    model = Container(place_of_models(project), check_key(key))
+    for other, _ in models_of(server, project):
+        if other.run.casefold() == model.run.casefold():
+            raise _clash(model, f"there is a model {other.run!r}")
+    if is_purged(server.databases.account, *model):
+        raise _clash(model, "a model of this key was purged")
+    database, at = server.databases.account, _counter(model)
+    with database.writing() as connection:
+        database.run(connection, _NEW, path=at, key=model.run, last=0)
+        ((key, _),) = database.rows(connection, _ROW, at=at)
+    if key != model.run:
+        raise _clash(model, f"somebody took {key!r}")
+    return model, {"sys/model_id": model.run}
+
+
+def _clash(model: Container, why: str) -> Refusal:
+    return Refusal(409, "taken", f"{why} in project {model.home[:200]!r}: use another key")
+
+
+def new_version(server: Server, model: Container) -> tuple[Container, dict[str, Any]]:
+    """Take the next number of a model; return the new version, and what it is born with."""
+    place = f"{model.project}/{model.run}"
+    known = max(_numbered(server, place), default=0)
+    database, at = server.databases.account, _counter(model)
+    with database.writing() as connection:
+        database.run(connection, _NEW, path=at, key=model.run, last=0)
+        database.run(connection, _NEXT_NUMBER, at=at, known=known)
+        ((_, number),) = database.rows(connection, _ROW, at=at)
+    born = {"sys/model_id": model.run, "sys/version": int(number), "sys/stage": "none"}
+    return Container(place, mint_run_id()), born
+
+
+def _counter(model: Container) -> str:
+    """Return what stands for a key, however it is written: folders of it lie on any disk."""
+    return f"{model.project}/{model.run.casefold()}"
+
+
+# ---------------------------------------------------------------------- queries
+
+
+def in_our_words(server: Server, project: str, kind: str, query: str) -> str:
+    """Return a query with the ids by which models and versions are kept, in the place of theirs.
+
+    Args:
+        server: Which keeps them.
+        project: Project path.
+        kind: What is asked for.
+        query: Of the client.
+    """
+
+    def replaced(found: re.Match[str]) -> str:
+        word = next(one for one in found.groups()[3:] if one is not None)
+        if found[1].strip("`").lower() == "sys/model_id":
+            ours = word.removeprefix(f"{key_of(server, project)}-")
+        else:
+            meant = find_model(server, project, word)
+            ours = word if meant is None or meant.kind != kind else meant.run
+        return f'{found[1]}{found[2] or ""}{found[3]}"{ours}"'
+
+    return query if kind == "run" else _IDS.sub(replaced, query)

@@ -1,17 +1,20 @@
-"""Contents of a run, in the form that the client reads."""
+"""Reads of runs for Neptune's client: attributes, and values of lists."""
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import math
+import struct
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from seamark.errors import RunNotFoundError
+from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.journal.folder import PROJECT_LOG
 from seamark.neptune.server.answers import ContainerNotFound
 from seamark.neptune.server.log import reader_of
 from seamark.neptune.server.names import Container, container_id
@@ -22,7 +25,85 @@ if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
     from seamark.server.state import Server
 
-__all__ = ["Read", "as_time", "number", "shown", "shown_step", "system_attributes"]
+__all__ = [
+    "PLACE",
+    "Read",
+    "as_time",
+    "files_of",
+    "hash_of",
+    "number",
+    "record_of",
+    "shown",
+    "shown_step",
+    "system_attributes",
+]
+
+
+PLACE: Final = "monitoring/neptune/artifacts"
+"""Where the log of a project has the lists."""
+_LENGTH: Final = struct.Struct(">I")
+_SIZE: Final = struct.Struct(">Q")
+_DIGEST_CHARS: Final = 64
+
+
+def files_of(server: Server, log: Container, given: str) -> list[dict[str, Any]] | None:
+    """Return what is known of the files of an artifact; None if it is not known here."""
+    found = Read(server, log).attribute(PLACE)
+    if found is None or found.family != "file_set" or given not in found.value:
+        return None
+    blob = server.blobs.find(log.project, found.value[given]["sha256"])
+    if blob is None:
+        return None
+    files: list[dict[str, Any]] = json.loads(b"".join(blob.read()))
+    return files
+
+
+def record_of(server: Server, container: Container, given: str) -> dict[str, Any]:
+    """Return an artifact as a record of a journal.
+
+    Raises:
+        ArgumentError: If its files are not known in the project.
+    """
+    files = files_of(server, Container(container.home, PROJECT_LOG), given)
+    if files is None:
+        msg = f"no artifact of this project has the hash {given:.130}"
+        raise ArgumentError(msg)
+    tracked, references = [], []
+    for file in files:
+        places = [pair["value"] for pair in file["metadata"] if pair["key"] == "location"]
+        references += [str(one) for one in places if file["type"] != "Local"]
+        one: dict[str, Any] = {"path": file["filePath"]}
+        if file["size"] is not None:
+            one["size"] = file["size"]
+        if len(file["fileHash"]) == _DIGEST_CHARS:
+            one["sha256"] = file["fileHash"]
+        tracked.append(one)
+    return {"kind": "tracked", "files": tracked, "references": references, "hash": given}
+
+
+def hash_of(files: Iterable[Mapping[str, Any]], *, metadata: bool = False) -> str:
+    """Return the hash of an artifact, as the client computes it, by its files in order of path.
+
+    Args:
+        files: What is known of each. Lengths of texts are those in characters.
+        metadata: Whether what else is known of them counts, as it did for the first clients.
+    """
+    found = hashlib.sha256()
+    for file in sorted(files, key=lambda one: one["filePath"]):
+        found.update(b"#" + _counted(file["filePath"]) + b"#" + file["fileHash"].encode() + b"#")
+        if file["size"] is not None:
+            found.update(_SIZE.pack(file["size"]))
+        found.update(b"#" + _counted(file["type"]))
+        if metadata:
+            found.update(b"#")
+            for pair in file["metadata"]:
+                found.update(b"|" + _counted(pair["key"]) + b"|" + _counted(pair["value"]))
+    return found.hexdigest()
+
+
+def _counted(text: str) -> bytes:
+    return _LENGTH.pack(len(text)) + text.encode()
+
 
 _PATIENCE_S: Final = 10.0
 _GIT: Final = "source_code/git"
@@ -129,7 +210,7 @@ class Read:
 
     def _facts(self, found: Mapping[str, Attribute]) -> list[dict[str, Any]]:
         """Return what is below ``sys``."""
-        from seamark.neptune.server.models import shown_id
+        from seamark.neptune.server.projects import shown_id
 
         values = {path: each.value for path, each in found.items()}
         sys_id, trashed, beat, state = self.row

@@ -1,20 +1,33 @@
-"""The three descriptions, the settings of the client, and how it gets in."""
+"""Sign-in of Neptune's client, and the routes that are mounted for it."""
 
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from seamark.neptune.server.answers import Routes, access_token, answer, secret_in_access_token
-from seamark.neptune.server.documents import DOCUMENTS, document
+from seamark.neptune.server.answers import (
+    DOCUMENTS,
+    Routes,
+    access_token,
+    answer,
+    asker,
+    document,
+    secret_in_access_token,
+)
+from seamark.neptune.server.log import Logs
 from seamark.server.failures import Refusal
 from seamark.server.guard import expect_somebody, open_to_all, server_of
 
-__all__ = ["open_router", "router"]
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+__all__ = ["add_routes", "open_router", "router"]
+
 
 router: Final = Routes()
 open_router: Final = APIRouter(include_in_schema=False)
@@ -107,3 +120,24 @@ def exchange(request: Request) -> Response:
 
 def _token(request: Request, secret: str, user: str) -> str:
     return access_token(secret, user, base_of(request) + _REALM, int(time.time()) + _LASTS_S)
+
+
+_MODULES: Final = (
+    "signing_in",
+    "containers",
+    "trash",
+    "series",
+    "files",
+    "tracked",
+    "table",
+    "management",
+)
+
+
+def add_routes(app: FastAPI) -> None:
+    """Add them; who asks is found out before any of them."""
+    app.state.neptune_logs = Logs(app.state.server)
+    app.include_router(open_router)
+    for name in _MODULES:
+        module = import_module(f"seamark.neptune.server.{name}")
+        app.include_router(module.router, dependencies=[Depends(asker)])

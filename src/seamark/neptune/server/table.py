@@ -11,13 +11,15 @@ import sqlalchemy as sa
 from fastapi import Query, Request, Response
 
 from seamark.errors import QueryError, RunNotFoundError
-from seamark.neptune.server.answers import Routes, answer
-from seamark.neptune.server.bodies import Wanted  # noqa: TC001 - FastAPI asks for it
+from seamark.neptune.server.answers import (
+    Routes,
+    Wanted,
+    answer,
+)
 from seamark.neptune.server.containers import Text, project_of
-from seamark.neptune.server.models import API_KINDS, in_our_words, place_of_models
-from seamark.neptune.server.names import Container, container_id, split_project
+from seamark.neptune.server.names import Container, container_id, split_project, wait_in
+from seamark.neptune.server.projects import API_KINDS, in_our_words, place_of_models
 from seamark.neptune.server.reading import Read, system_attributes
-from seamark.neptune.server.waiting import wait_in
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import server_of

@@ -10,11 +10,9 @@ from fastapi import Body, Request, Response
 from seamark.errors import SeamarkError
 from seamark.neptune.server.answers import ContainerNotFound, Routes, answer
 from seamark.neptune.server.containers import Text, find_container, project_of
-from seamark.neptune.server.models import models_of, versions_of
-from seamark.neptune.server.names import Container, container_id
-from seamark.neptune.server.projects import is_project, trashed_runs
+from seamark.neptune.server.names import Container, container_id, wait_in
+from seamark.neptune.server.projects import is_project, models_of, trashed_runs, versions_of
 from seamark.neptune.server.reading import Read
-from seamark.neptune.server.waiting import wait_in
 from seamark.server.access import Role
 from seamark.server.failures import Refusal, refusal_of
 from seamark.server.guard import server_of

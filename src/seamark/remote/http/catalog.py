@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from seamark.errors import QueryError, RunNotFoundError
 from seamark.paths import PROJECT_LOG, is_inside
-from seamark.reading.answers import Curves, SeriesPart, Table
 from seamark.reading.catalog import (
+    ChangedRun,
+    Changes,
     Columns,
     Progress,
     Ref,
@@ -23,8 +24,7 @@ from seamark.reading.catalog import (
     Wanted,
     refuse,
 )
-from seamark.reading.changes import ChangedRun, Changes
-from seamark.reading.codec import WireError
+from seamark.reading.codec import Curves, SeriesPart, Table, WireError
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.drawn import Key, curves_of_runs
 from seamark.reading.groups import RunGroup, RunGroups

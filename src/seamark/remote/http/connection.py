@@ -1,8 +1,4 @@
-"""Connection to a server: requests over HTTP, the token, and the errors of both sides.
-
-All requests to a server go through a `Connection`. It does not retry: the caller knows whether a
-retry is of use.
-"""
+"""HTTP connection to a server: sockets, retries and errors."""
 
 from __future__ import annotations
 
@@ -11,6 +7,7 @@ import io
 import json
 import os
 import re
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,8 +16,10 @@ from http.client import BadStatusLine, RemoteDisconnected
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote, urlencode
 
-from seamark.remote.credentials import token_of
-from seamark.remote.http.address import API, Address, is_loopback, shown
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+from seamark.remote.http.address import API, Address, is_loopback, shown, token_of
 from seamark.remote.protocol import (
     Busy,
     Diverged,
@@ -37,7 +36,50 @@ from seamark.remote.protocol import (
 if TYPE_CHECKING:
     from seamark.remote.protocol import RunKey
 
-__all__ = ["API", "OTHER_VERSION", "Address", "Answer", "Connection", "run_path"]
+__all__ = [
+    "API",
+    "OTHER_VERSION",
+    "Address",
+    "Answer",
+    "Connection",
+    "HttpPool",
+    "HttpsPool",
+    "run_path",
+]
+
+
+STALLED_S: Final = 30.0
+"""How long the other side may take nothing of what is sent to it, in seconds."""
+
+
+class _Http(HTTPConnection):
+    def connect(self) -> None:
+        super().connect()
+        _patient(self.sock)
+
+
+class _Https(HTTPSConnection):
+    def connect(self) -> None:
+        super().connect()
+        _patient(self.sock)
+
+
+def _patient(sock: socket.socket | None) -> None:
+    if sock is not None:  # else a limit of 5 s would count for each piece on a slow link
+        sock.settimeout(STALLED_S)
+
+
+class HttpPool(HTTPConnectionPool):
+    """Connections over http."""
+
+    ConnectionCls = _Http
+
+
+class HttpsPool(HTTPSConnectionPool):
+    """Connections over https."""
+
+    ConnectionCls = _Https
+
 
 CONNECT_S: Final = 5.0
 """How long a server may take to accept a connection, in seconds."""
@@ -506,8 +548,6 @@ def _pool(address: Address) -> Any:
     import urllib.request
 
     import urllib3
-
-    from seamark.remote.http.sockets import HttpPool, HttpsPool
 
     proxy = None
     if not is_loopback(address.host) and not urllib.request.proxy_bypass(address.host):

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote
 
 from seamark.journal.shipping import Batch
-from seamark.reading.answers import Opening
 from seamark.reading.arriving import Arrival
-from seamark.reading.codec import WireError, unpack
+from seamark.reading.codec import Opening, WireError, unpack
 from seamark.reading.verbs import Answer as Told
 from seamark.remote.http.connection import Answer, Connection, run_path
-from seamark.remote.protocol import Missing, RemoteError, Sent, Unreachable
-from seamark.remote.remote_run import RemoteRun
+from seamark.remote.protocol import Missing, RemoteError, RemoteRun, Sent, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -228,7 +226,7 @@ def open_remote(uri: str, token: str | None) -> HttpRemote:
     # Now: a thread that opens a remote holds off forks meanwhile, as for every import.
     import zstandard  # noqa: F401
 
-    import seamark.remote.http.sockets  # noqa: F401
+    import seamark.remote.http.connection  # noqa: F401
 
     return HttpRemote(Connection(uri, token, most=_MOST_ANSWER))
 

@@ -1,4 +1,4 @@
-"""Authentication: the identity of a requester, from the headers of a request."""
+"""Logins, and the rate limit on failed attempts."""
 
 from __future__ import annotations
 
@@ -10,24 +10,58 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.server.access import NOBODY, Identity
-from seamark.server.accounts.throttle import Throttle
 from seamark.server.accounts.tokens import hash_of, is_token, prefix_of
-from seamark.server.failures import Refusal
-from seamark.server.latest import Latest
-from seamark.server.rare_log import warn_rarely
+from seamark.server.failures import Refusal, warn_rarely
+from seamark.server.quota import Latest
 
 if TYPE_CHECKING:
     from seamark.server.accounts.accounts import Accounts
     from seamark.server.accounts.tokens import Token
 
-__all__ = ["AUTH_GROUP", "Deciding", "Logins", "deciding_by"]
+__all__ = ["AUTH_GROUP", "Deciding", "Logins", "Throttle", "deciding_by"]
+
+
+_S: Final = 1_000_000_000
+
+
+class Throttle:
+    """Counts failures by key: after some at once, one more each few seconds.
+
+    Args:
+        burst: How many are taken at once.
+        every_s: After how many seconds one is forgiven.
+        keys: How many keys are remembered; the one longest without a failure is forgotten first.
+        now_ns: A clock that never goes back, nanoseconds.
+    """
+
+    def __init__(self, burst: int, every_s: float, keys: int, now_ns: Callable[[], int]) -> None:
+        self._burst, self._every_ns = burst, int(every_s * _S)
+        self._now_ns = now_ns
+        self._debts = Latest[str, int](keys)  # when all is forgiven, by key
+        self._lock = threading.Lock()
+
+    def wait_s(self, key: str) -> float:
+        """Return how long a key has to wait before it may be wrong again, seconds; 0 for not."""
+        with self._lock:
+            debt = self._debts.get(key, 0) - self._now_ns()
+        return max(0.0, (debt - (self._burst - 1) * self._every_ns) / _S)
+
+    def failed(self, key: str) -> None:
+        """Count a failure."""
+        with self._lock:
+            now = self._now_ns()
+            most = now + self._burst * self._every_ns  # who goes on guessing waits no longer
+            self._debts[key] = min(most, max(now, self._debts.get(key, 0)) + self._every_ns)
+
+    def __len__(self) -> int:
+        return len(self._debts)
+
 
 AUTH_GROUP: Final = "seamark.auth"
 """Entry points that say who asks; one is used if the server is told its name."""
 Deciding = Callable[[Mapping[str, str], str], Identity | str | None]
 """From headers (names in lower case) and the address of a client to an identity, the name of a
 user, or None for "look at the token"."""
-
 _KEEP_S: Final = 2.0
 _KEPT: Final = 10_000
 _SECONDS: Final = 1_000_000_000

@@ -1,17 +1,23 @@
-"""The tables of ``account``: all that cannot be made again from what runs recorded.
-
-Migrations make and change them (`seamark.server.accounts.migrations`); a test compares the two.
-"""
+"""Tables of accounts: everything that cannot be rebuilt from recorded runs."""
 
 from __future__ import annotations
 
-from typing import Final
+import secrets
+from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
+
+from seamark.store.database import Upsert
+
+if TYPE_CHECKING:
+    from seamark.store.database import Database
 
 __all__ = [
     "audit",
     "fact",
+    "instance_of",
+    "link_key_of",
+    "lock_account",
     "member",
     "metadata",
     "neptune_project",
@@ -22,11 +28,11 @@ __all__ = [
     "user",
 ]
 
+
 metadata: Final = sa.MetaData()
 _Text: Final = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 """Names are compared by their bytes on every engine."""
 _Serial: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-
 fact: Final = sa.Table(
     "fact",
     metadata,
@@ -34,7 +40,6 @@ fact: Final = sa.Table(
     sa.Column("value", _Text, nullable=False),
 )
 """What is known of the server itself, such as its ``instance``, a random name."""
-
 user: Final = sa.Table(
     "user",
     metadata,
@@ -45,7 +50,6 @@ user: Final = sa.Table(
     sa.Column("disabled_ns", sa.BigInteger),
 )
 """People and service accounts (``service``); an ``admin`` may do everything everywhere."""
-
 token: Final = sa.Table(
     "token",
     metadata,
@@ -67,7 +71,6 @@ token: Final = sa.Table(
 ``role`` and ``project`` are what it is limited to, if anything; ``made_with`` is the ``id`` of the
 limited token that made it, which it does not outlive.
 """
-
 member: Final = sa.Table(
     "member",
     metadata,
@@ -80,7 +83,6 @@ member: Final = sa.Table(
 A workspace is the first part of a project's path: an owner there is its admin, and role 0 means
 somebody who belongs to it and reads what is visible in it.
 """
-
 project: Final = sa.Table(
     "project",
     metadata,
@@ -93,7 +95,6 @@ project: Final = sa.Table(
 
 What has no row is as the nearest project above it, and private where none is.
 """
-
 audit: Final = sa.Table(
     "audit",
     metadata,
@@ -107,7 +108,6 @@ audit: Final = sa.Table(
     sa.Column("detail", _Text, nullable=False),
 )
 """What was done, by whom and from where; ``detail`` is JSON. It never has a secret."""
-
 tombstone: Final = sa.Table(
     "tombstone",
     metadata,
@@ -117,7 +117,6 @@ tombstone: Final = sa.Table(
     sa.Column("who", _Text, nullable=False),
 )
 """Runs that were purged and must not come back, until somebody restores what they sent."""
-
 neptune_project: Final = sa.Table(
     "neptune_project",
     metadata,
@@ -130,7 +129,6 @@ neptune_project: Final = sa.Table(
 
 Of a model, whose path is ``<project>/.models/<key>`` with the key in lower case, it is the key as
 it was taken, and the number of the last version that the client made."""
-
 reservation: Final = sa.Table(
     "reservation",
     metadata,
@@ -143,4 +141,34 @@ reservation: Final = sa.Table(
 )
 """Reservations, rows that are inserted once and never changed: the claims of each run,
 or group (``kind``), by processes (``holder``, JSON), and that they were given back; see
-`seamark.server.claims`."""
+`seamark.server.purging`."""
+_fact: Final = fact.c
+_VALUE: Final = sa.select(_fact.value).where(_fact.key == sa.bindparam("at"))
+_DRAW: Final = Upsert(fact, ("key", "value"), ("key",))
+
+
+def instance_of(account: Database) -> str:
+    """Return the random name of this server, which is made the first time."""
+    return _random_fact(account, "instance", 8)
+
+
+def link_key_of(account: Database) -> bytes:
+    """Return what addresses of contents are signed with, the same in all processes."""
+    return bytes.fromhex(_random_fact(account, "link_key", 32))
+
+
+def _random_fact(account: Database, key: str, size: int) -> str:
+    """Return a random text of hex digits that is kept, and made the first time."""
+    with account.reading() as connection:
+        rows = account.rows(connection, _VALUE, at=key)
+    if not rows:
+        with account.writing() as connection:  # of several that draw at once the first one counts
+            account.run(connection, _DRAW, key=key, value=secrets.token_hex(size))
+            rows = account.rows(connection, _VALUE, at=key)
+    return str(rows[0][0])
+
+
+def lock_account(connection: sa.Connection) -> None:
+    """Let nobody else look before they write in ``account`` until a transaction has ended."""
+    if connection.dialect.name != "sqlite":  # whose transactions keep others out
+        connection.execute(sa.text("LOCK TABLE fact IN EXCLUSIVE MODE"))

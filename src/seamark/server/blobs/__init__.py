@@ -11,11 +11,14 @@ objects say what they are, so that the tables can be made again from the objects
 
 from __future__ import annotations
 
-from seamark.server.blobs.blobs import Blob, BlobLimits, Blobs, Progress
-from seamark.server.blobs.refusals import (
+from seamark.server.blobs.blobs import (
+    Blob,
+    BlobLimits,
     BlobRefused,
+    Blobs,
     DigestWrong,
     OffsetGap,
+    Progress,
     QuotaExceeded,
     TooLarge,
 )

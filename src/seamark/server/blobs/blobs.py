@@ -1,4 +1,4 @@
-"""Contents of files by project and digest: whether they are there, taking, reading and leaving."""
+"""Contents of files by project and digest."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, FileMissingError
-from seamark.server.blobs import statements as sql
-from seamark.server.blobs.names import ONE, WHOLE, BlobObject, is_digest, new_object
-from seamark.server.blobs.refusals import DigestWrong, OffsetGap, TooLarge
-from seamark.server.latest import Latest
+from seamark.server.blobs import tables as sql
+from seamark.server.blobs.tables import ONE, WHOLE, BlobObject, is_digest, new_object
+from seamark.server.failures import QuotaExceeded, Rejected
+from seamark.server.quota import Latest
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -24,7 +24,42 @@ if TYPE_CHECKING:
     from seamark.server.quota import Quota
     from seamark.store.database import Database
 
-__all__ = ["Blob", "BlobLimits", "Blobs", "Progress"]
+__all__ = [
+    "Blob",
+    "BlobLimits",
+    "BlobRefused",
+    "Blobs",
+    "DigestWrong",
+    "OffsetGap",
+    "Progress",
+    "QuotaExceeded",
+    "TooLarge",
+]
+
+
+class BlobRefused(Rejected):
+    """A content, or a part of one, was not taken; the message says what to do."""
+
+
+class TooLarge(BlobRefused):
+    """A content, or one part of it, is larger than what this server takes."""
+
+    slug = "too-large"
+    status = 413
+
+
+class DigestWrong(BlobRefused):
+    """The uploaded bytes have another SHA-256; none of them were stored."""
+
+    slug = "digest"
+
+
+class OffsetGap(BlobRefused):
+    """Bytes are missing before the part that was sent; ``known`` says how many are there."""
+
+    slug = "gap"
+    status = 409
+
 
 RESERVED_NS: Final = 24 * 3600 * 10**9
 """For how long a content is kept that somebody was told is there."""

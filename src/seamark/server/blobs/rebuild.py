@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.journal.format import ZLIB
 from seamark.journal.reader import JournalReader, payload_of
-from seamark.server.blobs import statements as sql
-from seamark.server.blobs.names import ONE, PREFIX, WHOLE, BlobObject, parse
+from seamark.server.blobs import tables as sql
+from seamark.server.blobs.tables import ONE, PREFIX, WHOLE, BlobObject, parse
 
 if TYPE_CHECKING:
     from seamark.journal.reader import Block

@@ -1,21 +1,56 @@
-"""The tables of contents: what is whole, what is on its way, which objects hold it, who names it.
-
-All of it can be made again from the names of the objects, but for who names what, which follows
-from the journals and is filled as senders ask.
-"""
+"""Tables of file contents, the SQL on them, and the names of their objects."""
 
 from __future__ import annotations
 
-from typing import Final
+import re
+import secrets
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
-__all__ = ["blob", "garbage", "metadata", "part", "upload", "use"]
+from seamark.store.database import Upsert
+
+__all__ = [
+    "ADD_PART",
+    "ADVANCE",
+    "BEGIN",
+    "END_GARBAGE",
+    "END_UPLOAD",
+    "END_USE",
+    "FIND",
+    "FORGET_PARTS",
+    "FORGET_RUN",
+    "GARBAGE",
+    "GIVEN_UP",
+    "KEEP",
+    "LEAVE",
+    "LET_GO",
+    "OBJECTS",
+    "ONE",
+    "PARTS",
+    "PREFIX",
+    "RESERVE",
+    "UNUSED",
+    "UPLOAD",
+    "UPLOADS",
+    "USE",
+    "USED_BY",
+    "WHOLE",
+    "BlobObject",
+    "blob",
+    "garbage",
+    "is_digest",
+    "metadata",
+    "new_object",
+    "parse",
+    "part",
+    "upload",
+    "use",
+]
+
 
 metadata = sa.MetaData()
-
 _Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-
 blob = sa.Table(
     "blob",
     metadata,
@@ -28,7 +63,6 @@ blob = sa.Table(
     sa.Column("reserved", sa.BigInteger, nullable=False),  # not garbage before this time
 )
 """Contents that are whole."""
-
 upload = sa.Table(
     "blob_upload",
     metadata,
@@ -40,7 +74,6 @@ upload = sa.Table(
     sa.Column("touched", sa.BigInteger, nullable=False),
 )
 """Contents on their way. All who send the same one add to the same row."""
-
 part = sa.Table(
     "blob_part",
     metadata,
@@ -49,7 +82,6 @@ part = sa.Table(
     sa.Column("length", sa.BigInteger, nullable=False),
     sa.Column("object", _Text, nullable=False),
 )
-
 use = sa.Table(
     "blob_use",
     metadata,
@@ -59,7 +91,6 @@ use = sa.Table(
     sa.Index("blob_use_by_run", "project", "run"),
 )
 """Which runs have asked for a content or sent it: as long as one is left, it is kept."""
-
 garbage = sa.Table(
     "blob_garbage",
     metadata,
@@ -67,5 +98,123 @@ garbage = sa.Table(
     sa.Column("after", sa.BigInteger, nullable=False),  # deleted from this time on
 )
 """Objects that hold nothing any more, until those who read them are done."""
-
 TABLES: Final = (blob, upload, part, use, garbage)
+PREFIX: Final = "blobs/"
+ONE: Final = "one"
+WHOLE: Final = "whole"
+_FOLDER: Final = ".sha256"
+_NAME: Final = re.compile(
+    r"blobs/(?P<project>.+)/\.sha256/"
+    r"(?P<digest>[0-9a-f]{64})\.(?P<size>\d{1,19})\.(?P<upload>[0-9a-f]{16})\."
+    r"(?P<what>one|whole|\d{1,19})-(?P<attempt>[0-9a-f]{8})"
+)
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def is_digest(text: object) -> bool:
+    """Return whether something is a SHA-256 in lower-case hexadecimal digits."""
+    return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
+
+
+class BlobObject(NamedTuple):
+    """Fields of the name of an object.
+
+    Attributes:
+        project: Project path.
+        digest: SHA-256 of the content.
+        size: Size of the content, bytes.
+        upload: Distinguishes one upload of a content from another.
+        what: ``one``, ``whole``, or the offset of a part.
+        attempt: Distinguishes this object from others with the same bytes.
+    """
+
+    project: str
+    digest: str
+    size: int
+    upload: str
+    what: str
+    attempt: str
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return (
+            f"{PREFIX}{self.project}/{_FOLDER}/"
+            f"{self.digest}.{self.size}.{self.upload}.{self.what}-{self.attempt}"
+        )
+
+
+def new_object(project: str, digest: str, size: int, upload: str, what: str | int) -> BlobObject:
+    """Return an object that does not exist yet; see `BlobObject`."""
+    return BlobObject(project, digest, size, upload, str(what), secrets.token_hex(4))
+
+
+def parse(name: str) -> BlobObject | None:
+    """Return what a name says; None if it is of no object of this kind."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    size, rest = int(found["size"]), found.group("upload", "what", "attempt")
+    return BlobObject(found["project"], found["digest"], size, *rest)
+
+
+_project: Final[sa.BindParameter[str]] = sa.bindparam("at_project")
+_digest: Final[sa.BindParameter[str]] = sa.bindparam("at_digest")
+_upload: Final[sa.BindParameter[str]] = sa.bindparam("at_upload")
+_at_blob: Final = sa.and_(blob.c.project == _project, blob.c.digest == _digest)
+_used: Final = (
+    sa.select(use.c.run)
+    .where(use.c.project == blob.c.project, use.c.digest == blob.c.digest)
+    .exists()
+)
+# ---------------------------------------------------------------------- contents
+
+FIND: Final = sa.select(blob.c.size, blob.c.upload).where(_at_blob)
+RESERVE: Final = sa.update(blob).where(_at_blob).values(reserved=sa.bindparam("until"))
+KEEP: Final = Upsert(blob, tuple(blob.c.keys()), ("project", "digest"))
+THERE: Final = sa.select(blob.c.digest).where(
+    blob.c.project == _project, blob.c.digest.in_(sa.bindparam("digests", expanding=True))
+)
+UNUSED: Final = sa.select(blob.c.project, blob.c.digest, blob.c.upload).where(
+    blob.c.reserved < sa.bindparam("now"), ~_used
+)
+LEAVE: Final = sa.delete(blob).where(_at_blob, blob.c.reserved < sa.bindparam("now"), ~_used)
+USE: Final = Upsert(use, tuple(use.c.keys()), ("project", "digest", "run"))
+USED_BY: Final = sa.select(use.c.project, use.c.digest).where(use.c.run == sa.bindparam("at_run"))
+END_USE: Final = sa.delete(use).where(
+    use.c.project == _project, use.c.digest == _digest, use.c.run == sa.bindparam("at_run")
+)
+FORGET_RUN: Final = sa.delete(use).where(
+    use.c.project == _project, use.c.run == sa.bindparam("at_run")
+)
+# ---------------------------------------------------------------------- on their way
+
+UPLOAD: Final = sa.select(upload.c.upload, upload.c.offset).where(
+    upload.c.project == _project,
+    upload.c.digest == _digest,
+    upload.c.size == sa.bindparam("at_size"),
+)
+UPLOADS: Final = sa.select(upload.c.size, upload.c.upload, upload.c.offset).where(
+    upload.c.project == _project, upload.c.digest == _digest
+)
+BEGIN: Final = Upsert(upload, tuple(upload.c.keys()), ("project", "digest", "size"))
+ADVANCE: Final = (
+    sa.update(upload)
+    .where(upload.c.upload == _upload, upload.c.offset == sa.bindparam("at_offset"))
+    .values({"offset": sa.bindparam("to_offset"), "touched": sa.bindparam("now")})
+)
+END_UPLOAD: Final = sa.delete(upload).where(upload.c.upload == _upload)
+GIVEN_UP: Final = sa.select(upload.c.upload).where(upload.c.touched < sa.bindparam("before"))
+PARTS: Final = (
+    sa.select(part.c.offset, part.c.length, part.c.object)
+    .where(part.c.upload == _upload, part.c.offset >= 0)
+    .order_by(part.c.offset)
+)
+OBJECTS: Final = sa.select(part.c.object).where(part.c.upload == _upload)
+ADD_PART: Final = Upsert(part, tuple(part.c.keys()), ("upload", "offset"))
+FORGET_PARTS: Final = sa.delete(part).where(part.c.upload == _upload)
+# ---------------------------------------------------------------------- left over
+
+LET_GO: Final = Upsert(garbage, tuple(garbage.c.keys()), ("object",))
+GARBAGE: Final = sa.select(garbage.c.object).where(garbage.c.after <= sa.bindparam("now"))
+END_GARBAGE: Final = sa.delete(garbage).where(garbage.c.object == sa.bindparam("at_object"))

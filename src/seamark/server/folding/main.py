@@ -1,9 +1,4 @@
-"""A process that folds what is kept into the store, run by run, as long as it is not told to stop.
-
-Any number of them share the work. What one of them was doing when it died is done again by another
-once its lease has lapsed; nothing is lost and nothing counted twice, because how far a run is
-folded is written together with what was folded.
-"""
+"""Process that folds received journals into the store."""
 
 from __future__ import annotations
 
@@ -13,31 +8,105 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, Final
 
+import sqlalchemy as sa
+
+from seamark.server.changes import Positions, note_changes
 from seamark.server.database import DatabaseUnreachable, is_undefined
 from seamark.server.databases import Databases, SchemaNewer, open_databases
-from seamark.server.folding.hearing import note_activity
-from seamark.server.folding.leases import Leases
 from seamark.server.folding.refold import is_whole, mark_whole
+from seamark.server.folding.tables import Leases
 from seamark.server.folding.turns import fold_turn, forget
-from seamark.server.latest import Latest
 from seamark.server.objects import ObjectsUnreachable
-from seamark.server.positions import Positions
+from seamark.server.quota import Latest
+from seamark.store import schema
 from seamark.store.database import Conflict
-from seamark.store.runs import places_of
+from seamark.store.runs import RUNS_AT_ONCE, places_of
 
 if TYPE_CHECKING:
     from seamark.server.kept.journals import IntakeJournals, IntakeRun
     from seamark.server.settings import Settings
     from seamark.store.runs import Store
 
-__all__ = ["FoldWorker", "main"]
+__all__ = ["FoldWorker", "main", "note_activity"]
+
+
+Ref = tuple[str, str]
+_run, _journal = schema.run.c, schema.journal.c
+_LOCK: Final = (
+    sa.select(_run.id)
+    .where(_run.id.in_(sa.bindparam("numbers", expanding=True)))
+    .order_by(_run.id)
+    .with_for_update()
+)
+_HEAR: Final = (
+    sa.update(schema.journal)
+    .values(heard=sa.bindparam("at"))
+    .where(
+        _journal.run == sa.bindparam("of_run"),
+        _journal.file == sa.bindparam("of_file"),
+        _journal.heard < sa.bindparam("at"),
+    )
+)
+_newest: Final = (
+    sa.select(sa.func.max(sa.func.coalesce(_journal.heard, _journal.last_t)))
+    .where(_journal.run == _run.id, _journal.owner == 1)
+    .scalar_subquery()
+)
+_BEAT: Final = (
+    sa.update(schema.run)
+    .values(beat=sa.func.coalesce(_newest, _run.beat))
+    .where(_run.id == sa.bindparam("of_run"))
+)
+
+
+def note_activity(store: Store, kept: IntakeJournals, refs: Collection[Ref]) -> int:
+    """Write into a store when the journals of runs were heard of last; return how many changed.
+
+    Runs that the store does not have yet are passed over. A fold that began before and is saved
+    afterwards writes what it knew; the next call mends that.
+
+    Args:
+        store: In which they are shown.
+        kept: Where their bytes came.
+        refs: (project path, run id) of the runs.
+
+    Raises:
+        Conflict: If another transaction is in the way; what was done so far stays.
+    """
+    changed, wanted = 0, list(refs)
+    for start in range(0, len(wanted), RUNS_AT_ONCE):
+        part = wanted[start : start + RUNS_AT_ONCE]
+        heard = {ref: kept.journals(*ref) for ref in part}
+        with store.database.writing() as connection:
+            changed += _note_activity(store, connection, heard)
+    return changed
+
+
+def _note_activity(store: Store, connection: sa.Connection, heard: dict[Ref, Any]) -> int:
+    numbers = {one.number: ref for ref, one in places_of(store, connection, list(heard)).items()}
+    if not numbers:
+        return 0
+    # In the order in which a run is saved: its own row, then those of its journals.
+    connection.execute(_LOCK, {"numbers": sorted(numbers)}).all()
+    changed = []
+    for number, ref in sorted(numbers.items()):
+        found = 0
+        for name, one in heard[ref].items():
+            values = {"of_run": number, "of_file": name, "at": one.heard_ns}
+            found += connection.execute(_HEAR, values).rowcount
+        if found:
+            connection.execute(_BEAT, {"of_run": number})
+            changed.append(ref)
+    if changed:
+        note_changes(store.database, connection, changed)
+    return len(changed)
+
 
 _chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _log: Final = logging.getLogger("seamark.server")
-
 _POLL_S: Final = 0.03
 """How often it is asked for something to fold, seconds: most of what a reader waits. Somebody who
 sends a little all the time is folded as often and not more: a turn costs as much as taking it."""
@@ -63,8 +132,6 @@ _HEARD: Final = ("", ".heard")
 """What is leased by the process that notes that."""
 _LATE_AT_ONCE: Final = 1000
 
-Ref = tuple[str, str]
-
 
 def main(settings: Settings, stop: threading.Event) -> None:
     """Fold until it is told to stop.
@@ -77,7 +144,7 @@ def main(settings: Settings, stop: threading.Event) -> None:
         SchemaNewer: If a newer Seamark has taken over.
         SeamarkError: If the databases or the objects cannot be opened.
     """
-    from seamark.server.identity import open_matching_objects
+    from seamark.server.checks import open_matching_objects
     from seamark.server.kept import tables
     from seamark.server.kept.journals import IntakeJournals
 

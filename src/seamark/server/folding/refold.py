@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
 
+from seamark.server.changes import Positions
 from seamark.server.databases import store_name
 from seamark.server.folding.turns import fold_turn
-from seamark.server.positions import Positions
 from seamark.store import schema
 from seamark.store.database import Upsert, retry
 
@@ -62,9 +62,8 @@ def refold_server(
         SeamarkError: If something cannot be opened, or a server runs on files whose tables are to
             be made again.
     """
-    from seamark.server.alone import alone
+    from seamark.server.checks import alone, open_matching_objects
     from seamark.server.databases import open_databases
-    from seamark.server.identity import open_matching_objects
     from seamark.server.kept.journals import IntakeJournals
     from seamark.server.kept.rebuild import needs_rebuild
     from seamark.server.state import make_tables

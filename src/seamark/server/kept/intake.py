@@ -1,9 +1,4 @@
-"""Taking batches of journals: what several runs sent is kept together, and then acknowledged.
-
-One thread collects what has arrived for a moment, writes it into one object, and names that object
-in one transaction. Only then are the senders answered, so what was acknowledged is kept for good.
-Who sends something while nobody else does keeps it itself, without waiting for that thread.
-"""
+"""Intake of batches: several runs' batches are stored together, then acknowledged."""
 
 from __future__ import annotations
 
@@ -11,10 +6,10 @@ import contextlib
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import sqlalchemy as sa
 
@@ -23,22 +18,84 @@ from seamark.journal.folder import DEEPEST
 from seamark.journal.shipping import check_frames, check_gap
 from seamark.journal.walk import walk
 from seamark.paths import check_place
+from seamark.server.failures import warn_rarely
 from seamark.server.kept import tables
 from seamark.server.kept.commit import OutrunError, commit
 from seamark.server.kept.growing import Growing
 from seamark.server.kept.parts import names_of_worker, packed
-from seamark.server.kept.plan import Arrived, Plan, Receipt, Rows, RunRow, key_of
-from seamark.server.kept.recent import Recent
-from seamark.server.kept.refusals import FullError, PurgedError, Rejected, ReservedError
-from seamark.server.rare_log import warn_rarely
+from seamark.server.kept.plan import (
+    Arrived,
+    FullError,
+    Plan,
+    PurgedError,
+    Receipt,
+    Rejected,
+    ReservedError,
+    Rows,
+    RunRow,
+    key_of,
+)
 from seamark.server.writer import Stored
 from seamark.store.database import Conflict, Database
 
 if TYPE_CHECKING:
+    from seamark.server.kept.plan import JournalRow, Key
     from seamark.server.objects import ObjectStore
     from seamark.server.quota import Quota
 
-__all__ = ["Intake", "check_run"]
+__all__ = ["Intake", "Recent", "check_run"]
+
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+_MOST: Final = 10_000
+"""Journals, and runs, of which it is remembered."""
+
+
+class Recent:
+    """Rows of the journals that were kept last, for one thread.
+
+    Another process may have changed them since: whoever relies on them has the transaction find
+    out (`seamark.server.kept.commit`).
+    """
+
+    def __init__(self) -> None:
+        self._runs: OrderedDict[str, RunRow] = OrderedDict()
+        self._journals: OrderedDict[Key, JournalRow] = OrderedDict()
+
+    def of(self, group: Iterable[Arrived]) -> Rows | None:
+        """Return the rows of a group; None unless each batch goes on where its journal ends."""
+        ends: dict[Key, int] = {}
+        rows = Rows({}, {})
+        for batch in group:
+            key = batch.key
+            run, journal = self._runs.get(key[0]), self._journals.get(key)
+            if run is None or journal is None:
+                return None
+            if batch.offset != ends.get(key, journal.size) or not batch.length:
+                return None
+            ends[key] = batch.end
+            rows.runs[run.key], rows.journals[key] = run, journal
+        return rows
+
+    def note(self, runs: Mapping[str, RunRow], journals: Mapping[Key, JournalRow]) -> None:
+        """Remember rows as they are now."""
+        _remember(self._runs, runs)
+        _remember(self._journals, journals)
+
+    def forget(self, group: Iterable[Arrived]) -> None:
+        """Believe nothing about the journals of a group any more."""
+        for batch in group:
+            self._journals.pop(batch.key, None)
+
+
+def _remember(known: OrderedDict[_K, _V], more: Mapping[_K, _V]) -> None:
+    for key, row in more.items():
+        known[key] = row
+        known.move_to_end(key)
+    while len(known) > _MOST:
+        known.popitem(last=False)
+
 
 WINDOW_S: Final = 0.25
 """How long batches are collected at most, seconds."""
@@ -52,7 +109,6 @@ MOST_JOURNALS: Final = 4096
 """Of one run."""
 AHEAD_NS: Final = 3600 * 10**9
 """A writer's clock that is further ahead is noted."""
-
 _MOST_PROJECT_BYTES: Final = 1024
 _EACH_S: Final = 0.01
 """How much longer is collected for each batch that the last group had beside the first: alone,
@@ -68,9 +124,7 @@ _LEAST_S: Final = 1.0
 _MOST_S: Final = 10.0
 _MEMORY: Final = 0.9
 """How much of what was known of the load stays with every group."""
-
 _log: Final = logging.getLogger("seamark.server")
-
 _KNOWN: Final = (
     sa.select(
         tables.runs.c.position,

@@ -14,9 +14,8 @@ from seamark.errors import FileMissingError
 from seamark.server.blobs.tables import use
 from seamark.server.kept import tables
 from seamark.server.kept.caretaker import Caretaker
-from seamark.server.kept.plan import key_of
+from seamark.server.kept.plan import StoredSource, key_of, segments_of
 from seamark.server.kept.releasing import REMOVE_NS, release
-from seamark.server.kept.source import StoredSource, segments_of
 from seamark.store.database import Upsert
 
 if TYPE_CHECKING:

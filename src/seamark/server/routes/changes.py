@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from seamark.reading.changes import Changes
+from seamark.reading.catalog import Changes
 from seamark.reading.verbs import Answer, Path
 from seamark.server.answering import Several
 from seamark.server.reads import of_all

@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from seamark.server.access import Role
 from seamark.server.failures import FAILURES, Refusal
 from seamark.server.guard import asker, expect, needs, public, serving_of
-from seamark.server.links import Link
+from seamark.server.serving import Link
 
 if TYPE_CHECKING:
     from seamark.server.serving import Content

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from seamark.reading.answers import Curves
+from seamark.reading.codec import Curves
 from seamark.reading.curves import MOST_PARTS, Look, RunCurve
 from seamark.reading.drawn import GroupCurve, curves_of_runs
 from seamark.reading.drawn import group_curves as curves_of_groups

@@ -24,7 +24,7 @@ from seamark.server.access import Role
 from seamark.server.answering import compressed
 from seamark.server.failures import Refusal
 from seamark.server.guard import expect, needs, server_of
-from seamark.server.kept.packing import PackingError, longest_body, unpacked
+from seamark.server.kept.parts import PackingError, longest_body, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from msgspec import Meta
 
-from seamark.reading.answers import Facts, Opening, Overview, SeriesPart
+from seamark.reading.codec import Facts, Opening, Overview, SeriesPart
 from seamark.reading.names import generated_name
 from seamark.reading.points import Attempt
-from seamark.reading.stragglers import RankTiming, rank_timings
+from seamark.reading.rank_words import RankTiming, rank_timings
 from seamark.reading.verbs import Answer, Paths
 from seamark.server.answering import OneRun, fitting, to_next
 from seamark.server.reads import of_run, router

@@ -11,13 +11,13 @@ from msgspec import Meta
 
 from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.paths import is_inside
-from seamark.reading.answers import (
+from seamark.reading.catalog import RunField, SharedPath
+from seamark.reading.codec import (
     Attempts,
     ProjectCounts,
     SeriesPart,
     Table,
 )
-from seamark.reading.catalog import RunField, SharedPath
 from seamark.reading.curves import MOST_PARTS, check_points
 from seamark.reading.groups import RunGroup, group_table, in_order
 from seamark.reading.names import RunName
@@ -32,14 +32,13 @@ from seamark.store.cells import CRASHED, UNKNOWN_NS
 from seamark.store.journals import load_attempts, load_losses, load_openings
 from seamark.store.query.choosing import choose, state_column
 from seamark.store.query.crash_reasons import reasons_of
+from seamark.store.query.expression import matcher
 from seamark.store.query.known import KnownPaths, in_projects
-from seamark.store.query.patterns import matcher
 from seamark.store.query.selection import Selection
 from seamark.store.read.begins import check_axis
-from seamark.store.read.fields import run_fields
+from seamark.store.read.inherited import shared_paths
 from seamark.store.read.many import lengths_of, read_many, series_of
-from seamark.store.read.names import names_of, run_names
-from seamark.store.read.shared import shared_paths
+from seamark.store.read.names import names_of, run_fields, run_names
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import numbers_of
 

@@ -19,11 +19,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from seamark.journal.format import Kind
+from seamark.journal.format import Kind, sound_header
 from seamark.journal.reader import Block, RawFrame, decode_json, payload_of
-from seamark.journal.records import sound_header
-from seamark.reading.attributes import FORKED_AT, FORKED_FROM
-from seamark.reading.interest import holds_parameters
+from seamark.reading.attributes import FORKED_AT, FORKED_FROM, holds_parameters
 from seamark.store.fold.decode import Decoded, decode, is_progress
 from seamark.store.fold.payloads import (
     ATOM_TYPES,

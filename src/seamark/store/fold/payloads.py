@@ -8,10 +8,9 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Final
 
-from seamark.journal.format import USER_TIME, Kind
+from seamark.journal.format import USER_TIME, WHOLE, Kind, digest_of_text, file_of, whole
 from seamark.journal.reader import decode_json
-from seamark.journal.records import WHOLE, digest_of_text, file_of, whole
-from seamark.values.aggregate_kinds import load_aggregate
+from seamark.values.statistics import load_aggregate
 
 __all__ = [
     "ATOM_TYPES",

@@ -1,21 +1,21 @@
-"""Types of values that each comparison can match, and errors for comparisons that cannot.
-
-A type is that of an atom (``"float"``), or a family (``"float_series"``), as in the store.
-"""
+"""Types of values that a comparison can match, and times in queries."""
 
 from __future__ import annotations
 
+import calendar
 import difflib
+import re
 from collections.abc import Collection
+from datetime import datetime, timedelta, timezone
 from typing import Final, NamedTuple
 
-from seamark.store.cells import CRASHED
+from seamark.store.cells import CRASHED, instant
 from seamark.store.query.expression import AGGREGATES, Among, Comparison, Field, Value
-from seamark.store.query.moments import MOMENTS, is_moment
 
 __all__ = [
     "CRASHED",
     "GROUPS",
+    "MOMENTS",
     "NUMERIC",
     "SEARCHES",
     "SERIES",
@@ -25,6 +25,8 @@ __all__ = [
     "fault",
     "field_fault",
     "fitting",
+    "is_moment",
+    "moment",
     "near_state",
     "state_fault",
     "stated",
@@ -32,6 +34,54 @@ __all__ = [
     "system_types",
     "words_of",
 ]
+
+
+MOMENTS: Final = (
+    "a time such as 2026-11-22 or 2026-11-22T10:30, or one before now: -30m, -2h, -1d, -2w, -1M "
+    "(minutes, hours, days, weeks, months)"
+)
+"""What may be written, in words."""
+_AGO: Final = re.compile(r"-(\d{1,9})([mhdwM])")
+_UNITS_S: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_MONTHS: Final = 12
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_LAST_US: Final = ((1 << 63) - 1) // 1000
+_FIRST_US: Final = -_LAST_US
+"""No run is older: its times are nanoseconds in 64 bit."""
+
+
+def is_moment(text: str) -> bool:
+    """Return whether a text is a time."""
+    return _AGO.fullmatch(text) is not None or instant(text) is not None
+
+
+def moment(text: str, now_ns: int, *, local: bool = False) -> int | None:
+    """Return microseconds since the Unix epoch of a time; None if the text is none.
+
+    Args:
+        text: ISO 8601; or so many minutes, hours, days, weeks or months (of the calendar) before
+            now, as Neptune writes them: ``"-2h"``, ``"-1M"``.
+        now_ns: Nanoseconds since the Unix epoch.
+        local: A time that names no offset is in this computer's time zone, else in UTC.
+    """
+    ago = _AGO.fullmatch(text)
+    when = (
+        instant(text, local=local) if ago is None else _before(now_ns // 1000, int(ago[1]), ago[2])
+    )
+    return None if when is None else max(_FIRST_US, min(when, _LAST_US))
+
+
+def _before(now_us: int, count: int, unit: str) -> int:
+    if unit != "M":
+        return now_us - count * _UNITS_S[unit] * 1_000_000
+    now = _EPOCH + timedelta(microseconds=now_us)
+    year, month = divmod(now.year * _MONTHS + now.month - 1 - count, _MONTHS)
+    if year < 1:
+        return _FIRST_US
+    day = min(now.day, calendar.monthrange(year, month + 1)[1])
+    since = now.replace(year=year, month=month + 1, day=day) - _EPOCH
+    return since // timedelta(microseconds=1)
+
 
 STATES: Final = ("created", "running", "completed", "failed", "interrupted", "suspended", CRASHED)
 GROUPS: Final = {
@@ -44,7 +94,6 @@ GROUPS: Final = {
 
 ``"created"`` and ``"running"`` are groups of one state each.
 """
-
 SYSTEM: Final = {
     "sys/id": "string",
     "sys/name": "string",
@@ -71,7 +120,6 @@ SYSTEM: Final = {
     "sys/group_tags": "string_set",
 }
 """Types of the paths that every run may have, whether or not one of them has it."""
-
 CHILDREN: Final = "children/"
 """Begins the path of what the parts of a run have there."""
 OF_PARTS: Final = ("min", "max", "mean", "count")

@@ -18,7 +18,15 @@ from seamark.paths import projects_above
 from seamark.reading.catalog import Unknown, refuse
 from seamark.store import schema
 from seamark.store.database import written_out
-from seamark.store.query.expression import SIGNS, Among, Comparison, Field, comparisons_of
+from seamark.store.query.expression import (
+    SIGNS,
+    Among,
+    Comparison,
+    Field,
+    comparisons_of,
+    matcher,
+    misplaced,
+)
 from seamark.store.query.kinds import (
     CHILDREN,
     NUMERIC,
@@ -34,8 +42,6 @@ from seamark.store.query.kinds import (
     words_of,
 )
 from seamark.store.query.language import parse
-from seamark.store.query.patterns import matcher
-from seamark.store.query.place import misplaced
 from seamark.store.read.inherited import TAGS
 from seamark.values import escape
 

@@ -32,6 +32,7 @@ from seamark.store.query.expression import (
     Not,
     Or,
     Value,
+    misplaced,
 )
 from seamark.store.query.kinds import (
     NUMERIC,
@@ -43,7 +44,6 @@ from seamark.store.query.kinds import (
     suffix_fault,
     system_types,
 )
-from seamark.store.query.place import misplaced
 from seamark.values import escape
 
 if TYPE_CHECKING:

@@ -1,28 +1,184 @@
-"""Selection and order of the runs of a table: arguments, query and sorting.
-
-Nothing here uses a database or imports code that does, so that clients of a server can use it.
-"""
+"""Selection and order of runs, models and artifacts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-from seamark.errors import ArgumentError
-from seamark.paths import KINDS, is_inside
+from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.paths import KINDS, home_of, is_inside, kind_of, model_key
+from seamark.reading.contents import ArtifactName
+from seamark.reading.names import LATEST
 from seamark.store.query.kinds import GROUPS, STATES, near_state
-from seamark.store.query.language import (
-    Among,
-    And,
-    Comparison,
-    Expression,
-    Field,
-    Value,
-    parse,
-)
+from seamark.store.query.language import Among, And, Comparison, Expression, Field, Value, parse
 from seamark.values import escape
 
-__all__ = ["STATES", "Selection"]
+if TYPE_CHECKING:
+    from seamark.reading.catalog import Catalog
+    from seamark.reading.names import RunName
+
+__all__ = [
+    "MODEL_KINDS",
+    "STATES",
+    "Selection",
+    "aliases_of",
+    "find_duplicate",
+    "find_registered",
+    "number_of",
+    "same_as",
+    "with_hash",
+]
+
+
+def with_hash(text: str) -> str:
+    """Return the query for runs that were given the same, by its hash."""
+    return f'sys/start_hash = "{text}"'
+
+
+def same_as(text: str) -> str:
+    """Return the query for runs that were given the same, or have it now."""
+    return f'({with_hash(text)} OR sys/content_hash = "{text}")'
+
+
+def find_duplicate(
+    catalog: Catalog, project: str, text: str, revision: int | None = None
+) -> str | None:
+    """Return the id of the newest run of a project that is the same; None if there is none.
+
+    Args:
+        catalog: What has the runs, up to date.
+        project: The project; runs of those below are others.
+        text: Hash, as the run has it now or had it at its start.
+        revision: Which of them; None for any.
+    """
+    query = same_as(text)
+    if revision is not None:
+        query += f" AND sys/revision = {revision}"
+    refs = catalog.select(Selection(project=project, query=query), lambda _: None)
+    return next((run for at, run in refs if at == project), None)
+
+
+MODEL_KINDS: Final = ("model", "model_version")
+_LISTED: Final = 8
+
+
+def find_registered(
+    catalog: Catalog,
+    word: str,
+    project: str | None = None,
+    kinds: Sequence[str] = (*MODEL_KINDS, "artifact"),
+) -> RunName:
+    """Return the model, version or artifact that a word means.
+
+    Args:
+        catalog: Of the place, up to date.
+        word: What a person gave; see the module.
+        project: Only of this project, or, where it has none, of those below it; None for all.
+        kinds: What may be meant.
+
+    Raises:
+        RunNotFoundError: If nothing is meant.
+        ArgumentError: If several may be; they are listed.
+    """
+    left, _, rest = word.rpartition("/")
+    named = [one for kind in kinds for one in catalog.names(kind)]
+    for is_meant in (_is_exactly, _ends_with):
+        if found := _near([one for one in named if is_meant(one, rest)], left or project):
+            return _only(word, found)
+    if "artifact" in kinds:
+        versions = [one for one in named if kind_of(*one.ref) == "artifact"]
+        return _find_version(catalog, word, left or project, versions)
+    where = f"project {project!r} of {catalog.where}" if project else catalog.where
+    msg = f"no {' or '.join(kinds).replace('_', ' ')} {word!r:.200} in {where}"
+    raise RunNotFoundError(msg)
+
+
+def _find_version(
+    catalog: Catalog, word: str, project: str | None, named: list[RunName]
+) -> RunName:
+    """Return the version that a word means by an alias, a part of its digest, or as the latest."""
+    meant = ArtifactName.of(word)
+    own = [one for one in named if meant is not None and model_key(*one.ref) == meant.name]
+    versions = _near(own, project)
+    if meant is None or not versions:
+        names = sorted({model_key(*one.ref) for one in named})
+        hint = f"; there are {', '.join(names[:_LISTED])}" if names else ""
+        raise _missing(catalog, word, hint)
+    if meant.digest is not None:
+        found = [one for one in versions if one.run.startswith(meant.digest)]
+        if not found:
+            raise _missing(catalog, word)
+        return _only(word, found)
+    place = _only(word, list({one.project: one for one in versions}.values())).project
+    if meant.version in (None, LATEST):
+        return max(versions, key=lambda one: (not one.trashed, number_of(one) or 0, one.run))
+    aliases = aliases_of(catalog, place)
+    digest = aliases.get(str(meant.version))
+    if digest is None:
+        numbers = [str(number) for number in sorted(filter(None, map(number_of, versions)))]
+        listed = [*numbers[-_LISTED:], *sorted(aliases)[:_LISTED]]
+        raise _missing(catalog, word, f"; {meant.name} has {', '.join(listed)}")
+    return next(one for one in versions if one.run == digest)
+
+
+def _missing(catalog: Catalog, word: str, hint: str = "") -> RunNotFoundError:
+    return RunNotFoundError(f"no artifact {word!r:.200} in {catalog.where}{hint}")
+
+
+def aliases_of(catalog: Catalog, place: str) -> dict[str, str]:
+    """Return the digest of the version that has each alias, ``latest`` among them.
+
+    Args:
+        catalog: Up to date.
+        place: Of an artifact: ``PROJECT/.artifacts/NAME``.
+    """
+    wanted = Selection(project=place, kind="artifact", trashed=None)
+    table = catalog.table(wanted, ["sys/aliases"], lambda _: None)
+    rows = zip(table.refs, table.rows, strict=True)
+    return {alias: ref[1] for ref, row in rows for alias in row.get("sys/aliases", ())}
+
+
+def _near(named: list[RunName], project: str | None) -> list[RunName]:
+    """Return those of a project, or of one place in it; if it has none, those below it."""
+    if project is None:
+        return named
+    own = [one for one in named if project in (one.project, home_of(one.project))]
+    return own or [one for one in named if is_inside(one.project, project)]
+
+
+def _only(word: str, found: list[RunName]) -> RunName:
+    if len(found) > 1:
+        listed = ", ".join(map(_label, found[:_LISTED]))
+        msg = f"{word!r:.200} may be any of {len(found)}: {listed} (name the project, too)"
+        raise ArgumentError(msg)
+    return found[0]
+
+
+def _label(one: RunName) -> str:
+    is_artifact = kind_of(*one.ref) == "artifact"
+    return f"{home_of(one.project)}/{one.name}" if is_artifact else f"{one.project}/{one.run}"
+
+
+def number_of(one: RunName) -> int | None:
+    """Return the number (1-based) that a version goes by; None if it has none."""
+    key = re.escape(model_key(*one.ref))
+    found = re.fullmatch(f"{key}[:-]([1-9][0-9]*)", one.name or "")
+    return None if found is None else int(found[1])
+
+
+def _is_exactly(one: RunName, word: str) -> bool:
+    if word == one.run:
+        return True
+    return word == one.name and kind_of(*one.ref) != "model" and number_of(one) is not None
+
+
+def _ends_with(one: RunName, word: str) -> bool:
+    parts, kind = word.split("-"), kind_of(*one.ref)
+    if kind == "model_version":
+        return len(parts) > 2 and "-".join(parts[-2:]) == one.name  # noqa: PLR2004 - key and number
+    return kind == "model" and len(parts) > 1 and parts[-1] == one.run
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from seamark.store.query.expression import (
     Or,
     Value,
 )
-from seamark.store.query.moments import moment
+from seamark.store.query.kinds import moment
 from seamark.store.read.children import CHILDREN
 from seamark.store.read.versions import VERSION
 

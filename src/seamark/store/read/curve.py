@@ -1,7 +1,8 @@
-"""Series in parts, for drawing: what is read grows with the parts and not with the points."""
+"""Curves of a series in parts, and its percentiles."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -9,12 +10,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from seamark.errors import ArgumentError
 from seamark.reading.curves import NAMED_AXES, Curve, Drawing, Look
 from seamark.store.drawing import Listed, draw_series
 from seamark.store.groups import DrawingGroup, drawing_groups
 from seamark.store.read.series import (
     EVERYTHING,
+    Mark,
     read_floats,
+    read_floats_part,
     shown,
     shown_journals,
     tail_pieces,
@@ -32,7 +36,53 @@ if TYPE_CHECKING:
     from seamark.store.steps import Piece
     from seamark.values.arrays import Floats, Ints
 
-__all__ = ["read_curve", "read_drawing"]
+__all__ = ["read_curve", "read_drawing", "read_percentiles"]
+
+
+_AT_ONCE: Final = 1 << 20
+"""Points; of a long series, steps and times of all would not fit into memory."""
+_MOST: Final = 100
+
+
+def read_percentiles(
+    store: Store,
+    connection: sa.Connection,
+    shares: Sequence[Share],
+    path: str,
+    percents: Sequence[float],
+) -> list[float]:
+    """Return percentiles of the finite values of a float series; NaN if it has none.
+
+    Between two values they are interpolated linearly, as by ``numpy.percentile``.
+
+    Args:
+        store: Holds the groups.
+        connection: Of the transaction in which the run was loaded.
+        shares: Of which runs it is made, itself first.
+        path: Of the series.
+        percents: From 0 (the minimum) to 100 (the maximum).
+
+    Raises:
+        ArgumentError: If a percentage cannot be one.
+    """
+    import numpy as np
+
+    if wrong := [one for one in percents if not 0 <= one <= _MOST]:
+        msg = f"percents: expected numbers from 0 to 100, got {wrong[0]!r}"
+        raise ArgumentError(msg)
+    values = [np.empty(0)]
+    mark: Mark | None = None
+    while True:
+        points, _, mark = read_floats_part(store, connection, shares, path, _AT_ONCE, after=mark)
+        values.append(points.value[np.isfinite(points.value)])
+        if mark is None:
+            break
+    finite = np.concatenate(values)
+    if not len(finite):
+        return [math.nan] * len(percents)
+    made: list[float] = np.percentile(finite, list(percents)).tolist()
+    return made
+
 
 _NS: Final = 1e9
 

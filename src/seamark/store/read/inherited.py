@@ -1,19 +1,15 @@
-"""Keyed tags that a container has from the projects that it is in.
-
-They are in the logs of these projects alone, and read along with whatever lies below: nothing is
-written for it, and what is moved inherits from where it is then. Of several projects that say
-something of one key, the uppermost counts.
-"""
+"""Tags inherited from projects, and paths that runs share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
 from seamark.paths import PROJECT_LOG, projects_above
+from seamark.reading.catalog import SharedPath
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS, atom_value, decoded
 from seamark.store.database import any_of, in_parts
@@ -21,7 +17,8 @@ from seamark.store.database import any_of, in_parts
 if TYPE_CHECKING:
     from seamark.store.runs import Store
 
-__all__ = ["TAGS", "Inherited", "holder", "inherited_tags"]
+__all__ = ["SAMPLE", "TAGS", "Inherited", "SharedPath", "holder", "inherited_tags", "shared_paths"]
+
 
 TAGS: Final = "tags/"
 """Below it are keyed tags."""
@@ -132,3 +129,42 @@ def _within(project: str) -> sa.ColumnElement[bool]:
     """Return the condition that a run is in a project or below it, by the order of code points."""
     below = sa.and_(_run.project >= f"{project}/", _run.project < f"{project}0")
     return sa.or_(_run.project == project, below)
+
+
+SAMPLE: Final = 50
+"""Of how many runs, the first ones, the paths are looked at."""
+_TYPES: Final = ("int", "float", "bool", "string", "float_series")
+
+
+def shared_paths(
+    store: Store, connection: sa.Connection, numbers: Sequence[int], sample: int = SAMPLE
+) -> list[SharedPath]:
+    """Return which paths the first of these runs have, counted by the database.
+
+    Args:
+        store: Which has them.
+        connection: Of a transaction of the store.
+        numbers: Of runs.
+        sample: How many of them are looked at.
+    """
+    row = schema.attribute.c
+    shown = (row["class"], row.number, row.text, row.type)
+    spread = [each(column) for column in shown for each in (sa.func.min, sa.func.max)]
+    length = sa.func.max(sa.func.coalesce(sa.func.length(row.text), 0))
+    statement = (
+        sa.select(row.path, sa.func.count(), length, *spread)
+        .where(row.run.in_(numbers[:sample]), row.visible == 1, row.type.in_(_TYPES))
+        .group_by(row.path)
+    )
+    rows = store.database.query(connection, statement) if numbers else []
+    paths = store.numbers.paths(connection, [number for number, *_ in rows])
+    return [
+        SharedPath(
+            paths[number],
+            "float_series" in least_and_most[-2:],
+            runs,
+            any(least_and_most[at] != least_and_most[at + 1] for at in range(0, 8, 2)),
+            longest,
+        )
+        for number, runs, longest, *least_and_most in rows
+    ]

@@ -13,7 +13,7 @@ from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS
 from seamark.store.database import any_of, in_parts
 from seamark.store.ingest import UNREADABLE
-from seamark.store.query.patterns import matcher
+from seamark.store.query.expression import matcher
 from seamark.store.read.curve import read_curve
 from seamark.store.read.forks import Line, ancestors_of, line_of
 from seamark.store.read.series import Sources, read_floats

@@ -1,4 +1,4 @@
-"""Names of the runs of a store."""
+"""Names of runs, and the paths that runs have."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from seamark.paths import model_key
+from seamark.reading.catalog import RunField
 from seamark.reading.names import RunName, generated_name
 from seamark.store import schema
+from seamark.store.cells import FAMILY_NUMBERS, NUMBER_FAMILIES
 from seamark.store.query.known import in_projects
 from seamark.store.read.versions import version_numbers
 from seamark.store.runs import numbers_of
@@ -18,12 +20,103 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Ref
     from seamark.store.runs import Store
 
-__all__ = ["names_of", "run_names"]
+__all__ = ["names_of", "run_fields", "run_names"]
+
+
+_PART: Final = 900
+_row: Final = schema.attribute.c
+_LONG: Final = sa.case((_row.type == "text", _row.registers))
+"""A text that is too long for a column stands there, and nothing else does that is compared."""
+_SHOWN: Final = (_row.type, _row["class"], _row.number, _row.whole, _row.text, _LONG)
+_SPREAD: Final = [each(column) for column in _SHOWN for each in (sa.func.min, sa.func.max)]
+_FIELDS: Final = (
+    sa.select(_row.path, _row.family, sa.func.count(), *_SPREAD)
+    .where(_row.visible == 1)
+    .group_by(_row.path, _row.family)
+)
+_element: Final = schema.element.c
+_ELEMENTS: Final = sa.select(_element.run, _element.path, _element.value)
+
+
+def run_fields(
+    store: Store, connection: sa.Connection, numbers: Sequence[int], contains: str = ""
+) -> list[RunField]:
+    """Return what runs show, sorted by path; the database counts.
+
+    Args:
+        store: Which has them.
+        connection: Of a transaction of the store.
+        numbers: Of the runs.
+        contains: Only paths that have this in them, whatever its case.
+    """
+    database = store.database
+    found: dict[tuple[int, int], list[Any]] = {}
+    for start in range(0, len(numbers), _PART):
+        some = numbers[start : start + _PART]
+        for path, family, count, *spread in database.query(
+            connection, _FIELDS.where(_row.run.in_(some))
+        ):
+            before = found.get((path, family))
+            found[path, family] = (
+                [count, *spread] if before is None else _merge_counts(before, [count, *spread])
+            )
+    names = store.numbers.paths(connection, {path for path, _ in found})
+    wanted = contains.lower()
+    found = {key: one for key, one in found.items() if wanted in names[key[0]].lower()}
+    sets = {path for path, family in found if family == FAMILY_NUMBERS["string_set"]}
+    elements = _elements(store, connection, numbers, sets)
+    fields = [
+        RunField(
+            names[path],
+            NUMBER_FAMILIES[family],
+            int(count),
+            count < len(numbers) or _differ(spread) or len(elements.get(path, ())) > 1,
+        )
+        for (path, family), (count, *spread) in found.items()
+    ]
+    # Where runs hold several families at a path, it is a field in each, and they differ.
+    fields.sort(key=lambda one: (one.path, one.family))
+    return fields
+
+
+def _merge_counts(one: list[Any], other: list[Any]) -> list[Any]:
+    """Return count, minima and maxima of two parts as those of both."""
+    found = [one[0] + other[0]]
+    for at in range(1, len(one)):
+        known = [each for each in (one[at], other[at]) if each is not None]
+        found.append((max if at % 2 == 0 else min)(known) if known else None)
+    # A column that one part lacks altogether tells them apart as well.
+    for at in range(1, len(one), 2):
+        if (one[at] is None) != (other[at] is None):
+            found[1], found[2] = "", "~"
+    return found
+
+
+def _differ(spread: Sequence[Any]) -> bool:
+    return any(spread[at] != spread[at + 1] for at in range(0, len(spread), 2))
+
+
+def _elements(
+    store: Store, connection: sa.Connection, numbers: Sequence[int], paths: set[int]
+) -> dict[int, set[frozenset[str]]]:
+    """Return which sets of strings runs hold at some paths."""
+    found: dict[int, dict[int, set[str]]] = {path: {} for path in paths}
+    listed = sorted(paths)
+    for start in range(0, len(numbers) if paths else 0, _PART // 2):
+        some = _ELEMENTS.where(_element.run.in_(numbers[start : start + _PART // 2]))
+        for first in range(0, len(listed), _PART // 2):
+            part = some.where(_element.path.in_(listed[first : first + _PART // 2]))
+            for run, path, value in store.database.query(connection, part):
+                found[path].setdefault(run, set()).add(value)
+    return {
+        path: {frozenset(by_run.get(number, ())) for number in numbers}
+        for path, by_run in found.items()
+    }
+
 
 _NAME: Final = "sys/name"
 _MARKS: Final = {"model_version": "-", "artifact": ":"}
 """What stands between a name and the number of a version."""
-
 _run: Final = schema.run.c
 _value: Final = schema.attribute.c
 

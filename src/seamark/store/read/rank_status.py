@@ -1,10 +1,4 @@
-"""Status of each rank of a run: what it reported, when it was last seen, if it is alive.
-
-A rank is its newest process. One that closed its journal without a failure is fine, also while the
-run goes on; one that ended without reporting why was killed. A process that cannot be looked at
-from here (on another host, or before a reboot) is judged by its heartbeats alone. Where every rank
-records, one that never did is missing.
-"""
+"""Status of each rank: reports, liveness, and the error of its end."""
 
 from __future__ import annotations
 
@@ -17,12 +11,52 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.journal.reader import SETTLE_NS
 from seamark.process.crashes import GONE, LOST, Evidence
 from seamark.reading.ranks import Process, RankStatus, owning_processes, process_of
-from seamark.store.read.ending import error_text
 
 if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState, RunState
 
-__all__ = ["rank_statuses", "waiting_ranks"]
+__all__ = ["error_text", "rank_statuses", "traceback_of", "waiting_ranks"]
+
+
+def error_text(error: Mapping[str, Any]) -> str:
+    """Return what an error was: ``"ValueError: diverged"``, or its type if it has no text.
+
+    Args:
+        error: Of a record of a state; a stranger may have written it.
+    """
+    kind, message = (str(error.get(key) or "") for key in ("type", "message"))
+    return ": ".join(part for part in (kind, message) if part.strip())
+
+
+def traceback_of(run: RunState, paths: Iterable[str]) -> str | None:
+    """Return the path of the traceback that belongs to the run's end; None if there is none.
+
+    Other ranks have others, and so have older attempts and processes that do not own the run.
+
+    Args:
+        run: As folded.
+        paths: What it shows.
+    """
+    owners = owning_processes(one.header for one in run.journals.values())
+    journals = {f"monitoring/{one.writer}/traceback": one for one in run.journals.values()}
+    speakers = [one for one in journals.values() if one.uid == run.state[0][1]]
+
+    def order(path: str) -> float:
+        """Return when its process began; -1 for a process that did not set the run's state."""
+        one = journals.get(path)
+        if one is None or not speakers:
+            return 0  # a namespace that somebody chose
+        rank, attempt = one.header.get("rank"), one.attempt
+        same = (rank, attempt) == (speakers[0].header.get("rank"), speakers[0].attempt)
+        speaks = rank or process_of(one.header) in owners
+        return float(one.first_t or 0) if same and speaks else -1
+
+    found = sorted(
+        path for path in paths if path.startswith("monitoring/") and path.endswith("/traceback")
+    )
+    best = max(found, key=order, default=None)
+    return None if best is None or order(best) < 0 else best
+
 
 _QUIET_NS: Final = 60 * 10**9
 """No pause between two records is taken for a hang before this time, nanoseconds."""

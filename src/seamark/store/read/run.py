@@ -31,15 +31,11 @@ from seamark.store import schema
 from seamark.store.cells import CRASHED, is_live, run_columns
 from seamark.store.fold.registers import SeriesState
 from seamark.store.read.begins import Begin, check_axis, placed, read_begins
-from seamark.store.read.curve import read_curve, read_drawing
-from seamark.store.read.derived import DERIVED_BELOW, Derived, gaps_of
-from seamark.store.read.ending import error_text
-from seamark.store.read.percentiles import read_percentiles
-from seamark.store.read.rank_status import rank_statuses, waiting_ranks
+from seamark.store.read.curve import read_curve, read_drawing, read_percentiles
+from seamark.store.read.rank_status import error_text, rank_statuses, traceback_of, waiting_ranks
 from seamark.store.read.records import read_record_at, read_text_page, text_begin
 from seamark.store.read.series import Mark, Part, Sources, read_floats_part
-from seamark.store.read.snapshot import FLOATS, Snapshot
-from seamark.store.read.traceback import traceback_of
+from seamark.store.read.snapshot import DERIVED_BELOW, FLOATS, Derived, Snapshot, gaps_of
 from seamark.store.runs import Store, load_run
 
 if TYPE_CHECKING:

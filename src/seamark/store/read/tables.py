@@ -17,13 +17,12 @@ from seamark.store import schema
 from seamark.store.cells import CRASHED, GOES_ON, UNKNOWN_NS, atom_value, decoded
 from seamark.store.query.choosing import Chosen, choose
 from seamark.store.query.crash_reasons import CRASH_REASON, reasons_of
+from seamark.store.query.expression import matcher
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
 from seamark.store.query.language import parse_field
-from seamark.store.query.patterns import matcher
 from seamark.store.query.sql import AGGREGATE_COLUMNS
 from seamark.store.read.children import CHILDREN, columns_of_children
-from seamark.store.read.inherited import TAGS, Inherited, inherited_tags
-from seamark.store.read.shared import shared_paths
+from seamark.store.read.inherited import TAGS, Inherited, inherited_tags, shared_paths
 from seamark.store.read.versions import ALIASES, VERSION, version_aliases, version_numbers
 
 if TYPE_CHECKING:

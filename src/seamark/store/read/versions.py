@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from seamark.journal.numbers import MOST_NUMBER
+from seamark.journal.reservations import MOST_NUMBER
 from seamark.paths import kind_of
 from seamark.store import schema
 from seamark.store.database import any_of, in_parts

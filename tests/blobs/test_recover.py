@@ -20,7 +20,7 @@ TRAINING = """
     import signal, sys, threading
     from pathlib import Path
     from seamark.blobs import BlobWriter
-    from seamark.blobs.recover import _header
+    from seamark.blobs.pending import _header
     from seamark.blobs.worker import Job
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter

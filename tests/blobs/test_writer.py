@@ -457,7 +457,7 @@ def test_pruning_leaves_what_a_series_or_another_process_has(run, tmp_path, fold
     code = """
         import sys
         from pathlib import Path
-        from seamark.blobs.recover import _header
+        from seamark.blobs.pending import _header
         from seamark.journal.folder import RunFolder
         from seamark.journal.writer import JournalWriter
         writer = JournalWriter(RunFolder(Path(sys.argv[1]), "digits", sys.argv[2]), _header)
@@ -731,7 +731,7 @@ def test_a_file_taken_while_the_interpreter_ends_is_stored(tmp_path):
         import atexit, sys
         from pathlib import Path
         from seamark.blobs import BlobWriter
-        from seamark.blobs.recover import _header
+        from seamark.blobs.pending import _header
         from seamark.journal.folder import RunFolder
         from seamark.journal.writer import JournalWriter
         root = Path(sys.argv[1])

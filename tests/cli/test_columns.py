@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from seamark.reading.columns import aside, distinguishing_columns, importance, left_out
+from seamark.reading.differences import aside, distinguishing_columns, importance, left_out
 from seamark.store.read.inherited import SharedPath
 
 

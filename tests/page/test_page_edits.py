@@ -22,7 +22,7 @@ from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
 from seamark.page.editing import Edits
 from seamark.reading.codec import Table, unpack
-from seamark.reading.verbs import Answer
+from seamark.reading.reader import Answer
 
 
 @pytest.fixture(scope="module")

@@ -26,8 +26,8 @@ from seamark.reading.names import RunName
 from seamark.reading.points import FilePoint, HistogramPoint, Points, TextPage, TextPoint
 from seamark.reading.rank_words import RankTiming
 from seamark.reading.ranks import RankStatus
+from seamark.reading.reader import Answer
 from seamark.reading.tables import RunsTable, StringList
-from seamark.reading.verbs import Answer
 from seamark.values.aggregates import Keep, Last, Ring
 from seamark.values.statistics import Statistics
 

@@ -16,7 +16,7 @@ import seamark
 from seamark.reading.catalog import Changes
 from seamark.reading.codec import SeriesPart, WireError, pack
 from seamark.reading.points import Points
-from seamark.reading.verbs import Answer
+from seamark.reading.reader import Answer
 from seamark.remote import shipper
 from seamark.remote.http import asking
 from seamark.remote.http.catalog import RemoteCatalog

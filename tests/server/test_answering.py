@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from seamark.reading.names import RunName
 from seamark.reading.points import Points, TextPage, TextPoint
+from seamark.reading.reader import Answer
 from seamark.reading.tables import RunsTable, StringList
-from seamark.reading.verbs import Answer
 from seamark.server.answering import to_json
 from seamark.values.aggregates import Last
 

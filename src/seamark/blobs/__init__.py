@@ -16,7 +16,7 @@ from seamark.blobs.contents import (
     write_file,
 )
 from seamark.blobs.names import FileFilter, find_inside, is_below, members_of, moved_path, reference
-from seamark.blobs.recover import finish_staged
+from seamark.blobs.pending import finish_staged
 from seamark.blobs.store import open_blob
 from seamark.blobs.writer import BlobWriter
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from seamark.blobs.names import find_inside, is_below, local_path
-from seamark.blobs.recover import finish_staged
+from seamark.blobs.pending import finish_staged
 from seamark.blobs.store import blob_path, has_blob, open_blob
 from seamark.blobs.store import digest_of as digest_of_bytes
 from seamark.errors import FileMissingError
@@ -27,12 +27,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Copy",
     "FolderContents",
-    "Opened",
     "are_recorded_by_user",
     "digest_of",
     "download_name",
     "is_pending",
-    "open_reference",
     "read_file",
     "read_text",
     "write_file",

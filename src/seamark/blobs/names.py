@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FileFilter",
-    "InRun",
     "extension_of",
     "find_inside",
     "inside_of",

@@ -38,9 +38,7 @@ __all__ = [
     "CommandError",
     "Misuse",
     "about_command",
-    "about_option",
     "app",
-    "complete",
     "main",
     "options",
     "root_only",
@@ -179,14 +177,14 @@ _COMMANDS: Final = {
     "describe": "edits",
     "trash": "trash",
     "untrash": "trash",
-    "purge": "purge",
+    "purge": "trash",
     "sync": "sync",
     "import": "import_",
     "fsck": "fsck",
-    "reindex": "reindex",
-    "login": "login",
-    "logout": "login",
-    "token": "token",
+    "reindex": "fsck",
+    "login": "server",
+    "logout": "server",
+    "token": "server",
     "ui": "ui",
     "server": "server",
     "completion": "completion",
@@ -456,7 +454,7 @@ def place_of(context: click.Context, *, local: str = "") -> tuple[Path | str, bo
         ArgumentError: If the remote cannot be read.
     """
     from seamark.journal.folder import root_dir
-    from seamark.opening.catalogs import first_remote, readable
+    from seamark.opening.place import first_remote, readable
 
     params = context.find_root().params
     root, remote = params.get("root"), params.get("remote")

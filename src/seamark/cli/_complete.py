@@ -64,7 +64,7 @@ def _fits(word: CompletionItem, incomplete: str) -> bool:
 
 @contextlib.contextmanager
 def _opened(context: click.Context) -> Iterator[Catalog]:
-    from seamark.opening.catalogs import open_catalog
+    from seamark.opening.place import open_catalog
 
     place, _ = place_of(context)
     if isinstance(place, Path) and not place.is_dir():

@@ -21,8 +21,7 @@ from seamark.process.crashes import (
     SEGMENTATION_FAULT,
 )
 from seamark.reading.contents import label_of, source_label
-from seamark.reading.facts import health_of
-from seamark.reading.machine import machine_lines
+from seamark.reading.facts import health_of, machine_lines
 from seamark.reading.names import generated_name
 from seamark.reading.rank_words import rank_facts, rank_problems
 from seamark.reading.words import (
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CODE",
     "details",
-    "ends",
     "exact_text",
     "extreme_text",
     "file_words",

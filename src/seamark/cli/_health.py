@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.cli._checks import COPY
+from seamark.cli.fsck import COPY
 from seamark.reading.words import clean, human_bytes, plural
-from seamark.remote.lacking import WORDS
+from seamark.remote.protocol import WORDS
 
 if TYPE_CHECKING:
     from seamark.cli._screen import Screen
 
-__all__ = ["Ailment", "ailments", "listed", "losses_in_short", "print_health"]
+__all__ = ["ailments", "listed", "losses_in_short", "print_health"]
 
 _LISTED: Final = 8
 _LOST: Final = {

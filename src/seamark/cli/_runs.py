@@ -331,7 +331,7 @@ def open_runs(
         ArgumentError: If nobody named a root, and the nearest one is another user's.
         PathError: If the project's name is not legal.
     """
-    from seamark.opening.catalogs import open_catalog
+    from seamark.opening.place import open_catalog
 
     if project is not None:
         check_project(project)

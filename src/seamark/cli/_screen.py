@@ -34,7 +34,6 @@ __all__ = [
     "note",
     "note_hidden_columns",
     "progress_bar",
-    "quiet",
     "wanted_colour",
 ]
 

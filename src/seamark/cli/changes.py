@@ -12,8 +12,6 @@ from seamark.cli._runs import open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, dumps, note
 from seamark.reading.words import clean, plural
 
-__all__ = ["changes"]
-
 _LISTED: Final = 3
 
 

@@ -50,7 +50,6 @@ from seamark.reading.words import (
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
 
-__all__ = ["compare"]
 
 _ABSENT: Final = Cell("—", "dim")
 _LEAST: Final = 10

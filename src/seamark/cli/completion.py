@@ -6,8 +6,6 @@ import click
 
 from seamark.cli._app import SHELLS, script
 
-__all__ = ["completion"]
-
 
 @click.command(short_help="Print the completion script for your shell.")
 @click.argument("shell", type=click.Choice(SHELLS))

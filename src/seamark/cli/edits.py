@@ -27,9 +27,6 @@ from seamark.reading.names import LATEST
 from seamark.reading.words import clean, shorten
 from seamark.values import escape
 
-__all__ = ["as_recorded", "describe", "legible", "print_change", "record", "rename", "tag"]
-
-
 _LONGEST: Final = 60
 """Cells to which an old and a new text are shortened on a terminal."""
 

@@ -41,7 +41,6 @@ from seamark.reading.words import csv_safe, hint_for, human_bytes, plural, step_
 if TYPE_CHECKING:
     from seamark.reading.points import Attempt
 
-__all__ = ["export"]
 
 _FORMATS: Final = ("csv", "json", "parquet")
 _NAMED: Final = {"series": "series of numbers", "texts": "series of texts"}

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from seamark.interchange.found import Notes
     from seamark.interchange.importing import Listed, Source
 
-__all__ = ["import_"]
 
 _COLUMNS: Final = (
     Column("PROJECT", shrink=True),

@@ -9,8 +9,6 @@ from seamark.cli._runs import open_runs, project_option, run_argument
 from seamark.cli._screen import dumps
 from seamark.reading.words import clean
 
-__all__ = ["lineage"]
-
 
 @click.command(short_help="Show where a run or an artifact comes from, and what came of it.")
 @run_argument

@@ -34,7 +34,6 @@ from seamark.store.query.kinds import MOMENTS, moment
 if TYPE_CHECKING:
     from seamark.reading.reader import Reader
 
-__all__ = ["logs"]
 
 _INTERVAL_S: Final = 0.5
 _SETTLED_NS: Final = 2 * 10**9

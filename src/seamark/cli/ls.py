@@ -25,7 +25,7 @@ from seamark.cli._runs import (
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note, note_hidden_columns
 from seamark.paths import home_of, is_inside
 from seamark.reading.attributes import PARENT, aside
-from seamark.reading.columns import (
+from seamark.reading.differences import (
     PLAIN_OF,
     distinguishing_columns,
     importance,
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import SharedPath
     from seamark.store.query.selection import Selection
 
-__all__ = ["ls"]
 
 _PROJECT: Final = "/project"
 _RUN: Final = "/run"

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from seamark.pictures.plots import Axes, Curve
     from seamark.reading.points import Attempt
 
-__all__ = ["plot"]
 
 _LEAST_HEIGHT: Final = 5
 _NEWEST: Final = "sys/creation_time"

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
     from seamark.reading.reader import Reader
 
-__all__ = ["show"]
 
 _SPARK: Final = 24
 _SHORT_SPARK: Final = 14

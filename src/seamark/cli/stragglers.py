@@ -17,7 +17,6 @@ from seamark.reading.rank_words import rank_problems
 if TYPE_CHECKING:
     from seamark.reading.rank_words import RankTiming
 
-__all__ = ["stragglers"]
 
 _BAR: Final = 24
 _STANDS_OUT: Final = 1.1

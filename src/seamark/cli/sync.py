@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from seamark.cli import _checks
+from seamark.cli import fsck
 from seamark.cli._app import EXIT_TROUBLE, misuse, root_only
 from seamark.cli._runs import (
     Runs,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from seamark.registry.moving import Moved
     from seamark.remote.sync import Left
 
-__all__ = ["sync"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -104,7 +103,7 @@ def sync(
     remotes = _targets(uris)
     folders = _chosen(context, names, project, query)
     if not dry_run:
-        _checks.finish_queued(folders)
+        fsck.finish_queued(folders)
     failed = False
     for uri in remotes:
         given = {"conflict": conflict, "make_project": make_project, "project": to_project}
@@ -144,7 +143,7 @@ def _chosen(
     else:
         folders = [
             *iter_runs(runs.local.root, project, models=True, unread=_note_unread),
-            *_checks.project_logs(runs.local.root, project),
+            *fsck.project_logs(runs.local.root, project),
         ]
     return [folder for folder in folders if not folder.is_purged]
 

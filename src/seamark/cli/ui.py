@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from seamark.page.start import Started
     from seamark.page.watch import Watcher
 
-__all__ = ["ui"]
 
 _FIRST_LOOK_S = 1.0
 
@@ -119,7 +118,7 @@ def _roots(context: click.Context, folders: Sequence[str]) -> Sequence[Root]:
         ArgumentError: If nobody named a root, and the nearest one is another user's; or if
             ``SEAMARK_REMOTE`` cannot be read.
     """
-    from seamark.opening.catalogs import first_remote, readable
+    from seamark.opening.place import first_remote, readable
     from seamark.page.roots import named_roots
 
     place, named = place_of(context, local="ui")

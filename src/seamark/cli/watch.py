@@ -25,8 +25,7 @@ from seamark.cli._runs import RunRef, Runs, a_path, open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
 from seamark.paths import is_inside, matches
 from seamark.reading.attributes import aside, is_counter, metric_order
-from seamark.reading.facts import PROGRESS, loops_of, progress_words
-from seamark.reading.machine import machine_now
+from seamark.reading.facts import PROGRESS, loops_of, machine_now, progress_words
 from seamark.reading.rank_words import has_points, lags, of_rank, rank_facts
 from seamark.reading.words import (
     age_text,
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from seamark.reading.ranks import RankStatus
     from seamark.reading.reader import Reader
 
-__all__ = ["Looker", "Seen", "watch"]
+__all__ = ["Looker"]
 
 
 _GOING_ON: Final = ("created", "running")

@@ -25,7 +25,7 @@ from seamark.values import Atom
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-__all__ = ["CheckpointRecorder", "NeptuneLogger", "SeamarkLogger", "setup_seamark_logging"]
+__all__ = ["NeptuneLogger", "SeamarkLogger", "setup_seamark_logging"]
 
 
 class CheckpointRecorder:

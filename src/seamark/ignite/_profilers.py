@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from seamark.ignite._times import EventTimes
     from seamark.profiling import Durations
 
-__all__ = ["BasicTimeProfiler", "EngineProfiler", "HandlersTimeProfiler"]
+__all__ = ["BasicTimeProfiler", "HandlersTimeProfiler"]
 
 
 log = logging.getLogger("seamark")

@@ -18,7 +18,7 @@ from seamark.reading.catalog import ChangedRun, Changes
 from seamark.store import schema
 from seamark.store.database import Upsert
 from seamark.store.query.choosing import state_column
-from seamark.store.read.recent import recent_paths
+from seamark.store.read.names import recent_paths
 
 if TYPE_CHECKING:
     from seamark.store.runs import Store

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from seamark.store.read.series import Sources
     from seamark.store.runs import Store
 
-__all__ = ["Copies", "RunView", "choose", "open_journal"]
+__all__ = ["RunView", "choose", "open_journal"]
 
 
 def open_journal(folder: RunFolder, name: str) -> Source:

@@ -33,17 +33,7 @@ from seamark.store.database import (
 from seamark.store.runs import Store
 from seamark.store.schema import SCHEMA_VERSION, PathNumbers
 
-__all__ = [
-    "IndexFile",
-    "exclusive",
-    "file_engine",
-    "index_path",
-    "is_damaged",
-    "keep_private",
-    "make_file",
-    "remove_file",
-    "remove_old_files",
-]
+__all__ = ["IndexFile", "exclusive", "index_path", "is_damaged"]
 
 
 _POLL_S: Final = 0.005

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from seamark.reading.names import RunName
     from seamark.remote.protocol import RunKey
 
-__all__ = ["RootRemote", "arrive", "arrive_artifact", "find_below", "open_remote"]
+__all__ = ["find_below", "open_remote"]
 
 
 _FILE: Final = ".arriving"

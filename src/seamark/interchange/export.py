@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from seamark.interchange.draft import Draft, GivenJournal
     from seamark.interchange.found import Notes, Progress
 
-__all__ = ["ExportedRun", "check_parquet", "parts_below", "project_of"]
+__all__ = ["ExportedRun", "check_parquet", "parts_below"]
 
 
 _ODD: Final = re.compile(r"[^A-Za-z0-9._-]")

@@ -19,7 +19,7 @@ from seamark.paths import check_project
 if TYPE_CHECKING:
     from seamark.interchange.found import FoundRun
 
-__all__ = ["Imported", "Listed", "Source", "find_neptune", "import_runs", "list_runs"]
+__all__ = ["Listed", "Source", "find_neptune", "import_runs", "list_runs"]
 
 Open = Callable[[], "FoundRun"]
 _DEPTH: Final = 3

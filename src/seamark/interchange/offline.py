@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from seamark.interchange.draft import Draft
     from seamark.interchange.found import Places, Progress
 
-__all__ = ["ClientFolder", "ClientRun", "folders_below", "logs_in", "operations"]
+__all__ = ["ClientFolder", "ClientRun", "folders_below", "logs_in"]
 
 
 _LOG: Final = re.compile(r"data-([0-9]{1,18})\.log")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from seamark.interchange.draft import Draft, GivenJournal
 
-__all__ = ["Columns", "Rebuilt", "columns_of", "floats_of", "inside", "refused", "time_of_text"]
+__all__ = ["Columns", "Rebuilt", "columns_of", "floats_of", "inside", "refused"]
 
 
 _ODD: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}

@@ -53,7 +53,6 @@ __all__ = [
     "SETTLE_NS",
     "Block",
     "Frame",
-    "FrameList",
     "Gap",
     "JournalReader",
     "decode_json",

@@ -13,17 +13,7 @@ from seamark.errors import FamilyError
 from seamark.journal.format import FRAME_HEAD, MARK, USER_TIME, Kind
 from seamark.paths import is_inside
 
-__all__ = [
-    "MAX_SCHEMAS",
-    "Column",
-    "Families",
-    "FrameMaker",
-    "Row",
-    "RowTable",
-    "Schema",
-    "Series",
-    "spoken",
-]
+__all__ = ["MAX_SCHEMAS", "Column", "Families", "FrameMaker", "Row", "RowTable", "spoken"]
 
 
 _SPOKEN = {"atom": "a single value", "artifact": "an artifact"}

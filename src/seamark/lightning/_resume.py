@@ -23,7 +23,7 @@ from seamark.run.checkpoints import CheckpointSet, fingerprint, is_url, settle_a
 if TYPE_CHECKING:
     from seamark.run.run import Run
 
-__all__ = ["LOGGERS", "Checkpoints", "ResumeCallback", "attach_late", "make_callbacks"]
+__all__ = ["LOGGERS", "Checkpoints", "ResumeCallback", "attach_late"]
 
 
 # ``_last_checkpoint_saved`` (2.x) is the only name of a file saved because of an exception.

@@ -14,8 +14,6 @@ from typing import Any, Final, NoReturn
 
 from seamark.neptune.finder import install
 
-__all__ = ["main"]
-
 _USAGE: Final = """\
 usage: python -m seamark.neptune [-m MODULE | SCRIPT] [ARGUMENT ...]
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from seamark.errors import LoadedAlreadyError
 
-__all__ = ["LOGGERS", "VERSION", "Finder", "Packaged", "find_substitute", "install", "replace_stub"]
+__all__ = ["Finder", "install"]
 
 
 VERSION: Final = "1.14.0"

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from seamark.errors import ArgumentError, PathError, RunExistsError, RunNotFoundError
 from seamark.journal.folder import RunFolder, hashed_run_id
 from seamark.journal.safe import is_folder
-from seamark.opening.catalogs import open_catalog
 from seamark.opening.opening import Launch, Presence, RemoteAnswer, resolve, resolve_checkpoint
-from seamark.opening.place import own_root, reading_place
+from seamark.opening.place import open_catalog, own_root, reading_place
 from seamark.opening.restarts import (
     JobRun,
     Restart,
@@ -27,8 +26,7 @@ from seamark.opening.revisions import find_duplicate
 from seamark.paths import check_name, check_project
 from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly
-from seamark.process.job import restart_count
-from seamark.process.rank import current_rank
+from seamark.process.rank import current_rank, restart_count
 from seamark.reading.finding import Finder
 from seamark.reading.names import LATEST
 from seamark.remote.arrival import PATIENCE_S, ask_remote, call_within, trashing
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from seamark.reading.arriving import Arrival
     from seamark.remote.protocol import Settles
 
-__all__ = ["ask_for_run", "claim_name", "copy_run", "is_run", "open_checkpoint", "open_run"]
+__all__ = ["claim_name", "copy_run", "is_run", "open_checkpoint", "open_run"]
 
 
 def open_run(options: Settings, *, trains: bool = False) -> Opening:

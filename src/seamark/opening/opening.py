@@ -38,7 +38,6 @@ __all__ = [
     "Presence",
     "RemoteAnswer",
     "Saved",
-    "World",
     "resolve",
     "resolve_checkpoint",
 ]

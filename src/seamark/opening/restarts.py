@@ -1,7 +1,7 @@
 """Restarted jobs: the run that the job recorded before, and the attempt that continues it.
 
 Found in the headers of the journals in the project's folder, with nothing remembered
-elsewhere: a header names the job (see `seamark.process.job.job_key`), how often it had been
+elsewhere: a header names the job (see `seamark.process.rank.job_key`), how often it had been
 restarted, and which of the runs of the job this is.
 """
 
@@ -19,9 +19,8 @@ from seamark.journal.folder import RunFolder
 from seamark.journal.format import Kind
 from seamark.journal.headers import first_record_ns, header_of, headers, writer_lives
 from seamark.journal.reader import JournalReader
-from seamark.process.job import restart_count, same_job
 from seamark.process.liveness import process_facts
-from seamark.process.rank import current_rank
+from seamark.process.rank import current_rank, restart_count, same_job
 
 __all__ = [
     "JobRun",

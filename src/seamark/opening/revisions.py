@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError
 from seamark.journal import reservations
 from seamark.journal.format import is_long
-from seamark.opening.catalogs import first_remote, open_catalog, readable
+from seamark.opening.place import first_remote, open_catalog, readable
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
@@ -30,15 +30,7 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.options.settings import Settings
 
-__all__ = [
-    "HASH",
-    "REVISION",
-    "StartVersion",
-    "check_hash",
-    "find_duplicate",
-    "start_hash",
-    "take_revision",
-]
+__all__ = ["StartVersion", "check_hash", "find_duplicate", "take_revision"]
 
 log = logging.getLogger("seamark")
 

@@ -51,7 +51,6 @@ __all__ = [
     "check_token",
     "check_version",
     "given_tags",
-    "keyed_tags",
     "naming",
     "one_of",
     "strings",

@@ -20,8 +20,6 @@ from seamark.server.guard import public
 if TYPE_CHECKING:
     from seamark.server.state import Server
 
-__all__ = ["mount"]
-
 
 def mount(app: FastAPI) -> None:
     """Add the page to the application of a server.

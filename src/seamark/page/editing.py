@@ -27,7 +27,7 @@ from seamark.server.failures import Rejected
 if TYPE_CHECKING:
     from seamark.reading.catalog import Ref
 
-__all__ = ["Edits", "NotWritable"]
+__all__ = ["Edits"]
 
 IDLE_S: Final = 60.0
 """After how long without an edit a journal is closed, seconds."""

@@ -33,7 +33,7 @@ from seamark.page.editing import Edits
 from seamark.paths import check_place, is_inside
 from seamark.process.liveness import user_name
 from seamark.reading.catalog import ChangedRun, Changes
-from seamark.reading.verbs import Answer
+from seamark.reading.reader import Answer
 from seamark.server.access import NOBODY, Identity, Readable, Role
 from seamark.server.database import ServerDatabase, bound_patterns
 from seamark.server.failures import Refusal
@@ -43,7 +43,7 @@ from seamark.store.cells import OPEN
 from seamark.store.database import DamageError, file_connection, sqlite_engine
 from seamark.store.journals import load_journals
 from seamark.store.query.choosing import state_column
-from seamark.store.read.recent import recent_paths
+from seamark.store.read.names import recent_paths
 from seamark.store.runs import Store, numbers_of
 from seamark.store.schema import PathNumbers
 

@@ -23,7 +23,7 @@ from seamark.page import opening, roots
 from seamark.page.roots import Root, named_roots
 from seamark.page.start import Given, Started, check, check_extra, serve
 
-__all__ = ["Frame", "main", "ui"]
+__all__ = ["Frame", "ui"]
 
 _RUN: Final = (
     "import sys\n"

@@ -21,15 +21,7 @@ from seamark.page.roots import redirect_file
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import user_name
 
-__all__ = [
-    "address",
-    "fragment",
-    "is_loopback",
-    "open_browser",
-    "over_ssh",
-    "proxied",
-    "ssh_line",
-]
+__all__ = ["address", "fragment", "is_loopback", "open_browser", "proxied", "ssh_line"]
 
 _TEXT: Final = frozenset(
     {"browsh", "carbonyl", "elinks", "links", "links2", "lynx", "w3m", "www-browser"}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from seamark.page.roots import Root
     from seamark.page.watch import Watcher
 
-__all__ = ["DEFAULT_PORT", "Given", "StartError", "Started", "check_extra", "serve"]
+__all__ = ["Given", "StartError", "Started", "check_extra", "serve"]
 
 DEFAULT_PORT: Final = 8765
 PORTS: Final = 20

@@ -35,12 +35,10 @@ __all__ = [
     "Source",
     "curves_of_groups",
     "follow",
-    "no_series",
     "picture_of",
     "picture_of_groups",
     "plot_run",
     "plot_runs",
-    "title_of",
 ]
 
 

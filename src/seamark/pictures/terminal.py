@@ -16,7 +16,7 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import Final, Generic, NamedTuple, TypeVar
 
-__all__ = ["ROWS", "Line", "Terminal", "collapse", "stripped"]
+__all__ = ["ROWS", "Terminal", "collapse", "stripped"]
 
 ROWS: Final = 200
 """Rows of the screen: how far up the cursor can go, to lines that are not final yet."""

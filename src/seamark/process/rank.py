@@ -1,54 +1,17 @@
-"""Rank of this process, determined from its launcher at each call.
-
-Nothing is cached between calls and nothing is imported: with several launchers the rank is not
-known when a logger is constructed, or when it is unpickled in a worker. (Frequent callers may cache
-a rank for as long as the check of `lasting` returns true.) The first available source in this
-table is used:
-
-==  ===========================================  =========  =====================================
-no  source                                       launcher   when it is available
-==  ===========================================  =========  =====================================
-1   ``torch.distributed``, an initialised        as below   from ``init_process_group`` on; in
-    process group                                           Lightning before any call of a logger
-2   ``horovod.torch``, initialised               horovod    from ``hvd.init()`` on, also under
-                                                            ``mpirun``
-3   TORCHELASTIC_RUN_ID with RANK, WORLD_SIZE    torchrun   from the start of each worker
-4   HOROVOD_RANK, HOROVOD_SIZE                   horovod    from the start of each worker;
-                                                            Lightning's own rank is 0 in all of
-                                                            them until a Trainer is made
-5   RANK, WORLD_SIZE                             env        DeepSpeed, accelerate, Kubernetes
-6   ``rank_zero_only.rank``, above 0             lightning  ``ddp_spawn``, ``ddp_fork``: from the
-                                                            start of training in the worker (1.9
-                                                            sets no variables there at all)
-7   NODE_RANK, LOCAL_RANK, LOCAL_WORLD_SIZE,     lightning  its script launcher: from the start
-    WORLD_SIZE                                              for ranks above 0; rank 0 is the
-                                                            process that was there before, which
-                                                            has no variable until ``fit``
-8   OMPI_COMM_WORLD_RANK, PMIX_RANK              openmpi    from the start
-    MV2_COMM_WORLD_RANK                          mvapich
-    PMI_RANK (MPICH, Intel MPI)                  mpich
-    JSM_NAMESPACE_RANK                           jsrun
-9   SLURM_PROCID with SLURM_STEP_NUM_TASKS or    slurm      from the start, in steps of several
-    SLURM_NTASKS above 1                                    tasks that ``srun`` started; not in an
-                                                            interactive shell (a job named
-                                                            ``bash`` or ``interactive``)
-10  none of these                                none       rank 0
-==  ===========================================  =========  =====================================
-
-Number 7 cannot be exact on further nodes without LOCAL_WORLD_SIZE. It distinguishes rank 0 from the
-others, which determines the process that records; numbers 1 and 6 are exact once training starts.
-"""
+"""Rank and job of this process, as launchers announce them."""
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from seamark.process.interrupts import let_pass
+from seamark.process.liveness import process_start
 
 __all__ = [
     "Rank",
@@ -56,10 +19,13 @@ __all__ = [
     "broadcast_from_rank_zero",
     "connected",
     "current_rank",
+    "job_key",
     "lasting",
     "local_rank",
-    "number",
+    "restart_count",
+    "same_job",
 ]
+
 
 _TORCHRUN: Final = (("torchrun", "RANK", "WORLD_SIZE"), ("horovod", "HOROVOD_RANK", "HOROVOD_SIZE"))
 _STARTED: Final = (("horovod", "HOROVOD_RANK", "HOROVOD_SIZE"), ("env", "RANK", "WORLD_SIZE"))
@@ -350,3 +316,66 @@ def _slurm(env: Mapping[str, str]) -> Rank | None:
         return None
     rank = number(env, "SLURM_PROCID")
     return None if rank is None else Rank(rank, tasks, "slurm", "SLURM_PROCID")
+
+
+_PART: Final = ";"
+_COUNTS: Final = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
+"""Variables with the number of restarts, of torchrun and of SLURM."""
+
+
+def job_key(environment: Mapping[str, str] | None = None) -> str | None:
+    """Return a key that does not change when a launcher restarts this job; None without a launcher.
+
+    Up to two parts, joined by ``;``: ``slurm:<job>`` or ``slurm:<array job>_<task>``, and
+    ``torchelastic:<run id>:<host>:<pid>:<start>`` of the agent that watches this worker (its
+    parent). A job may have both, and either may restart it: compare with `same_job`.
+
+    Args:
+        environment: Used instead of ``os.environ``.
+    """
+    env = os.environ if environment is None else environment
+    return _PART.join(_job_parts(env)) or None
+
+
+def _job_parts(env: Mapping[str, str]) -> Iterator[str]:
+    array, task = env.get("SLURM_ARRAY_JOB_ID"), env.get("SLURM_ARRAY_TASK_ID")
+    if array and task:
+        yield f"slurm:{array}_{task}"
+    elif job := env.get("SLURM_JOB_ID"):
+        yield f"slurm:{job}"
+    if run := env.get("TORCHELASTIC_RUN_ID"):
+        agent = os.getppid()
+        yield f"torchelastic:{run}:{socket.gethostname()}:{agent}:{process_start(agent)}"
+
+
+def restart_count(environment: Mapping[str, str] | None = None) -> int:
+    """Return how often a launcher restarted this job.
+
+    The larger one of torchrun's and SLURM's counts; 0 without them.
+
+    Args:
+        environment: Used instead of ``os.environ``.
+    """
+    env = os.environ if environment is None else environment
+    return max([number(env, name) or 0 for name in _COUNTS if name in env], default=0)
+
+
+def same_job(recorded: str | None, environment: Mapping[str, str] | None = None) -> bool:
+    """Return whether this process is a restart of the job that had the key ``recorded``.
+
+    True only after a restart, and only if the part of the key that belongs to the launcher is
+    equal: a job that SLURM requeued has a new torchrun agent, one that torchrun restarted has the
+    same of both.
+
+    Args:
+        recorded: What `job_key` returned then.
+        environment: Used instead of ``os.environ``.
+    """
+    env = os.environ if environment is None else environment
+    by_torchrun, by_slurm = (number(env, name) or 0 for name in _COUNTS)
+    then = set((recorded or "").split(_PART))
+    now = list(_job_parts(env))
+    if by_torchrun:
+        return bool(now) and then == set(now)
+    restarted = [part for part in now if part.startswith("slurm:")]
+    return by_slurm > 0 and bool(restarted) and then.issuperset(restarted)

@@ -19,8 +19,8 @@ from seamark.reading.drawn import GroupCurve
 from seamark.reading.groups import RunGroup
 from seamark.reading.points import HistogramPoint, Points
 from seamark.reading.ranks import RankStatus
+from seamark.reading.reader import Answer
 from seamark.reading.tables import RunsTable, StringList
-from seamark.reading.verbs import Answer
 from seamark.values.aggregates import Keep, Last, Ring
 from seamark.values.arrays import Floats, Ints
 from seamark.values.statistics import Statistics

@@ -20,7 +20,6 @@ __all__ = [
     "SERIES",
     "attributes_of",
     "document_of",
-    "inherited_by",
     "own_attributes",
     "ref_of",
     "utc",

@@ -26,8 +26,6 @@ __all__ = [
     "OWN_TIME",
     "STEP_TIME",
     "RankTiming",
-    "Timed",
-    "common_path",
     "has_points",
     "lags",
     "of_rank",

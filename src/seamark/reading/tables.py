@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-__all__ = ["CurveTable", "RunRow", "RunsTable", "SeriesTable", "StringList"]
+__all__ = ["CurveTable", "RunsTable", "SeriesTable", "StringList"]
 
 _MOST_COLUMNS: Final = 12
 _NAMES: Final = ("sys/id", "sys/name", "sys/state", "sys/tags", "sys/creation_time")

@@ -35,7 +35,6 @@ __all__ = [
     "human_bytes",
     "human_number",
     "human_time",
-    "int_text",
     "is_measured",
     "last_text",
     "nearest_path",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from seamark.errors import MissingFieldError, QueryError, ReadOnlyError
 from seamark.journal.folder import PROJECT_LOG, root_dir
 from seamark.journal.writer import HEARTBEAT_S
-from seamark.opening.catalogs import open_catalog, place_to_read
+from seamark.opening.place import open_catalog, place_to_read
 from seamark.paths import check_name, given_path, home_of, is_inside, projects_above
 from seamark.reading.tables import RunsTable, StringList
 from seamark.run.claims import OwnClaim, check_set, first_free, place_of

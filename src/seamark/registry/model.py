@@ -16,8 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from seamark.errors import KeyTakenError, PathError, RunNotNamedError, SeamarkError
 from seamark.journal.folder import RunFolder, mint_run_id
 from seamark.journal.reservations import take_number
-from seamark.opening.catalogs import first_remote, open_catalog, place_to_read
-from seamark.opening.place import expect_writable, own_root
+from seamark.opening.place import (
+    expect_writable,
+    first_remote,
+    open_catalog,
+    own_root,
+    place_to_read,
+)
 from seamark.options.checks import Tags, check_text, one_of
 from seamark.options.run_options import WITHOUT_MEANING, refuse_unknown
 from seamark.options.settings import check_argument, remotes_of

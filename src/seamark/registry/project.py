@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, overload
 
 from seamark.errors import ArgumentError, ReadOnlyError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
-from seamark.opening.catalogs import place_to_read
+from seamark.opening.place import place_to_read
 from seamark.options.settings import check_argument, remotes_of
 from seamark.pictures.drawing import PlotOptions, plot_runs
 from seamark.reading.curves import Look, RunCurve, check_points

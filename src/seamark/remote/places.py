@@ -21,7 +21,7 @@ from seamark.process.interrupts import let_pass
 if TYPE_CHECKING:
     from seamark.remote.protocol import Remote
 
-__all__ = ["GROUP", "canonical", "check_token", "check_uri", "open_remote", "schemes", "shown"]
+__all__ = ["canonical", "check_token", "check_uri", "open_remote", "schemes", "shown"]
 
 GROUP: Final = "seamark.remotes"
 _OWN: Final = {

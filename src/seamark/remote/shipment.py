@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.remote.protocol import Remote, Sent
 
-__all__ = ["MOST_BYTES", "Shipment", "Tail", "Writing"]
+__all__ = ["Shipment", "Tail", "Writing"]
 
 
 MOST_BYTES: Final = 4 << 20

@@ -27,16 +27,7 @@ if TYPE_CHECKING:
     from seamark.remote.http.catalog import RemoteCatalog
     from seamark.run.recorder import Recorder
 
-__all__ = [
-    "CLAIMED_BY",
-    "Hold",
-    "OwnClaim",
-    "Place",
-    "check_set",
-    "claimed_by",
-    "first_free",
-    "place_of",
-]
+__all__ = ["Hold", "OwnClaim", "check_set", "first_free", "place_of"]
 
 log = logging.getLogger("seamark")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from seamark.errors import ArgumentError, FamilyError
 from seamark.journal.folder import PROJECT_LOG
-from seamark.opening.catalogs import first_remote, open_catalog, readable
+from seamark.opening.place import first_remote, open_catalog, readable
 from seamark.options.checks import TAGS
 from seamark.paths import check_writable, given_path, is_inside, projects_above
 from seamark.pictures.printing import show
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from seamark.reading.reader import Reader
     from seamark.run.recorded import Recorded
 
-__all__ = ["Container", "TagCheck", "is_tag", "tags_of"]
+__all__ = ["Container", "TagCheck", "is_tag"]
 
 
 _BELOW = f"{TAGS}/"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
 
-__all__ = ["MASKED", "Contents", "Outlet", "assign_ops"]
+__all__ = ["Contents", "Outlet", "assign_ops"]
 
 log = logging.getLogger("seamark")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from seamark.run.state import OwnState
     from seamark.types import File
 
-__all__ = ["Captured", "Ending", "Watch"]
+__all__ = ["Ending", "Watch"]
 
 
 class Captured:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from seamark.run.uploads import Source
     from seamark.values.aggregates import Keep
 
-__all__ = ["Handler", "Root"]
+__all__ = ["Handler"]
 
 
 _DESCRIBED: Final = ("name", "description")

@@ -299,7 +299,7 @@ def _is_found(folder: RunFolder, remotes: Sequence[str]) -> bool:
         folder: Folder of the run.
         remotes: URIs of the places that have it, or get it, too.
     """
-    from seamark.opening.catalogs import first_remote
+    from seamark.opening.place import first_remote
 
     asked = first_remote(os.environ.get("SEAMARK_REMOTE"))
     if asked is None:

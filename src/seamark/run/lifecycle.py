@@ -31,7 +31,6 @@ __all__ = [
     "RESTING",
     "STOPPED",
     "WAITING",
-    "Finishing",
     "Lifecycle",
     "call_after_runs",
     "finish_at_exit",

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from seamark.errors import ArgumentError, FileMissingError, PathError, RunNotFoundError
 from seamark.journal.folder import RunFolder
-from seamark.opening.catalogs import first_remote, open_catalog, readable
-from seamark.opening.place import artifact_root
+from seamark.opening.place import artifact_root, first_remote, open_catalog, readable
 from seamark.paths import ARTIFACTS, check_path, check_place, home_of, kind_of, model_key
 from seamark.reading.contents import ArtifactName, source_label
 from seamark.run.artifact import artifact_op, uri_of
@@ -37,9 +36,7 @@ __all__ = [
     "Node",
     "Reference",
     "artifact_folder",
-    "described",
     "find_among",
-    "hash_of",
     "lineage_of",
 ]
 

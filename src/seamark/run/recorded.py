@@ -20,7 +20,7 @@ from seamark.errors import (
 )
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
 from seamark.journal.rows import spoken
-from seamark.opening.catalogs import open_catalog
+from seamark.opening.place import open_catalog
 from seamark.paths import is_inside
 from seamark.process.interrupts import quietly
 from seamark.run.tree import nest

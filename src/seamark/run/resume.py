@@ -19,7 +19,7 @@ from seamark.journal.headers import header_of
 from seamark.journal.reader import JournalReader, decode_json
 from seamark.opening.opening import Attempt
 from seamark.opening.restarts import JobRun, attempt_of_peers, newest_attempt
-from seamark.process.job import restart_count
+from seamark.process.rank import restart_count
 
 if TYPE_CHECKING:
     from seamark.journal.folder import JournalFile, RunFolder

@@ -22,9 +22,8 @@ from seamark.opening.revisions import take_revision
 from seamark.paths import join_path
 from seamark.process import fork
 from seamark.process.crashes import memory_groups
-from seamark.process.job import job_key
 from seamark.process.liveness import process_facts
-from seamark.process.rank import current_rank
+from seamark.process.rank import current_rank, job_key
 from seamark.run.claims import OwnClaim
 from seamark.run.container import TagCheck
 from seamark.run.ending import Ending, Watch

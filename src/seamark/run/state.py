@@ -25,15 +25,7 @@ if TYPE_CHECKING:
     from seamark.run.lifecycle import Lifecycle
     from seamark.run.recorder import Recorder
 
-__all__ = [
-    "Held",
-    "OwnState",
-    "check_state",
-    "expect_owned",
-    "has_other_owner",
-    "learn",
-    "learn_from",
-]
+__all__ = ["OwnState", "check_state", "expect_owned", "has_other_owner", "learn"]
 
 log = logging.getLogger("seamark")
 

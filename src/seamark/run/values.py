@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from seamark.run.contents import Contents, Outlet
     from seamark.run.points import Points
 
-__all__ = ["Parameters", "Values", "gather"]
+__all__ = ["Values", "gather"]
 
 _TAGS: Final = f"{TAGS}/"
 _CLEARED: Final = ("", "string_set", "statistic")

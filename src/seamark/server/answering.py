@@ -25,8 +25,8 @@ from seamark.paths import PROJECT_LOG, projects_above
 from seamark.reading.codec import pack
 from seamark.reading.names import RunName
 from seamark.reading.points import TextPage
+from seamark.reading.reader import Answer, Count, Question
 from seamark.reading.tables import RunsTable
-from seamark.reading.verbs import Answer, Count, Question
 from seamark.server.access import NOBODY, Readable, Role
 from seamark.server.changes import BEHIND, POSITION, from_header
 from seamark.server.failures import Refusal, later
@@ -35,7 +35,7 @@ from seamark.store import schema
 from seamark.store.cells import OPEN
 from seamark.store.fold.run_state import Fork
 from seamark.store.read.forks import ancestors_of
-from seamark.store.silence import silent_from
+from seamark.store.schema import silent_from
 from seamark.values.aggregates import Keep
 from seamark.values.arrays import Floats, Ints
 
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_BYTES",
     "OneRun",
-    "ReadRequest",
     "Several",
     "compressed",
     "fitting",

@@ -13,14 +13,14 @@ import sqlalchemy as sa
 
 from seamark.paths import is_inside
 from seamark.reading.catalog import ChangedRun, Changes
-from seamark.reading.verbs import Answer
+from seamark.reading.reader import Answer
 from seamark.server.folding import tables
 from seamark.server.serving import LookedAt
 from seamark.store import schema
 from seamark.store.cells import OPEN
 from seamark.store.database import Upsert
-from seamark.store.read.recent import recent_paths
-from seamark.store.silence import SILENT_FROM, state_of_row
+from seamark.store.read.names import recent_paths
+from seamark.store.schema import SILENT_FROM, state_of_row
 
 if TYPE_CHECKING:
     from seamark.server.databases import Databases
@@ -30,11 +30,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BEHIND",
     "POSITION",
-    "WAIT_S",
-    "Cursor",
     "Positions",
     "ServerChanges",
-    "changes_since",
     "from_header",
     "note_changes",
     "now_at",

@@ -41,7 +41,6 @@ __all__ = [
     "check_folder",
     "check_not_lost",
     "check_settings",
-    "is_loopback",
     "open_matching_objects",
 ]
 

@@ -25,7 +25,6 @@ __all__ = [
     "TooSlow",
     "bound_patterns",
     "is_undefined",
-    "meaning_of",
     "translate_errors",
 ]
 

@@ -26,15 +26,7 @@ from seamark.store.database import Upsert, file_connection, sqlite_engine
 from seamark.store.runs import Store
 from seamark.store.schema import PathNumbers
 
-__all__ = [
-    "Databases",
-    "Live",
-    "SchemaNewer",
-    "lock_file",
-    "open_databases",
-    "redacted",
-    "store_name",
-]
+__all__ = ["Databases", "SchemaNewer", "lock_file", "open_databases", "redacted", "store_name"]
 
 _CONNECT_S: Final = 5
 _POOL_WAIT_S: Final = 10.0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from seamark.server.settings import Limits
 
-__all__ = ["ALWAYS", "Gate"]
+__all__ = ["Gate"]
 
 
 ALWAYS: Final = {

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from seamark.server.state import Server
 
 __all__ = [
-    "Asker",
     "asker",
     "expect",
     "expect_admin",

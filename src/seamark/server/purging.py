@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seamark.store.database import Database
     from seamark.store.runs import Store
 
-__all__ = ["Claim", "ServerClaims", "forget_claims", "is_purged", "purge", "purged"]
+__all__ = ["ServerClaims", "is_purged", "purge", "purged"]
 
 
 Ref = tuple[str, str]

@@ -2,7 +2,7 @@
 
 The body is a JSON object of the arguments, and of ``seen`` and ``next``: what came with an earlier
 answer, or with the part before. An answer is ``{"answer": ..., "seen": ..., "next": ...}`` (see
-`seamark.reading.verbs.Answer`), in MessagePack for who accepts it and in JSON for others.
+`seamark.reading.reader.Answer`), in MessagePack for who accepts it and in JSON for others.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 
 from seamark.paths import kind_of
-from seamark.reading.reader import Reader
-from seamark.reading.verbs import Question, Verb, of_method, verbs_of
+from seamark.reading.reader import Question, Reader, Verb, of_method, verbs_of
 from seamark.server.answering import OneRun, Several, heavy, schemas_of
 from seamark.server.failures import FAILURE, FAILURES, Refusal
 from seamark.server.guard import expect_somebody
@@ -35,7 +34,7 @@ def of_run(*, heavy: bool = False, timely: bool = False) -> Callable[[F], F]:
     All that the function reads is of one moment.
 
     Args:
-        heavy: See `seamark.reading.verbs.Verb`.
+        heavy: See `seamark.reading.reader.Verb`.
         timely: See there.
     """
 
@@ -56,7 +55,7 @@ def of_all(
 
     Args:
         question: Class of further arguments, which the function finds in `Several.question`.
-        heavy: See `seamark.reading.verbs.Verb`.
+        heavy: See `seamark.reading.reader.Verb`.
         tag: Returns what changes whenever the answer may; empty if that is not known.
     """
 

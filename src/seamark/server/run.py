@@ -23,7 +23,7 @@ from seamark.server.worker import ANSWERS, EXIT_FOR_GOOD
 if TYPE_CHECKING:
     from seamark.server.settings import Settings
 
-__all__ = ["Prepared", "Supervisor", "prepare", "serve"]
+__all__ = ["Prepared", "prepare", "serve"]
 
 Say = Callable[[str], Any]
 

@@ -12,24 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Changes
-    from seamark.reading.verbs import Answer
+    from seamark.reading.reader import Answer
     from seamark.server.access import Access, Identity
     from seamark.store.read.run import RunReader
     from seamark.store.read.series import Sources
     from seamark.store.runs import Store
 
-__all__ = [
-    "BEGIN_S",
-    "GO_ON_S",
-    "Changing",
-    "Content",
-    "Identifies",
-    "Link",
-    "Links",
-    "LookedAt",
-    "Serving",
-    "Writes",
-]
+__all__ = ["Changing", "Content", "Identifies", "Link", "Links", "LookedAt", "Serving", "Writes"]
 
 
 BEGIN_S: Final = 60

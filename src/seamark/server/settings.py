@@ -10,7 +10,6 @@ from typing import Any, Final
 __all__ = [
     "API_VERSION",
     "DEFAULT_FOLDER",
-    "DEFAULT_PORT",
     "FILE_SUFFIXES",
     "JOURNAL_VERSION",
     "Limits",

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from seamark.server.accounts.accounts import Accounts
 from seamark.server.accounts.logins import Logins, deciding_by
-from seamark.server.accounts.migrate import migrate
-from seamark.server.accounts.tables import instance_of, link_key_of
+from seamark.server.accounts.tables import instance_of, link_key_of, migrate
 from seamark.server.blobs import Blobs
 from seamark.server.changes import Positions, ServerChanges
 from seamark.server.checks import open_matching_objects
 from seamark.server.databases import Databases, open_databases
 from seamark.server.kept import tables as kept_tables
-from seamark.server.kept.growing import take_up
+from seamark.server.kept.commit import take_up
 from seamark.server.kept.intake import Intake
 from seamark.server.kept.journals import IntakeJournals
 from seamark.server.purging import ServerClaims, is_purged

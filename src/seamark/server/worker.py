@@ -38,17 +38,7 @@ if TYPE_CHECKING:
 
     from seamark.server.state import Server
 
-__all__ = [
-    "ANSWERS",
-    "BASE",
-    "EXIT_FOR_GOOD",
-    "PatientProtocol",
-    "description",
-    "main",
-    "make_app",
-    "protocol_for",
-    "routers",
-]
+__all__ = ["ANSWERS", "BASE", "EXIT_FOR_GOOD", "description", "make_app", "protocol_for", "routers"]
 
 
 _SLOWEST: Final = 1024

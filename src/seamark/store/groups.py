@@ -41,7 +41,6 @@ __all__ = [
     "load_groups",
     "pack_floats",
     "pack_ints",
-    "packed_first",
     "record_offsets",
     "split_parts",
     "store_groups",

@@ -11,9 +11,8 @@ from seamark.journal.folder import split_journal_name
 from seamark.journal.reader import JournalReader
 from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.paths import kind_of
-from seamark.store.fold.decode import decode
+from seamark.store.fold.decode import Names, decode
 from seamark.store.fold.fold import fold
-from seamark.store.fold.names import Names
 from seamark.store.fold.registers import NEVER, AtomState
 from seamark.store.fold.run_state import JournalState, RunState
 from seamark.store.groups import (
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from seamark.journal.source import Source
     from seamark.store.runs import Store
 
-__all__ = ["UNREADABLE", "Folding", "derive_content", "prefix_crc"]
+__all__ = ["UNREADABLE", "Folding", "prefix_crc"]
 
 
 def derive_content(run: RunState) -> None:

@@ -56,7 +56,6 @@ __all__ = [
     "Saving",
     "Store",
     "StoredRun",
-    "delete_rows",
     "forget_run",
     "load_attributes",
     "load_many",

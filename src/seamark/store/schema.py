@@ -1,13 +1,15 @@
-"""Tables of a store, and the numbers of attribute paths."""
+"""Tables of a store, the numbers of attribute paths, and the limit of silence."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
+from seamark.journal.reader import SETTLE_NS
+from seamark.store.cells import CRASHED, OPEN
 from seamark.store.database import Upsert, can_hold
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "INDEXED_CHARACTERS",
     "SCHEMA_VERSION",
+    "SILENT_FROM",
     "TABLES_OF_RUN",
     "PathNumbers",
     "attribute",
@@ -29,6 +32,8 @@ __all__ = [
     "path",
     "run",
     "series",
+    "silent_from",
+    "state_of_row",
 ]
 
 
@@ -367,3 +372,34 @@ class PathNumbers:
         if young.bytes > self._most_bytes // 2:
             # Of two threads that come here at once one may let go of more: it is asked for again.
             self._old, self._young = young, _Generation()
+
+
+LEFT_NS: Final = 50 * 10**9
+"""How long nothing is heard of a run before it has ended, where silence means that; nanoseconds.
+
+Its writers ask for a sign of life every 10 s, and one is written at least every 35 s.
+"""
+_run = run.c
+SILENT_FROM: Final[sa.ColumnElement[Any]] = _run.beat + sa.case(
+    (_run.state == OPEN, LEFT_NS), else_=SETTLE_NS
+)
+"""Of a row of the table of runs that run: nanoseconds since the Unix epoch."""
+
+
+def silent_from(state: str, beat: int) -> int:
+    """Return the same of a state and a last sign of life that were read."""
+    return beat + (LEFT_NS if state == OPEN else SETTLE_NS)
+
+
+def state_of_row(state: str, beat: int, now_ns: int) -> str:
+    """Return the state of a run as the row of it has it, at a moment.
+
+    Args:
+        state: As the row has it.
+        beat: When it was last heard of, nanoseconds since the Unix epoch.
+        now_ns: The moment.
+    """
+    silent = silent_from(state, beat) < now_ns
+    if state == OPEN:
+        return "completed" if silent else "running"
+    return CRASHED if silent and state == "running" else state

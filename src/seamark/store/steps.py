@@ -22,7 +22,6 @@ __all__ = [
     "cell_starts",
     "divide",
     "enlarge",
-    "likely_width",
     "merge_stretches",
     "pack_cells",
     "single_points",

@@ -27,7 +27,6 @@ __all__ = [
     "to_step",
     "to_time_ns",
     "waits",
-    "wide_dtype",
 ]
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 from seamark.errors import ArgumentError
 from seamark.values._numbers import shown, to_float
 
-__all__ = ["MOST_KEPT", "Keep", "Last", "Ring", "a_count", "a_float", "a_mapping"]
+__all__ = ["Keep", "Last", "Ring", "a_count", "a_float", "a_mapping"]
 
 MOST_KEPT: Final = 1_000
 """So many observations a `Ring` keeps at most: all of them are written once a second."""

@@ -20,7 +20,7 @@ from seamark.server.blobs import (
     TooLarge,
 )
 from seamark.server.blobs.blobs import ABANDONED_NS, RESERVED_NS
-from seamark.server.blobs.rebuild import rebuild_blobs
+from seamark.server.blobs.tables import rebuild_blobs
 from seamark.server.databases import open_databases
 from seamark.server.kept import tables as kept_tables
 from seamark.server.objects import FolderObjects

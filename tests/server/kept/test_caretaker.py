@@ -16,7 +16,7 @@ from seamark.server.kept import tables
 from seamark.server.kept.caretaker import COMPACT_BYTES, ORPHAN_NS, REST_NS
 from seamark.server.kept.plan import FullError
 from seamark.server.kept.rebuild import rebuild
-from seamark.server.kept.releasing import REMOVE_NS
+from seamark.server.kept.tables import REMOVE_NS
 
 NEVER = lambda: False  # noqa: E731
 

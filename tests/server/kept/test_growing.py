@@ -12,10 +12,10 @@ from keeping import PROJECT, RUN, Place, at_once, journal, places
 
 from seamark.server.kept import tables
 from seamark.server.kept.caretaker import REST_NS
-from seamark.server.kept.growing import GROWN_BYTES, SMALL_BYTES, take_up
+from seamark.server.kept.commit import GROWN_BYTES, SMALL_BYTES, take_up
 from seamark.server.kept.plan import FullError
 from seamark.server.kept.rebuild import rebuild
-from seamark.server.kept.releasing import REMOVE_NS
+from seamark.server.kept.tables import REMOVE_NS
 
 NEVER = lambda: False  # noqa: E731
 

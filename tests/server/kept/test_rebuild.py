@@ -12,7 +12,7 @@ from keeping import PROJECT, RUN, journal, places
 from seamark.server.kept import tables
 from seamark.server.kept.caretaker import REST_NS
 from seamark.server.kept.rebuild import needs_rebuild, rebuild
-from seamark.server.kept.releasing import REMOVE_NS
+from seamark.server.kept.tables import REMOVE_NS
 
 NEVER = lambda: False  # noqa: E731
 

@@ -28,7 +28,7 @@ from seamark.server.changes import note_changes
 from seamark.server.databases import store_name
 
 if TYPE_CHECKING:
-    from seamark.reading.verbs import Answer
+    from seamark.reading.reader import Answer
 
 ENGINES = ("sqlite", "postgresql")
 NOW = START + 10**12

@@ -23,8 +23,6 @@ from seamark.neptune.forward.run import ForwardedRun, Locks
 from seamark.remote.neptune import address_in
 from seamark.remote.protocol import Busy, RemoteError
 
-__all__ = ["main"]
-
 _LOOK_S: Final = 1.0
 _RETRY_S: Final = "5"
 """How long the package itself repeats what may be repeated, seconds."""

@@ -17,9 +17,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from seamark.paths import kind_of
 from seamark.process import fork
 from seamark.process.interrupts import quietly
-from seamark.remote.lacking import WORDS
 from seamark.remote.neptune import token_to_show
-from seamark.remote.protocol import Busy, Missing, Purged, Refused, RemoteError, Sent, Unreachable
+from seamark.remote.protocol import (
+    WORDS,
+    Busy,
+    Missing,
+    Purged,
+    Refused,
+    RemoteError,
+    Sent,
+    Unreachable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -27,16 +35,7 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.remote.protocol import RunKey
 
-__all__ = [
-    "ANSWER_S",
-    "FILES",
-    "JOURNALS",
-    "Helper",
-    "NeptuneRemote",
-    "give_back",
-    "helper_of",
-    "open_remote",
-]
+__all__ = ["NeptuneRemote", "open_remote"]
 
 
 JOURNALS: Final = 0

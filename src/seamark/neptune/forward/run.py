@@ -38,14 +38,7 @@ if TYPE_CHECKING:
     from seamark.neptune.forward.client import Client, Seen
     from seamark.neptune.forward.work import Task
 
-__all__ = [
-    "ForwardedRun",
-    "Locks",
-    "recorded_counts",
-    "recorded_id",
-    "without_known",
-    "write_record",
-]
+__all__ = ["ForwardedRun", "Locks"]
 
 
 _PATIENCE_S: Final = 5.0

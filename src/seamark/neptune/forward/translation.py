@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seamark.neptune.forward.client import Seen
     from seamark.neptune.forward.work import Held, Item
 
-__all__ = ["START", "Journal", "Place", "Translation", "assigned"]
+__all__ = ["START", "Journal", "Place", "assigned"]
 
 
 Place = tuple[int, int]

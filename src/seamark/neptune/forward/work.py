@@ -29,7 +29,6 @@ __all__ = [
     "NUMERIC",
     "OWN",
     "Batch",
-    "Entry",
     "Held",
     "Item",
     "Items",

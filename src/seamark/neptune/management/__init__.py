@@ -480,7 +480,7 @@ def _open_target(api_token: str | None) -> Iterator[Served | Folder]:
     from seamark.journal.folder import root_dir
     from seamark.neptune.management.folder import Folder
     from seamark.neptune.management.served import Served
-    from seamark.opening.catalogs import place_to_read
+    from seamark.opening.place import place_to_read
 
     _texts_or_none(api_token=api_token)
     if api_token is None and not any(map(os.environ.get, _OURS)):

@@ -189,7 +189,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _catalog(self, project: str) -> Iterator[Catalog]:
-        from seamark.opening.catalogs import open_catalog
+        from seamark.opening.place import open_catalog
 
         with contextlib.closing(open_catalog(self._root)) as catalog:
             catalog.refresh(project)

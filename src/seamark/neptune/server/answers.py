@@ -30,13 +30,11 @@ __all__ = [
     "Grant",
     "Invitations",
     "NewProject",
-    "Operation",
     "Routes",
     "Wanted",
     "answer",
     "asker",
     "document",
-    "secret_in_api_token",
     "short",
 ]
 

@@ -50,7 +50,6 @@ __all__ = [
     "log_of",
     "project_of",
     "read_of",
-    "router",
     "shown_project",
     "workspaces_of",
 ]

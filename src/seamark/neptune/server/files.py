@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from seamark.server.blobs import Blob
     from seamark.server.state import Server
 
-__all__ = ["router"]
 
 router: Final = Routes()
 _MOST_BODY: Final = 9 << 20

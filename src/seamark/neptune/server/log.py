@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from seamark.server.state import Server
     from seamark.store.read.series import Sources
 
-__all__ = ["BATCH_BYTES", "Batch", "Log", "Logs", "Opened", "Sent"]
+__all__ = ["Batch", "Log", "Logs", "Opened", "Sent"]
 
 BATCH_BYTES: Final = 32 << 20
 """About how many bytes one batch is to have at most; a frame may be longer."""

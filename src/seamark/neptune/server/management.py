@@ -29,8 +29,6 @@ from seamark.server.accounts.accounts import NoSuch
 from seamark.server.failures import Refusal
 from seamark.server.guard import asker, expect, expect_somebody, server_of
 
-__all__ = ["router"]
-
 router: Final = Routes()
 _ROLES: Final = {"viewer": Role.VIEWER, "member": Role.CONTRIBUTOR, "manager": Role.OWNER}
 _WORDS: Final = {role: word for word, role in _ROLES.items()}

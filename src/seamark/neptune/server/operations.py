@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seamark.neptune.server.names import Container
     from seamark.server.state import Server
 
-__all__ = ["PART_BYTES", "Changes", "expect_free", "keep_content", "kind_of_image", "time_ms"]
+__all__ = ["PART_BYTES", "Changes", "expect_free", "keep_content"]
 
 
 PART_BYTES: Final = 8 << 20

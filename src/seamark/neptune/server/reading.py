@@ -19,7 +19,7 @@ from seamark.neptune.server.answers import ContainerNotFound
 from seamark.neptune.server.log import reader_of
 from seamark.neptune.server.names import Container, container_id
 from seamark.store import schema
-from seamark.store.silence import state_of_row
+from seamark.store.schema import state_of_row
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
@@ -33,7 +33,6 @@ __all__ = [
     "hash_of",
     "number",
     "record_of",
-    "shown",
     "shown_step",
     "system_attributes",
 ]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from seamark.reading.points import Points
     from seamark.server.state import Server
 
-__all__ = ["At", "Upload", "begin_upload", "find_upload", "is_stored", "router"]
+__all__ = ["At", "begin_upload", "find_upload", "is_stored"]
 
 
 router: Final = Routes()

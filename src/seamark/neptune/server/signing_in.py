@@ -26,7 +26,7 @@ from seamark.server.guard import expect_somebody, open_to_all, server_of
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-__all__ = ["add_routes", "open_router", "router"]
+__all__ = ["add_routes"]
 
 
 router: Final = Routes()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from seamark.server.state import Server
     from seamark.store.query.choosing import Chosen
 
-__all__ = ["router", "translated"]
+__all__ = ["translated"]
 
 router: Final = Routes()
 _MOST_PAGE: Final = 1000

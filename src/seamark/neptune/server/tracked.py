@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from seamark.neptune.server.log import Batch
     from seamark.server.state import Server
 
-__all__ = ["router"]
 
 router: Final = Routes()
 _MOST_FILES: Final = 100_000

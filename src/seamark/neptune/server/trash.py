@@ -16,10 +16,8 @@ from seamark.neptune.server.reading import Read
 from seamark.server.access import Role
 from seamark.server.failures import Refusal, refusal_of
 from seamark.server.guard import server_of
-from seamark.server.routes.purging import purge_run
+from seamark.server.routes.edits import purge_run
 from seamark.values import encode_atom, escape
-
-__all__ = ["router"]
 
 router: Final = Routes()
 

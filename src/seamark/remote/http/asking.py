@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.reading.codec import WireError, unpack
-from seamark.reading.verbs import Answer as Told
+from seamark.reading.reader import Answer as Told
 from seamark.remote import shipper
 from seamark.remote.http.connection import OTHER_VERSION, Connection, run_path
 from seamark.remote.protocol import Busy, Missing, RemoteError, RunKey, TooLong

@@ -39,8 +39,7 @@ from seamark.remote.protocol import RemoteError, RunKey, TooLong
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from seamark.reading.reader import Reader
-    from seamark.reading.verbs import Answer
+    from seamark.reading.reader import Answer, Reader
 
 __all__ = ["RemoteCatalog"]
 

@@ -36,16 +36,7 @@ from seamark.remote.protocol import (
 if TYPE_CHECKING:
     from seamark.remote.protocol import RunKey
 
-__all__ = [
-    "API",
-    "OTHER_VERSION",
-    "Address",
-    "Answer",
-    "Connection",
-    "HttpPool",
-    "HttpsPool",
-    "run_path",
-]
+__all__ = ["OTHER_VERSION", "Address", "Answer", "Connection", "run_path"]
 
 
 STALLED_S: Final = 30.0

@@ -20,8 +20,7 @@ from seamark.reading.attributes import Attribute
 from seamark.reading.codec import Facts, Overview, SeriesPart, WireError
 from seamark.reading.curves import Curve, Drawing, Look, check_points
 from seamark.reading.points import Attempt, Points, check_attempt
-from seamark.reading.reader import Reader
-from seamark.reading.verbs import Verb, verbs_of
+from seamark.reading.reader import Reader, Verb, verbs_of
 from seamark.remote.http.connection import run_path
 from seamark.remote.protocol import Missing, RemoteError, RunKey, Unreachable
 

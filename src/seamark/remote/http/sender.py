@@ -11,7 +11,7 @@ from urllib.parse import quote
 from seamark.journal.shipping import Batch
 from seamark.reading.arriving import Arrival
 from seamark.reading.codec import Opening, WireError, unpack
-from seamark.reading.verbs import Answer as Told
+from seamark.reading.reader import Answer as Told
 from seamark.remote.http.connection import Answer, Connection, run_path
 from seamark.remote.protocol import Missing, RemoteError, RemoteRun, Sent, Unreachable
 

@@ -20,7 +20,7 @@ from seamark.server.accounts.tables import lock_account
 from seamark.server.accounts.tokens import NewToken, Token, hash_of, new_token
 from seamark.store.database import Database, Upsert, can_hold
 
-__all__ = ["Accounts", "NameInUse", "NoSuch", "Visibility", "role_of"]
+__all__ = ["Accounts", "NameInUse", "NoSuch"]
 
 VISIBILITIES: Final = ("private", "workspace", "public")
 _KEEP_S: Final = 2.0

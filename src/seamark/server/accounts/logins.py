@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from seamark.server.accounts.accounts import Accounts
     from seamark.server.accounts.tokens import Token
 
-__all__ = ["AUTH_GROUP", "Deciding", "Logins", "Throttle", "deciding_by"]
+__all__ = ["Logins", "Throttle", "deciding_by"]
 
 
 _S: Final = 1_000_000_000

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from seamark.server.access import Role
 
-__all__ = ["PREFIX_CHARS", "NewToken", "Token", "hash_of", "is_token", "new_token", "prefix_of"]
+__all__ = ["NewToken", "Token", "hash_of", "is_token", "new_token", "prefix_of"]
 
 _BEGIN: Final = "seamark_"
 """Lets people and scanners of secrets see what it is."""

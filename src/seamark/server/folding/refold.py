@@ -85,7 +85,7 @@ def take_up(databases: Databases, objects: ObjectStore) -> None:
 
     Runs that were purged are left out, as far as the tables of accounts remember them.
     """
-    from seamark.server.blobs.rebuild import rebuild_blobs
+    from seamark.server.blobs.tables import rebuild_blobs
     from seamark.server.kept.rebuild import rebuild
     from seamark.server.purging import is_purged
 

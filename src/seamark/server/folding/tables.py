@@ -14,7 +14,7 @@ from seamark.store.database import Conflict, Upsert
 if TYPE_CHECKING:
     from seamark.store.database import Database
 
-__all__ = ["LEASE_S", "Leases", "change", "changed", "folded", "lease", "metadata"]
+__all__ = ["Leases", "change", "changed", "folded", "lease", "metadata"]
 
 
 metadata = sa.MetaData()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState
     from seamark.store.runs import Store
 
-__all__ = ["TURN_BYTES", "Turn", "fold_turn", "forget"]
+__all__ = ["fold_turn", "forget"]
 
 TURN_BYTES: Final = 16 << 20
 """How much of one run is folded before others have their turn, bytes."""

@@ -23,7 +23,7 @@ from seamark.server.kept import tables
 from seamark.server.kept.commit import OutrunError, insert_object
 from seamark.server.kept.parts import PREFIX, Part, names_of_worker, packed, read_parts
 from seamark.server.kept.plan import key_of, read_rows
-from seamark.server.kept.releasing import REMOVE_NS, release
+from seamark.server.kept.tables import REMOVE_NS, release
 from seamark.store.database import Conflict, insertion
 
 if TYPE_CHECKING:

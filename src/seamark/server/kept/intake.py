@@ -20,8 +20,7 @@ from seamark.journal.walk import walk
 from seamark.paths import check_place
 from seamark.server.failures import warn_rarely
 from seamark.server.kept import tables
-from seamark.server.kept.commit import OutrunError, commit
-from seamark.server.kept.growing import Growing
+from seamark.server.kept.commit import Growing, OutrunError, commit
 from seamark.server.kept.parts import names_of_worker, packed
 from seamark.server.kept.plan import (
     Arrived,
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from seamark.server.objects import ObjectStore
     from seamark.server.quota import Quota
 
-__all__ = ["Intake", "Recent", "check_run"]
+__all__ = ["Intake", "check_run"]
 
 
 _K = TypeVar("_K")
@@ -166,7 +165,7 @@ class Intake:
         most_journals: Of one run.
         window_s: How long batches are collected at most, seconds.
         grows: Whether what is small goes into an object that grows, see
-            `seamark.server.kept.growing`: for one process, whose tables are files of its machine.
+            `seamark.server.kept.commit`: for one process, whose tables are files of its machine.
         quota: Tells whether a workspace has room for more; None for no limit.
         reserved: Tells whether a journal (project path, run id, file name) is one that the server
             writes itself, with `take`.

@@ -15,7 +15,7 @@ from seamark.server.blobs.tables import use
 from seamark.server.kept import tables
 from seamark.server.kept.caretaker import Caretaker
 from seamark.server.kept.plan import StoredSource, key_of, segments_of
-from seamark.server.kept.releasing import REMOVE_NS, release
+from seamark.server.kept.tables import REMOVE_NS, release
 from seamark.store.database import Upsert
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ class IntakeJournals:
     def _settle(self, stop: Callable[[], bool]) -> None:
         """Find out who needs the contents that were taken up from the objects alone."""
         from seamark.server.blobs.blobs import RESERVED_NS
-        from seamark.server.blobs.rebuild import settle_blobs
+        from seamark.server.blobs.tables import settle_blobs
 
         until = self._now_ns() + RESERVED_NS
         try:

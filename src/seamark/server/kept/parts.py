@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PREFIX",
-    "Listed",
     "PackingError",
     "Part",
     "is_sound",

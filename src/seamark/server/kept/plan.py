@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from seamark.server.failures import QuotaExceeded, Rejected
+from seamark.server.failures import Rejected
 from seamark.server.kept import tables
 from seamark.server.kept.parts import Part
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Arrived",
-    "BatchRefused",
     "DivergedError",
     "FullError",
     "GapError",
@@ -30,13 +29,11 @@ __all__ = [
     "Key",
     "Plan",
     "PurgedError",
-    "QuotaExceeded",
     "Receipt",
     "Rejected",
     "ReservedError",
     "Rows",
     "RunRow",
-    "Segment",
     "StoredSource",
     "TooManyError",
     "key_of",

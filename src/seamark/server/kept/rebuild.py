@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from seamark.server.objects import ObjectStore
     from seamark.store.database import Database
 
-__all__ = ["Rebuilt", "needs_rebuild", "rebuild"]
+__all__ = ["needs_rebuild", "rebuild"]
 
 _log: Final = logging.getLogger("seamark.server")
 _SEGMENT: Final = insertion(tables.segments)

@@ -13,7 +13,7 @@ from seamark.reading.curves import MOST_PARTS, Look, RunCurve
 from seamark.reading.drawn import GroupCurve, curves_of_runs
 from seamark.reading.drawn import group_curves as curves_of_groups
 from seamark.reading.points import Attempt
-from seamark.reading.verbs import Question
+from seamark.reading.reader import Question
 from seamark.server.answering import Several
 from seamark.server.failures import Refusal
 from seamark.server.reads import of_all

@@ -1,4 +1,4 @@
-"""Routes for edits of runs, and for claims of runs and groups."""
+"""Routes for edits of runs, and for their permanent removal."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from seamark.errors import SeamarkError
-from seamark.paths import PROJECT_LOG
+from seamark.errors import PathError, SeamarkError
+from seamark.paths import PROJECT_LOG, check_name
 from seamark.server.access import Role
 from seamark.server.answering import Several, several
 from seamark.server.failures import FAILURES, Refusal, refusal_of
 from seamark.server.guard import asker, expect, server_of
+from seamark.server.purging import is_purged, purge
 from seamark.server.routes.tables import Which
 from seamark.store.query.choosing import choose
 from seamark.values import encode_atom
@@ -310,3 +311,38 @@ def _edit_result(ref: Ref, found: int | Refusal) -> dict[str, Any]:
 
 def _why(refusal: Refusal) -> dict[str, Any]:
     return {"error": refusal.error, "hint": str(refusal.detail), **refusal.more}
+
+
+@router.delete("/runs/{project:path}/{run}", operation_id="purgeRun")
+def purge_run(request: Request, project: str, run: str) -> dict[str, str]:
+    """Remove a run for good, with the files that no other run of its project refers to.
+
+    What was sent of it is never taken again (410). Copies elsewhere stay.
+    """
+    who = expect(request, project, Role.OWNER)
+    server = server_of(request)
+    try:
+        check_name(run, "run id")
+    except PathError as error:
+        raise _unknown(project, run) from error
+    account = server.databases.account
+    if not server.kept.journals(project, run) and not is_purged(account, project, run):
+        raise _unknown(project, run)
+    purge(
+        account,
+        server.kept,
+        server.store(),
+        project,
+        run,
+        who=who.name,
+        now_ns=server.now_ns(),
+        blobs=server.blobs.forget_run,
+    )
+    server.accounts.note(
+        who, "run.purge", f"{project}/{run}", address=request.client.host if request.client else ""
+    )
+    return {"project": project, "run": run}
+
+
+def _unknown(project: str, run: str) -> Refusal:
+    return Refusal(404, "not-found", f"run {run[:200]!r} is not there in {project[:200]!r}")

@@ -1,4 +1,4 @@
-"""Reads of one run that are not just a method of its reader; see `seamark.server.reads`."""
+"""Routes for reads that are not a method of a run's reader, and for changes of runs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,38 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from msgspec import Meta
 
+from seamark.reading.catalog import Changes
 from seamark.reading.codec import Facts, Opening, Overview, SeriesPart
 from seamark.reading.names import generated_name
 from seamark.reading.points import Attempt
 from seamark.reading.rank_words import RankTiming, rank_timings
-from seamark.reading.verbs import Answer, Paths
-from seamark.server.answering import OneRun, fitting, to_next
-from seamark.server.reads import of_run, router
+from seamark.reading.reader import Answer, Path, Paths
+from seamark.server.answering import OneRun, Several, fitting, to_next
+from seamark.server.reads import of_all, of_run, router
 from seamark.store.read.run import RunReader
 from seamark.store.read.series import Mark
 
 __all__ = ["MOST_POINTS", "Place", "parts_from", "router"]
+
+
+def _tag(every: Several) -> str:
+    # Without a cursor the answer is one for whoever begins now, and as new as the question.
+    return every.tag() if every.question.cursor else ""
+
+
+@of_all(tag=_tag)
+def changes(
+    every: Several, cursor: Annotated[str, Meta(max_length=200)] = "", project: Path = ""
+) -> Answer[Changes]:
+    """Return the runs that changed since a cursor; without one, the cursor to begin with.
+
+    ``reset`` says that everything may have changed: the runs were folded anew, or the cursor is
+    none. Their paths say where to look first. With ``next`` there is more already; its value is
+    also the new cursor.
+    """
+    since = every.question.next or cursor
+    return every.server.changing.since(since, project, every.may_read, every.now_ns)
+
 
 MOST_POINTS: Final = 1_000_000
 """Points of numbers in one answer."""
@@ -30,7 +51,6 @@ _MOST_PAGES: Final = 16
 _STREAMS: Final = frozenset({"stdout", "stderr"})
 _TOLD: Final = ("attempt", "owner", "lineage", "rank", "restarts", "job", "continues", "ranks")
 """What of a HEADER matters to who goes on; the rest says where somebody else works."""
-
 Last = Annotated[int, Meta(ge=1, le=_MOST_READ)]
 Lines = Annotated[int, Meta(ge=1, le=_MOST_RECORDS)]
 

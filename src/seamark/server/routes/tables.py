@@ -22,7 +22,7 @@ from seamark.reading.curves import MOST_PARTS, check_points
 from seamark.reading.groups import RunGroup, group_table, in_order
 from seamark.reading.names import RunName
 from seamark.reading.points import Attempt, Points
-from seamark.reading.verbs import Answer, Count, Path, Question
+from seamark.reading.reader import Answer, Count, Path, Question
 from seamark.server.answering import Several, to_next
 from seamark.server.failures import Refusal
 from seamark.server.reads import of_all

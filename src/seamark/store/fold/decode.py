@@ -1,8 +1,4 @@
-"""The one decoder: from packed frames to columns of numbers, without an object for each point.
-
-The fold counts what comes out of here and the chunks keep it, so that a journal is read once for
-both. A plain loop in the tests says what has to come out.
-"""
+"""Decoder from packed frames to columns of numbers, and the paths of a journal."""
 
 from __future__ import annotations
 
@@ -15,15 +11,86 @@ import numpy as np
 
 from seamark.journal.format import FRAME_HEADER_BYTES, USER_TIME, ZLIB, Kind
 from seamark.journal.reader import Block, RawFrame, payload_of
-from seamark.store.fold.names import PATH_BYTES
 from seamark.store.fold.payloads import legible, unpack_sparse
 
 if TYPE_CHECKING:
     from seamark.journal.walk import Frames
-    from seamark.store.fold.names import Names
     from seamark.values.arrays import Floats, Ints
 
-__all__ = ["Decoded", "RowBatch", "decode", "is_progress", "merge"]
+__all__ = ["PATH_BYTES", "Decoded", "Names", "RowBatch", "decode", "is_progress", "merge"]
+
+
+PATH_BYTES: Final = 2048
+"""Twice what writers take; longer paths are no use in an index of PostgreSQL."""
+Load = Callable[[set[int], set[int]], tuple[dict[int, str], dict[int, tuple[int, ...]]]]
+"""Returns the paths and the schemas with these numbers, of those that are known."""
+
+
+@dataclass(slots=True, eq=False)
+class Names:
+    """Paths of a journal by number, and its schemas as numbers of paths.
+
+    Attributes:
+        load: Finds what was defined before the first frame that is decoded; None where that is the
+            first of the journal.
+        paths: Paths by number; empty for one that is not valid.
+        schemas: Numbers of paths, by number of the schema.
+        new_paths: (number, offset of the frame in bytes, path) of each path defined since.
+        new_schemas: The same of schemas.
+    """
+
+    load: Load | None = None
+    paths: dict[int, str] = field(default_factory=dict)
+    schemas: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    new_paths: list[tuple[int, int, str]] = field(default_factory=list)
+    new_schemas: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
+    _columns: dict[int, tuple[str | None, ...]] = field(default_factory=dict)
+    _asked_paths: set[int] = field(default_factory=set)
+    _asked_schemas: set[int] = field(default_factory=set)
+
+    def need(self, paths: Iterable[int], schemas: Iterable[int]) -> None:
+        """Make sure that these are here, if they were defined before."""
+        if self.load is None:
+            return
+        missing = set(schemas).difference(self.schemas, self._asked_schemas)
+        if missing:
+            self._asked_schemas |= missing
+            for number, numbers in self.load(set(), missing)[1].items():
+                self.schemas.setdefault(number, numbers)
+        wanted = {one for number in missing for one in self.schemas.get(number, ())}
+        wanted = wanted.union(paths).difference(self.paths, self._asked_paths)
+        if wanted:
+            self._asked_paths |= wanted
+            for number, path in self.load(wanted, set())[0].items():
+                self.paths.setdefault(number, path)
+
+    def columns(self, schema: int) -> tuple[str | None, ...] | None:
+        """Return the paths of a schema, None for a path that was lost; None if it was lost."""
+        known = self._columns.get(schema)
+        if known is None:
+            numbers = self.schemas.get(schema)
+            if numbers is None:
+                return None
+            known = self._columns[schema] = tuple(
+                self.paths.get(number) or None for number in numbers
+            )
+        return known
+
+    def define_path(self, number: int, place: int, path: str) -> None:
+        """Take a PATH frame."""
+        self.need([number], ())
+        if self.paths.get(number) != path:
+            self.paths[number] = path
+            self.new_paths.append((number, place, path))
+            self._columns.clear()
+
+    def define_schema(self, number: int, place: int, paths: tuple[int, ...]) -> None:
+        """Take a SCHEMA frame."""
+        self.need(paths, [number])
+        if self.schemas.get(number) != paths:
+            self.schemas[number] = paths
+            self.new_schemas.append((number, place, paths))
+            self._columns.pop(number, None)
 
 
 _POINTS: Final = frozenset({int(Kind.TEXT), int(Kind.HISTOGRAM), int(Kind.OP)})

@@ -28,8 +28,6 @@ __all__ = [
     "Key",
     "RecordState",
     "SeriesState",
-    "SeriesSummary",
-    "SeriesTail",
     "SetState",
     "StatisticState",
     "exact_sum",

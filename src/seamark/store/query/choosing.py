@@ -23,7 +23,7 @@ from seamark.store.query.sql import AGGREGATE_COLUMNS, Compiler, derived_column
 from seamark.store.read.children import CHILDREN, has_parts
 from seamark.store.read.inherited import holder
 from seamark.store.read.versions import moved_versions
-from seamark.store.silence import SILENT_FROM
+from seamark.store.schema import SILENT_FROM
 
 if TYPE_CHECKING:
     from collections.abc import Callable

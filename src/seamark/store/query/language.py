@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from lark import Lark
 
 __all__ = [
-    "AGGREGATES",
     "Among",
     "And",
     "Comparison",

@@ -21,14 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MODEL_KINDS",
-    "STATES",
     "Selection",
     "aliases_of",
     "find_duplicate",
     "find_registered",
     "number_of",
-    "same_as",
-    "with_hash",
 ]
 
 

@@ -17,7 +17,7 @@ from seamark.store.query.kinds import CHILDREN, OF_PARTS
 if TYPE_CHECKING:
     from seamark.store.runs import Store
 
-__all__ = ["CHILDREN", "children_of", "columns_of_children", "has_parts"]
+__all__ = ["CHILDREN", "columns_of_children", "has_parts"]
 
 _AT_ONCE: Final = 100
 _run, _cell = schema.run.c, schema.attribute.c

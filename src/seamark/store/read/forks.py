@@ -29,16 +29,7 @@ if TYPE_CHECKING:
     from seamark.store.fold.run_state import Fork
     from seamark.store.runs import Store, StoredRun
 
-__all__ = [
-    "GENERATIONS",
-    "Ancestor",
-    "Line",
-    "Share",
-    "Sources",
-    "ancestors_of",
-    "line_of",
-    "possible_parents",
-]
+__all__ = ["GENERATIONS", "Line", "Share", "Sources", "ancestors_of", "line_of", "possible_parents"]
 
 Sources = Callable[[str], "Source"]
 """Opens a journal by its file name.

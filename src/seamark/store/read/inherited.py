@@ -17,7 +17,7 @@ from seamark.store.database import any_of, in_parts
 if TYPE_CHECKING:
     from seamark.store.runs import Store
 
-__all__ = ["SAMPLE", "TAGS", "Inherited", "SharedPath", "holder", "inherited_tags", "shared_paths"]
+__all__ = ["TAGS", "Inherited", "SharedPath", "holder", "inherited_tags", "shared_paths"]
 
 
 TAGS: Final = "tags/"

@@ -40,7 +40,7 @@ from seamark.store.read.inherited import TAGS, Inherited, inherited_tags
 from seamark.store.read.records import read_records
 from seamark.store.read.series import read_floats
 from seamark.store.read.versions import ALIASES, VERSION, version_aliases, version_numbers
-from seamark.store.silence import state_of_row
+from seamark.store.schema import state_of_row
 
 if TYPE_CHECKING:
     from seamark.process.crashes import Crash

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from seamark.reading.attributes import DETAIL
-from seamark.reading.catalog import Columns
 from seamark.reading.points import time_of
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
@@ -26,10 +25,11 @@ from seamark.store.read.inherited import TAGS, Inherited, inherited_tags, shared
 from seamark.store.read.versions import ALIASES, VERSION, version_aliases, version_numbers
 
 if TYPE_CHECKING:
+    from seamark.reading.catalog import Columns
     from seamark.store.query.selection import Selection
     from seamark.store.runs import Store
 
-__all__ = ["Columns", "query_runs"]
+__all__ = ["query_runs"]
 
 _DIFFERING: Final = ":differing"
 _FIRST: Final = (

@@ -64,7 +64,6 @@ def global_step_from_engine(
 
 
 def _own_step(engine: Any, event_name: Any) -> Any:
-    """Return how often the event fired in the engine that the handler is attached to."""
     return engine.state.get_event_attrib_value(event_name)
 
 
@@ -110,11 +109,6 @@ class OutputHandler(_host.base.BaseOutputHandler):  # type: ignore[misc] # of an
             raise TypeError(msg)
 
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
-        """Record what there is now.
-
-        Raises:
-            TypeError: If the logger is none of ours, or the step is no real number.
-        """
         run, base = series_target_of(logger, "OutputHandler")
         values = self._values(engine)
         step = self.global_step_transform(engine, event_name)
@@ -164,12 +158,6 @@ class OptimizerParamsHandler(_host.base.BaseOptimizerParamsHandler):  # type: ig
         check_path(param_name)
 
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
-        """Record what the groups hold now.
-
-        Raises:
-            TypeError: If the logger is none of ours.
-            KeyError: If a group has no such parameter.
-        """
         run, base = series_target_of(logger, "OptimizerParamsHandler")
         groups = enumerate(self.optimizer.param_groups)
         values = {f"group_{index}": group[self.param_name] for index, group in groups}
@@ -178,8 +166,6 @@ class OptimizerParamsHandler(_host.base.BaseOptimizerParamsHandler):  # type: ig
 
 
 class _Parameters(_host.base.BaseWeightsHandler):  # type: ignore[misc] # of any release
-    """Base of the handlers of a model's parameters; each names in a word the thing to record."""
-
     _of: ClassVar[Literal["weights", "grads"]]
     weights: Any
 
@@ -197,7 +183,6 @@ class _Parameters(_host.base.BaseWeightsHandler):  # type: ignore[misc] # of any
         self.weights = tuple(self.weights)  # a view that cannot be pickled, in 0.4.13
 
     def _found(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield (path, tensor) of every chosen parameter that has values, or a gradient, yet."""
         for name, parameter in self.weights:
             tensor = parameter.grad if self._of == "grads" else parameter
             if tensor is not None and not is_lazy(tensor):
@@ -205,7 +190,7 @@ class _Parameters(_host.base.BaseWeightsHandler):  # type: ignore[misc] # of any
 
 
 def _as_numbers(tensor: Tensor) -> Tensor:
-    """Return a tensor of which there is a norm: quantised weights are integers, or bytes."""
+    # Return a tensor of which there is a norm: quantised weights are integers, or bytes.
     if tensor.is_quantized:
         return tensor.dequantize()
     kind = tensor.dtype
@@ -214,8 +199,6 @@ def _as_numbers(tensor: Tensor) -> Tensor:
 
 
 class _ScalarHandler(_host.base.BaseWeightsScalarHandler, _Parameters):  # type: ignore[misc] # of any release
-    """Base of the handlers that record one number for each parameter."""
-
     def __init__(
         self,
         model: torch.nn.Module,
@@ -226,11 +209,6 @@ class _ScalarHandler(_host.base.BaseWeightsScalarHandler, _Parameters):  # type:
         _host.base.BaseWeightsScalarHandler.__init__(self, model, reduction, tag, whitelist)
 
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
-        """Record what there is now.
-
-        Raises:
-            TypeError: If the logger is none of ours.
-        """
         run, base = series_target_of(logger, type(self).__name__)
         name = getattr(self.reduction, "__name__", type(self.reduction).__name__)
         values = {path: self.reduction(_as_numbers(tensor)) for path, tensor in self._found()}
@@ -268,14 +246,7 @@ class GradsScalarHandler(_ScalarHandler):
 
 
 class _HistHandler(_Parameters):
-    """Base of the handlers that record a histogram of each parameter."""
-
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
-        """Record what there is now.
-
-        Raises:
-            TypeError: If the logger is none of ours.
-        """
         run, base = series_target_of(logger, type(self).__name__)
         step = _own_step(engine, event_name)
         record_histograms(run, dict(self._found()), step, join_path(base, self.tag or "", self._of))
@@ -284,14 +255,7 @@ class _HistHandler(_Parameters):
 class WeightsHistHandler(_HistHandler):
     """Records a histogram of each parameter of a model, under ``weights/<name>``.
 
-    Args:
-        model: The model.
-        tag: Namespace; None for none.
-        whitelist: As in `WeightsScalarHandler`.
-
-    Raises:
-        TypeError: If the model is none.
-        PathError: If the tag breaks the grammar of paths.
+    The arguments are those of `WeightsScalarHandler`, but for ``reduction``.
     """
 
     _of = "weights"
@@ -372,13 +336,7 @@ class SeamarkSaver(_host.checkpoint.BaseSaveHandler):  # type: ignore[misc] # of
         filename: str,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Save a checkpoint, over an older one of the same name.
-
-        Args:
-            checkpoint: What to save.
-            filename: Its name, which is its path on the run too.
-            metadata: What ``Checkpoint`` knows of it.
-        """
+        """Save a checkpoint, over an older one of the same name, which is its path on the run."""
         if (found := self._recorder()) is None or not found[0].session.begin():
             return
         run, base = found
@@ -408,7 +366,6 @@ class SeamarkSaver(_host.checkpoint.BaseSaveHandler):  # type: ignore[misc] # of
             run.session.content.prune(at)
 
     def _recorder(self) -> tuple[Run, str] | None:
-        """Return the run and the namespace if this rank saves, else None."""
         if _host.idist.get_rank() != self.save_on_rank:
             return None
         run, base = target_of(self._logger, "SeamarkSaver")
@@ -425,19 +382,13 @@ NeptuneSaver = SeamarkSaver
 
 @functools.cache
 def _guest_of(run: Run, _process: int) -> Run:
-    """Return the run of rank 0, to add to it from this rank."""
     guest = Run(run.session.at(run.id, owner=False))
     atexit.register(guest.stop, seconds=60.0)
     return guest
 
 
 def _write(checkpoint: Mapping[str, Any], target: Path) -> None:
-    """Write a checkpoint; whoever looks sees the old bytes or the new ones.
-
-    Raises:
-        OSError: If the disk fails.
-        RuntimeError: The same, in PyTorch's words.
-    """
+    """Write a checkpoint; whoever looks sees the old bytes or the new ones."""
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f".{secrets.token_hex(8)}")
     try:
@@ -460,12 +411,6 @@ def _is_disk(error: BaseException | None) -> bool:
 
 
 def _record(run: Run, at: str, target: Path, metadata: Mapping[str, Any] | None) -> None:
-    """Record a checkpoint that is on disk, and what is known of it.
-
-    Raises:
-        FamilyError: If the path holds something else.
-        OSError: If the file cannot be looked at.
-    """
     if run.checkpoints == "keep":
         run.session.content.keep(at, target)
     else:

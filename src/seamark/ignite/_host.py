@@ -29,7 +29,6 @@ __all__ = [
 
 
 def _import(*names: str) -> Any:
-    """Import the first of these modules that exists."""
     for name in names:
         try:
             return importlib.import_module(name)
@@ -50,39 +49,26 @@ checkpoint: Final = _import("ignite.handlers.checkpoint")
 
 
 def check_engine(given: Any, what: str) -> None:
-    """Check that an argument is an engine.
-
-    Raises:
-        TypeError: If it is none.
-    """
     if not isinstance(given, engine.Engine):
         msg = f"Argument {what} should be ignite.engine.Engine, but given {type(given)}"
         raise TypeError(msg)
 
 
 def version() -> str:
-    """Return Ignite's version."""
     return str(importlib.import_module("ignite").__version__)
 
 
 def idist_knows() -> bool:
-    """Tell whether ``idist`` can be asked without any other rank taking part.
-
-    Where a script made the process group itself, the first question has all ranks talk to each
-    other. A rank that asks alone would wait for ever.
-    """
+    # Tell whether ``idist`` can be asked without any other rank taking part. Where a script made
+    # the process group itself, the first question has all ranks talk to each other. A rank that
+    # asks alone would wait for ever.
     model = getattr(idist.utils, "_model", None)  # only it tells
     asks = model is None or type(model).__name__ == "_SerialModel"
     return not asks or current_rank().source != "torch.distributed"
 
 
 def checked_tag(tag: Any, caller: str) -> str | None:
-    """Return a tag if it can be a namespace; None and the empty text are no namespace.
-
-    Raises:
-        TypeError: If it is no text.
-        PathError: If it breaks the grammar of paths.
-    """
+    """Return a tag if it can be a namespace; None and the empty text are no namespace."""
     if tag is not None and not isinstance(tag, str):
         msg = f"{caller}: tag: expected a string or None, got {type(tag).__name__}: {tag!r:.80}"
         raise TypeError(msg)
@@ -93,12 +79,8 @@ def checked_tag(tag: Any, caller: str) -> str | None:
 def target_of(logger: Any, caller: str) -> tuple[Run, str]:
     """Return the run and the namespace that a logger records into.
 
-    Args:
-        logger: Has a run, or a namespace of one, as its ``experiment``; or is such a thing itself.
-        caller: Name of the handler that was given the logger.
-
-    Raises:
-        TypeError: If it is anything else.
+    The logger has a run, or a namespace of one, as its ``experiment``, or is such a thing itself;
+    anything else raises TypeError.
     """
     for found in (getattr(logger, "experiment", None), logger):
         root = found.get_root_object() if isinstance(found, Handler) else found
@@ -112,25 +94,11 @@ def target_of(logger: Any, caller: str) -> tuple[Run, str]:
 
 
 def dropping(run: Run, what: str, warning: str) -> quietly:
-    """Return a context manager that counts and reports an error instead of raising it.
-
-    Args:
-        run: The run that loses a record.
-        what: What is lost.
-        warning: Text of the warning, before the error.
-    """
+    """Return a context manager that counts and reports an error instead of raising it."""
     return quietly(lambda error: run.session.drop(what, warn=f"{warning}: {error!r}"))
 
 
 def series_target_of(logger: Any, caller: str) -> tuple[Run, str]:
-    """Return the same for series, which a rank above 0 that records too has a place of its own for.
-
-    Args:
-        logger: As in `target_of`.
-        caller: As in `target_of`.
-
-    Raises:
-        TypeError: As in `target_of`.
-    """
+    """Return `target_of` for series, for which a rank above 0 may have its own place."""
     run, base = target_of(logger, caller)
     return run, run.session.series_base(base)

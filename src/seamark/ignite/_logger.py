@@ -29,17 +29,7 @@ __all__ = ["NeptuneLogger", "SeamarkLogger", "setup_seamark_logging"]
 
 
 class CheckpointRecorder:
-    """Compares what a handler keeps with what is recorded, whenever it is called.
-
-    Args:
-        logger: Where to record.
-        handler: A ``Checkpoint`` that saves with a ``DiskSaver``, or a ``DiskSaver``.
-        tag: Namespace; None for none.
-
-    Raises:
-        TypeError: If the handler is neither.
-        PathError: If the tag breaks the grammar of paths.
-    """
+    """Compares what a ``Checkpoint`` or ``DiskSaver`` keeps with what is recorded, when called."""
 
     def __init__(self, logger: Any, handler: Any, tag: str | None) -> None:
         saver = getattr(handler, "save_handler", handler)
@@ -59,15 +49,7 @@ class CheckpointRecorder:
         self._recorded_by: tuple[Run, int] | None = None
 
     def attach(self, engine: Any, event_name: Any) -> Any:
-        """Look when an event fires and when the engine completes.
-
-        Args:
-            engine: The engine that the handler is attached to.
-            event_name: An event, or several joined by ``|``.
-
-        Returns:
-            Ignite's ``RemovableEventHandle``.
-        """
+        """Look when an event, or one of several joined by ``|``, fires, and at completion."""
         wanted = _host.engine.EventsList() | _host.engine.Events.COMPLETED
         several = isinstance(event_name, _host.engine.EventsList)
         for event in event_name if several else [event_name]:
@@ -159,9 +141,6 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
     Example:
         ::
 
-            from ignite.engine import Events
-            from seamark.ignite import SeamarkLogger, global_step_from_engine
-
             with SeamarkLogger(project="digits", tags=["baseline"]) as logger:
                 logger.attach_output_handler(
                     trainer,
@@ -211,38 +190,24 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         return root
 
     def __repr__(self) -> str:
-        """Return which run this records into, and where; the run need not have begun."""
         return words_of(self, self._run if "_experiment" in self.__dict__ else None)
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the run; names of Python's own and private ones are not asked for.
-
-        Raises:
-            AttributeError: If the run has no such attribute either.
-        """
         if name.startswith("_"):
             msg = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(msg)
         return getattr(self.__dict__.get("_experiment"), name)
 
     def __getitem__(self, key: str) -> Handler:
-        """Return the handler of a path of the run.
-
-        Raises:
-            PathError: If the path breaks the grammar.
-        """
         return self._experiment[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        """Assign; see ``Handler.assign``."""
         self._experiment[key] = value
 
     def __delitem__(self, key: str) -> None:
-        """Delete a path of the run and everything below it."""
         del self._experiment[key]
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(
@@ -429,11 +394,6 @@ def setup_seamark_logging(
 def _by_name(
     given: Any, name: str | None, is_one: Callable[[Any], bool], what: str
 ) -> Mapping[str | None, Any]:
-    """Return one thing or several as a mapping.
-
-    Raises:
-        TypeError: If it is neither.
-    """
     if given is None:
         return {}
     found = given if isinstance(given, Mapping) else {name: given}

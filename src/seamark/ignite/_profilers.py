@@ -96,11 +96,7 @@ class EngineProfiler(ABC):
         return next((one for one in self._engines if one.engine is engine), None)
 
     def detach(self, engine: Engine | None = None) -> None:
-        """Measure an engine no longer; what was measured stays. Detaching twice is harmless.
-
-        Args:
-            engine: The engine; all of them if left out.
-        """
+        """Measure an engine, or all, no longer; what was measured stays. Harmless if repeated."""
         for one in self._engines:
             if engine is None or one.engine is engine:
                 one.detach()
@@ -112,11 +108,6 @@ class EngineProfiler(ABC):
     # ------------------------------------------------------------ results
 
     def _times(self, run: int = -1, engine: Engine | None = None) -> RunTimes:
-        """Return the times of a run; if there was none yet, those of nothing.
-
-        Raises:
-            ArgumentError: If the engine is not attached, or the run does not exist.
-        """
         found = self._engines[0] if self._engines else None
         if engine is not None:
             found = self._attached_to(engine)
@@ -152,19 +143,11 @@ class EngineProfiler(ABC):
         return [one.stat() for one in sources]
 
     def largest_cost(self, run: int = -1, engine: Engine | None = None) -> str:
-        """Return one line that names the largest cost of an epoch in plain words.
-
-        Raises:
-            ArgumentError: If the engine is not attached, or the run does not exist.
-        """
+        """Return a line that names the largest cost of an epoch; raise as `stats` does."""
         return largest_cost(self._times(run, engine).breakdown(by_handler=self._by_handler))
 
     def table(self, run: int = -1, engine: Engine | None = None) -> str:
-        """Return `stats` as a table, with the largest cost below.
-
-        Raises:
-            ArgumentError: If the engine is not attached, or the run does not exist.
-        """
+        """Return `stats` as a table, with the largest cost below; raise as `stats` does."""
         text = table(self.stats(run, engine)) + self.largest_cost(run, engine) + "\n"
         if count := self._times(run, engine).events_elsewhere:
             text += f"{count} events of other threads were not timed.\n"
@@ -174,14 +157,7 @@ class EngineProfiler(ABC):
         """Record the latest run of each engine: times as series, summary, largest cost, picture.
 
         What was recorded there before, while the engine ran or by this, is not recorded again.
-
-        Args:
-            run: A ``Run``, a namespace of one or a ``SeamarkLogger``.
-            namespace: Where in it.
-
-        Raises:
-            ArgumentError: If ``run`` cannot be recorded into.
-            PathError: If the namespace breaks the grammar of paths.
+        Arguments and errors are as in `attach`.
         """
         TimesInRun(run, namespace)  # refuses what is none, also where there is nothing to record
         for one in self._engines:
@@ -248,12 +224,9 @@ _SHORT: Final = (0, 1, 2, 4, 5)
 
 
 class _Total(float):
-    """A number that answers as Ignite's tensor with one element does."""
-
     __slots__ = ()
 
     def item(self) -> float:
-        """Return the number."""
         return float(self)
 
 
@@ -283,7 +256,6 @@ class BasicTimeProfiler(EngineProfiler):
     events_to_ignore: ClassVar[list[Any]] = [event for event in Events if event.name in IGNORED]
 
     def _reported(self) -> list[EventTimes]:
-        """Return the times of each event that Ignite reports, and of custom ones."""
         events = self._times().events.values()
         return [one for one in events if one.key not in self.events_to_ignore]
 
@@ -315,9 +287,6 @@ class BasicTimeProfiler(EngineProfiler):
         """Print results, and return what was printed: of more events the 15 with most time.
 
         It is as wide as the terminal, and 100 columns where there is none; `table` has everything.
-
-        Args:
-            results: What `get_results` returned.
         """
         stats, names = results["event_handlers_stats"], results["event_handlers_names"]
         first = [
@@ -428,13 +397,8 @@ class HandlersTimeProfiler(EngineProfiler):
     """Times each handler of each event, custom ones too, data loading and data processing.
 
     Takes the place of ``ignite.handlers.HandlersTimeProfiler``, and says more with `stats`. A call
-    that an event's filter (``every=``, ``once=``, ...) stops is no call.
-
-    Args:
-        cuda: As in `BasicTimeProfiler`.
-
-    Raises:
-        ArgumentError: If ``cuda`` is something else.
+    that an event's filter (``every=``, ``once=``, ...) stops is no call. ``cuda`` is as in
+    `BasicTimeProfiler`.
     """
 
     _by_handler: ClassVar[bool] = True
@@ -465,9 +429,6 @@ class HandlersTimeProfiler(EngineProfiler):
         """Print results, as often as wanted: of more handlers the 15 with most time.
 
         It is as wide as the terminal, and 100 columns where there is none; `table` has everything.
-
-        Args:
-            results: What `get_results` returned; not changed.
         """
         *handlers, total, processing, dataflow = results
         largest = sorted(handlers, key=lambda row: -_spent_of(row[2]))[:_TOP]
@@ -524,7 +485,6 @@ class HandlersTimeProfiler(EngineProfiler):
 
 
 def _fitted(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
-    """Return lines of a width at most: names are cut, and a narrow terminal shows less numbers."""
     shown = range(len(_HEADS)) if width >= MOST_COLUMNS else _SHORT
     texts = [
         ["{}/{}".format(*row[at]) if isinstance(row[at], tuple) else str(row[at]) for at in shown]
@@ -554,7 +514,6 @@ def _cells(source: Durations) -> list[Any]:
 
 
 def _more_of(count: int) -> str:
-    """Return the line that says where the rows are that were not printed."""
     return f"and {count - _TOP} more: in table(), write_results() and the summary of the run"
 
 
@@ -568,10 +527,8 @@ def _index_of(source: Durations, at: int) -> int:
 
 
 def _spent_of(total: Any) -> float:
-    """Return a total of the results, to sort by; where there is none, it is a text."""
     return -1.0 if isinstance(total, str) else float(total)
 
 
 def _seconds_of(source: Durations) -> list[float]:
-    """Return the kept durations in seconds."""
     return [ns / 1e9 for ns in source.rows()[2].tolist()]

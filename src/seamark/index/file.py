@@ -43,8 +43,7 @@ _POLL_S: Final = 0.005
 def exclusive(file: Path, wait_s: float) -> Iterator[bool]:
     """Hold the lock beside the index, if it can be had within ``wait_s`` seconds.
 
-    Where the file system knows no locks, everybody has it: offsets are compared at every write
-    anyway.
+    Without locks in the file system, everybody has it: offsets are compared at every write anyway.
     """
     try:
         import fcntl
@@ -89,17 +88,12 @@ _OLD_S: Final = 30 * 24 * 3600.0
 
 
 def index_path(root: Path) -> Path:
-    """Return where the index of a root lies.
+    """Return where the index of a root lies; raise `ArgumentError` if it is inside the root.
 
-    ``SEAMARK_INDEX`` names a folder, or a file ``*.db``; else it is below ``XDG_CACHE_HOME``.
-
-    The name is hashed from the host and the real path of the root: the same path may be another
-    folder on another host, and SQLite cannot share a file between hosts although their home folders
-    may be one. It ends in the version of the tables, so that two versions of Seamark that read one
-    root do not empty each other's index.
-
-    Raises:
-        ArgumentError: If ``SEAMARK_INDEX`` points into the root.
+    ``SEAMARK_INDEX`` names a folder, or a file ``*.db``; else it is below ``XDG_CACHE_HOME``. The
+    name is hashed from host and real path, because SQLite cannot share a file between hosts
+    although home folders may be shared. It ends in the version of the tables, so that two versions
+    of Seamark do not empty each other's index.
     """
     real = os.path.realpath(root)
     digest = hashlib.sha256(f"{socket.gethostname()}\0{real}".encode("utf-8", "surrogateescape"))
@@ -120,17 +114,13 @@ def file_engine(file: Path) -> sa.Engine:
 
 
 def make_file(file: Path) -> None:
-    """Make an empty file that only its owner can read; SQLite gives its helpers the same rights.
-
-    Raises:
-        OSError: If that is impossible.
-    """
+    """Make an empty private file; SQLite gives its helper files the same rights."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.close(os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
 
 
 def keep_private(file: Path) -> None:
-    """Take from others what an earlier version, or somebody's umask, let them read."""
+    """Remove rights of others that an earlier version or the umask gave."""
     if os.name != "posix":
         return
     for path, mode in ((file.parent, 0o700), *((Path(f"{file}{end}"), 0o600) for end in _PRIVATE)):
@@ -143,19 +133,14 @@ def keep_private(file: Path) -> None:
 
 
 def remove_file(file: Path) -> None:
-    """Remove an index file with its helpers, as far as that is possible."""
+    """Remove an index file with its helpers, where possible."""
     for suffix in _SUFFIXES:
         with quietly(only=OSError):
             os.unlink(f"{file}{suffix}")  # noqa: PTH108
 
 
 def remove_old_files(file: Path, now_s: float | None = None) -> None:
-    """Remove indexes in the cache that have another version and were not used for 30 days.
-
-    Args:
-        file: The index that is used.
-        now_s: Seconds since the Unix epoch; now if left out.
-    """
+    """Remove indexes of other versions in the cache that were not used for 30 days."""
     if os.environ.get("SEAMARK_INDEX"):
         return
     limit = (time.time() if now_s is None else now_s) - _OLD_S
@@ -185,13 +170,9 @@ _inherited: list[Any] = []
 
 
 class IndexFile:
-    """Database of one root's index; opened when it is first used, and again after a fork.
-
-    Args:
-        root: Absolute root folder.
+    """Database of one root's index; opened on first use, and again after a fork.
 
     Attributes:
-        root: Absolute root folder.
         path: Path of the file; None if the index is held in memory.
         looks: Looks at the files of the runs in the store, which is opened first.
         aside: Stores in memory for runs that could not be written, by project and run id.
@@ -214,11 +195,7 @@ class IndexFile:
         return self._store
 
     def open(self) -> None:
-        """Open the file, made again if it is missing, damaged or of another version.
-
-        Raises:
-            ArgumentError: If ``SEAMARK_INDEX`` points into the root.
-        """
+        """Open the file, made again if it is missing, damaged or of another version."""
         target = index_path(self.root)
         try:
             opened = not self._is_inside_root(target) and self._open_file(target)
@@ -231,10 +208,7 @@ class IndexFile:
             self._hold_in_memory()
 
     def _after_fork(self) -> None:
-        """Let go of the stores of the parent process in a forked child.
-
-        SQLite connections must not cross a fork, nor be closed behind it.
-        """
+        # SQLite connections must not cross a fork, nor be closed behind it.
         _inherited.append(self._store)
         self._store, self.aside = None, {}
 
@@ -264,7 +238,6 @@ class IndexFile:
         return True
 
     def _try_open(self, target: Path) -> bool:
-        """Open the file; True if it is an index of this root and version."""
         self._disconnect()
         if not target.exists():
             return False
@@ -297,7 +270,7 @@ class IndexFile:
         self._disconnect()
 
     def __del__(self) -> None:
-        """Close a file that nobody closed, once neither an index nor a view of a run uses it."""
+        # Nobody closed it, and neither an index nor a view of a run uses it any more.
         with contextlib.suppress(Exception):
             self.close()
 
@@ -309,16 +282,16 @@ class IndexFile:
         self._store = None
 
     def store_of(self, ref: Ref) -> Store:
-        """Return where a run is found: in the file, or beside it if that could not be written."""
+        """Return the store of a run: the file, or one beside it."""
         return self.aside.get(ref) or self.store
 
     def drop_aside(self, ref: Ref) -> None:
-        """Forget what was folded of a run beside the file."""
+        """Drop the store of a run beside the file."""
         if (store := self.aside.pop(ref, None)) is not None:
             store.database.engine.dispose()
 
     def replace(self) -> None:
-        """Throw the file away and begin a new one."""
+        """Replace the file by a new one."""
         path = self.path
         self._disconnect()
         if path is not None:
@@ -328,11 +301,7 @@ class IndexFile:
         self.open()
 
     def heal(self, error: BaseException) -> bool:
-        """Make an empty database if an error means that this one is unusable.
-
-        Returns:
-            Whether it means that.
-        """
+        """Make an empty database if an error means that this one is unusable; tell if so."""
         if isinstance(error, DamageError) or is_damaged(error):
             log.debug("seamark: the index %s is damaged, rebuilding it: %s", self.path, error)
             self.replace()
@@ -347,7 +316,7 @@ class IndexFile:
 
     @property
     def _driver(self) -> Any:
-        """The connection of SQLite; every read asks it, so that no transaction is begun."""
+        # Every read uses it, so that no transaction is begun.
         database = self.store.database
         pool: Any = database.engine.pool
         if pool.connection.driver_connection is None:  # given up, after an interrupt
@@ -356,7 +325,7 @@ class IndexFile:
         return pool.connection.driver_connection
 
     def version(self) -> object:
-        """Return what is another when anybody else has written to the index."""
+        """Return a value that changes when anybody else writes to the index."""
         connection = self._driver
         return connection, connection.execute("PRAGMA data_version").fetchone()
 
@@ -371,14 +340,14 @@ def _store_on(engine: sa.Engine) -> Store:
 
 
 def store_in_memory() -> Store:
-    """Return an empty store that is nobody else's."""
+    """Return a new, empty store in memory."""
     store = _store_on(memory_engine())
     store.database.create_tables(schema.metadata, looks.metadata)
     return store
 
 
 def is_damaged(error: BaseException) -> bool:
-    """Return whether an error of SQLite means that the file is no good; other errors may pass."""
+    """Return whether an error of SQLite means that the file is damaged."""
     # Not of the words of SQLAlchemy, in which the statement stands and what somebody looked for.
     said = str(getattr(error, "orig", None) or error)
     words = (

@@ -22,7 +22,7 @@ PURGING: Final = ".purging"
 
 
 def is_live(folder: RunFolder) -> bool:
-    """Whether a process may still write to this run: a journal is open and its writer lives."""
+    """Return whether a process may still write to this run."""
     return any(_may_grow(file.path) for file in folder.journals())
 
 
@@ -37,11 +37,9 @@ def _may_grow(path: Path) -> bool:
 def remove(folder: RunFolder) -> None:
     """Delete one run folder and leave the mark that it was purged.
 
-    The mark comes first and the folder is hidden before it is emptied: whoever reads meanwhile sees
-    the whole run or none, and a purge that is cut short is finished by the next one.
-
-    Raises:
-        OSError: If the folder cannot be changed, or one on the way to it is a link.
+    The mark comes first and the folder is hidden before it is emptied: readers see the whole run or
+    none, and the next purge finishes an interrupted one. Raises OSError, also if a parent is a
+    link.
     """
     folder.refuse_links(inside=False)
     touch(folder.purged_mark)
@@ -55,7 +53,7 @@ def remove(folder: RunFolder) -> None:
 
 
 def delete_hidden(hidden: Path) -> None:
-    """Delete a folder that is hidden already; of a link only the link, not what it points at."""
+    """Delete a hidden folder; of a link only the link."""
     fd = open_folder(hidden.parent, above=0)
     try:
         remove_entry(fd, hidden.name)

@@ -35,39 +35,29 @@ log = logging.getLogger("seamark")
 
 
 class Unread(NamedTuple):
-    """A folder that cannot be looked into.
-
-    Attributes:
-        path: Of a project, a run, or the root.
-        why: In the words of the system.
-    """
+    """A folder of a project, a run, or the root that cannot be read, and the system's reason."""
 
     path: str
     why: str
 
 
 class UnreadFolders:
-    """Folders below one root that could not be looked into when they were looked at last.
-
-    Args:
-        root: Absolute root folder.
-    """
+    """Folders below one absolute root that could not be read at the last look."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
         self._why: dict[str, str] = {}
 
     def __bool__(self) -> bool:
-        """Return whether there are any."""
         return bool(self._why)
 
     def note(self, path: str | Path, error: OSError) -> None:
-        """Note that a folder cannot be looked into."""
+        """Note that a folder cannot be read."""
         let_pass(error)
         self._why[str(path)] = error.strerror or str(error)
 
     def forget(self, project: str | None, run: str | None) -> set[str]:
-        """Return what was noted, and forget it where it is looked at again."""
+        """Return all noted folders, and forget those that are looked at again."""
         before = set(self._why)
         place = "/".join(filter(None, (self._root, project, run)))
         for path in before:
@@ -89,7 +79,7 @@ class UnreadFolders:
         return next((Unread(one, self._why[one]) for one in found), None)
 
     def warn(self, before: Container[str]) -> None:
-        """Say what cannot be looked into, once as long as it is the same."""
+        """Warn about unreadable folders, unless they are the same as before."""
         if not self._why:
             return
         found = self.now()
@@ -108,14 +98,13 @@ class UnreadFolders:
         )
 
     def _folders_above(self, path: str) -> Iterator[str]:
-        """Yield the folders that a path is in, up to the root."""
         while path != self._root and (above := os.path.dirname(path)) != path:  # noqa: PTH120 - of strings
             yield above
             path = above
 
 
 def _shortened(path: str) -> str:
-    """Return a path as a person is told it: names of folders are somebody else's."""
+    # Names of folders are untrusted.
     said = "".join(one if one.isprintable() else repr(one)[1:-1] for one in path)
     return said if len(said) <= _LONG else f"{said[: _LONG // 2]}…{said[-_LONG // 2 :]}"
 
@@ -124,24 +113,15 @@ _NOWHERE: Final = Stat(0, 0, 0, 0)
 
 
 class Refresh:
-    """Whatever is new in a run's folder, folded and ready to be written.
+    """New records in a run's folder, folded and ready to be written.
 
-    Args:
-        store: Where it goes.
-        folder: Of the run.
-        known: What the index has of its files; None if it is new.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-
-    Attributes:
-        stats: What its files were like before it, by name.
-        now: What its files are like now.
-        folding: Holds the run.
+    ``known`` are the recorded statuses of its files, None if it is new; ``stats`` are the statuses
+    before folding, by name, and ``now`` those afterwards. ``folding`` holds the run.
 
     Raises:
         Conflict: If somebody else folded the same run in the meantime.
-        FileNotFoundError: If the folder of the journals is not there.
-        NotADirectoryError: If it is none.
-        OSError: If it cannot be read.
+        OSError: If the folder of the journals cannot be read; FileNotFoundError or
+            NotADirectoryError if there is none.
     """
 
     def __init__(
@@ -175,11 +155,7 @@ class Refresh:
             self._saving = folding.saving(owner=self._owner, more=self._write_statuses)
 
     def write(self, connection: sa.Connection) -> None:
-        """Write it, within a transaction; nothing where nothing is new.
-
-        Raises:
-            Conflict: If another process folded this run in the meantime; nothing is written then.
-        """
+        """Write what is new; raises `Conflict`, before anything is written."""
         saving, self._saving = self._saving, None  # it refers to this, and is let go
         if saving is not None:
             saving.write(connection)
@@ -187,7 +163,7 @@ class Refresh:
             self._write_statuses(connection, self.now.number)
 
     def saved(self) -> None:
-        """Keep the run for the next question, once the transaction has ended."""
+        """Keep the run for the next question, after the transaction."""
         if self.folding.changed:
             self.folding.run.saved(self.now.number)
             self._store.last = self.folding.run
@@ -199,7 +175,6 @@ class Refresh:
     # ------------------------------------------------------------------ its files
 
     def _continues(self, journal: JournalState) -> bool:
-        """Return whether a file still starts with what was folded of it."""
         name = self.copies.chosen.get(journal.uid)
         if name is None:
             return False
@@ -226,7 +201,6 @@ class Refresh:
             source.close()
 
     def _name_copies(self) -> None:
-        """Note the files that have the uid of a journal and say something else."""
         for journal in self.folding.run.state.journals.values():
             names = self.copies.diverged.get(journal.uid)
             if names is not None and names != journal.diverged:
@@ -255,7 +229,6 @@ class Refresh:
         return known
 
     def _owner(self) -> str:
-        """Return whose run it is if its writer did not say: whose folder it is."""
         try:
             import pwd
 
@@ -272,7 +245,7 @@ def _stat(path: str) -> Stat:
 
 
 def _same_frame(journal: JournalState, source: Source) -> bool:
-    """Return whether the frame that was folded last is still there; a writer never changes it."""
+    # A writer never changes the frame that was folded last.
     if not journal.last_offset:
         return True
     found = source.pread(4, journal.last_offset)
@@ -280,7 +253,6 @@ def _same_frame(journal: JournalState, source: Source) -> bool:
 
 
 def _mended(journal: JournalState, source: Source) -> bool:
-    """Return whether there is a frame now where there was none when it was folded."""
     for offset, length in journal.gaps:
         frames: list[Any] = []
         scan(source.pread(min(length, MAX_PAYLOAD_BYTES), offset), salt_of(journal.uid), frames)

@@ -44,19 +44,7 @@ def arrive(
     *,
     make_project: bool,
 ) -> Arrival:
-    """Return what becomes of a run that is to come to a root; its name is taken if it goes.
-
-    Args:
-        root: The root.
-        project: Project path.
-        run: Run id.
-        name: Its name; None if it has none.
-        conflict: What to do if another run of the project has it.
-        make_project: Whether a project that is not there is made.
-
-    Raises:
-        OSError: If the root cannot be written.
-    """
+    """Return the outcome for a run, and reserve its name if it goes; raises OSError."""
     if not is_folder(root / project) and not make_project:
         return Arrival("no project")
     if name is None:
@@ -77,18 +65,7 @@ def arrive_artifact(
     *,
     make_project: bool,
 ) -> Arrival:
-    """Return what becomes of a version of an artifact that is to come to a root.
-
-    Args:
-        root: The root.
-        place: Of the artifact: ``PROJECT/.artifacts/NAME``.
-        versions: As of `settle_artifact`.
-        conflict: What to do if another artifact of the project has its name.
-        make_project: Whether a project that is not there is made.
-
-    Raises:
-        OSError: If the root cannot be written.
-    """
+    """Return the outcome for a version, see `settle_artifact`; raises OSError."""
     if not is_folder(root / home_of(place)) and not make_project:
         return Arrival("no project")
 
@@ -105,7 +82,6 @@ def _decide_alone(
     kind: str,
     decide: Callable[[dict[str, list[object]], Iterable[RunName]], Arrival],
 ) -> Arrival:
-    """Let something be decided by one process at a time."""
     place = root / project
     make_folder(place / PROJECT_LOG)
     above = open_folder(place / PROJECT_LOG)
@@ -134,17 +110,9 @@ def _read(content: bytes) -> dict[str, list[object]]:
 
 
 def find_below(root: Path, word: str, project: str, *, beginnings: bool) -> Ref:
-    """Return project and id of the run below a root that a word means now.
+    """Return project and id of the run below a root that a word means now; see `Finder.find`.
 
-    Args:
-        root: Root folder.
-        word: What a person gave.
-        project: Where a word without ``PROJECT/`` is looked for, sub-projects included.
-        beginnings: Whether the beginning of an id will do.
-
-    Raises:
-        RunNotFoundError: If no run is meant.
-        ArgumentError: If several may be meant, or if the index cannot be where it is wanted.
+    A word without ``PROJECT/`` is looked for in ``project`` and its sub-projects.
     """
     if not root.is_dir():
         msg = f"no run {word!r:.200}: there is no folder {root}"
@@ -156,7 +124,6 @@ def find_below(root: Path, word: str, project: str, *, beginnings: bool) -> Ref:
 
 
 def _projects(root: Path, word: str) -> Iterator[str]:
-    """Yield the projects that a word may begin with."""
     for left, _ in parted(word):
         try:
             folder = root / check_project(left)
@@ -167,11 +134,7 @@ def _projects(root: Path, word: str) -> Iterator[str]:
 
 
 def open_remote(uri: str, token: str | None = None) -> RootRemote:
-    """Return another root as a remote; nothing is made there yet.
-
-    Raises:
-        ArgumentError: If the URI names no folder.
-    """
+    """Return another root as a remote, without making it; raises `ArgumentError`."""
     del token  # who may write there is the file system's to say
     return RootRemote(root_of(uri))
 

@@ -37,11 +37,6 @@ _STOPPED_BY_SIGNAL: Final = frozenset({"SIGTERMException", "ExitGracefullyExcept
 
 
 def _find_packages() -> list[str]:
-    """Return the packages that are imported; if none is, the first that is installed.
-
-    Raises:
-        MissingExtraError: If none is installed.
-    """
     loaded = [name for name in _NAMES if sys.modules.get(name) is not None]
     installed = [name for name in _NAMES if importlib.util.find_spec(name.partition(".")[0])]
     if not installed:
@@ -57,7 +52,6 @@ PACKAGES: Final = _find_packages()
 
 
 def _base(module: str, name: str) -> Any:
-    """Return a base class that derives from the class of this name of every imported package."""
     found = [getattr(importlib.import_module(f"{one}.{module}"), name) for one in PACKAGES]
     return found[0] if len(found) == 1 else type(name, tuple(found), {"__module__": __name__})
 
@@ -73,10 +67,8 @@ class RunLogger(_base("loggers.logger", "Logger")):  # type: ignore[misc]
 
 
 def configurable(cls: type[_Class]) -> type[_Class]:
-    """Evaluate the annotations of a constructor that ``LightningCLI`` reads.
-
-    The jsonargparse that LightningCLI 1.9 uses does not evaluate those that are strings.
-    """
+    # Evaluate the annotations of a constructor that ``LightningCLI`` reads. The jsonargparse that
+    # LightningCLI 1.9 uses does not evaluate those that are strings.
     init = cls.__init__
     init.__annotations__.update(get_type_hints(init))
     return cls
@@ -101,15 +93,7 @@ def folder_name(name: str) -> str:
 def state_after(
     status: str, error: BaseException | None
 ) -> tuple[str | None, BaseException | None]:
-    """Return the run's state after a stage, and the exception that it ended with.
-
-    Args:
-        status: As Lightning hands it to ``finalize``.
-        error: The exception in flight.
-
-    Returns:
-        The state is None for a status that Lightning itself does not use.
-    """
+    """Return the run's state after a stage, None for an unknown status, and the error."""
     if status == "failed":
         names = {cls.__name__ for cls in type(error).__mro__}
         stopped = isinstance(error, KeyboardInterrupt) or names & _STOPPED_BY_SIGNAL
@@ -142,11 +126,7 @@ _LEGACY: Final[Mapping[str, str]] = {
 
 
 def check_legacy(given: Iterable[str]) -> None:
-    """Refuse keywords of loggers that came before the one whose signature this is.
-
-    Raises:
-        ArgumentError: If there are any; the message says what to write instead.
-    """
+    """Raise `ArgumentError`, with what to write instead, for keywords of earlier loggers."""
     if found := [name for name in given if name in _LEGACY]:
         advice = "\n".join(f"  {name}: use {_LEGACY[name]}" for name in found)
         msg = (
@@ -163,11 +143,6 @@ class DeprecatedMethods(RunLogger):
     PARAMETERS_KEY = "hyperparams"
 
     def __getattr__(self, name: str) -> Any:
-        """Name the line that is meant by a method of another logger.
-
-        Raises:
-            AttributeError: As there is no such name.
-        """
         advice = f": with run = logger.experiment, {VERBS[name]}" if name in VERBS else ""
         msg = f"{type(self).__name__!r} object has no attribute {name!r}{advice}"
         raise AttributeError(msg, name=name, obj=self)
@@ -181,22 +156,13 @@ class DeprecatedMethods(RunLogger):
         self._append("log_text", "'text'", log_name, str(text), step)
 
     def log_image(self, log_name: str, image: Any, step: float | None = None) -> None:
-        """Append an image to a series. Deprecated: ``logger.run[path].append(File...)``.
-
-        Args:
-            log_name: Name of the series, below the logger's prefix.
-            image: Path of an image file, or anything that ``File.as_image`` takes.
-            step: As in ``append``.
-        """
+        """Append an image to a series. Deprecated: ``logger.run[path].append(File...)``."""
         self._append("log_image", "File.from_path('image.png')", log_name, image, step)
 
     def log_artifact(self, artifact: str, destination: str | None = None) -> None:
         """Keep a file. Deprecated: ``logger.run[path].upload('path_to_file')``.
 
-        Args:
-            artifact: Name of the artifact, below ``<prefix>/artifacts``; the file itself if no
-                destination is given.
-            destination: Path of the file.
+        Without a destination, ``artifact`` is the file itself.
         """
         path = self._path(self.ARTIFACTS_KEY, artifact.strip("/"))
         _warn("log_artifact", f"logger.run[{path!r}].upload('path_to_file')")

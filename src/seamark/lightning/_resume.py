@@ -31,7 +31,7 @@ _PATH_ATTRIBUTES: Final = ("last_model_path", "best_model_path", "_last_checkpoi
 
 
 class _Key(NamedTuple):
-    """The identity of a callback; weak proxies have none of their own."""
+    # The identity of a callback; weak proxies have none of their own.
 
     state_key: str
     folder: str | None
@@ -42,11 +42,6 @@ class Checkpoints:
 
     The Trainer's first callback records below ``<namespace>/checkpoints``, further ones below
     ``<namespace>/<slug of their state_key>/checkpoints``.
-
-    Args:
-        run: Where to record.
-        namespace: Attribute path of the model, such as ``"training/model"``.
-        keep: Take the bytes into the run folder, instead of recording where they are.
     """
 
     def __init__(self, run: Run, namespace: str, *, keep: bool) -> None:
@@ -58,21 +53,14 @@ class Checkpoints:
         self._first: _Key | None = None
 
     def watch(self, callbacks: Iterable[Any]) -> None:
-        """Note the first checkpoint callback of a Trainer that begins a stage.
-
-        It keeps the plain namespace, whichever saves first.
-        """
+        """Note a Trainer's first checkpoint callback: it keeps the plain namespace."""
         if self._first is None:
             self._first = next(
                 (_key(one) for one in callbacks if hasattr(one, "best_model_path")), None
             )
 
     def saved(self, callback: Any) -> None:
-        """Record what a callback keeps; it has just saved something.
-
-        Args:
-            callback: A checkpoint callback, or a weak proxy of one.
-        """
+        """Record what a callback (or a weak proxy of one) keeps; it has just saved something."""
         key = _key(callback)
         if not self._savers:  # not before: the run, which is recorded to by now, closes after it
             settle_at_exit(self)
@@ -86,10 +74,8 @@ class Checkpoints:
             files.note_best(str(best), getattr(callback, "best_model_score", None))
 
     def settle(self) -> None:
-        """Make the record equal the disk; links and deletions come after the last save.
-
-        What happens after somebody stopped the run is not part of it.
-        """
+        # Make the record equal the disk; links and deletions come after the last save. What happens
+        # after somebody stopped the run is not part of it.
         if self._run.get_state() == "stopped":
             return
         for key, files in list(self._savers.items()):
@@ -150,13 +136,9 @@ _FORMAT: Final = 1
 
 
 class _Plan(NamedTuple):
-    """The decision of rank 0 about a checkpoint, as it travels to the other ranks.
-
-    Attributes:
-        runs: Run id and project of each logger from now on.
-        folders: Folder of checkpoint callbacks in the checkpoint, and from now on, by their number.
-        refusal: Why training must not begin; None if it may.
-    """
+    # `runs` has run id and project of each logger from now on; `folders`, by number of checkpoint
+    # callback, the folder in the checkpoint and that from now on; `refusal` says why training must
+    # not begin.
 
     runs: tuple[tuple[str, str], ...] = ()
     folders: Mapping[int, tuple[str, str]] = {}
@@ -180,14 +162,13 @@ class ResumeCallback(QuietCallback):
     _mark_is_due = False
 
     def setup(self, trainer: Any, pl_module: Any, stage: str | None = None) -> None:
-        """Come before all other callbacks, which may record something of a step."""
+        # Come before all other callbacks, which may record something of a step.
         if self._loggers(trainer):
             trainer.callbacks = [self, *(one for one in trainer.callbacks if one is not self)]
             self._saved = None
 
     @guarded
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Put the run of every Seamark logger, and how far it is recorded, into a checkpoint."""
         if loggers := self._loggers(trainer):
             # Lightning saves in ``on_train_batch_end``, before it logs the metrics of the step, and
             # in ``on_train_epoch_end``, before it logs those of the epoch; they belong to the
@@ -202,11 +183,6 @@ class ResumeCallback(QuietCallback):
             self._saved = checkpoint[_KEY] = {"format": _FORMAT, "runs": states}
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Switch every Seamark logger to the run that the checkpoint was saved in.
-
-        Raises:
-            RunNotFoundError: If a logger with ``resume="must"`` finds none; on all ranks.
-        """
         if loggers := self._loggers(trainer):
             plan = trainer.strategy.broadcast(
                 self._plan(trainer, loggers, checkpoint) if trainer.is_global_zero else None
@@ -221,11 +197,7 @@ class ResumeCallback(QuietCallback):
                 self._follow(trainer, loggers, checkpoint, plan)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Refuse to train with ``resume="must"`` and no run found.
-
-        Raises:
-            RunNotFoundError: If a logger with ``resume="must"`` continues none; on all ranks.
-        """
+        """Refuse to train with ``resume="must"`` and no run found."""
         loggers = self._loggers(trainer)
         # Strategies that load a checkpoint after they have set up the model do so after this.
         if not (trainer.ckpt_path and trainer.strategy.restore_checkpoint_after_setup):
@@ -235,18 +207,12 @@ class ResumeCallback(QuietCallback):
                 logger.log_graph(pl_module)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Record how training begins.
-
-        Raises:
-            RunNotFoundError: If a logger with ``resume="must"`` continues none; on all ranks.
-        """
         loggers = self._loggers(trainer)
         _expect_resumed(trainer, loggers)
         for logger in loggers:
             logger.begin_training(trainer)
 
     def on_train_epoch_start(self, trainer: Any, *_: Any, **__: Any) -> None:
-        """Mark the end of what belongs to the last checkpoint."""
         if self._mark_is_due:
             self._mark_is_due = False
             for logger in self._loggers(trainer):
@@ -255,10 +221,7 @@ class ResumeCallback(QuietCallback):
     on_train_batch_start = on_train_end = on_train_epoch_start
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Record the failure.
-
-        Lightning tells them as well, after this; but not those behind a logger that raises then.
-        """
+        # Lightning tells them as well, after this; but not those behind a logger that raises then.
         for logger in self._loggers(trainer):
             logger.finalize("failed")
 
@@ -286,7 +249,6 @@ class ResumeCallback(QuietCallback):
     def _follow(
         self, trainer: Any, loggers: Sequence[Any], checkpoint: Mapping[str, Any], plan: _Plan
     ) -> None:
-        """Do on another rank what rank 0 has done, without a look at the disk."""
         for (logger, state), place in zip(_match(loggers, checkpoint), plan.runs, strict=False):
             logger.follow(*place)
             if state and (state.get("run"), state.get("project")) == place:
@@ -302,11 +264,7 @@ def make_callbacks() -> list[ResumeCallback]:
 
 
 def attach_late(trainer: Any) -> None:
-    """Give a trainer that was made before its logger a `ResumeCallback`.
-
-    Args:
-        trainer: One with a Seamark logger; a stage has begun.
-    """
+    """Give a trainer that was made before its Seamark logger a `ResumeCallback`."""
     if not any(isinstance(one, ResumeCallback) for one in trainer.callbacks):
         trainer.callbacks = [ResumeCallback(), *trainer.callbacks]
         if trainer.ckpt_path:
@@ -351,7 +309,6 @@ def _resume(trainer: Any, loggers: Sequence[Any], checkpoint: Mapping[str, Any])
 
 
 def _checkpoint_folder(trainer: Any) -> Any:
-    """Return the folder that Lightning gives a ``ModelCheckpoint``, if it is one of ours."""
     first = trainer.loggers[0]
     if not isinstance(first, _host.RunLogger):
         return None
@@ -361,11 +318,8 @@ def _checkpoint_folder(trainer: Any) -> Any:
 def _match(
     loggers: Sequence[Any], checkpoint: Mapping[str, Any]
 ) -> Iterator[tuple[Any, Mapping[str, Any] | None]]:
-    """Yield loggers with their state in a checkpoint; of loggers that share a run the first.
-
-    As many loggers as states belong together by their order; else those with the same project and
-    prefix, in order.
-    """
+    # As many loggers as states belong together by their order; else those with the same project and
+    # prefix, in order.
     kept = checkpoint.get(_KEY)  # a stranger's
     runs = kept.get("runs") if isinstance(kept, Mapping) else None
     left = [runs[number] for number in sorted(runs, key=int)] if isinstance(runs, Mapping) else []
@@ -393,10 +347,7 @@ def _state_of(callback: Any, checkpoint: Mapping[str, Any]) -> Any:
 
 
 def _relocate(state: dict[str, Any], old: str, new: str) -> None:
-    """Replace the folder in the state of a ``ModelCheckpoint`` whose folder was moved.
-
-    It would forget the files that it kept, or, of a copy, remove those of the first one.
-    """
+    # It would forget the files that it kept, or, of a copy, remove those of the first one.
 
     def move(path: Any) -> Any:
         return new + path[len(old) :] if isinstance(path, str) and path.startswith(old) else path

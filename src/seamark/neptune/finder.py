@@ -26,11 +26,7 @@ _NAMES: Final = ("neptune", "neptune-client")
 
 
 class Packaged(Distribution):
-    """Metadata of ``neptune``, or ``neptune-client``, its older name, for `importlib.metadata`.
-
-    Args:
-        name: One of the two.
-    """
+    """Metadata of ``neptune``, or its older name ``neptune-client``, as a package."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -172,12 +168,8 @@ class Finder(MetaPathFinder):
 def find_substitute(rest: str, fullname: str) -> ModuleSpec | None:
     """Return what makes a module of the client that is none of this package; None for others.
 
-    Args:
-        rest: Its name below ``neptune``.
-        fullname: The name that it is imported by.
-
-    Raises:
-        ModuleNotFoundError: If it is an integration, of which the message says what to do.
+    `rest` is its name below ``neptune``. Raises `ModuleNotFoundError` for an integration, with what
+    to do.
     """
     space, _, name = rest.rpartition(".")
     if space == "integrations" and name.isidentifier():
@@ -192,15 +184,12 @@ def find_substitute(rest: str, fullname: str) -> ModuleSpec | None:
 
 
 class _Client(Finder):
-    """Finds ``neptune`` and what is below it, and what Lightning says in its place."""
-
     def find_spec(
         self,
         fullname: str,
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return what makes a module of the client or of Lightning, or None for all others."""
         if fullname in LOGGERS:
             return self._followed(fullname, path, target)
         return super().find_spec(fullname, path, target)
@@ -208,7 +197,6 @@ class _Client(Finder):
     def _followed(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
-        """Return how others find a module, and look at it when it is loaded."""
         for finder in sys.meta_path:
             found = getattr(finder, "find_spec", None)
             spec = None if finder is self or found is None else found(fullname, path, target)
@@ -221,13 +209,11 @@ class _Client(Finder):
     def find_distributions(
         context: DistributionFinder.Context = DistributionFinder.Context(),  # noqa: B008 - as its contract has it
     ) -> Iterator[Distribution]:
-        """Yield the client as an installed package to those who ask for it by its name."""
         if (known := Packaged.called(context.name)) is not None:
             yield known
 
 
 def _same(rest: str) -> str | None:
-    """Return the name of the module of ours that has the same name; None if there is none."""
     if not rest:
         return _OURS
     name = f"{_OURS}.{rest}"
@@ -245,7 +231,6 @@ def _alias_spec(rest: str, fullname: str) -> ModuleSpec | None:
 
 
 def _stood_in(rest: str) -> str | None:
-    """Return the name of the module that has the names of one that we have not; None: nobody."""
     above = rest
     while above:  # of two that fit, the longer one says more
         if above in _STANDING_IN:
@@ -259,28 +244,23 @@ def _stood_in(rest: str) -> str | None:
 
 
 class _Same(Loader):
-    """Gives a module of ours under the client's name."""
-
     def __init__(self, ours: str) -> None:
         self._ours = ours
         self._spec: Any = None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the module of ours."""
         module = import_module(self._ours)
         self._spec = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Leave everything as it is: the import has written its own spec into the module."""
+        # The import has written its own spec into the module.
         module.__spec__ = self._spec
         if not hasattr(module, "__path__"):
             module.__path__ = []  # where the client has a package
 
 
 class _AliasLoader(Loader):
-    """Makes a module that has the names of another."""
-
     def __init__(self, names: str) -> None:
         self._names = names
 
@@ -288,7 +268,6 @@ class _AliasLoader(Loader):
         """Let an empty one be made."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Look names up where they are; those that are not there are missing here, too."""
         names = import_module(self._names)
         public = getattr(names, "__all__", ())
         module.__dict__["__all__"] = [*public]
@@ -303,7 +282,6 @@ class _AliasLoader(Loader):
 
 
 def _then(loader: Any, done: Callable[[ModuleType], None]) -> None:
-    """Make a loader call a function with each module that it has executed."""
     execute = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:

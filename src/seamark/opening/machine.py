@@ -42,32 +42,13 @@ __all__ = ["claim_name", "copy_run", "is_run", "open_checkpoint", "open_run"]
 
 
 def open_run(options: Settings, *, trains: bool = False) -> Opening:
-    """Decide where this process records a run, and what it goes on with.
-
-    The journals that an owner continues are copied to this disk first.
-
-    Args:
-        options: Arguments of the run.
-        trains: Whether the process may own the run whatever its state: a logger of a training.
-
-    Raises:
-        SeamarkError: As `resolve`; `ArgumentError` if the root is no path, or another user's and
-            not named.
-    """
+    """Decide where a run is recorded; copy journals that an owner continues to this disk first."""
     world = _Machine.of(options)
     return copy_run(resolve(options, world), trains=trains)
 
 
 def is_run(options: Settings, project: str) -> bool:
-    """Return whether ``with_id`` names a run, and no project has a name; claims nothing.
-
-    Args:
-        options: Arguments of the run.
-        project: The name.
-
-    Raises:
-        SeamarkError: If that cannot be known.
-    """
+    """Return whether ``with_id`` names a run, and no project has a name; claims nothing."""
     options = replace(options, conflict=None, make_project=None)
     world = _Machine.of(options)
     if is_folder(world.root / project):
@@ -89,15 +70,7 @@ def open_checkpoint(
 
 
 class _Machine:
-    """Disk, launcher and remotes of this process.
-
-    Args:
-        options: Arguments of the run.
-        root: Below which it is recorded, or read.
-        place: Root or address of a server where it is only read; None for the root.
-
-    What lies on the disk is looked at once for each run: a decision is of one moment.
-    """
+    # What lies on the disk is looked at once for each run: a decision is of one moment.
 
     def __init__(self, options: Settings, root: Path, place: Path | str | None) -> None:
         self._options, self.root = options, root
@@ -175,16 +148,7 @@ log = logging.getLogger("seamark")
 
 
 def ask_for_run(options: Settings, root: Path, place: RunFolder | None) -> RemoteAnswer:
-    """Ask the remotes of a run for it, one after the other, until one knows it.
-
-    Args:
-        options: Of the run.
-        root: Below which it is recorded.
-        place: Where it lies; None for the run that ``with_id`` names there.
-
-    Raises:
-        ArgumentError: If the name may mean several runs there.
-    """
+    """Ask the remotes of a run for it, or for what ``with_id`` names, until one knows it."""
     failures: list[str] = []
 
     def ask() -> RemoteAnswer | ArgumentError:
@@ -215,11 +179,7 @@ def ask_for_run(options: Settings, root: Path, place: RunFolder | None) -> Remot
 def _ask_one(
     options: Settings, uri: str, root: Path, place: RunFolder | None
 ) -> RemoteAnswer | ArgumentError | None:
-    """Return the answer of one remote, or that a name is ambiguous; None if it cannot be asked.
-
-    Raises:
-        Exception: If it does not answer, or does not have the run.
-    """
+    """Return the answer of one remote, or that a name is ambiguous; None if it cannot be asked."""
     from seamark.remote.places import open_remote
 
     with fork.held_off():  # modules are imported
@@ -239,14 +199,6 @@ def _ask_one(
 
 
 def _find_by_name(options: Settings, root: Path, remote: Any) -> RunFolder | ArgumentError | None:
-    """Return the run that ``with_id`` means at a remote, or the error that it may mean several.
-
-    None if the remote cannot be asked.
-
-    Raises:
-        RunNotFoundError: If it means none.
-        RemoteError: If that cannot be known.
-    """
     if (connection := getattr(remote, "connection", None)) is None:
         return None
     from seamark.reading.finding import Finder
@@ -266,10 +218,6 @@ def copy_run(opening: Opening, *, trains: bool) -> Opening:
     """Return the opening of a run once its journals are on this disk, if this process may own it.
 
     If they cannot be copied, a line says so, and the facts of the remote are used.
-
-    Args:
-        opening: Of the run.
-        trains: As in `Opening.may_own`.
     """
     remote, folder, options = opening.remote, opening.folder, opening.options
     if remote is None:
@@ -297,11 +245,6 @@ def copy_run(opening: Opening, *, trains: bool) -> Opening:
 
 
 def _pull(uri: str, token: str | None, folder: RunFolder) -> None:
-    """Copy the journals of a run to this disk.
-
-    Raises:
-        Exception: If that is not possible.
-    """
     from seamark.pictures.printing import progress_bar
     from seamark.process.quiet import is_quiet
     from seamark.remote.places import open_remote
@@ -317,18 +260,7 @@ def _pull(uri: str, token: str | None, folder: RunFolder) -> None:
 
 
 def claim_name(options: Settings, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
-    """Return the name of a run that begins, and the remotes that it is sent to.
-
-    Without an answer the training begins all the same.
-
-    Args:
-        options: As they were given.
-        folder: Where the run is recorded.
-
-    Raises:
-        RunExistsError: If another run has its name, and that is to be an error.
-        ArgumentError: If there is no such project, and none is to be made.
-    """
+    """Return name and remotes of a run that begins, answered or not; raise if it is refused."""
     name, kept = options.name, []
     for uri in options.remotes:
         found = None
@@ -354,11 +286,6 @@ def claim_name(options: Settings, folder: RunFolder) -> tuple[str | None, tuple[
 
 
 def _arrive(options: Settings, folder: RunFolder, uri: str, name: str | None) -> Arrival | None:
-    """Announce a run to a remote; put the runs that it replaces into the trash there.
-
-    Raises:
-        Exception: If the remote does not answer within a few seconds.
-    """
     key = RunKey(folder.project, folder.run)
 
     def settle(remote: Settles) -> Arrival | None:

@@ -44,12 +44,10 @@ __all__ = [
 
 
 class Attempt(NamedTuple):
-    """An attempt that the next journal of a process belongs to.
+    """An attempt that the next journal of a process belongs to, 0-based.
 
-    Attributes:
-        number: 0-based.
-        positions: {writer id: bytes} of the checkpoint that it resumes from; None if it was begun
-            without one, and hides nothing.
+    ``positions`` are {writer id: bytes} of the checkpoint that it resumes from; None if it was
+    begun without one, and hides nothing.
     """
 
     number: int
@@ -63,7 +61,6 @@ class Origin:
     Attributes:
         lineage: The same for a run, its copies in other processes, and the run it switches to.
         job_run: Which of the runs of its job it is; None for a run with a given id.
-        begun: The attempt that this process has begun, if it has.
         continues: Whether the run was chosen because it exists.
         passed_over: Id of a run that this job recorded before it was restarted, by another command
             line; None if there is none.
@@ -81,9 +78,6 @@ class Opening:
     """Decision how a process takes part in a run; made before the first byte is written.
 
     Attributes:
-        options: Arguments of the run, as they hold for it.
-        folder: Where it is recorded on this disk.
-        origin: Where it comes from.
         remote: Facts that a remote has about it; None if none was asked, if none has it, or if all
             that it has is on this disk.
         is_unanswered: Whether a remote was asked for it and did not answer.
@@ -101,22 +95,13 @@ class Opening:
     refusal: SeamarkError | None = None
 
     def may_own(self, *, trains: bool) -> bool:
-        """Return whether this process may decide the state of a run that a remote has.
-
-        Args:
-            trains: Whether the process belongs to a training, which owns a run whatever its state.
-        """
+        """Return whether this process may decide the state of a run that a remote has."""
         if self.remote is None or self.options.owner is not None:
             return bool(self.options.owner)
         return trains or self.origin.begun is not None or self.remote.resumable
 
     def at(self, folder: RunFolder, remote: RemoteRun | None = None) -> Opening:
-        """Return the opening of another run, with the same options and lineage.
-
-        Args:
-            folder: Of the other run.
-            remote: Facts that a remote has about it.
-        """
+        """Return the opening of another run, with the same options and lineage."""
         origin = replace(self.origin, begun=None, continues=True)
         return Opening(self.options, folder, origin, remote)
 
@@ -125,8 +110,6 @@ class Saved(NamedTuple):
     """State of a run in a checkpoint.
 
     Attributes:
-        run: Run id.
-        project: Project path.
         positions: {writer id: bytes} when it was saved; None if that was not known.
         mark: Writer id and number of the mark up to which records still belong to the checkpoint;
             None if there is no such mark.
@@ -141,12 +124,7 @@ class Saved(NamedTuple):
 
     @classmethod
     def of(cls, state: object) -> Saved:
-        """Check what a checkpoint holds.
-
-        Raises:
-            ArgumentError: If it holds something else.
-            PathError: If a name cannot be a folder.
-        """
+        """Return what a checkpoint holds, or raise `ArgumentError`."""
         if isinstance(state, Mapping):
             run, project, positions = (state.get(key) for key in ("run", "project", "positions"))
             if isinstance(run, str) and isinstance(project, str):
@@ -178,14 +156,7 @@ _AS_NEW: Final = (
 
 
 class Presence(NamedTuple):
-    """State of a run on this disk.
-
-    Attributes:
-        exists: Whether it has a folder with journals.
-        is_purged: Whether it was purged, and must not come back.
-        link: Path of a link in the place of its folder, which is not followed; None if there is
-            none.
-    """
+    """State of a run on this disk; a purged one must not come back, a `link` is not followed."""
 
     exists: bool = False
     is_purged: bool = False
@@ -195,13 +166,9 @@ class Presence(NamedTuple):
 class RemoteAnswer(NamedTuple):
     """Answer of the remotes of a run to the question for it.
 
-    Attributes:
-        folder: Where it is recorded on this disk, below its project there; None if no remote has
-            it.
-        run: Facts about it.
-        attempt: Number of the attempt that a restart of this job begins in it, 0-based; None if
-            this is no restart, or the job did not record it.
-        failure: Why a remote did not answer; None if all did.
+    ``folder`` is below the project that it has there, None if no remote has it; ``attempt`` is
+    0-based, None if this is no restart of a job that recorded it; ``failure`` says why a remote
+    did not answer, None if all did.
     """
 
     folder: RunFolder | None = None
@@ -211,23 +178,14 @@ class RemoteAnswer(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """Facts about a process that its launcher knows.
-
-    Attributes:
-        rank: 0-based.
-        restarts: Number of restarts of the job.
-    """
+    """Rank (0-based) of a process, and number of restarts of its job."""
 
     rank: int = 0
     restarts: int = 0
 
 
 class World(Protocol):
-    """Everything that a decision depends on beside the options: disk, launcher and remotes.
-
-    Attributes:
-        root: Folder below which the run is recorded, or read.
-    """
+    """Everything that a decision depends on beside the options: disk, launcher and remotes."""
 
     root: Path
 
@@ -236,62 +194,29 @@ class World(Protocol):
         """Rank of this process, and restarts of its job."""
 
     def find(self) -> RunFolder:
-        """Return the run that ``with_id`` names, or one that is only read by ``custom_run_id``.
-
-        Raises:
-            RunNotFoundError: If there is none.
-            ArgumentError: If it may be any of several.
-        """
+        """Return the run that ``with_id`` names, or one that is only read by ``custom_run_id``."""
 
     def presence(self, folder: RunFolder) -> Presence:
         """Return the state of a run on this disk."""
 
     def ask_remotes(self, place: RunFolder | None) -> RemoteAnswer:
-        """Ask the remotes for a run.
-
-        Args:
-            place: Where it lies; None for the run that ``with_id`` names there.
-
-        Raises:
-            ArgumentError: If the name may mean several runs there.
-        """
+        """Ask the remotes for a run, or without a place for what ``with_id`` names."""
 
     def job_run(self) -> JobRun:
         """Return the place that a run without a name has in its job; counts the run."""
 
     def restarted(self, folder: RunFolder, job_run: JobRun | None) -> Restart:
-        """Return the run that this restarted job goes on with.
-
-        Args:
-            folder: The run that was named, or where a new one would be recorded.
-            job_run: Which of the runs of the job it is; None for a run that was named.
-        """
+        """Return the run that this restarted job goes on with."""
 
     def find_duplicate(self, folder: RunFolder) -> str | None:
         """Return the id of the newest run of the project that is the same experiment."""
 
     def claim_name(self, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
-        """Return the name of a new run, free at its remotes, and those that it is sent to.
-
-        Raises:
-            RunExistsError: If another run has its name, and that is to be an error.
-            ArgumentError: If there is no such project, and none is to be made.
-        """
+        """Return the name of a new run, free at its remotes, and those that it is sent to."""
 
 
 def resolve(options: Settings, world: World) -> Opening:
-    """Decide where a run is recorded, and what it goes on with.
-
-    Args:
-        options: Arguments of the run.
-        world: Answers questions.
-
-    Raises:
-        ArgumentError: If a name may mean several runs at a remote, or if a project is missing there
-            that is not to be made.
-        DuplicateRunError: If ``on_duplicate="error"`` and there is a run that is the same.
-        RunExistsError: If another run has its name at a remote, with ``conflict="error"``.
-    """
+    """Decide where a run is recorded, and what it goes on with."""
     is_named = options.names_a_run
     folder, unfound = _locate(options, world)
     if (same := _duplicate(options, folder, world)) is not None:
@@ -334,11 +259,6 @@ def _locate(options: Settings, world: World) -> tuple[RunFolder, SeamarkError | 
 
 
 def _duplicate(options: Settings, folder: RunFolder, world: World) -> RunFolder | None:
-    """Return the run that goes on because it is the same experiment; None begins another.
-
-    Raises:
-        DuplicateRunError: If there is one, and ``on_duplicate="error"``.
-    """
     is_silent = options.mode in _SILENT or world.launch.rank
     if options.on_duplicate == "new" or is_silent or world.launch.restarts:
         return None
@@ -356,7 +276,6 @@ def _duplicate(options: Settings, folder: RunFolder, world: World) -> RunFolder 
 
 
 def _place(options: Settings, folder: RunFolder) -> RunFolder | None:
-    """Return where a run lies that was named by its id; None if only a name was given."""
     if not options.names_an_id:
         return None
     if options.with_id is None:
@@ -375,15 +294,6 @@ def _find_at_remotes(
     world: World,
     unknown: str = "",
 ) -> Opening:
-    """Ask the remotes for a run, which they may know from other machines.
-
-    Args:
-        options: Of the run that begins.
-        folder: Where it is recorded if nobody knows it.
-        place: Where it lies; None if only its name is known.
-        world: Answers.
-        unknown: Added to the warning where nobody answers.
-    """
     found = Opening(options, folder)
     if not options.remotes or world.launch.rank:
         return found
@@ -416,7 +326,6 @@ def _find_at_remotes(
 
 
 def _begins_attempts(options: Settings, world: World) -> bool:
-    """Return whether a restart of the job begins another attempt of its run."""
     is_silent = options.mode in _SILENT or options.owner is False
     return bool(world.launch.restarts) and options.resume != "never" and not is_silent
 
@@ -424,11 +333,8 @@ def _begins_attempts(options: Settings, world: World) -> bool:
 def _continue_job(
     options: Settings, folder: RunFolder, world: World, *, is_named: bool
 ) -> tuple[RunFolder, Origin]:
-    """Return where the run is recorded, and where it comes from.
-
-    After a restart of the job that is the run which the job recorded before. A run that was named
-    stays that run, and begins an attempt.
-    """
+    # After a restart of the job that is the run which the job recorded before. A run that was named
+    # stays that run, and begins an attempt.
     is_counted = not (is_named or options.mode in _SILENT)
     job_run = world.job_run() if is_counted else None
     if not _begins_attempts(options, world):
@@ -441,7 +347,6 @@ def _continue_job(
 
 
 def _refusal(options: Settings, folder: RunFolder, world: World) -> SeamarkError | None:
-    """Return the error if a run cannot be opened that was asked for; None if it can."""
     if not options.names_a_run:
         return None
     here = world.presence(folder)
@@ -460,7 +365,6 @@ def _purged(options: Settings, folder: RunFolder) -> ArgumentError:
 
 
 def _with_free_name(found: Opening, world: World) -> Opening:
-    """Return the opening of a run that begins, with the name that it has at all its remotes."""
     options = found.options
     is_asked = options.conflict is not None or options.make_project is False
     begins = found.remote is None and found.refusal is None
@@ -475,11 +379,8 @@ def _with_free_name(found: Opening, world: World) -> Opening:
 class CheckpointDecision(NamedTuple):
     """Decision which run goes on where a checkpoint is loaded.
 
-    Attributes:
-        switch: Opening of the checkpoint's run; None if the run that was begun goes on.
-        begins: Whether an attempt begins in the run that goes on.
-        notes_origin: Whether the run that goes on names the one that its weights come from.
-        warning: Message for a person; None if there is none.
+    That is the run of ``switch``, or the begun one if it is None. It ``begins`` an attempt, and
+    names the run that its weights come from if it ``notes_origin``.
     """
 
     switch: Opening | None = None
@@ -493,17 +394,9 @@ def resolve_checkpoint(
 ) -> CheckpointDecision:
     """Decide which run goes on where a checkpoint is loaded.
 
-    Args:
-        opening: Of the run that was begun.
-        saved: State of a run in the checkpoint.
-        world: Answers.
-        stay: Do not switch to another run.
-        training: False where the checkpoint is only evaluated: no attempt begins, and only
-            ``resume="must"`` switches to its run.
-        is_new: Whether the run that was begun holds nothing but what it was given.
-
-    Raises:
-        RunNotFoundError: If ``resume="must"`` and nobody has the checkpoint's run.
+    ``training`` is False where it is only evaluated: no attempt begins, and only
+    ``resume="must"`` switches to its run. ``is_new`` tells whether the run that was begun holds
+    nothing but what it was given.
     """
     options, here = opening.options, opening.folder
     must, begins = options.resume == "must", training and options.resume != "never"

@@ -55,29 +55,14 @@ def artifact_root() -> Path | None:
 
 
 def reading_place(options: Settings) -> Path | str | None:
-    """Return where a run that is only read is, if that is another place than its root.
-
-    The first remote that was named and can be read.
-
-    Raises:
-        ArgumentError: If nothing can be read from that remote.
-    """
+    """Return the named remote that a run is only read from; None for its own root."""
     if options.mode != "read-only" or (first := first_remote(options.remote)) is None:
         return None
     return readable(first)
 
 
 def own_root(mode: str, root: str | os.PathLike[str] | None, *, named: bool) -> Path:
-    """Return the root below which something is recorded: a temporary one with ``mode="debug"``.
-
-    Args:
-        mode: See ``init_run``.
-        root: As it was given.
-        named: Whether something is looked for there also with ``mode="disabled"``.
-
-    Raises:
-        ArgumentError: If the root is no path, or another user's and not named.
-    """
+    """Return the root to record below: with ``mode="debug"`` a temporary one."""
     if mode != "debug" or root is not None:
         return root_dir(root, used=mode != "disabled" or named)
     made = Path(tempfile.gettempdir()) / f"seamark-debug-{mint_run_id()}"
@@ -97,23 +82,14 @@ def _remove_debug_root(root: Path, pid: int) -> None:
 
 
 def missing_run(folder: RunFolder, link: Path | None) -> RunNotFoundError:
-    """Return the error that there is no run in a folder.
-
-    Args:
-        folder: Where it would lie.
-        link: Path of a link in the place of the folder; None if there is none.
-    """
+    """Return the error that there is no run in a folder."""
     why = "seamark ls lists the runs" if link is None else f"{link} is a link, not followed"
     msg = f"no run {folder.run!r} in project {folder.project!r} below {folder.root} ({why})"
     return RunNotFoundError(msg)
 
 
 def expect_run(folder: RunFolder) -> None:
-    """Refuse a run that does not exist on this disk.
-
-    Raises:
-        RunNotFoundError: If it does not.
-    """
+    """Raise `RunNotFoundError` if a run does not exist on this disk."""
     link = folder.link(inside=False)
     if link is not None or not folder.exists():
         raise missing_run(folder, link)
@@ -123,9 +99,6 @@ def expect_writable(folder: RunFolder) -> None:
     """Refuse a root that nobody can write to while the script starts; later it is only counted.
 
     A full disk is not a mistake of the person who starts the script, and may be free again later.
-
-    Raises:
-        JournalError: If it cannot be written.
     """
     journals = folder.journal_dir
     error: OSError | None = None
@@ -146,10 +119,8 @@ def expect_writable(folder: RunFolder) -> None:
 def first_remote(given: str | Sequence[str] | None) -> str | None:
     """Return the remote that is read of those that were named; None if none was.
 
-    What is sent on to Neptune's protocol is read where it was recorded.
-
-    Args:
-        given: One URI, several, or several in one text with commas between them.
+    What is sent on to Neptune's protocol is read where it was recorded. A text may name several,
+    with commas between them.
     """
     if given is None:
         return None
@@ -159,11 +130,7 @@ def first_remote(given: str | Sequence[str] | None) -> str | None:
 
 
 def readable(uri: str) -> Path | str:
-    """Return what a remote is as a place to read: a root on this machine, or a server's address.
-
-    Raises:
-        ArgumentError: If it is neither.
-    """
+    """Return what a remote is as a place to read: a root on this machine, or a server's address."""
     from seamark.remote.places import canonical
 
     known = canonical(uri)
@@ -189,12 +156,7 @@ def place_to_read(
 ) -> Path | str | None:
     """Return the place that arguments or the environment name to be read; None for the root.
 
-    Args:
-        root: As it was given; then ``SEAMARK_REMOTE`` does not count.
-        remote: As it was given.
-
-    Raises:
-        ArgumentError: If the remote cannot be read.
+    With a ``root``, ``SEAMARK_REMOTE`` does not count.
     """
     uri = first_remote(remote)
     if uri is None and remote is None and root is None:
@@ -203,16 +165,7 @@ def place_to_read(
 
 
 def open_catalog(place: Path | str, token: str | None = None) -> Catalog:
-    """Open a place to read its runs; nothing is read yet.
-
-    Args:
-        place: A root folder, or the address of a server.
-        token: To show to a server; None for ``SEAMARK_API_TOKEN`` or what ``seamark login`` kept.
-
-    Raises:
-        ArgumentError: If ``SEAMARK_INDEX`` points into the root.
-        MissingExtraError: If what asks a server is not installed.
-    """
+    """Open a root folder, or the address of a server, to read its runs; nothing is read yet."""
     if isinstance(place, Path):
         from seamark.index.index import Index  # SQLAlchemy is for those who need it
 

@@ -47,12 +47,7 @@ _PATIENCE_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class StartVersion:
-    """The version of the code with which a run starts.
-
-    Attributes:
-        text: The version; empty if there is none, or if it is not known yet.
-        executed: What it was found in; None where a person gave it.
-    """
+    """Version of the code at a run's start, empty if unknown; one given has no `executed`."""
 
     text: str
     executed: CodeVersion | None = None
@@ -62,9 +57,6 @@ class StartVersion:
         """Return what a person called the code, or else the version of what was executed so far.
 
         Waits for that, because a run is found by a hash of it, but no longer than two seconds.
-
-        Args:
-            options: Of the run.
         """
         if options.code_version is not None or not options.captures["script"]:
             return cls(options.code_version or "")
@@ -81,12 +73,7 @@ class StartVersion:
 
 
 def start_hash(options: Settings, version: StartVersion) -> str | None:
-    """Return the hash of what a run is given at its start; None without parameters.
-
-    Args:
-        options: Of the run.
-        version: Of its code.
-    """
+    """Return the hash of what a run is given at its start; None without parameters."""
     secrets = options.hidden()
     atoms: dict[str, tuple[str, Any]] = {}
     for path, (kind, value) in secrets.atoms(options.params).items():
@@ -105,12 +92,8 @@ def find_duplicate(options: Settings, folder: RunFolder) -> str | None:
     """Return the id of the newest run of the project that is the same; None if there is none.
 
     Runs on this disk are looked at first, then those at the remote that is read. Where that does
-    not answer, a line says so and this disk decides alone. A run that another process is only about
-    to begin is not seen: to get exactly one run, claim it.
-
-    Args:
-        options: Of the run that begins; they have parameters.
-        folder: Where it would be recorded.
+    not answer, a line says so and this disk decides alone. A run that another process is only
+    about to begin is not seen: to get exactly one run, claim it.
     """
     text = start_hash(options, StartVersion.of(options))
     assert text is not None  # noqa: S101 - there are parameters
@@ -121,7 +104,6 @@ def find_duplicate(options: Settings, folder: RunFolder) -> str | None:
 
 
 def _find_in(place: Path | str, options: Settings, folder: RunFolder, text: str) -> str | None:
-    """Return the id of the newest run of a place that is the same. Never raises."""
     from seamark.store.query import selection
 
     def ask() -> str | None:
@@ -141,16 +123,7 @@ def _find_in(place: Path | str, options: Settings, folder: RunFolder, text: str)
 
 
 def take_revision(options: Settings, folder: RunFolder, version: StartVersion) -> dict[str, Any]:
-    """Take the next revision of what a run is given; nothing if that is impossible. Never raises.
-
-    Args:
-        options: Of the run.
-        folder: The run.
-        version: Of its code.
-
-    Returns:
-        Values by path.
-    """
+    """Take the next revision of what a run is given; nothing if impossible. Never raises."""
     found: dict[str, Any] = {}
 
     def lost(error: Exception) -> None:
@@ -167,11 +140,7 @@ def take_revision(options: Settings, folder: RunFolder, version: StartVersion) -
 
 
 def check_hash(text: object, revision: object) -> None:
-    """Refuse what can be no hash of a run, and no revision.
-
-    Raises:
-        ArgumentError: If one cannot.
-    """
+    """Raise `ArgumentError` for what can be no hash of a run, and no revision."""
     if not isinstance(text, str) or not _HASH.fullmatch(text):
         msg = f"content_hash: expected 32 hexadecimal digits, got {text!r:.80}"
         raise ArgumentError(msg)

@@ -54,13 +54,7 @@ _FLOAT: Final = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Checked content of a configuration file, by key.
-
-    Attributes:
-        path: The file, absolute.
-        values: By the names of arguments of ``init_run``.
-        inputs: Inputs of the run by name: paths and URLs.
-    """
+    """Checked content of a file; ``inputs`` are paths and URLs of the run's inputs, by name."""
 
     path: str
     values: Mapping[str, Any]
@@ -70,20 +64,7 @@ class Config:
 def read_config(
     what: str, given: Any, options: Iterable[str], check: Callable[[str, str, Any], object]
 ) -> Config:
-    """Read and check a file.
-
-    Args:
-        what: Name of the argument, for messages.
-        given: Path of the file.
-        options: Names of all options of a run.
-        check: Takes the name of an option, the key in the file and a value; raises if the value
-            is not legal.
-
-    Raises:
-        ArgumentError: If it is no path, or the file says what it cannot say; file, line and column
-            (1-based) are named.
-        FileMissingError: If there is no such file.
-    """
+    """Read a file, checked by ``check(option, key, value)``; errors name the place, 1-based."""
     if isinstance(given, Mapping):
         msg = f"{what}: expected the path of a YAML file, got a mapping: give it as params="
         raise ArgumentError(msg)
@@ -106,14 +87,6 @@ def read_config(
 
 
 class _File:
-    """Reader of one configuration file.
-
-    Args:
-        what: Name of the argument that names it.
-        path: The file as it was given.
-        checks: The check of each key that it may have.
-    """
-
     def __init__(self, what: str, path: str, checks: Mapping[str, Check]) -> None:
         self._what, self._path, self._checks = what, path, checks
 
@@ -122,7 +95,6 @@ class _File:
         return ArgumentError(f"{self._what}: {self._path}{at}: {message}")
 
     def read(self, data: bytes) -> dict[str, Any]:
-        """Return its values by the names of options."""
         yaml: Any = import_module("yaml")  # for those who have such a file
         try:
             loader = _loader_class(yaml)(data)
@@ -173,7 +145,6 @@ class _File:
             raise self._wrong(mark, f"{error}{hint}") from None
 
     def _unknown(self, given: str) -> str:
-        """Return the message about an unknown key."""
         if why := _NOT_IN_FILES.get(given):
             return f"{given!r} cannot be given here: {why}"
         if given in REPLACED:
@@ -214,12 +185,6 @@ def _loader_class(yaml: Any) -> Any:
 
 
 def _check_inputs(what: str, given: Any) -> dict[str, str]:
-    """Return the inputs of a run by name; without names those of the files.
-
-    Raises:
-        ArgumentError: If one is neither an existing file, a URL nor a version of an artifact.
-        PathError: If a name breaks the grammar.
-    """
     is_named = isinstance(given, Mapping)
     pairs = given.items() if is_named else [(_name_of(one), one) for one in strings(given, what)]
     found: dict[str, str] = {}
@@ -243,13 +208,11 @@ def _check_inputs(what: str, given: Any) -> dict[str, str]:
 
 
 def _name_of(target: str) -> str:
-    """Return the name of an input that was given without one."""
     version = _version_of(target)
     return target.rstrip("/").rpartition("/")[2] if version is None else version.name
 
 
 def _version_of(target: str) -> ArtifactName | None:
-    """Return the version of an artifact that an input names; None if it names none."""
     found = ArtifactName.of(target)
     return found if found is not None and found.has_version else None
 

@@ -30,15 +30,7 @@ _SERVER: Final = re.compile(r"(https?://[^/?#\s]+)/([^?#\s]+)", re.IGNORECASE)
 
 
 def placed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a run; a place in ``with_id`` becomes root, project and id.
-
-    Args:
-        given: The arguments of `init_run`.
-
-    Raises:
-        ArgumentError: If the place contradicts another argument.
-        RunNotFoundError: If no run lies there.
-    """
+    """Return the arguments of a run; a place in ``with_id`` becomes root, project and id."""
     word = given.get("with_id")
     if isinstance(word, str) and (found := _SERVER.fullmatch(word)) is not None:
         if given.get("remote") is not None:
@@ -53,12 +45,6 @@ def placed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def folder_named(word: Any, root: Any, kind: str, words: str) -> RunFolder | None:
     """Return the folder that ``with_id`` refers to; None if it is a name or an id.
-
-    Args:
-        word: The argument ``with_id``.
-        root: The argument ``root``.
-        kind: Expected kind, as of `seamark.paths.kind_of`.
-        words: The same, for messages.
 
     Raises:
         ArgumentError: If it lies below another root.
@@ -80,9 +66,6 @@ def path_of(word: str | os.PathLike[str]) -> Path | None:
     """Return the path in a text or path; None for a name or an id.
 
     A text is a path where it begins with ``file://``, or has a slash and is a folder.
-
-    Raises:
-        ArgumentError: If a ``file://`` URI names no folder of this machine.
     """
     if isinstance(word, str) and word.lower().startswith("file://"):
         from seamark.remote.file import root_of
@@ -244,10 +227,5 @@ REPLACED: Final[Mapping[str, str]] = {
 
 
 def also(words: Mapping[str, str], name: str) -> str:
-    """Return what ends the message about a name that is not here: nothing if nobody has it.
-
-    Args:
-        words: `VERBS` or `FUNCTIONS`.
-        name: The name that is not here.
-    """
+    """Return what ends the message about a name that is not here: nothing if nobody has it."""
     return f": {words[name]}" if name in words else ""

@@ -1,15 +1,13 @@
 """The application of ``seamark ui``: the page's files, and for each root the routes of a server.
 
-The token is the protection: whoever does not show it gets a greeting and the files of the page,
-which are the same for everybody. It comes in a header of its own, which no other page can send: it
-would have to ask first (CORS), and that is never allowed. So there are no cookies, no forms and no
-origins to compare. Without a token, whatever a browser shows under another name could ask: then,
-and only then, the name in ``Host`` has to be one of this machine.
+The token is the protection: who does not show it gets a greeting and the files of the page, which
+are the same for everybody. It comes in a header of its own, which no other page can send: it would
+have to ask first (CORS), and that is never allowed. So there are no cookies, forms and origins to
+compare. Without a token, the name in ``Host`` has to be one of this machine.
 
-A notebook is saved with the output of its cells, including the address of a frame, and may be
-mailed or published. The address of a frame therefore has no token but a ticket, which opens the
-page once, within a minute: ``POST open`` returns one to a caller who has the token, and
-``GET open/TICKET`` redirects to the page.
+A notebook is saved with the output of its cells, including the address of a frame. That address
+therefore has no token but a ticket, which opens the page once, within a minute: ``POST open``
+returns one to a caller who has the token, and ``GET open/TICKET`` redirects to the page.
 """
 
 from __future__ import annotations
@@ -78,9 +76,6 @@ def make_page(
         hosts: Names that ``Host`` may have besides those of this machine, without a token.
         embed: Whether pages of this machine may show this one in a frame.
         now_ns: Nanoseconds since the Unix epoch.
-
-    Raises:
-        SeamarkError: If the index of a root can be neither found nor made.
     """
     folders = [Folder(root.path, watch, place, token, now_ns) for place, root in enumerate(roots)]
     files = PageFiles(embed=embed)
@@ -126,7 +121,6 @@ def _application(folders: Sequence[Folder], files: PageFiles) -> FastAPI:
 
 
 async def _healing(request: Request, error: Exception) -> Response:
-    """Answer an error of the index; make one anew that is damaged."""
     serving = getattr(request.state, "serving", None)
     if isinstance(serving, Folder) and serving.heal(error):
         hint = "the index was damaged and is made anew; the same may be asked again"
@@ -135,8 +129,6 @@ async def _healing(request: Request, error: Exception) -> Response:
 
 
 class _Greeting:
-    """Description of a page, which is longer for a caller who presents the token."""
-
     def __init__(
         self,
         roots: Sequence[Root],
@@ -150,7 +142,6 @@ class _Greeting:
         self._token, self._instance, self._now_ns = token, instance, now_ns
 
     def __call__(self, request: Request) -> dict[str, Any]:
-        """Return names and addresses of the roots and, with the token, their paths and progress."""
         public(request)
         known = is_token(request.headers.get(TOKEN, ""), self._token)
         return {
@@ -192,18 +183,11 @@ class _Greeting:
 
 
 class _Tickets:
-    """Tickets that open the page once.
-
-    Args:
-        token: Of the page; None if it wants none.
-    """
-
     def __init__(self, token: str | None) -> None:
         self._token = token
         self._ends: dict[str, float] = {}
 
     async def give(self, request: Request) -> dict[str, str]:
-        """Return the path of a new ticket; `_Doors` has seen the token."""
         public(request)
         now = time.monotonic()
         ends = [(one, end) for one, end in self._ends.items() if end > now]
@@ -212,7 +196,6 @@ class _Tickets:
         return {"path": f"open/{ticket}"}
 
     async def take(self, request: Request, ticket: str) -> Response:
-        """Lead to the page: with the token, or where it asks for one."""
         public(request)
         good = self._ends.pop(ticket, 0.0) > time.monotonic()
         where = "../" + (fragment(self._token) if good else "")
@@ -220,16 +203,8 @@ class _Tickets:
 
 
 class _Doors:
-    """Says who may come in, and leads them to the root that they ask for.
-
-    Args:
-        app: What answers.
-        folders: Of the roots.
-        token: What has to be shown; None for nothing.
-        hosts: Names that ``Host`` may have besides those of this machine.
-        watch: Is told that somebody looks: who has the token, if there is one. What strangers ask
-            costs no look at the folders.
-    """
+    # `watch` is told that somebody looks: who has the token, if there is one. What strangers ask
+    # costs no look at the folders.
 
     def __init__(
         self,
@@ -243,7 +218,6 @@ class _Doors:
         self._hosts = {one.lower().rstrip(".") for one in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] == "http":
             try:
                 scope = self._led(scope)
@@ -253,11 +227,6 @@ class _Doors:
         await self._app(scope, receive, send)
 
     def _led(self, scope: Scope) -> Scope:
-        """Return a request as its root takes it.
-
-        Raises:
-            Refusal: If it may not come in, or there is no such root.
-        """
         path = scope["path"]
         given = _header(scope, TOKEN.encode())
         known = is_token(given, self._token)
@@ -285,14 +254,8 @@ class _Doors:
         return {**scope, "path": found[2], "raw_path": found[2].encode("utf-8", "replace")}
 
     def _expect_host(self, given: str) -> None:
-        """Refuse a name that this machine does not have.
-
-        Without a token, a page of somebody else could have its own name lead here (DNS rebinding),
-        and would be asked for as if it were this one.
-
-        Raises:
-            Refusal: 400.
-        """
+        # Without a token, a page of somebody else could have its own name lead here (DNS
+        # rebinding), and would be asked for as if it were this one.
         name = _host_of(given)
         if name in self._hosts or name == "localhost" or name.endswith(".localhost"):
             return
@@ -304,12 +267,11 @@ class _Doors:
 
 
 def _header(scope: Scope, name: bytes) -> str:
-    """Return a header of a request; empty if it is not there, or there more than once."""
+    # A header that is there more than once counts as missing.
     found = [value for key, value in scope["headers"] if key == name]
     return found[0].decode("latin-1") if len(found) == 1 else ""
 
 
 def _host_of(given: str) -> str:
-    """Return the name in a ``Host``, in lower case, without the port and the brackets of IPv6."""
     found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/@]+))(?::[0-9]{1,5})?", given.strip())
     return "" if found is None else (found[1] or found[2]).lower().rstrip(".")

@@ -1,8 +1,7 @@
 """Adapter that lets the routes of the server answer from the local index of a folder of runs.
 
-Nothing is folded here. The thread that reads the folders (`seamark.page.watch`) keeps the index up
-to date; requests read it concurrently, each with a connection of its own. No request waits for a
-fold of thousands of runs, and those that are folded are returned before the fold has ended.
+Nothing is folded here: the thread that reads the folders (`seamark.page.watch`) keeps the index up
+to date, and no request waits for its folds. Each request has a connection of its own.
 """
 
 from __future__ import annotations
@@ -69,15 +68,6 @@ _run: Final = schema.run.c
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """Last known version and state of one run.
-
-    Attributes:
-        version: Version of its row.
-        state: Its state.
-        gone: Whether it has been removed.
-        number: Number of the last change that was seen.
-    """
-
     version: int
     state: str
     gone: bool
@@ -85,15 +75,7 @@ class _Changed:
 
 
 class _Opened:
-    """An index file, as long as no other lies in its place.
-
-    Args:
-        file: Where it is.
-
-    Attributes:
-        store: What is folded.
-        name: Drawn for it, so that nobody takes what another one said for its own.
-    """
+    """An index file, as long as no other lies in its place; its `name` is drawn at random."""
 
     def __init__(self, file: Path) -> None:
         self.file, self._is = file, _identity(file)
@@ -107,16 +89,13 @@ class _Opened:
         self._seen = (-1, 0, "")
 
     def is_unchanged(self) -> bool:
-        """Return whether the file is still the one that was opened."""
         return _identity(self.file) == self._is
 
     def version(self) -> int:
-        """Return a number that changes whenever anybody writes to the file."""
         with self._lock:
             return int(self._watching.execute("PRAGMA data_version").fetchone()[0])
 
     def running(self, now_ns: int) -> str:
-        """Return a short text that changes when a run is seen to run no more, within a second."""
         version = self.version()
         with self._lock:
             at, moment, found = self._seen
@@ -128,15 +107,14 @@ class _Opened:
         return found
 
     def let_go(self) -> None:
-        """Close all connections that nobody uses; the others when nobody does."""
         self.store.database.engine.dispose()
 
 
 class _Changes:
     """Changes in the index of a folder; see `seamark.server.serving.Changing`.
 
-    Nothing is written, because a poll must not wait for a fold. Versions and states of all runs are
-    held in memory, and compared at a poll if the file has changed.
+    Nothing is written, because a poll must not wait for a fold. Versions and states of all runs
+    are held in memory, and compared at a poll if the file has changed.
     """
 
     def __init__(self, opened: Callable[[], _Opened], looked: Callable[[], LookedAt]) -> None:
@@ -148,17 +126,14 @@ class _Changes:
         self._number = 0
 
     def name(self) -> str:
-        """Return the name of the index that is read now."""
         return self._find().name
 
     def tag(self, now_ns: int) -> str:
-        """Return a tag that changes whenever anything that can be read changes."""
         opened = self._find()
         version = opened.version()
         return f"{opened.name}.{version}.{opened.running(now_ns)}"
 
     def cursor(self, now_ns: int) -> str:
-        """Return a cursor at the last change that a reader of the current index has seen."""
         opened = self._find()
         with self._lock:
             if opened.name != self._name:
@@ -168,7 +143,6 @@ class _Changes:
     def since(
         self, cursor: str, project: str, may_read: Callable[[str], bool], now_ns: int
     ) -> Answer[Changes]:
-        """Return what changed since a cursor."""
         opened, looked_ns = self._find(), self._looked().looked_ns
         with self._lock:
             self._compare(opened, now_ns)
@@ -191,12 +165,10 @@ class _Changes:
         return Answer(Changes(upto, reset=False, runs=runs, looked_ns=looked_ns))
 
     def looked(self, now_ns: int) -> LookedAt:
-        """Return when it was last looked, and what is not read yet, or cannot be."""
         del now_ns
         return self._looked()
 
     def _compare(self, opened: _Opened, now_ns: int) -> None:
-        """Number what is not as it was, if the file or the state of a run changed."""
         as_of = opened.version(), opened.running(now_ns)
         if opened.name == self._name and as_of == self._as_of:
             return
@@ -229,13 +201,7 @@ class _Changes:
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """A content in the folder of a run.
-
-    Attributes:
-        folder: Of the run.
-        digest: SHA-256, hex.
-        size: In bytes.
-    """
+    """A content in the folder of a run, by its SHA-256, hex."""
 
     folder: RunFolder
     digest: str
@@ -252,15 +218,12 @@ class FileContent:
 
 
 class _Login:
-    """Lets in who shows the one token there is; everybody where there is none."""
-
     def __init__(self, token: str | None) -> None:
         self._token = token
         self._somebody = Identity(user_name() or "you", "page", roles={"": Role.CONTRIBUTOR})
         self._is = self._somebody.name, self._somebody.token
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
-        """Return who asks; see `seamark.server.serving.Identifies`."""
         del address
         given = headers.get(TOKEN, "")
         if is_token(given, self._token):
@@ -270,39 +233,18 @@ class _Login:
         raise Refusal(401, "bad-token", "this is not the token of this page: open it anew")
 
     def again(self, token: str, name: str) -> Identity:
-        """Return who somebody is now; the token stays what it is as long as the page runs."""
         return self._somebody if (name, token) == self._is else NOBODY
 
     def role(self, who: Identity, project: str) -> Role | None:
-        """Return the role of somebody in a project."""
         del project
         return None if who == NOBODY else Role.CONTRIBUTOR
 
     def readable(self, who: Identity) -> Readable:
-        """Return which projects somebody may read."""
         return Readable(everything=who != NOBODY)
 
 
 class Folder:
-    """The runs below one root, for the routes of a server.
-
-    Args:
-        root: Its path; it need not exist.
-        watch: Who looks at it.
-        place: Which of the roots of `watch` it is.
-        token: What who asks has to show; None for nothing.
-        now_ns: Nanoseconds since the Unix epoch.
-
-    Attributes:
-        logins: Who asks.
-        accounts: What they may do.
-        changing: What changed.
-        links: Addresses of single contents.
-        now_ns: Nanoseconds since the Unix epoch.
-
-    Raises:
-        SeamarkError: If its index can be neither found nor made.
-    """
+    """Runs below one root, for the routes of a server; `place` is its index in `watch`."""
 
     def __init__(
         self,
@@ -383,11 +325,7 @@ class Folder:
         return missing
 
     def content(self, project: str, run: str, digest: str) -> FileContent | None:
-        """Return a content of a run that is known; None if it is not in its folder.
-
-        Raises:
-            ArgumentError: If the digest is none.
-        """
+        """Return a content of a run that is known; None if it is not in its folder."""
         try:
             check_place(project, run)
         except PathError:
@@ -433,7 +371,6 @@ class Folder:
         return LookedAt(found.looked_ns, found.left, found.unread)
 
     def _opened_now(self) -> _Opened:
-        """Return the index; another one if somebody made it again."""
         with self._lock:
             if self._opened is None or not self._opened.is_unchanged():
                 before, self._opened = self._opened, None
@@ -452,11 +389,6 @@ def is_token(given: str, token: str | None) -> bool:
 
 
 def _file_of(root: Path) -> Path:
-    """Return the file of the index of a root, which is made if it is not there.
-
-    Raises:
-        SeamarkError: If it cannot be.
-    """
     with Index.open(root) as index:
         file = index.file
     if file is None:
@@ -474,7 +406,6 @@ def _identity(file: Path) -> tuple[int, int] | None:
 
 
 def _running(store: Store, now_ns: int) -> str:
-    """Return a short text that changes when a run is seen to run no more."""
     with store.database.reading() as connection:
         state = state_column(store, connection, now_ns)
         asked = sa.select(_run.id, state).where(_run.state.in_(("running", OPEN)))
@@ -483,7 +414,6 @@ def _running(store: Store, now_ns: int) -> str:
 
 
 def _parted(cursor: str) -> tuple[str, int, int] | None:
-    """Return name, number and moment of a cursor; None if it is none."""
     name, *numbers = cursor.split(".")
     if len(numbers) != 2 or not all(one.isascii() and one.isdigit() for one in numbers):  # noqa: PLR2004
         return None

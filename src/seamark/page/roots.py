@@ -24,28 +24,17 @@ __all__ = ["Root", "StateError", "instance_of", "keep", "named_roots", "new_toke
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """Root folder of runs that a page shows.
-
-    Attributes:
-        name: Displayed name, unique among the roots of a page.
-        path: Absolute path, which need not exist.
-    """
+    """Root folder that a page shows; its name is unique there, and its path need not exist."""
 
     name: str
     path: Path
 
 
 def named_roots(paths: Sequence[str | os.PathLike[str]]) -> list[Root]:
-    """Return the roots at some places, each once, with names that tell them apart.
+    """Return the roots at some places, or the one found without any, each once, with unique names.
 
     The name is that of the folder, of ``.seamark`` that of the folder around it, with as much of
     the path before it as is needed.
-
-    Args:
-        paths: As a person gave them; none for the root that is found without one.
-
-    Raises:
-        ArgumentError: If one cannot be a root.
     """
     found: dict[str, Path] = {}
     for one in paths or (None,):
@@ -65,7 +54,6 @@ def named_roots(paths: Sequence[str | os.PathLike[str]]) -> list[Root]:
 
 
 def _parts(path: Path) -> tuple[str, ...]:
-    """Return the parts of a path without a ``.seamark`` at its end."""
     inside = path.parent if path.name == ROOT_NAME else path
     return inside.parts or path.parts
 
@@ -85,9 +73,6 @@ def keep() -> str:
     """Return the token of this user, made if there was none.
 
     A file that others can read, or that is not this user's, is not believed: there is a new token.
-
-    Raises:
-        StateError: If it cannot be kept.
     """
     place = _folder() / _FILE
     with exclusive(place, _LOCK_S):
@@ -95,11 +80,7 @@ def keep() -> str:
 
 
 def new_token() -> str:
-    """Make a token in the place of the one that there is, which opens nothing any more.
-
-    Raises:
-        StateError: If it cannot be kept.
-    """
+    """Make a token in the place of the one that there is, which opens nothing any more."""
     made = f"seamark_{secrets.token_urlsafe(32)}"
     _write(_FILE, json.dumps({"token": made}))
     return made
@@ -114,8 +95,7 @@ def instance_of(token: str, roots: Sequence[Root]) -> str:
 def redirect_file(url: str) -> Path:
     """Return a file that leads a browser to an address; nobody else can read it.
 
-    The address has the token in it, and all that is in a command line can be read by everybody on
-    this machine.
+    The address has the token in it, and everybody on this machine can read a command line.
     """
     shown = html.escape(url)
     return _write(
@@ -127,13 +107,7 @@ def redirect_file(url: str) -> Path:
 
 
 def _folder() -> Path:
-    """Return the folder for all this, made if it was not there, and closed to others if it was.
-
-    Who could write there would have this user show their token to a page of their own.
-
-    Raises:
-        StateError: If it cannot be made, is another user's, or stays open to others.
-    """
+    # Who could write there would have this user show their token to a page of their own.
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111
     made = Path(base) / "seamark"
     me = os.geteuid()
@@ -163,7 +137,6 @@ def _unsafe(place: Path, why: str) -> StateError:
 
 
 def _read(place: Path) -> str | None:
-    """Return the token in a file that nobody but this user can read or has written; else None."""
     with quietly(only=(OSError, ValueError, TypeError, KeyError)):
         fd = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
@@ -176,11 +149,6 @@ def _read(place: Path) -> str | None:
 
 
 def _write(name: str, text: str) -> Path:
-    """Write a file that only this user can read, in the place of another one too.
-
-    Raises:
-        StateError: If that is impossible.
-    """
     place = _folder() / name
     draft = place.with_name(f".{name}.{secrets.token_hex(4)}")
     try:

@@ -49,13 +49,8 @@ class StartError(SeamarkError):
 class Given:
     """Options with which a page is started.
 
-    Attributes:
-        roots: Roots that it shows.
-        host: Address to listen at.
-        port: Port to listen at; 0 for any, None for the first that is free of a few.
-        token: Whether it requires a token.
-        hosts: Further host names that a page without token answers to.
-        embed: Whether notebooks may show it in a frame.
+    `port` is 0 for any, and None for the first free one of a few; `hosts` are further names that a
+    page without a token answers to.
     """
 
     roots: Sequence[Root]
@@ -68,14 +63,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A page that answers.
-
-    Attributes:
-        url: Its address, without the token.
-        token: Its token; None if it wants none.
-        host: Address at which it listens.
-        port: Port at which it listens.
-    """
+    """A page that answers; its `url` is without the token, which is None if it wants none."""
 
     url: str
     token: str | None
@@ -84,23 +72,14 @@ class Started:
 
 
 def check_extra() -> None:
-    """Make sure that all is installed that a page needs.
-
-    Raises:
-        MissingExtraError: Naming the extra, if it is not.
-    """
+    """Raise `MissingExtraError` unless all is installed that a page needs."""
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
         msg = f'the page needs {", ".join(missing)}, not installed here: pip install "seamark[ui]"'
         raise MissingExtraError(msg)
 
 
 def check(given: Given) -> None:
-    """Make sure that a page can be like this.
-
-    Raises:
-        StartError: If it would be open to strangers.
-        ArgumentError: If one index is named for several roots.
-    """
+    """Raise `StartError` for a page that would be open to strangers."""
     if not given.token and not opening.is_loopback(given.host):
         msg = f"--no-token is for this machine alone, not for --host {given.host}"
         raise StartError(msg)
@@ -111,15 +90,9 @@ def check(given: Given) -> None:
 
 
 def serve(given: Given, tell: Callable[[Started, Watcher], Any], until: int | None = None) -> int:
-    """Answer until a signal ends it; return an exit code.
+    """Answer until a signal or the end of the descriptor `until` ends it; return an exit code.
 
-    Args:
-        given: What a person said of it.
-        tell: Is called in a thread once it answers.
-        until: Descriptor whose end ends it, too.
-
-    Raises:
-        SeamarkError: If it cannot start.
+    `tell` is called in a thread once the page answers.
     """
     import uvicorn
 
@@ -169,12 +142,9 @@ def serve(given: Given, tell: Callable[[Started, Watcher], Any], until: int | No
 def _run(
     config: uvicorn.Config, listening: socket.socket, begin: Callable[[], Any], until: int | None
 ) -> None:
-    """Answer until a signal or the end of a descriptor.
-
-    The signals are SIGTERM, SIGINT and SIGHUP. uvicorn handles the first two while it runs, and
-    passes the one that ended it on to the process. SIGHUP comes from a terminal that is closed; if
-    it is ignored (``nohup``), it stays ignored.
-    """
+    # uvicorn handles SIGTERM and SIGINT while it runs, and passes the one that ended it on to the
+    # process. SIGHUP comes from a terminal that is closed; if it is ignored (`nohup`), it stays
+    # ignored.
     import uvicorn
 
     class Announced(uvicorn.Server):
@@ -205,15 +175,7 @@ def _run(
 
 
 def bind(host: str, port: int | None) -> socket.socket:
-    """Return a socket that listens.
-
-    Args:
-        host: Address of this machine.
-        port: 0 for any; None for the first that is free from `DEFAULT_PORT` on.
-
-    Raises:
-        StartError: If the port is taken, or all that are tried are.
-    """
+    """Return a socket that listens; port 0 is any, None the first free one of `PORTS`."""
     ports = range(DEFAULT_PORT, DEFAULT_PORT + PORTS) if port is None else (port,)
     for one in ports:
         try:
@@ -241,10 +203,8 @@ def _bind_words(host: str, port: int, error: OSError) -> str:
 
 
 def _provide_indexes(roots: Sequence[Root], stack: contextlib.ExitStack) -> None:
-    """Ensure that the indexes are files, which one thread writes while others answer from them.
-
-    If no file can be written for some root, all are in a temporary folder while the page runs.
-    """
+    # One thread writes the files while others answer from them. If none can be written for some
+    # root, all are in a temporary folder while the page runs.
     from seamark.index.index import Index
 
     for root in roots:

@@ -34,14 +34,10 @@ _LABEL: Final = 90
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """The parts of the time of a mean epoch.
+    """The parts of the time of a mean epoch, which is the mean of `epochs`.
 
-    Attributes:
-        parts: What a part is, in plain words, and its seconds an epoch; no moment is in two of
-            them. What they leave of the whole is the framework's own work.
-        whole_s: Seconds of an epoch.
-        epochs: So many epochs the mean is of.
-        of: What the whole is, in plain words.
+    ``parts`` are named in plain words, with seconds an epoch; no moment is in two of them. What
+    they leave of the whole is the framework's own work. ``of`` names the whole in plain words.
     """
 
     parts: tuple[tuple[str, float], ...]
@@ -77,11 +73,7 @@ def _seconds(value: float) -> str:
 
 
 def picture(breakdown: Breakdown, title: str | None = None) -> bytes:
-    """Return a PNG: one stacked bar of a mean epoch, with the largest cost named below.
-
-    Raises:
-        MissingExtraError: If the extra ``plot`` is not installed.
-    """
+    """Return a PNG: one stacked bar of a mean epoch, with the largest cost named below."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
@@ -159,11 +151,7 @@ def summary_csv(stats: Iterable[TimeStat]) -> str:
 
 
 def write_long(sources: Iterable[Durations], path: str | os.PathLike[str]) -> None:
-    """Write one row for each kept duration: `LONG_COLUMNS`.
-
-    Raises:
-        OSError: If the file cannot be written.
-    """
+    """Write one row for each kept duration: `LONG_COLUMNS`."""
     with Path(path).open("w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(LONG_COLUMNS)

@@ -62,16 +62,16 @@ class Recording(Protocol):
 
 
 class Browsable:
-    """A place in a tree of attributes that can be looked around in.
+    """A place in a tree of attributes.
 
-    It is no container of values: ``len()``, and with it truth, say nothing about what is recorded.
+    It is no container of values: ``len()`` and truth say nothing about what is recorded.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def _place(self) -> tuple[Recording, str]:
-        """Return what reads, and the path of this place; an empty one for the whole."""
+        """Return the recording, and the path of this place; empty for the root."""
 
     def __contains__(self, path: object) -> bool:
         """Return whether something is recorded at a path, or below it; also if it is no path."""
@@ -100,7 +100,7 @@ class Browsable:
         raise recorded.no_namespace(at, families.get(at))
 
     def _ipython_key_completions_(self) -> list[str]:
-        """Return the paths below, relative to here, with those of namespaces; never raises."""
+        # Never raises; includes the paths of namespaces.
         try:
             recorded, at = self._place()
             paths = _relative(recorded.families(at), at)
@@ -117,6 +117,5 @@ class Browsable:
 
 
 def _relative(paths: Iterable[str], at: str) -> list[str]:
-    """Return the paths below a place as they are called from there."""
     skip = len(at) + 1 if at else 0
     return [path[skip:] for path in paths if path != at]

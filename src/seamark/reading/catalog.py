@@ -41,10 +41,9 @@ class ChangedRun:
         project: Project path.
         run: Run id, or ``.project``.
         state: Its state now; None for one that is gone.
-        gone: Whether it is there no more.
-        paths: What holds something that was recorded since, by the clock of who recorded it, up to
-            a minute before included; sorted. It says where to look first: what came late is not
-            among it. Empty if nothing was recorded lately, so that any path may have changed.
+        gone: Whether it no longer exists.
+        paths: Paths that were recorded since, up to a minute before included, by the clock of the
+            recorder; sorted. Late records are not among them. If empty, any path may have changed.
     """
 
     project: str
@@ -84,12 +83,8 @@ Unknown = Callable[[QueryError], None]
 class SharedPath:
     """A number, a text or a series of numbers that some runs have.
 
-    Attributes:
-        path: Attribute path.
-        series: Whether it is a series in one of them.
-        runs: How many have it.
-        differs: Whether it is not the same in all that have it.
-        longest: Characters of the longest text.
+    ``runs`` is their number, ``differs`` tells whether it is not the same in all of them, and
+    ``longest`` is the length of the longest text.
     """
 
     path: str
@@ -195,27 +190,18 @@ class Wanted(Protocol):
         ...
 
     def check(self) -> None:
-        """Check what `expression` does not look at.
-
-        Raises:
-            ArgumentError: If an argument has a value that cannot be used.
-        """
+        """Check what `expression` does not look at; raises `ArgumentError`."""
         ...
 
     def expression(self) -> Any:
-        """Return the conditions as one expression.
-
-        Raises:
-            ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query breaks the grammar.
-        """
+        """Return the conditions as one expression; raises `ArgumentError` or `QueryError`."""
         ...
 
 
 class Catalog(Protocol):
     """The runs of one place.
 
-    `seamark.index.index.Index` has those of a root and `seamark.remote.http.catalog.RemoteCatalog`
+    `seamark.index.index.Index` has those of a root, `seamark.remote.http.catalog.RemoteCatalog`
     those of a server. Both answer alike, and raise the same errors.
     """
 
@@ -230,24 +216,20 @@ class Catalog(Protocol):
         ...
 
     def moment(self) -> AbstractContextManager[None]:
-        """Answer everything that is asked in a block from one state of a root, as last refreshed.
+        """Answer everything in a block from one state of a root, as last refreshed.
 
-        Nothing can be refreshed in the block. A server answers each question from the state that it
-        has then; what it tells of a run that is viewed in the block is of one state, but for points
+        Nothing can be refreshed in the block. A server answers each question from its current
+        state; what it tells of a run that is viewed in the block is of one state, but for points
         and texts of series, which may be newer.
         """
         ...
 
     def snapshot(self, project: str, run: str) -> AbstractContextManager[Reader]:
-        """Give the reader of one run in a `moment`.
-
-        Raises:
-            RunNotFoundError: If there is no such run.
-        """
+        """Give the reader of one run in a `moment`; raises `RunNotFoundError`."""
         ...
 
     def nearby_root(self) -> str | None:
-        """Return which place may be meant rather than this one, if this one has no runs."""
+        """Return the place that may be meant instead, if this one has no runs."""
         ...
 
     def refresh(
@@ -259,33 +241,24 @@ class Catalog(Protocol):
     ) -> None:
         """Make later answers include everything that was recorded before this call.
 
-        Args:
-            project: Only this project and its sub-projects; None for all.
-            run: Only this run of the project (``".project"``: the project's own log).
-            progress: Called with the number of runs done and the number of runs to do.
+        It concerns one project and its sub-projects, one run of it (``".project"``: the project's
+        own log), or everything. ``progress`` is called with the number of runs done and to do.
         """
         ...
 
     def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
-        """Return (project, run id) of every run, or of a project and its sub-projects; sorted.
-
-        Args:
-            project: None for all.
-            kind: Of models or their versions instead; see `seamark.paths.kind_of`.
-        """
+        """Return all runs of a project and its sub-projects, or of all, sorted."""
         ...
 
     def names(self, kind: str = "run") -> list[RunName]:
-        """Return every run, model or version and what it is called, the newest first."""
+        """Return every run, model or version and its names, the newest first."""
         ...
 
     def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
-        """Return (project, run id) of the runs that match, in order.
+        """Return the runs that match, in order.
 
-        Args:
-            selection: Which runs.
-            unknown: Called with an error for each path asked for that no run has; raises it by
-                itself.
+        ``unknown`` is called with an error for each path asked for that no run has, and raises it
+        by default.
 
         Raises:
             ArgumentError: If an argument has a value that cannot be used.
@@ -294,11 +267,7 @@ class Catalog(Protocol):
         ...
 
     def count(self, selection: Wanted) -> int:
-        """Return how many runs match, regardless of ``limit`` and ``offset``; see `select`.
-
-        Args:
-            selection: Which runs.
-        """
+        """Return how many runs match, regardless of ``limit`` and ``offset``; see `select`."""
         ...
 
     def table(
@@ -307,25 +276,13 @@ class Catalog(Protocol):
         columns: Columns = None,
         unknown: Unknown = refuse,
     ) -> RunsTable:
-        """Return the runs that match with the columns that are asked for; see `select`.
-
-        Args:
-            selection: Which runs.
-            columns: Which columns.
-            unknown: See `select`.
-        """
+        """Return the runs that match with the columns that are asked for; see `select`."""
         ...
 
     def fields(
         self, selection: Wanted, contains: str = "", unknown: Unknown = refuse
     ) -> list[RunField]:
-        """Return which paths the runs that match show, sorted; see `select`.
-
-        Args:
-            selection: Which runs.
-            contains: Only paths that have this in them, whatever its case.
-            unknown: See `select`.
-        """
+        """Return the paths of the runs that contain a text, whatever its case, sorted."""
         ...
 
     def groups(
@@ -337,29 +294,21 @@ class Catalog(Protocol):
     ) -> RunGroups:
         """Return the runs that match in groups that show the same; see `select`.
 
-        Args:
-            selection: Which runs; ``limit`` and ``offset`` are of groups.
-            by: Columns by which they are grouped, as `table` takes them; no patterns.
-            columns: Columns whose numbers are summed up for each group.
-            unknown: See `select`.
+        ``limit`` and ``offset`` are of groups. The columns ``by`` have no patterns; the numbers of
+        ``columns`` are summed up for each group.
         """
         ...
 
     def changes(self, cursor: str = "", project: str | None = None) -> Changes:
-        """Return which runs changed since a cursor.
-
-        Args:
-            cursor: Of an earlier answer; empty to begin.
-            project: Only this project and its sub-projects; None for all.
-        """
+        """Return which runs changed since the cursor of an earlier answer; empty to begin."""
         ...
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
-        """Return what is missing of runs, only of those of which something is."""
+        """Return what is missing of runs, without runs that are complete."""
         ...
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
-        """Return why runs crashed that did; see `seamark.process.crashes.CRASH_REASONS`."""
+        """Return why runs crashed; see `seamark.process.crashes.CRASH_REASONS`."""
         ...
 
     def series(
@@ -371,18 +320,11 @@ class Catalog(Protocol):
         points: int | None = None,
         unknown: Unknown | None = None,
     ) -> SeriesTable | CurveTable:
-        """Return the points of the float series that match, of these runs.
+        """Return the points of float series of some runs, by paths or patterns with ``*``, ``?``.
 
-        Args:
-            refs: (project, run id) of the runs.
-            patterns: Paths, or patterns with ``*`` and ``?``.
-            attempt: See `seamark.reading.reader.Reader.points`.
-            progress: Called with the number of runs read and of all.
-            points: Read curves of at most this many representative points; None for all points.
-            unknown: Called with an error for each of the patterns that is a series of no run.
-
-        Raises:
-            ArgumentError: If ``attempt`` or ``points`` cannot be one.
+        ``points`` reads curves of at most so many representative points instead. ``unknown`` is
+        called with an error for each pattern that is a series of no run. For ``attempt`` see
+        `seamark.reading.reader.Reader.points`; it or ``points`` may raise `ArgumentError`.
         """
         ...
 
@@ -394,25 +336,17 @@ class Catalog(Protocol):
         attempt: Attempt = "latest",
         since: Mapping[Key, str] | None = None,
     ) -> list[RunCurve]:
-        """Return series of several runs as they are drawn; those without points are left out.
+        """Return series of several runs as they are drawn; empty ones are left out.
 
-        Args:
-            refs: (project, run id) of the runs; what is not there any more is left out.
-            paths: Of the series.
-            look: How they are drawn.
-            attempt: See `seamark.reading.reader.Reader.points`.
-            since: Cursors of earlier drawings, by project, run id and path; of these only the
-                parts come that have changed.
-
-        Raises:
-            ArgumentError: If something cannot be drawn so.
+        Missing runs are left out, too. Of series with a cursor of an earlier drawing in ``since``,
+        only changed parts come. Raises `ArgumentError` if something cannot be drawn.
         """
         ...
 
     def series_of(
         self, refs: Sequence[Ref], is_meant: Callable[[str], bool]
     ) -> Mapping[Ref, set[str]]:
-        """Return which float series runs show, of those that are meant."""
+        """Return the float series that runs show, of those that are meant."""
         ...
 
     def paths(self) -> list[str]:
@@ -420,19 +354,11 @@ class Catalog(Protocol):
         ...
 
     def view(self, project: str, run: str) -> Reader:
-        """Return one run as it was when this was refreshed.
-
-        Raises:
-            RunNotFoundError: If there is no such run.
-        """
+        """Return one run as last refreshed; raises `RunNotFoundError`."""
         ...
 
     def fresh_view(self, project: str, run: str) -> Reader:
-        """Return one run as it is now.
-
-        Raises:
-            RunNotFoundError: If there is no such run.
-        """
+        """Return one run as it is now; raises `RunNotFoundError`."""
         ...
 
     def close(self) -> None:

@@ -42,19 +42,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """State of a run, and what went wrong with it.
+    """State of a run, and what went wrong with it; see `seamark.reading.reader.Reader`.
 
-    Attributes:
-        project: Project path.
-        run: Run id.
-        name: Name that was given, or the generated one.
-        state: See `seamark.reading.reader.Reader`, like the following ones.
-        reason: Cause of the last recorded state.
-        signal: Signal that caused it.
-        traceback: Path of the traceback that belongs to the end.
-        failed: Whether a process that spoke for the run noted that it failed.
-        crash: How the process ended that trained the run.
-        troubles: What went wrong, by name.
+    ``failed`` tells whether a process that spoke for the run noted that it failed.
     """
 
     project: str
@@ -71,14 +61,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that is known of a run but its points, of one moment.
-
-    Attributes:
-        overview: How it is doing.
-        ranks: How each rank is doing.
-        journals: What is known of every journal.
-        attributes: What it shows, sorted by path.
-    """
+    """All that is known of a run but its points, of one moment."""
 
     overview: Overview
     ranks: list[RankStatus]
@@ -92,12 +75,9 @@ class Opening:
 
     Attributes:
         largest_t: Largest time of a record, nanoseconds since the Unix epoch.
-        journals: What matters of the header of each journal, and how many bytes of it are kept.
-        families: Family of every path.
-        last_steps: Last step of every series.
+        journals: Important parts of the header of each journal, and its size in bytes as kept.
         trained: Float series of the training, not only of an evaluation.
-        failed: See `Overview`.
-        resumable: Whether its state is one of a run that may be gone on with.
+        resumable: Whether the state allows a resume.
     """
 
     largest_t: int
@@ -111,16 +91,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class ProjectCounts:
-    """A project, and the number of its runs.
-
-    Attributes:
-        project: Project path.
-        runs: All but those in the trash.
-        running: Those that run.
-        crashed: Those that crashed.
-        trashed: Those in the trash.
-        last_record_ns: Time of the last record, nanoseconds since the Unix epoch.
-    """
+    """A project, and the number of its runs; ``runs`` leaves out those in the trash."""
 
     project: str
     runs: int
@@ -132,13 +103,7 @@ class ProjectCounts:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of runs.
-
-    Attributes:
-        table: The runs.
-        names: Their names, of at most 1,000 of them.
-        cursor: Cursor from which on it may be asked what changed.
-    """
+    """A table of runs, at most 1,000 of their names, and the cursor for later changes."""
 
     table: RunsTable
     names: list[str]
@@ -147,16 +112,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class SeriesPart:
-    """Float series of a run, or a part of one that is too long for one answer.
+    """Points or the curve of a float series, or a part of one that is too long for one answer.
 
-    Attributes:
-        project: Project path.
-        run: Run id.
-        path: Of the series.
-        begins: Whether it begins here. It also does if points that were read are hidden now, as by
-            a new attempt: the parts that came before are void.
-        points: Its points, or
-        curve: its curve, whichever was asked for.
+    ``begins`` marks the first part, also again: points that were read are hidden now, as by a new
+    attempt, so that the parts before are void.
     """
 
     project: str
@@ -172,19 +131,13 @@ class SeriesPart:
         return self.project, self.run, self.path
 
     def __len__(self) -> int:
-        """Return how many points it has, or representative points."""
         series = self.points if self.curve is None else self.curve
         return 0 if series is None else len(series)
 
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Series of several runs as they are drawn.
-
-    Attributes:
-        curves: Those that have points.
-        cursor: Cursor from which on it may be asked what changed.
-    """
+    """Series of several runs as they are drawn, and the cursor for later changes."""
 
     curves: list[RunCurve]
     cursor: str
@@ -195,7 +148,7 @@ class Attempts:
     """Numbers of attempts of runs, and where each begins.
 
     Attributes:
-        attempts: Project, run id and number of attempts, of those that have several.
+        attempts: Project, run id and number of attempts, where there are several.
         openings: The same of how often a run was opened to record.
         begins: Project, run id, path, and (attempt, step, time in ns, x) where each attempt begins.
     """
@@ -226,13 +179,9 @@ class WireError(SeamarkError, ValueError):
 
 
 def pack(value: Any) -> bytes:
-    """Return a value in MessagePack.
+    """Return a value in MessagePack; raise `WireError` for types without a form.
 
-    Values of attributes that are nested deeper than 128 levels, as nothing is that Seamark records,
-    end in ``"..."``. Halves of surrogate pairs, which are no text, become question marks.
-
-    Raises:
-        WireError: If something in it has no form here.
+    Values deeper than 128 levels end in ``"..."``; lone surrogates become question marks.
     """
     made = _prepared(value)
     try:
@@ -243,7 +192,6 @@ def pack(value: Any) -> bytes:
 
 
 def _prepared(value: Any) -> Any:
-    """Return a value whose fields without a type hold nothing that MessagePack has no form for."""
     kind = type(value)
     if kind is list:
         return list(map(_prepared, value)) if value and is_dataclass(value[0]) else value
@@ -277,7 +225,6 @@ def _boxed(value: Any, depth: int) -> Any:
 
 
 def _boxed_object(value: Any, kind: type, depth: int) -> Any:
-    """Return what is no number, text, list or dict."""
     if kind in _PLAIN:
         return _box(
             kind.__name__,
@@ -298,7 +245,7 @@ def _boxed_object(value: Any, kind: type, depth: int) -> Any:
 
 
 def _boxed_column(values: list[Any]) -> list[Any]:
-    """Return the cells of a column, which most often hold what MessagePack has a form for."""
+    """Return the cells of a column, unchanged if MessagePack has a form for all."""
     kinds = set(map(type, values))
     if int in kinds:
         ints = [one for one in values if type(one) is int]
@@ -312,7 +259,6 @@ def _box(name: str, content: Any) -> Ext:
 
 
 def _hook(value: Any) -> Any:
-    """Return what MessagePack has a form for, in the place of what it has none for."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, RunsTable):
@@ -328,7 +274,6 @@ _encoder: Final = Encoder(enc_hook=_hook)
 
 
 def _valid(value: Any) -> Any:
-    """Return what MessagePack holds with texts that are text, and ints of any length boxed."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, int):
@@ -344,11 +289,7 @@ def _valid(value: Any) -> Any:
 
 
 def unpack(data: bytes, kind: Any) -> Any:
-    """Return the value of a type that `pack` made this of; further fields are left out.
-
-    Raises:
-        WireError: If it is something else.
-    """
+    """Return the value that `pack` encoded, without unknown fields; raises `WireError`."""
     try:
         return _decoder(kind).decode(data)
     except RecursionError:
@@ -365,7 +306,6 @@ def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
 
 
 def _made(kind: type, given: Any) -> Any:
-    """Return an object of a class that MessagePack has no form for."""
     import numpy as np
 
     if (dtype := _DTYPES.get(kind)) is not None:
@@ -405,8 +345,6 @@ _OBJECTS: Final = {
 
 
 class _Table(msgspec.Struct):
-    """Form of a `RunsTable`."""
-
     columns: list[str]
     cells: list[list[Any]]
     refs: list[tuple[str, str]]

@@ -32,26 +32,13 @@ class Contents(Protocol):
         ...
 
     def text(self, record: Mapping[str, Any]) -> str:
-        """Return a very long text.
-
-        Args:
-            record: Its ``sha256`` and ``size``.
-
-        Raises:
-            FileMissingError: If it is not there, not what was recorded, or too large for memory.
-        """
+        """Return a very long text, given ``sha256`` and ``size``; raises `FileMissingError`."""
         ...
 
     def read(self, file: Mapping[str, Any], path: str, *, references: bool = False) -> bytes:
-        """Return the bytes of a recorded file.
+        """Return the bytes of a FILE record, which is no folder; ``path`` is for messages.
 
-        Args:
-            file: FILE record, of no folder.
-            path: Attribute path, for messages.
-            references: Open what the record refers to, wherever that is.
-
-        Raises:
-            FileMissingError: If the bytes are not there, or a reference is not opened.
+        Raises `FileMissingError` if they are not there, or for a reference without ``references``.
         """
         ...
 
@@ -69,33 +56,18 @@ class Contents(Protocol):
         ...
 
     def begin_of(self, sha256: str, size: int, most: int) -> bytes:
-        """Return the first bytes of a content that the run keeps itself.
-
-        Args:
-            sha256: Its digest, hex.
-            size: Of all of it, in bytes.
-            most: At most so many.
-
-        Raises:
-            OSError: If it is not there.
-            ValueError: If the digest is none.
-        """
+        """Return at most ``most`` first bytes of a kept content; raises OSError, ValueError."""
         ...
 
     def finish(self, files: Collection[Mapping[str, Any]]) -> bool:
-        """Complete what a process that died left half done; return whether there may be more now.
-
-        Args:
-            files: The FILE records that are of interest.
-        """
+        """Complete what a dead process left of FILE records; return if there may be more now."""
         ...
 
     def whereabouts(self, record: Mapping[str, Any]) -> str:
         """Return where the content of a FILE record is.
 
         ``kept`` (with the run), ``reference`` (where it was recorded), ``gone`` or ``changed`` (a
-        reference to something that is no longer the same), ``pending`` (bytes taken, not stored
-        yet), or ``missing`` (should be kept and is not).
+        reference), ``pending`` (taken, not stored yet), or ``missing`` (should be kept and is not).
         """
         ...
 
@@ -104,7 +76,7 @@ class Contents(Protocol):
         ...
 
     def stored_at(self, sha256: str) -> str:
-        """Return where a content is kept, as a person would look for it."""
+        """Return where a content is kept, for people."""
         ...
 
     def shorter(self, name: str) -> str:
@@ -121,11 +93,7 @@ _WORD: Final = re.compile(
 class ArtifactName(NamedTuple):
     """Reference to an artifact, or to a version of it, parsed from a string.
 
-    Attributes:
-        project: Project path; None if it names none.
-        name: Name of the artifact.
-        digest: The digest, or how it begins; None if it names none.
-        version: Number or alias; None if it names none.
+    ``digest`` may be the beginning of one; ``version`` is a number or an alias.
     """
 
     project: str | None
@@ -146,11 +114,9 @@ class ArtifactName(NamedTuple):
 
 
 def check_alias(alias: object) -> str:
-    """Return ``alias`` if a version can have it.
+    """Return ``alias`` if a version can have it; raise `PathError` if it is no name.
 
-    Raises:
-        PathError: If it is no name.
-        ArgumentError: If it is a number or ``latest``, which mean something of their own.
+    Raises `ArgumentError` for a number or ``latest``, which have a meaning of their own.
     """
     name = check_artifact(alias, "alias")
     if name.isdecimal() or name == LATEST:
@@ -160,13 +126,13 @@ def check_alias(alias: object) -> str:
 
 
 def label_of(place: str, digest: str, number: Any) -> str:
-    """Return what people call a version: ``NAME:3``, or by its digest if it has no number."""
+    """Return the label of a version: ``NAME:3``, or its digest if it has no number."""
     name = place.rpartition("/")[2]
     return f"{name}@sha256:{digest[:12]}" if number is None else f"{name}:{number}"
 
 
 def source_label(of: Mapping[str, Any]) -> str:
-    """Return what people call an input or output, by what was recorded of it."""
+    """Return the label of an input or output, from its record."""
     if "uri" in of:
         return str(of["uri"])
     home, name, number = of.get("project", ""), of.get("name", ""), of.get("version")

@@ -69,9 +69,6 @@ def distinguishing_columns(shared: Sequence[SharedPath]) -> tuple[list[str], lis
     Of those that at least half of the runs have: metrics of validation before those of training,
     losses and scores before others, single numbers too if the runs differ in them; parameters in
     which the runs differ.
-
-    Args:
-        shared: What the runs have.
     """
     runs = max((one.runs for one in shared), default=0)
     known = [
@@ -94,11 +91,7 @@ def _rates_first(path: str) -> tuple[bool, str]:
 
 
 def importance(path: str) -> tuple[int, tuple[bool, bool, int, int, str]]:
-    """Return what sorts columns: losses and scores (0) first, then parameters (1), others (2).
-
-    Args:
-        path: Of the column, perhaps with an aggregate.
-    """
+    """Return a sort key of columns: losses and scores (0), then parameters (1), others (2)."""
     order = metric_order(path)
     if not order[1]:
         return 0, order
@@ -124,7 +117,7 @@ def is_named(path: str, space: str, wanted: Sequence[str]) -> bool:
 
 
 def left_out(columns: Sequence[str], shown: Collection[str]) -> str:
-    """Return what to say of columns that a pattern matched and that are not shown, if any."""
+    """Return the hint about columns that a pattern matched and that are not shown, if any."""
     missing = [name for name in columns if name not in shown]
     spaces = sorted({space for name in missing if (space := aside(name)) is not None})
     if not spaces:
@@ -203,12 +196,8 @@ _OF_PROFILER: Final = ("profiling/actions", "profiling/events", "profiling/handl
 class Row:
     """Values of the compared runs at one path, or their versions of one package.
 
-    Attributes:
-        section: One of `TITLES`.
-        name: The path, or the name of the package.
-        values: Value, summary of a series or record of a file, by the index of the run among those
-            compared; runs without a value are missing.
-        keys: Keys by which the values are compared, by the same index.
+    ``values`` and ``keys``, by which they are compared, are by the index of the run; runs without a
+    value are missing.
     """
 
     section: str
@@ -217,27 +206,23 @@ class Row:
     keys: dict[int, Hashable] = field(default_factory=dict)
 
     def differs(self, runs: int) -> bool:
-        """Return whether two of so many runs differ; to have nothing is a difference too."""
+        """Return whether two of so many runs differ; a missing value is a difference too."""
         return len(self.keys) < runs or len(set(self.keys.values())) > 1
 
 
 def of_process(row: Row) -> bool:
-    """Return whether a row is of one process, which no other run can have."""
+    """Return whether a row is of one process."""
     return is_inside(row.name, "monitoring")
 
 
 def of_rank_or_profiler(row: Row) -> bool:
-    """Return whether a row is of a rank above 0, or of one of the many things that are timed."""
+    """Return whether a row is of a rank above 0 or of a profiler."""
     timed = any(is_inside(row.name, space) for space in _OF_PROFILER)
     return timed or of_rank(row.name) is not None
 
 
 def rows_of(runs: Sequence[Iterable[Attribute]]) -> list[Row]:
-    """Return the rows of all that runs show, by section and name.
-
-    Args:
-        runs: The attributes of each run.
-    """
+    """Return the rows of all that runs show, by section and name."""
     found: dict[tuple[str, str], Row] = {}
     for at, attributes in enumerate(runs):
         for attribute in attributes:
@@ -251,7 +236,6 @@ def rows_of(runs: Sequence[Iterable[Attribute]]) -> list[Row]:
 
 
 def _entries(attribute: Attribute) -> Iterator[tuple[str, str, Any, Hashable]]:
-    """Yield section, name, value and what it is compared by of what an attribute shows."""
     path, value = attribute.path, attribute.value
     section = _OF_FAMILY.get(attribute.family) or (
         "parameters"
@@ -274,11 +258,8 @@ def _entries(attribute: Attribute) -> Iterator[tuple[str, str, Any, Hashable]]:
 
 
 def _package(line: str, *, conda: bool) -> tuple[str, str]:
-    """Return the name of a package and which one it is, as a line of a requirements file says it.
-
-    ``name==version``, ``name @ address``, ``-e folder  # name==version``; of conda
-    ``channel::name=version=build``.
-    """
+    # Forms: name==version, name @ address, -e folder  # name==version; of conda
+    # channel::name=version=build.
     if conda:
         channel, _, rest = line.rpartition("::")
         name, _, which = rest.partition("=")
@@ -295,7 +276,7 @@ def _package(line: str, *, conda: bool) -> tuple[str, str]:
 
 
 def _key(value: Any) -> Hashable:
-    """Return what a value is compared by: 1 is the same as 1.0, and NaN the same as NaN."""
+    """Return a comparison key: 1 is the same as 1.0, and NaN the same as NaN."""
     if isinstance(value, bool):
         return ("bool", value)
     if isinstance(value, float) and math.isnan(value):
@@ -310,7 +291,6 @@ def _key(value: Any) -> Hashable:
 
 
 def _content(record: Any) -> Hashable:
-    """Return what a file or several are compared by: their bytes, as far as those are known."""
     if not isinstance(record, Mapping):
         return _key(record)
     if isinstance(digest := record.get("sha256"), str):
@@ -323,15 +303,11 @@ def _content(record: Any) -> Hashable:
 def summaries(row: Row, runs: int, *, everything: bool) -> list[str]:
     """Return which summaries of a metric are worth a line: ``last``, ``min``, ``max``, ``count``.
 
-    Of minimum and maximum it is the one to which most runs came closer in the end, where it is not
-    the last value itself: of a loss its minimum, of an accuracy its maximum. Runs that ended in NaN
-    or an infinity came close to neither; where all did, the name decides, and that last value is
-    always told. How many points there are is only said where that is all in which the runs differ.
-
-    Args:
-        row: Of the section ``"metrics"``.
-        runs: How many are compared.
-        everything: Also what is the same.
+    Of minimum and maximum it is the one to which most runs came closer in the end, unless it is the
+    last value: of a loss its minimum, of an accuracy its maximum. Runs that ended in NaN or an
+    infinity do not count; where all did, the name decides, and that last value is always told. The
+    count is only told where the runs differ in nothing else. ``everything`` also returns what is
+    the same.
     """
     if everything:
         return ["last", "min", "max", "count"]

@@ -59,7 +59,7 @@ _TEXTS_OF_CODE: Final = {
 
 
 def health_of(view: Reader) -> dict[str, Any]:
-    """Return what is not well with a run, by kind; only what there is.
+    """Return the problems of a run by kind, without kinds that have none.
 
     The kinds are those of `seamark.reading.reader.Reader.troubles`, ``output`` (bytes that were
     left out, by stream) and ``forward`` (what is counted below `FORWARD`, by place).
@@ -93,10 +93,7 @@ def _left_out(attributes: Iterable[Attribute]) -> dict[str, int]:
 
 
 def last_record_of(journals: Iterable[JournalInfo], modified: Any) -> Any:
-    """Return when a run itself last recorded something, a datetime; ``modified`` if it never did.
-
-    A tag that somebody adds to a dead run does not make it look alive.
-    """
+    """Return when the run's own processes last recorded something, else ``modified``."""
     own = [
         one.last_t
         for one in journals
@@ -110,9 +107,8 @@ def attempts_of(
 ) -> dict[str, Any]:
     """Return how often a training was begun, and after which step the last attempt went on.
 
-    Returns:
-        Empty if it was begun once. Else ``count``; ``anew`` if the last one resumed from nothing;
-        ``resumed_after``, the last step that is kept of those before, if any is.
+    Empty if it was begun once. Else ``count``; ``anew`` if the last one resumed from nothing;
+    ``resumed_after``, the last step that is kept of those before, if any is.
     """
     headers = [one.header for one in journals]
     numbers = {
@@ -134,11 +130,10 @@ def attempts_of(
 
 
 def code_of(attributes: Iterable[Attribute]) -> dict[str, Any]:
-    """Return what was executed: texts, and what had changed since the commit; only what there is.
+    """Return facts of the executed code: texts, and changes since the commit; only what there is.
 
-    Returns:
-        ``entrypoint``, ``commit``, ``branch``, ``version``; ``files_changed``, or ``dirty`` where
-        it is not known how many; ``diff``: ``"kept"`` or ``"partly"``.
+    ``entrypoint``, ``commit``, ``branch``, ``version``; ``files_changed``, or ``dirty`` where it is
+    not known how many; ``diff``: ``"kept"`` or ``"partly"``.
     """
     found = {one.path: one for one in attributes if is_inside(one.path, "source_code")}
     values = {path: one.value for path, one in found.items() if one.family == "atom"}
@@ -159,7 +154,7 @@ def code_of(attributes: Iterable[Attribute]) -> dict[str, Any]:
 
 
 def distribution_of(attributes: Iterable[Attribute]) -> dict[str, int | str]:
-    """Return what is recorded below ``distributed/``, by the last part of its path."""
+    """Return the values below ``distributed/``, by the last part of the path."""
     return {
         one.path.rpartition("/")[2]: one.value
         for one in attributes
@@ -172,7 +167,7 @@ def distribution_of(attributes: Iterable[Attribute]) -> dict[str, int | str]:
 def environment_of(
     journals: Sequence[JournalInfo], attributes: Sequence[Attribute]
 ) -> dict[str, str]:
-    """Return what the process told of where it ran that spoke for the run last, by name."""
+    """Return the environment that the last process that spoke for the run recorded."""
     writers = {one.writer: one for one in journals}
     owners = owning_processes(one.header for one in writers.values())
     paths = {one.path for one in attributes}
@@ -183,7 +178,6 @@ def environment_of(
             found.setdefault(space, {})[name] = one.value
 
     def order(space: str) -> tuple[bool, int, int]:
-        """Return what puts owners last, and of them the newest; a chosen namespace before ranks."""
         one = writers.get(space.rpartition("/")[2])
         owner = one is not None and process_of(one.header) in owners
         rank = one.header.get("rank") if one is not None else 0
@@ -204,12 +198,8 @@ _LONGEST: Final = 200
 class Loop:
     """Progress of one loop.
 
-    Attributes:
-        name: Name of the loop.
-        done: Number of finished rounds, including those before a resume.
-        total: Number of all rounds; None if it is not known.
-        elapsed_s: Time since the loop began in its process, in seconds.
-        remaining_s: Time left at this pace, in seconds; None if it is not known.
+    ``done`` includes rounds before a resume; ``total`` and ``remaining_s``, at this pace, may be
+    unknown. ``elapsed_s`` counts from the beginning in this process.
     """
 
     name: str
@@ -220,7 +210,7 @@ class Loop:
 
 
 def loops_of(value: Any) -> list[Loop]:
-    """Return the loops that a value at `PROGRESS` tells of; what is no loop is left out."""
+    """Return the loops of a value at `PROGRESS`; invalid ones are left out."""
     given = value[:_MOST] if isinstance(value, list) else []
     return [loop for each in given if (loop := _loop_of(each)) is not None]
 
@@ -241,7 +231,7 @@ def _seconds(value: Any) -> float | None:
 
 
 def progress_words(loops: Sequence[Loop]) -> str:
-    """Return how far loops are: ``"epoch 3/10, batch 120/500, about 2 h 3 min left"``."""
+    """Return a text such as ``"epoch 3/10, batch 120/500, about 2 h 3 min left"``."""
     words = [
         f"{one.name} {one.done:,}" + ("" if one.total is None else f"/{one.total:,}")
         for one in loops
@@ -261,12 +251,10 @@ _BEST_SCORE: Final = "best_model_score"
 
 
 class CheckpointNote(NamedTuple):
-    """Note on a checkpoint, derived from values of the run.
+    """Note on a checkpoint, derived from values of the run at the paths ``told_by``.
 
-    Attributes:
-        mark: ``"best"`` or, of a callback that watches no score, ``"newest"``; else empty.
-        score: Such as ``"val/loss 0.026759"``; empty if none was recorded.
-        told_by: Paths of these values.
+    ``mark`` is ``"best"``, or ``"newest"`` of a callback that watches no score; ``score`` is such
+    as ``"val/loss 0.026759"``. Both may be empty.
     """
 
     mark: str
@@ -293,11 +281,7 @@ def is_parameter(attribute: Attribute) -> bool:
 
 
 def space_of(path: str) -> str | None:
-    """Return the namespace of what is only counted unless asked for; None for everything else.
-
-    These are times of profilers, what each process of a run told of itself, how the processes were
-    spread, and the settings of a Trainer.
-    """
+    """Return the namespace of paths that are only counted unless asked for; else None."""
     if found := _RANKS.search(path):
         return path[: found.end()]
     parts = path.split("/")
@@ -308,10 +292,7 @@ def space_of(path: str) -> str | None:
 
 
 def by_importance(series: Iterable[Attribute], best: Mapping[str, str]) -> list[Attribute]:
-    """Return series in the order of interest: what decides, losses and scores, the rest.
-
-    What only counts, such as epochs, comes last.
-    """
+    """Return series in order of interest: deciding ones, losses and scores, rest, counters."""
     return sorted(
         series,
         key=lambda one: (is_counter(one.path), one.path not in best, metric_order(one.path)),
@@ -321,8 +302,8 @@ def by_importance(series: Iterable[Attribute], best: Mapping[str, str]) -> list[
 def best_extremes(attributes: Sequence[Attribute]) -> dict[str, Literal["min", "max"]]:
     """Return which extreme of a series is its best, for those series that decided on checkpoints.
 
-    A checkpoint callback records the score of the best, and that is the smallest or the largest
-    value of the series that it watched. Where several series could be meant, none is named.
+    The recorded score of the best checkpoint is an extreme of the watched series; ambiguous scores
+    are ignored.
     """
     found: dict[str, Literal["min", "max"]] = {}
     for wanted, value in sorted(set(_scores(attributes))):
@@ -342,7 +323,6 @@ def best_extremes(attributes: Sequence[Attribute]) -> dict[str, Literal["min", "
 
 
 def _scores(attributes: Sequence[Attribute]) -> Iterable[tuple[str, float]]:
-    """Yield the score of each best checkpoint, and the name of what it is the score of or ""."""
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
     for path, value in atoms.items():
         if path.rpartition("/")[2] == _BEST_SCORE and _is_number(value):
@@ -352,10 +332,7 @@ def _scores(attributes: Sequence[Attribute]) -> Iterable[tuple[str, float]]:
 
 
 def _rated(attributes: Sequence[Attribute]) -> dict[tuple[str, str, str], dict[str, float]]:
-    """Return the scores of checkpoints that Ignite's ``Checkpoint`` kept, by path.
-
-    They are those of one folder, name of files and name of the score each.
-    """
+    # By folder, name of files and name of the score.
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
     groups: dict[tuple[str, str, str], dict[str, float]] = {}
     for one in attributes:
@@ -374,12 +351,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
 def checkpoint_notes(
     attributes: Sequence[Attribute], best: Mapping[str, str]
 ) -> dict[str, CheckpointNote]:
-    """Return what is known of each checkpoint, by its path.
-
-    Args:
-        attributes: All of the run.
-        best: See `best_extremes`.
-    """
+    """Return what is known of each checkpoint, by its path."""
     files = {one.path: one for one in attributes if is_checkpoint(one)}
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
     below: dict[str, list[str]] = {path: [] for path in files}
@@ -408,7 +380,7 @@ def checkpoint_notes(
 
 
 def _is_at(file: Attribute, space: str, location: str) -> bool:
-    """Return whether a checkpoint is the file at a location, which may have been moved since."""
+    # The file may have been moved since.
     if file.value.get("ref") == location:
         return True
     name = file.path.removeprefix(f"{space}/checkpoints/")
@@ -443,8 +415,6 @@ _DIGITS: Final = 4
 
 @dataclass(slots=True)
 class _Machine:
-    """Facts and series that one process recorded of its machine, by name and number of the GPU."""
-
     facts: dict[str, object] = field(default_factory=dict)
     series: dict[str, dict[str, SeriesSummary]] = field(default_factory=dict)
 
@@ -467,12 +437,7 @@ class _Machine:
 def machine_lines(
     attributes: Iterable[Attribute], ranks: Sequence[RankStatus]
 ) -> Iterator[tuple[str, str]]:
-    """Yield label and text of what is shown of the machine of rank 0, and how busy it was.
-
-    Args:
-        attributes: Of the run, those below ``monitoring`` at least.
-        ranks: How each rank is doing.
-    """
+    """Yield label and text of the machine of rank 0, and of its load."""
     machines = _machines(attributes)
     machine = _of_zero(machines, ranks)
     if what := _describe_hardware(machine):
@@ -484,12 +449,11 @@ def machine_lines(
 
 
 def machine_now(attributes: Iterable[Attribute], ranks: Sequence[RankStatus]) -> str:
-    """Return how busy the machine of rank 0 is at present; empty if that is not recorded."""
+    """Return the present load of the machine of rank 0; empty if it is not recorded."""
     return _load(_of_zero(_machines(attributes), ranks), now=True)
 
 
 def _machines(attributes: Iterable[Attribute]) -> Mapping[str, _Machine]:
-    """Return what each process recorded, by the name of its namespace."""
     found: dict[str, _Machine] = {}
     for one in attributes:
         parts = one.path.split("/")
@@ -508,7 +472,6 @@ def _machines(attributes: Iterable[Attribute]) -> Mapping[str, _Machine]:
 
 
 def _of_zero(machines: Mapping[str, _Machine], ranks: Sequence[RankStatus]) -> _Machine:
-    """Return that of the newest process of rank 0; that of any where its name tells nothing."""
     writers = [writer for one in ranks if not one.rank for writer in one.writers]
     known = {writer for one in ranks for writer in one.writers}
     order = [*writers, *(name for name in machines if name not in known)]
@@ -516,7 +479,7 @@ def _of_zero(machines: Mapping[str, _Machine], ranks: Sequence[RankStatus]) -> _
 
 
 def _describe_hardware(machine: _Machine) -> str:
-    """Return what a machine is: ``"8 of 64 CPUs (AMD EPYC), 16 of 64 GiB, NVIDIA H100"``."""
+    """Return a text such as ``"8 of 64 CPUs (AMD EPYC), 16 of 64 GiB, NVIDIA H100"``."""
     words = []
     count, usable = machine.number("cpu_count"), machine.number("cpu_usable")
     if count is not None:
@@ -533,7 +496,6 @@ def _describe_hardware(machine: _Machine) -> str:
 
 
 def _load(machine: _Machine, *, now: bool) -> str:
-    """Return how busy a machine was on average and at most, or is now."""
     mean, most = ("last", "last") if now else ("mean", "max")
     average, up_to = ("", "") if now else (" on average", "up to ")
     words = []
@@ -555,7 +517,6 @@ def _load(machine: _Machine, *, now: bool) -> str:
 
 
 def _each(machine: _Machine, name: str, what: str) -> list[float]:
-    """Return one number of each series of a name, as far as it is one."""
     found = [getattr(one, what) for one in machine.series.get(name, {}).values()]
     most = _MOST_GIB if name in _AMOUNTS else _MOST_PERCENT
     return [value for value in found if 0 <= value <= most]
@@ -571,7 +532,6 @@ def _amount(used: float, whole: float | None) -> str:
 
 
 def _short(gib: float) -> str:
-    """Return an amount of GiB with three digits at most, but all before the point."""
     if gib < _LEAST:
         return "0"
     return f"{gib:,.0f}" if gib >= 100 else f"{gib:.3g}"  # noqa: PLR2004

@@ -1,4 +1,4 @@
-"""Runs grouped by what they show, and what the numbers of each group come to."""
+"""Runs grouped by what they show, and statistics of the numbers of each group."""
 
 from __future__ import annotations
 
@@ -73,24 +73,19 @@ class RunGroups(Sequence[RunGroup]):
     """
 
     def __init__(self, groups: list[RunGroup], total: int | None = None) -> None:
-        """Keep the groups."""
         self.groups = groups
         self.total = len(groups) if total is None else total
 
     def __len__(self) -> int:
-        """Return the number of groups that are here."""
         return len(self.groups)
 
     def __getitem__(self, at: Any) -> Any:
-        """Return a group by its number, or some of them as a list."""
         return self.groups[at]
 
     def __iter__(self) -> Iterator[RunGroup]:
-        """Iterate over the groups."""
         return iter(self.groups)
 
     def __repr__(self) -> str:
-        """Return how many there are."""
         return f"<RunGroups: {len(self)} of {self.total} groups>"
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -115,15 +110,10 @@ class RunGroups(Sequence[RunGroup]):
 
 
 def group_table(table: RunsTable, by: Sequence[str], columns: Sequence[str]) -> list[RunGroup]:
-    """Return the rows of a table in groups that show the same in some columns.
+    """Return the rows of a table in groups that show the same in the columns ``by``.
 
     A number is the same whether it is an int or a float, NaN is one value, true is not 1, and runs
-    that show nothing are a group of their own.
-
-    Args:
-        table: Which has the columns.
-        by: By which it is grouped; one that it lacks is empty in each row.
-        columns: Of which each group is summed up.
+    that show nothing are a group of their own. A missing column is empty in each row.
     """
     keys = [table[path] if path in table else [None] * len(table) for path in by]
     values = {path: table[path] for path in columns if path in table}
@@ -141,16 +131,10 @@ def group_table(table: RunsTable, by: Sequence[str], columns: Sequence[str]) -> 
 
 
 def in_order(groups: Sequence[RunGroup], column: str, *, ascending: bool) -> list[RunGroup]:
-    """Return groups in the order of what they show in a column.
+    """Return groups sorted by a column, or by `SIZE`, their number of runs; stable.
 
-    That is what they are grouped by, else the mean; `SIZE` stands for the number of runs. Numbers
-    come before texts; groups that show nothing are last in either direction. Those that show the
-    same stay as they stand.
-
-    Args:
-        groups: In any order.
-        column: By which they are ordered.
-        ascending: The least first.
+    Values of ``by`` are compared, of other columns means. Numbers come before texts; groups without
+    a value are last in either direction.
     """
     keys = [_place(group, column) for group in groups]
     there = [at for at, key in enumerate(keys) if key is not None]
@@ -160,7 +144,6 @@ def in_order(groups: Sequence[RunGroup], column: str, *, ascending: bool) -> lis
 
 
 def _place(group: RunGroup, column: str) -> Any:
-    """Return what a group is ordered by: comparable among all of them, None for nothing."""
     if column == SIZE:
         return 0, group.n
     if column in group.by:
@@ -176,18 +159,17 @@ def _place(group: RunGroup, column: str) -> Any:
 
 
 def _same(value: Any) -> Any:
-    """Return what is equal for values that are the same."""
     if type(value) in (int, float):
         return "number", "nan" if value != value else value  # noqa: PLR0124 - NaN is not itself
     return type(value).__name__, repr(value)
 
 
 def spread_of(values: Sequence[Any]) -> Spread:
-    """Return what the finite numbers among some values come to; None stands for no value.
+    """Return statistics of the finite numbers among some values; None stands for no value.
 
-    Nothing of it depends on their order, and no intermediate sum overflows. The deviation is that
-    of the distances to the smallest, which rounding leaves as they are where values are near each
-    other: equal ones have none.
+    The result does not depend on their order, and no intermediate sum overflows. The deviation is
+    that of the distances to the smallest, which rounding leaves as they are where values are near
+    each other: equal ones have none.
     """
     numbers, odd = [], 0
     for value in values:
@@ -215,7 +197,7 @@ def spread_of(values: Sequence[Any]) -> Spread:
 
 
 def _large(value: float, exponent: int) -> float:
-    """Return a number times a power of two; that of the largest floats may be none."""
+    # A power of two times one of the largest floats may overflow.
     try:
         return math.ldexp(value, exponent)
     except OverflowError:

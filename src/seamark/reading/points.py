@@ -34,11 +34,7 @@ __all__ = [
 
 
 def pandas() -> Any:
-    """Return the package pandas.
-
-    Raises:
-        MissingExtraError: If it is not installed; the message names the extra.
-    """
+    """Return the package pandas; raises `MissingExtraError`."""
     try:
         import pandas as pd
     except ModuleNotFoundError as error:
@@ -79,19 +75,12 @@ class Points:
     attempt: Ints
 
     def __post_init__(self) -> None:
-        """Check that all columns have one length.
-
-        Raises:
-            ValueError: If they have not.
-        """
         check_lengths(self.step, self.value, self.time_ns, self.attempt)
 
     def __len__(self) -> int:
-        """Return the number of points."""
         return len(self.step)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Iterate over the rows; see `to_rows`."""
         return iter(self.to_rows())
 
     @overload
@@ -150,12 +139,10 @@ class Points:
         return made
 
     def __repr__(self) -> str:
-        """Return how many there are, and the steps between which they lie."""
         steps = f", steps {self.step[0]:g} to {self.step[-1]:g}" if len(self) else ""
         return f"<Points: {len(self)}{steps}>"
 
     def _repr_html_(self) -> str:
-        """Return the first and the last points as a table; never raises."""
         return harmless(self._page, self.__repr__)
 
     def _page(self) -> str:
@@ -227,12 +214,7 @@ class TextPage(NamedTuple):
 
 
 def number_of(at: object, count: int) -> int:
-    """Return the place of a row, of which negative ones count from the end.
-
-    Raises:
-        IndexError: If there is no such row.
-        TypeError: If it is no whole number.
-    """
+    """Return the index of a row, which may be negative; raises IndexError or TypeError."""
     try:
         place = operator.index(at)  # type: ignore[arg-type]
     except TypeError:
@@ -253,11 +235,7 @@ def time_of(t_ns: int) -> datetime:
 
 
 def check_attempt(attempt: object) -> int | str:
-    """Return ``attempt`` if it can be one.
-
-    Raises:
-        ArgumentError: If it is none of the words of `Attempt`, and no number of one.
-    """
+    """Return ``attempt`` if it is an `Attempt`; raise `ArgumentError` otherwise."""
     if attempt in ("latest", "all", "replaced") or (
         isinstance(attempt, int) and not isinstance(attempt, bool) and attempt >= 0
     ):

@@ -71,13 +71,7 @@ def has_points(attribute: Attribute) -> bool:
 
 
 def lags(attributes: Iterable[Attribute]) -> dict[int, float]:
-    """Return by rank how many steps it is behind the foremost, in the series that all of them have.
-
-    Nothing where only one rank records series.
-
-    Args:
-        attributes: Of the run.
-    """
+    """Return by rank the steps behind the foremost, in the series that all ranks have."""
     steps: dict[str, dict[int, float]] = {}
     for one in attributes:
         if has_points(one):
@@ -130,8 +124,7 @@ def rank_mappings(view: Reader) -> list[dict[str, Any]]:
 def rank_problems(view: Reader, state: str) -> Iterator[str]:
     """Yield a line for each rank that ended badly or hangs, in the order of their last records.
 
-    Of a run whose only rank is 0, the state says everything but a hang; of several ranks, what
-    happened to rank 0 alone is in the line of the run's state.
+    A single rank has one only if it hangs: the line of the run's state tells the rest.
     """
     ranks, now = view.ranks(), view.now_ns
     if len(ranks) < 2:  # noqa: PLR2004 - one process is the run
@@ -194,7 +187,6 @@ def _interrupted(ranks: Sequence[RankStatus]) -> Iterator[str]:
 
 
 def _several(does: str, do: str, what: str, ranks: Sequence[int]) -> Iterator[str]:
-    """Yield a line about ranks of which the same is to be said, if there is any."""
     if len(ranks) == 1:
         yield f"rank {ranks[0]} {does}{what}"
     elif ranks:
@@ -284,14 +276,7 @@ class Timed(Protocol):
 
 
 def rank_timings(view: Timed) -> list[RankTiming]:
-    """Return the timing of every rank of a run, the slowest first, those without times last.
-
-    Args:
-        view: Of the run.
-
-    Raises:
-        MissingFieldError: If only one rank recorded, or no rank recorded the times of its steps.
-    """
+    """Return timings of the ranks, the slowest first; raises `MissingFieldError`."""
     statuses = {status.rank: status for status in view.ranks()}
     paths = view.series_paths()
     steps, own = _values(view, paths, STEP_TIME), _values(view, paths, OWN_TIME)
@@ -320,16 +305,11 @@ def rank_timings(view: Timed) -> list[RankTiming]:
 
 
 def _ranks_of(paths: Sequence[str]) -> set[int]:
-    """Return the ranks that have series of their own."""
     found = {rank for path in paths if (rank := of_rank(path)) is not None}
     return found | {0} if found else found
 
 
 def _values(view: Timed, paths: Sequence[str], name: str) -> Mapping[int, Sequence[float]]:
-    """Return the finite values of a series by rank.
-
-    It is looked for at the root, and else in the first namespace that has it.
-    """
     spaces: dict[str, dict[int, str]] = {}
     for path in paths:
         plain = common_path(path)

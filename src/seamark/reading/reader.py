@@ -33,9 +33,9 @@ class Question(Struct, kw_only=True, forbid_unknown_fields=True):
     """Base of all questions.
 
     Attributes:
-        seen: What came with an earlier answer to the same question; empty for none. If that answer
+        seen: ``seen`` of an earlier answer to the same question; empty for none. If that answer
             still holds, ``{"unchanged": true}`` is answered.
-        next: What came as ``next`` with the part before; empty for the first part.
+        next: ``next`` of the previous part; empty for the first part.
     """
 
     seen: Annotated[str, Meta(max_length=200)] = ""
@@ -43,12 +43,7 @@ class Question(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class RunQuestion(Question, kw_only=True):
-    """Base of questions about one run.
-
-    Attributes:
-        project: Project path.
-        run: Run id.
-    """
+    """Base of questions about one run."""
 
     project: Path
     run: Path
@@ -60,9 +55,8 @@ class Answer(Struct, Generic[T], omit_defaults=True):
     Attributes:
         answer: What was asked for.
         seen: Changes whenever the answer may; empty if that is not known.
-        next: ``next`` of the question for the next part of what is too long for one answer; None
-            for none.
-        told: What is said of paths that no run has.
+        next: ``next`` of the question for the next part of a long answer; None for none.
+        told: Messages about paths that no run has.
         total: How many items a list of some runs or groups would have without a limit; None if they
             were not counted.
         unchanged: Whether the answer is the one that was seen, and is left out.
@@ -78,16 +72,10 @@ class Answer(Struct, Generic[T], omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A question.
+    """A question, ``name`` being the last part of its address.
 
-    Attributes:
-        name: Last part of its address.
-        about: Description of the answer.
-        question: Class of the arguments.
-        answer: Type of the answer, or of what is sent, an `Answer`.
-        parameters: Names of the arguments that may be given by position, in order.
-        is_heavy: Whether it takes much memory, so that few are answered at a time.
-        is_timely: Whether the answer changes while nothing is recorded.
+    ``answer`` is its type, or an `Answer` of it; ``parameters`` may be given by position. Few heavy
+    questions are answered at a time. The answer to a timely one changes while nothing is recorded.
     """
 
     name: str
@@ -106,12 +94,7 @@ class Verb:
 
 
 def verb(*, heavy: bool = False, timely: bool = False) -> Callable[[F], F]:
-    """Mark a method as a question that a server answers.
-
-    Args:
-        heavy: See `Verb`.
-        timely: See `Verb`.
-    """
+    """Mark a method as a question that a server answers."""
 
     def mark(method: F) -> F:
         setattr(method, _MARK, (heavy, timely))
@@ -137,14 +120,7 @@ def of_method(
     heavy: bool = False,
     timely: bool = False,
 ) -> Verb:
-    """Return the question that a function answers; its first parameter is who answers.
-
-    Args:
-        method: The function.
-        base: Class of the arguments that it has besides its parameters.
-        heavy: See `Verb`.
-        timely: See `Verb`.
-    """
+    """Return the question that a method answers; ``base`` has further arguments."""
     hints = get_type_hints(method, include_extras=True)
     fields = []
     for parameter in list(inspect.signature(method).parameters.values())[1:]:

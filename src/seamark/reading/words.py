@@ -58,26 +58,16 @@ _LONGEST: Final = 256
 
 
 def hint_for(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return ``"; did you mean 'x'?"`` for the known word that looks most like one; else the other.
-
-    Args:
-        word: What was given.
-        known: What there is.
-        otherwise: What is said if none looks like it.
-    """
+    """Return ``"; did you mean 'x'?"`` for the most similar known word, else ``otherwise``."""
     near = difflib.get_close_matches(word, list(known), 1)
     return f"; did you mean {near[0]!r}?" if near else otherwise
 
 
 def nearest_path(path: str, known: Iterable[str]) -> str | None:
-    """Return the path that looks most like one that is not there; None if none does.
+    """Return the known path that is most similar to one (or to a pattern); None if none is.
 
-    One that ends like it comes first, as ``val/loss`` for ``loss``, then one below it, then one of
-    similar spelling.
-
-    Args:
-        path: What was asked for; it may be a pattern.
-        known: Paths that are there.
+    First one that ends like it, as ``val/loss`` for ``loss``, then one below it, then similar
+    spelling.
     """
     paths = [one for one in islice(known, _MOST_COMPARED) if len(one) <= _LONGEST]
     if not path or len(path) > _LONGEST:
@@ -107,7 +97,7 @@ _FACT_UNITS: Final[Mapping[str, str]] = dict.fromkeys(
 
 
 def is_measured(path: str) -> bool:
-    """Return whether a path lies where what is measured of machines is kept."""
+    """Return whether a path lies where measurements of machines are kept."""
     return path.partition("/")[0] == _SPACE
 
 
@@ -123,7 +113,7 @@ def unit_of(path: str) -> str:
 
 
 def shared_unit(paths: Iterable[str]) -> str:
-    """Return the unit that all of these are in; empty if they are in several, or in none."""
+    """Return the unit of all paths; empty if they have several, or none."""
     units = {unit_of(path) for path in paths}
     return units.pop() if len(units) == 1 else ""
 
@@ -136,11 +126,7 @@ _DAY_S: Final = 86_400
 
 
 def age_words(seconds: float) -> str:
-    """Return how long ago something was: ``"just now"``, ``"5 min ago"``, ``"in 2 h"``.
-
-    Args:
-        seconds: Since then; negative for what is still to come.
-    """
+    """Return an age in seconds as words: ``"5 min ago"``, or ``"in 2 h"`` if negative."""
     size = abs(seconds)
     if size < _SOON_S:
         return "just now"
@@ -184,12 +170,11 @@ _LONG_BITS: Final = 2048
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` as something that strict JSON holds.
+    """Return a value that strict JSON holds.
 
     NaN and infinities become ``"nan"``, ``"inf"`` and ``"-inf"`` (a null would read as "nothing
-    recorded"), whole numbers stay exact (those of thousands of digits as ``"0x..."``, for Python
-    neither writes nor reads them otherwise), times become ISO 8601, sets sorted lists, other
-    objects their text.
+    recorded"), whole numbers of thousands of digits ``"0x..."`` (Python limits their decimal form),
+    times ISO 8601, sets sorted lists, other objects their text.
     """
     if value is None or isinstance(value, bool | str):
         return _text(value) if isinstance(value, str) else value
@@ -227,7 +212,7 @@ def _readable(number: int) -> int | str:
 
 
 def _text(text: str) -> str:
-    """Return ``text`` with visible escapes for lone surrogates, which UTF-8 cannot hold."""
+    # UTF-8 cannot hold lone surrogates.
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -238,13 +223,7 @@ _DIGITS: Final = 8
 
 
 def value_text(value: Any, *, exact: bool) -> str:
-    """Return a value in one line, safe to print.
-
-    Args:
-        value: A decoded atom, or a set of strings.
-        exact: Numbers with all digits that they need, times as ISO 8601, instead of what is quickly
-            read.
-    """
+    """Return an atom or a set in one line; if exact, with all digits and times as ISO 8601."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, float):
@@ -299,12 +278,7 @@ def file_name(record: Mapping[str, Any]) -> str:
 
 
 def file_text(value: Any, *, exact: bool) -> str:
-    """Return what a file is called, how large it is and how its digest begins; of a set how many.
-
-    Args:
-        value: The record of the file, or records by name.
-        exact: The whole digest.
-    """
+    """Return name, size and (abbreviated unless exact) digest of a file, or count of a set."""
     if not isinstance(value, Mapping):
         return value_text(value, exact=exact)
     if all(isinstance(member, Mapping) for member in value.values()):
@@ -344,16 +318,7 @@ _EXACT_INTS: Final = 2.0**53
 
 
 def clean(text: str, *, block: bool = False) -> str:
-    r"""Return ``text`` with everything escaped that a terminal would obey instead of showing.
-
-    Args:
-        text: Something a person or a program chose: a run's name, a tag, a path.
-        block: Keep line feeds and tabs, for text that is shown as lines of its own.
-
-    Returns:
-        The text with control characters, lone surrogates and invisible signs as ``\x1b`` or
-        ``\u202e``.
-    """
+    """Return ``text`` with everything escaped that a terminal would obey instead of showing."""
     if text.isprintable():
         return text
 
@@ -370,17 +335,14 @@ def clean(text: str, *, block: bool = False) -> str:
 
 
 def csv_safe(text: str) -> str:
-    """Return a text for a CSV cell that no spreadsheet takes for a formula.
-
-    One that begins like a formula gets an apostrophe in front; numbers are not to be passed here.
-    """
+    """Return a text, never a number, for a CSV cell that no spreadsheet takes for a formula."""
     return f"'{text}" if text.startswith(_WHITE) or text.lstrip().startswith(_FORMULAS) else text
 
 
 def readable(error: UnicodeError) -> tuple[str, int]:
-    r"""Return what to write where the output cannot show a sign, for ``codecs.register_error``.
+    r"""Return a substitute for signs that the output cannot show, for ``codecs.register_error``.
 
-    Signs of our own have stand-ins in ASCII; what a person chose is escaped, as ``\xb5``.
+    Signs of our own have stand-ins in ASCII; other text is escaped, as ``\xb5``.
     """
     if not isinstance(error, UnicodeEncodeError):
         raise error
@@ -398,13 +360,7 @@ def display_width(text: str) -> int:
 
 
 def shorten(text: str, width: int, *, keep_end: bool = False) -> str:
-    """Return ``text`` cut to ``width`` cells; what was cut shows as an ellipsis.
-
-    Args:
-        text: Already `clean`.
-        width: Cells to fill at most.
-        keep_end: Cut at the front, as the end of a path says more than its beginning.
-    """
+    """Return a `clean` text, cut to ``width`` cells at its end or front, with an ellipsis."""
     if display_width(text) <= width:
         return text
     kept, used = "", 1
@@ -435,10 +391,7 @@ def human_number(value: float, digits: int = 5) -> str:
 
 
 def float_text(value: float) -> str:
-    """Return a number with as few digits as tell it from its neighbours.
-
-    Those are neighbours among 32-bit floats if it is one, as most metrics of a network are.
-    """
+    """Return a number with as few digits as identify it, as a float32 if it is one."""
     for digits in range(6, 10):
         short = float(f"{value:.{digits}g}")
         with contextlib.suppress(OverflowError):

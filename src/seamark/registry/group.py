@@ -90,11 +90,7 @@ def fetch_projects_table(
 
 
 def project_rows(index: Catalog) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the row of each project, by path and `PROJECT_LOG`.
-
-    Args:
-        index: Catalog of the runs, up to date.
-    """
+    """Return the row of each project, by path and `PROJECT_LOG`."""
     rows: dict[str, dict[str, Any]] = {}
 
     def row(project: str) -> dict[str, Any]:
@@ -118,16 +114,7 @@ def project_rows(index: Catalog) -> dict[tuple[str, str], dict[str, Any]]:
 def table_of(
     rows: Mapping[tuple[str, str], Row], query: str | None, tell: Callable[[str], None]
 ) -> RunsTable:
-    """Return a table of the rows that match, in their order.
-
-    Args:
-        rows: Values by path, of each project or group.
-        query: In the query language; None for all.
-        tell: Called with a warning for each path that no row has.
-
-    Raises:
-        QueryError: If the query breaks the grammar.
-    """
+    """Return a table of the rows that match, in order; ``tell`` gets warnings of unknown paths."""
     if query is not None:
         expression = parse(query)
         known = {path for row in rows.values() for path in row}
@@ -234,7 +221,6 @@ class Group:
             self._begin(hold)
 
     def _begin(self, hold: Hold) -> None:
-        """Record who has claimed it, with heartbeats until it is released."""
         session = self._project.session
         if (writer := session.recorder.to_write()) is not None:
             writer.beat_every(HEARTBEAT_S)
@@ -243,16 +229,13 @@ class Group:
         session.lifecycle.on(heartbeat=hold.look, stop=self.release)
 
     def release(self) -> bool:
-        """Release a claim made by `seamark.Project.claim_group`; stopping its project does so, too.
+        """Release a claim of `seamark.Project.claim_group`; stopping its project does so, too.
 
-        Returns:
-            Whether it was still this process's: another process may have claimed it if this one
-            was silent for so long that it counted as crashed.
+        Return whether it was still this process's, which may have counted as crashed since.
         """
         return self._claim.release()
 
     def __repr__(self) -> str:
-        """Return which group of which project it is."""
         return f"<Group {self._name} of {self._project!r}>"
 
     @property
@@ -281,23 +264,16 @@ class Group:
         return "/".join((_GROUPS, self._name, *parts))
 
     def __getitem__(self, path: str) -> Handler:
-        """Return the handler of a path of the group's metadata.
-
-        Raises:
-            PathError: If the path breaks the grammar.
-        """
+        """Return the handler of a path of the group's metadata."""
         return self._project[self._path("metadata", given_path(path))]
 
     def __setitem__(self, path: str, value: Any) -> None:
-        """Record a value, or those of a mapping; see `Handler.assign`."""
         self[path].assign(value)
 
     def __delitem__(self, path: str) -> None:
-        """Delete what is at and below a path; see `Handler.pop`."""
         self[path].pop()
 
     def __contains__(self, path: object) -> bool:
-        """Return whether something is recorded at a path, or below it."""
         return isinstance(path, str) and self._project.exists(self._path("metadata", path))
 
     def exists(self) -> bool:
@@ -307,12 +283,7 @@ class Group:
         )
 
     def fetch_runs_table(self, *, query: str | None = None, **others: Any) -> RunsTable:
-        """Return its runs, one row each.
-
-        Args:
-            query: Only runs that match, too.
-            **others: As in `seamark.Project.fetch_runs_table`, which says what is raised.
-        """
+        """Return its runs; arguments and errors are as in `seamark.Project.fetch_runs_table`."""
         Selection(query=query).expression()  # a mistake in it is shown as it was written
         wanted = f'{_OF_RUNS} CONTAINS "{self._name}"'
         query = wanted if query is None else f"{wanted} AND ({query})"
@@ -331,10 +302,6 @@ def group_rows(index: Catalog, home: str | None = None) -> dict[Ref, dict[str, A
 
     Of all projects, a group is listed with each that has a run in it or metadata of it. Runs of
     the projects below count.
-
-    Args:
-        index: Catalog of the runs, up to date.
-        home: Path of the project; None for all projects.
     """
     rows: dict[Ref, dict[str, Any]] = {}
 
@@ -369,16 +336,7 @@ def claim_run(
     ascending: bool,
     given: Mapping[str, Any],
 ) -> Run | None:
-    """Claim a run; see `seamark.Project.claim`.
-
-    Args:
-        project: The project.
-        query: Query that the run must match.
-        values: Values by path that are recorded in the claimed run.
-        sort_by: Path by which runs are tried.
-        ascending: Smallest first.
-        given: Arguments of ``init_run``.
-    """
+    """Claim a run; see `seamark.Project.claim`."""
     kept, session = check_set(values), project.session
     index, selection = session.select(query=query, sort_by=sort_by, ascending=ascending)
     if not _may_claim(project, "claim"):
@@ -397,11 +355,6 @@ def claim_run(
 
 
 def _may_claim(project: Home, verb: str) -> bool:
-    """Return whether something can be claimed; nothing is with ``mode="disabled"``.
-
-    Raises:
-        ReadOnlyError: If the project was opened for reading.
-    """
     if project.session.recorder.mode == "read-only":
         msg = f"{verb}: the project was opened with mode='read-only', and a claim is a record"
         raise ReadOnlyError(msg)
@@ -409,7 +362,6 @@ def _may_claim(project: Home, verb: str) -> bool:
 
 
 def _begin(project: Home, hold: Hold, kept: Mapping[str, Any], given: Mapping[str, Any]) -> Run:
-    """Return the claimed run, running; an error gives it back."""
     from seamark.run.run import init_run
 
     (path, run_id), session = hold.ref, project.session
@@ -470,7 +422,6 @@ def claim_group(
 
 
 def _order(one: tuple[Ref, Any]) -> tuple[Any, ...]:
-    """Return a sort key: numbers, then texts, then all else, each by name."""
     (_, name), value = one
     if isinstance(value, (int, float)):
         return (0, float(value), "", name)

@@ -60,16 +60,7 @@ Kind = TypeVar("Kind", bound="Registered")
 
 @dataclass(frozen=True)
 class Place:
-    """Place where models or artifacts are recorded, and the place they are read from.
-
-    Attributes:
-        project: Project path.
-        mode: See ``init_run``.
-        root: Root folder.
-        remotes: URIs of the remotes they are sent to.
-        reads: Root or server that is read; None for the root.
-        token: Token for remotes.
-    """
+    """Place where models or artifacts are recorded; `reads` is read instead of its root."""
 
     project: str
     mode: str
@@ -90,21 +81,7 @@ class Place:
         named: bool,
         otherwise: Path | None = None,
     ) -> Place:
-        """Check arguments, and ask the environment for what was not given.
-
-        Args:
-            project: Project path, as given, like all others.
-            mode: See ``init_run``.
-            root: The root.
-            remote: Remotes to send to, or to read from.
-            token: Token for remotes.
-            named: Whether something that exists is named.
-            otherwise: Root if none is given; None for the usual one.
-
-        Raises:
-            PathError: If the project breaks the grammar.
-            ArgumentError: If another has no legal value.
-        """
+        """Check arguments, and ask the environment for what was not given."""
         path, stated = check_argument("project", project), check_argument("mode", mode)
         reads = place_to_read(root, remote) if stated == "read-only" else None
         own = otherwise if root is None and stated != "debug" else root
@@ -119,12 +96,7 @@ class Place:
         return place_to_read(None, first_remote(self.remotes))
 
     def find(self, word: str, kind: str) -> Ref:
-        """Find a model, version or artifact by a word; return its path and its key, id or digest.
-
-        Raises:
-            RunNotFoundError: If there is none.
-            ArgumentError: If several match.
-        """
+        """Return the path and the key, id or digest of what a word means."""
         if self.mode in ("disabled", "debug"):  # nothing is looked up or kept
             return _placeholder(self.project, word, kind)
         places = dict.fromkeys([self.reads or self.root, self.remote or self.root])
@@ -135,12 +107,7 @@ class Place:
         return self.session(self.find(word, kind), is_new=False)
 
     def session(self, ref: Ref, *, is_new: bool = True) -> LogSession:
-        """Return a session; nothing is on disk before something is recorded.
-
-        Args:
-            ref: Path below the project, and id.
-            is_new: Whether it exists nowhere else if it is not on this disk.
-        """
+        """Return a session; nothing is on disk before something is recorded."""
         folder = RunFolder(self.root, *ref)
         is_partial = not (is_new or self.mode == "read-only" or folder.exists())
         return LogSession(
@@ -154,11 +121,7 @@ class Place:
         )
 
     def expect_writing(self, verb: str) -> None:
-        """Refuse to make something new with ``mode="read-only"``.
-
-        Raises:
-            RunNotNamedError: If so.
-        """
+        """Refuse to make something new with ``mode="read-only"``."""
         if self.mode == "read-only":
             msg = f"{verb}: mode='read-only': expected with_id of an existing one, got none"
             raise RunNotNamedError(msg)
@@ -172,11 +135,7 @@ class Place:
         return next((one for one in others if one.casefold() == name.casefold()), None)
 
     def take_number(self, version: RunFolder) -> int:
-        """Reserve the next number for a version; one that has a number keeps it.
-
-        Raises:
-            OSError: If this disk refuses.
-        """
+        """Reserve the next number for a version; one that has a number keeps it."""
         from seamark.store.query.selection import number_of
 
         place, known = version.project, set()
@@ -226,15 +185,7 @@ def record_facts(
     description: str | None = None,
     tags: Tags | None = None,
 ) -> Kind:
-    """Record the facts that a model, version or artifact was given; return it.
-
-    Args:
-        made: A model, a version of one, or a version of an artifact.
-        facts: Derived values by path, of a new one.
-        name: Display name; None or blank for none.
-        description: Free text.
-        tags: Words, and values by key.
-    """
+    """Record the facts that a model, version or artifact was given; return it."""
     recorder = made.session.recorder
     if not recorder.recording:
         return made
@@ -253,7 +204,6 @@ def record_facts(
 
 
 def _placeholder(project: str, word: str, kind: str) -> Ref:
-    """Return a legal path and id for a word that is not looked up."""
     name = re.split("[:@]", word.rpartition("/")[2])[0]
     key, number = (name.split("-") * 2)[-2:]
     ref = {
@@ -269,17 +219,7 @@ def _placeholder(project: str, word: str, kind: str) -> Ref:
 
 
 def check_arguments(verb: Callable[..., object], others: Iterable[str], **texts: object) -> None:
-    """Check arguments of a function that opens a project, model or artifact.
-
-    Args:
-        verb: The function.
-        others: Names of further arguments that were given.
-        **texts: Arguments that must be strings or None.
-
-    Raises:
-        UnknownArgumentError: If it has no argument of a name in ``others``.
-        ArgumentError: If a text is none.
-    """
+    """Check arguments of a function that opens a project, model or artifact."""
     known = WITHOUT_MEANING - {"enable_remote_signals"} | inspect.signature(verb).parameters.keys()
     refuse_unknown(verb.__name__, others, known - {"others"})
     for what, text in texts.items():
@@ -364,20 +304,17 @@ def init_model_version(
             it, perhaps behind ``PROJECT/``.
         name: Display name, free text.
         model: The model of a new version: its key, or ``<anything>-KEY``.
-        project: Path of the project; SEAMARK_PROJECT, NEPTUNE_PROJECT or ``"default"``.
-        mode: As in `init_model`, also the others.
-        root: Folder of all runs.
-        remote: Where it is sent, or read from.
-        api_token: For remotes.
+        project: As in `init_model`.
+        mode: As there.
+        root: As there.
+        remote: As there.
+        api_token: As there.
         **others: Arguments of Neptune's that have no meaning here.
 
     Raises:
-        UnknownArgumentError: If an argument does not exist; the nearest one is named.
         RunNotNamedError: If neither ``with_id`` nor ``model`` says which.
         RunNotFoundError: If ``with_id`` names no version, or ``model`` no model.
-        PathError: If the project breaks the grammar.
-        ArgumentError: If another argument has no legal value.
-        JournalError: If the root cannot be written to.
+        SeamarkError: Otherwise as `init_model`.
     """
     check_arguments(init_model_version, others, with_id=with_id, name=name, model=model)
     place = Place.of(project, mode, root, remote, api_token, named=bool(with_id or model))
@@ -409,7 +346,6 @@ class Model(Registered):
     _opened = staticmethod(init_model)
 
     def __repr__(self) -> str:
-        """Return which model it is."""
         return f"<seamark.Model {self.project}/{self.key}>"
 
     @property
@@ -429,20 +365,8 @@ class Model(Registered):
     ) -> RunsTable:
         """Return the versions of the model that are not in the trash, one row each.
 
-        ``sys/version`` is the number of each, ``sys/stage`` its stage.
-
-        Args:
-            query: See `Project.fetch_runs_table`, also for the others.
-            columns: Paths and patterns; None for everything. ``sys/id`` is always there.
-            limit: At most this many versions.
-            sort_by: Path, perhaps with an aggregate.
-            ascending: Smallest first.
-            progress_bar: Whether, or with what, it is shown how far reading is.
-
-        Raises:
-            ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query, a column or ``sort_by`` breaks the grammar, or can mean
-                nothing.
+        ``sys/version`` is the number of each, ``sys/stage`` its stage. Arguments and errors are as
+        in `Project.fetch_runs_table`.
         """
         return self.session.table(
             columns,
@@ -466,7 +390,6 @@ class ModelVersion(Registered):
     _opened = staticmethod(init_model_version)
 
     def __repr__(self) -> str:
-        """Return which version it is."""
         return f"<seamark.ModelVersion {self.project}/{self.model}/{self.id}>"
 
     @property
@@ -496,13 +419,7 @@ class ModelVersion(Registered):
 
 
 def _take_key(place: Place, folder: RunFolder) -> None:
-    """Reserve the key of a model by making its folder, which only one process can.
-
-    Raises:
-        KeyTakenError: If there is one with this key, on this disk or where it is sent, or if it was
-            purged.
-        JournalError: If the root cannot be written to.
-    """
+    """Reserve the key of a model by making its folder, which only one process can."""
     key, models = folder.run, folder.project
 
     def refuse(key: str, where: object) -> KeyTakenError:

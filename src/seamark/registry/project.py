@@ -87,11 +87,9 @@ class Project(Logbook):
         raise TypeError(msg)
 
     def __repr__(self) -> str:
-        """Return which project it is."""
         return f"<seamark.Project {self.folder.project}>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows; never raises, writes nothing and starts nothing."""
         from seamark.pictures.notebook import page_of_project
 
         def page() -> str:
@@ -218,9 +216,7 @@ class Project(Logbook):
     def fetch_changes(self, cursor: str = "", *, progress_bar: Progress = None) -> Changes:
         """Return the runs that changed since a cursor, as recorded up to now.
 
-        Args:
-            cursor: Of an earlier answer, of this process or another one; empty to begin.
-            progress_bar: As in `fetch_runs_table`.
+        ``cursor`` is of an earlier answer, of this process or another one; empty to begin.
         """
         return self.session.up_to_date(progress_bar).changes(cursor, self.folder.project)
 
@@ -511,22 +507,12 @@ class Project(Logbook):
     ) -> list[RunCurve]:
         """Return float series of many runs as `plot` draws them: in parts that keep their extremes.
 
-        Args:
-            paths: One path or several; ``*`` matches anything (``"val/*"``).
-            runs: As in `fetch_series`, also for what is raised.
-            x: As in `Handler.plot`; ``"time"`` is in seconds since the Unix epoch.
-            points: At most this many representative points of each; of fewer points each comes.
-            low: Only points whose x is not less.
-            high: Only points whose x is not greater.
-            smooth: Width of the window of a smoothed line, in units of x.
-            half_life: Instead, that of a moving average.
-            log_x: Parts are equally wide in log2 x; points at or below zero are counted.
-            attempt: As in `fetch_series`; ``"replaced"`` for what a later attempt did again.
-            since: The answer to the same question before: only what changed since is asked for.
-            progress_bar: As in `fetch_runs_table`.
-
-        Returns:
-            One for each series that has points, run by run.
+        There is one for each series that has points, run by run; of fewer than ``points`` points
+        each comes. ``x="time"`` is in seconds since the Unix epoch. With ``log_x`` parts are
+        equally wide in log2 x, and points at or below zero are counted. ``attempt="replaced"``
+        gives what a later attempt did again. ``since`` is the answer to the same question before:
+        only what changed since is asked for. Other arguments and errors are as in `fetch_series`
+        and `Handler.plot`.
         """
         patterns = path_list(paths)
         look = Look(points, x, low, high, smooth, half_life, log_x)

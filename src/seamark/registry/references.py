@@ -22,11 +22,7 @@ __all__ = ["References", "curves_of", "find_run", "path_list"]
 
 
 def path_list(paths: str | Iterable[str], name: str = "paths") -> list[str]:
-    """Return paths or patterns as a list; ``name`` says which argument they are.
-
-    Raises:
-        ArgumentError: If one of them can be none.
-    """
+    """Return paths or patterns as a list; ``name`` is the argument in an `ArgumentError`."""
     patterns = [paths] if isinstance(paths, str) else list(paths)
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern:
@@ -43,16 +39,7 @@ def curves_of(
     attempt: Attempt,
     since: Iterable[RunCurve],
 ) -> list[RunCurve]:
-    """Return the series of runs that match patterns, as they are drawn.
-
-    Args:
-        index: Catalog that has the runs.
-        refs: Project and id of each run.
-        patterns: Patterns of paths.
-        look: How they are drawn.
-        attempt: See `Project.fetch_curves`.
-        since: Curves returned before: only what has changed since is asked for.
-    """
+    """Return series that match patterns as they are drawn; of ``since``, only what has changed."""
     before = {one.key: one.drawing for one in since}
     cursors = {key: drawing.cursor for key, drawing in before.items()}
     matching = index.series_of(refs, lambda path: matches(path, *patterns))
@@ -69,13 +56,7 @@ _QUERY_LIKE: Final = re.compile(r"[\s=<>!~`\"']")
 
 
 class References:
-    """Resolver of references to runs of a project.
-
-    Args:
-        session: Session of the project.
-        index: Catalog of its runs, up to date.
-        trashed: Whether runs are in the trash; None for both.
-    """
+    """Resolver of references to runs of a project."""
 
     def __init__(
         self, session: LogSession, index: Catalog, *, trashed: bool | None = False
@@ -84,11 +65,7 @@ class References:
         self._project = session.recorder.folder.project
 
     def ids(self, given: str | Iterable[str]) -> list[str]:
-        """Return the ids of runs; a word that names none is kept, with a warning.
-
-        Raises:
-            ArgumentError: If one may be any of several runs.
-        """
+        """Return the ids of runs; a word that names none is kept, with a warning."""
         find = self._finder()
         ids = []
         for word in [given] if isinstance(given, str) else given:
@@ -154,13 +131,7 @@ class References:
 
 
 def find_run(session: LogSession, content_hash: str, revision: int | None) -> Run | None:
-    """Return the newest run with some parameters and code; see `seamark.Project.find_run`.
-
-    Args:
-        session: Of the project.
-        content_hash: See there.
-        revision: See there.
-    """
+    """Return the newest run with some parameters and code; see `seamark.Project.find_run`."""
     from seamark.opening.revisions import check_hash
     from seamark.run.run import init_run
     from seamark.store.query.selection import find_duplicate
@@ -179,11 +150,6 @@ def find_run(session: LogSession, content_hash: str, revision: int | None) -> Ru
 
 
 def _named(one: Any) -> str:
-    """Return the name of a run: a text, the id in a row of a table, or that of a run.
-
-    Raises:
-        ArgumentError: If it is none of these.
-    """
     if isinstance(one, Mapping):
         name = one.get("sys/id")
     else:
@@ -195,7 +161,6 @@ def _named(one: Any) -> str:
 
 
 def _is_query(text: str) -> bool:
-    """Return whether a text is a query; a text that looks like an id or a name is none."""
     from seamark.store.query.language import parse
 
     if _RUN_ID.fullmatch(text):

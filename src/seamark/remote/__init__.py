@@ -1,5 +1,4 @@
 """Places elsewhere that keep journals: what sends to them and what reads from them.
 
-Nothing here knows the store: what is sent are journals as they lie on disk, and what is read is
-what a server folded.
+What is sent are journals as they lie on disk, and what is read is what a server folded.
 """

@@ -29,16 +29,7 @@ T = TypeVar("T")
 
 
 def call_within(ask: Callable[[], T], name: str, seconds: float = PATIENCE_S) -> T:
-    """Return what ``ask`` returns, which is left to itself where that takes too long.
-
-    Args:
-        ask: Called on a thread of its own.
-        name: Of the thread.
-        seconds: How long it may take.
-
-    Raises:
-        Exception: What it raised; `Unreachable` without an answer in time.
-    """
+    """Return what `ask` returns on a thread of its own; `Unreachable` if that takes too long."""
     told: list[T] = []
     failed: list[Exception] = []
 
@@ -63,17 +54,7 @@ def call_within(ask: Callable[[], T], name: str, seconds: float = PATIENCE_S) ->
 def ask_remote(
     uri: str, token: str | None, ask: Callable[[Settles], T], seconds: float = PATIENCE_S
 ) -> T | None:
-    """Return what a remote answers that can be asked who goes on; None of one that cannot.
-
-    Args:
-        uri: Of the remote.
-        token: To show there.
-        ask: Asks it.
-        seconds: How long that may take.
-
-    Raises:
-        Exception: If it does not answer in time, or says no.
-    """
+    """Return what a remote answers that can settle who goes on; None of one that cannot."""
 
     def opened() -> T | None:
         with fork.held_off():  # modules are imported
@@ -90,16 +71,7 @@ _TRASHED: Final[dict[str, Any]] = {"op": "assign", "atoms": {"sys/trashed": ["bo
 
 
 class ArrivalJournal:
-    """The bytes of the journal.
-
-    Args:
-        key: The run.
-        begun_ns: Time of the first record of the run, nanoseconds since the Unix epoch.
-
-    Attributes:
-        name: Its file name.
-        begin: Its beginning.
-    """
+    """Name and bytes of the journal; `begun_ns` is the time of the run's first record."""
 
     def __init__(self, key: RunKey, begun_ns: int) -> None:
         text = json.dumps(["arrival", key.project, key.run])
@@ -109,12 +81,7 @@ class ArrivalJournal:
         self.begin += frame_bytes(self._salt, Kind.OP, begun_ns + 2, dump_json(_TRASHED))
 
     def end(self, ops: Iterable[Mapping[str, Any]], t_ns: int) -> bytes:
-        """Return its end.
-
-        Args:
-            ops: What is recorded there alone.
-            t_ns: After all that the run holds, nanoseconds since the Unix epoch.
-        """
+        """Return its end: records after all that the run holds, and its closing."""
         data = b""
         for op in ops:
             data += frame_bytes(self._salt, Kind.OP, t_ns, dump_json(op))
@@ -123,12 +90,7 @@ class ArrivalJournal:
 
 
 def trashing(key: RunKey, t_ns: int) -> tuple[str, bytes]:
-    """Return name and bytes of a journal that puts a run into the trash.
-
-    Args:
-        key: The run.
-        t_ns: After all that the run holds, nanoseconds since the Unix epoch.
-    """
+    """Return name and bytes of a journal that puts a run into the trash after all it holds."""
     uid = secrets.token_bytes(16)
     name, data = _new_journal(key, "replaced", uid, t_ns)
     salt = salt_of(uid)

@@ -52,9 +52,6 @@ def files_of(folder: RunFolder) -> dict[str, int]:
 
     What is still in ``.staging/`` is none yet; `seamark.blobs.finish_staged` completes what dead
     processes left there.
-
-    Raises:
-        OSError: If the folder cannot be read.
     """
     found = {}
     for name in names_in(folder.blobs_dir, above=1):
@@ -67,18 +64,7 @@ def files_of(folder: RunFolder) -> dict[str, int]:
 def send_file(
     remote: Remote, folder: RunFolder, digest: str, size: int, key: RunKey | None = None
 ) -> bool:
-    """Send one content; False if the run no longer holds it, or not as it should be.
-
-    Args:
-        remote: Where to.
-        folder: The run.
-        digest: SHA-256 of the content, hex.
-        size: In bytes.
-        key: What the run is there; by default what it is here.
-
-    Raises:
-        RemoteError: If the remote does not take it.
-    """
+    """Send one content of a run, as `key`; False if the run does not hold it as it should be."""
     try:
         with open_blob(folder, digest, size) as file:
             remote.put_blob(key or _key(folder), digest, size, file)
@@ -93,12 +79,8 @@ class _Watched:
     """A run whose files are sent.
 
     Attributes:
-        folder: Where it lies.
         there: Digests that need no more thought: they are there, or will never be.
         seen: Time of the folder's last change when all that was in it was there, ns; 0 for never.
-        looks: How often it was looked through to its end.
-        left: How many files are known not to be sent yet, and their bytes.
-        over: Whether nothing more is sent of it.
         finished: After how many looks everything was seen; None as long as files may come.
     """
 
@@ -114,12 +96,8 @@ class _Watched:
 class FileSender:
     """Sends files of runs to one remote, on a thread that begins with the first run.
 
-    Nothing of it raises into who calls it, or waits for the remote but `flush`.
-
-    Args:
-        open_: Returns the remote, for the thread alone.
-        say: Takes a line for a person when something is refused.
-        look_s: How often it looks for new files, seconds.
+    Nothing of it raises into who calls it, or waits for the remote but `flush`. `open_` returns the
+    remote, for the thread alone; `say` takes a line for a person when something is refused.
     """
 
     def __init__(
@@ -153,12 +131,7 @@ class FileSender:
                 self._wake()
 
     def flush(self, seconds: float, folder: RunFolder | None = None) -> bool:
-        """Wait until all files that are there now are sent; return whether they are.
-
-        Args:
-            seconds: At most how long.
-            folder: Of the run that is waited for; None waits for all.
-        """
+        """Wait until the files of one run, or of all, are sent; return whether they are."""
         end = time.monotonic() + seconds
         with self._changed:
             key = None if folder is None else _key(folder)
@@ -228,7 +201,6 @@ class FileSender:
                 remote.close()
 
     def _rest(self, wait_s: float | None, pause: float) -> bool:
-        """Wait for the next round; return whether there is nothing left to do."""
         with self._changed:
             done = [key for key, run in self._runs.items() if _is_done(run)]
             for key in done:
@@ -248,7 +220,6 @@ class FileSender:
         return False
 
     def _round(self, remote: Remote) -> float | None:
-        """Send what is new of all runs; return for how long to wait where the remote is away."""
         with self._changed:
             runs = [(key, run) for key, run in self._runs.items() if not run.over]
         for key, run in runs:

@@ -49,8 +49,8 @@ def login(url: str | None = None, token: str | None = None, timeout: float = 30.
         Who the server takes the token for.
 
     Raises:
-        ArgumentError: If the address cannot be used, or the token is none; also if one of them is
-            left out, and no or several servers are known, or there is no terminal.
+        ArgumentError: If the address or the token cannot be used; also if one of them is left out,
+            and no or several servers are known, or there is no terminal.
         RemoteError: If the server cannot be reached or does not know the token.
         OSError: If the token cannot be kept.
     """
@@ -85,7 +85,6 @@ def _known_server() -> str:
 
 
 def _ask_for_token(url: str) -> str:
-    """Return the token that a person types, where one can: no batch job is to wait for it."""
     if sys.stdin is None or not sys.stdin.isatty():  # of a notebook and of a job, too
         msg = (
             f"login: expected token= for {url}, got none, and there is no terminal to ask at: "

@@ -46,14 +46,7 @@ def schemes() -> list[str]:
 
 
 def check_uri(uri: str) -> str:
-    """Return a URI whose form and scheme are those of a remote that is installed.
-
-    Nothing is loaded and nothing is asked.
-
-    Raises:
-        ArgumentError: If it is none; the nearest scheme is named.
-        MissingExtraError: If it needs a package that is not installed.
-    """
+    """Return a URI if its form and scheme are those of an installed remote; nothing is asked."""
     found = _SCHEME.match(uri)
     if found is None:
         hint = f"; did you mean 'file://{os.path.abspath(uri)}'?" if uri[:1] in "/.~" else ""  # noqa: PTH100
@@ -84,9 +77,6 @@ def check_token(uri: str, token: str | None) -> None:
     """Make sure that a place can be asked at all that nobody may ask without a token.
 
     Servers of Seamark's own are asked without one too: their projects may be public.
-
-    Raises:
-        ArgumentError: If there is no token, or it may not be sent.
     """
     if uri.lower().startswith("neptune://"):
         from seamark.remote.neptune import token_to_show
@@ -95,12 +85,7 @@ def check_token(uri: str, token: str | None) -> None:
 
 
 def canonical(uri: str) -> str:
-    """Return the one form of a URI by which a place is known, however it was written.
-
-    Raises:
-        ArgumentError: If it names no remote that is installed.
-        MissingExtraError: If it needs a package that is not installed.
-    """
+    """Return the one form of a URI by which a place is known, however it was written."""
     check_uri(uri)
     scheme = uri.partition("://")[0].lower()
     if scheme in ("http", "https"):

@@ -68,16 +68,10 @@ _LARGEST = (1 << 63) - 1
 class RemoteRun:
     """Facts that a remote has about a run.
 
-    Attributes:
-        largest_t: Largest time of a record, nanoseconds since the Unix epoch.
-        journals: HEADER of each journal, by writer id.
-        families: Family by path.
-        last_steps: Last step of each series, by path.
-        trained: Paths of the series of numbers that processes wrote which trained the run; None if
-            that was not said: it may be any of them.
-        failed: Whether the run ever failed.
-        resumable: Whether it was begun but not ended for good, and no owner of it lives.
-        uri: The remote; empty if that is not known.
+    `largest_t` is the largest time of a record, ns since the Unix epoch; `journals` has the HEADER
+    of each by writer id. `trained` are the paths of the series of numbers that processes wrote
+    which trained the run; None if that was not said: it may be any. `resumable` means that it was
+    begun but not ended for good, and no owner of it lives.
     """
 
     largest_t: int = 0
@@ -127,11 +121,7 @@ class RemoteRun:
         return max((one for one in numbers if type(one) is int and one >= 0), default=0)
 
     def is_copied(self, sizes: Mapping[str, int]) -> bool:
-        """Return whether all that the remote stores is on a disk.
-
-        Args:
-            sizes: Number of bytes of each journal there, by writer id.
-        """
+        """Return whether all that the remote stores is on a disk, whose sizes are given."""
         known = self.sizes
         return all(
             writer in sizes and writer in known and sizes[writer] >= known[writer]
@@ -173,9 +163,7 @@ class Sent(NamedTuple):
 class RemoteError(SeamarkError, OSError):
     """A remote did not take what it was sent, or does not tell what it was asked.
 
-    Attributes:
-        status: Of HTTP, if it answered so; else 0.
-        said: What it answered, as it wrote it: a stranger's.
+    `status` is that of HTTP, or 0; `said` is what it answered, as it wrote it: a stranger's.
     """
 
     status: int = 0
@@ -187,11 +175,7 @@ class Unreachable(RemoteError):
 
 
 class Busy(Unreachable):
-    """Error of a remote that asks for a pause before the next request.
-
-    Attributes:
-        wait_s: Length of the pause, in seconds.
-    """
+    """Error of a remote that asks for a pause of `wait_s` before the next request."""
 
     def __init__(self, message: str, wait_s: float) -> None:
         super().__init__(message)
@@ -199,10 +183,9 @@ class Busy(Unreachable):
 
 
 class Refused(RemoteError):
-    """Refusal of a request from this sender.
+    """Refusal of a request from this sender: a token lacks a role, or a limit is exceeded.
 
-    A token is missing, expired or lacks a role, or a limit is exceeded. The message says what to
-    do; sending the same again is of no use.
+    The message says what to do; sending the same again is of no use.
     """
 
 
@@ -223,11 +206,7 @@ class Purged(Refused):
 
 
 class Gap(RemoteError):
-    """Bytes are missing between what is kept and what was sent.
-
-    Attributes:
-        known: How many bytes of the journal are kept.
-    """
+    """Bytes are missing between the `known` ones that are kept and those that were sent."""
 
     def __init__(self, message: str, known: int) -> None:
         super().__init__(message)
@@ -235,11 +214,7 @@ class Gap(RemoteError):
 
 
 class Diverged(RemoteError):
-    """Difference between the bytes that the remote stores and those that were sent.
-
-    Attributes:
-        known: How many bytes of the journal are kept.
-    """
+    """Other bytes than were sent are among the `known` ones that the remote stores."""
 
     def __init__(self, message: str, known: int) -> None:
         super().__init__(message)
@@ -305,23 +280,12 @@ class KeepsJournals(Remote, Protocol):
     def opening(self, run: RunKey, seconds: float) -> RemoteRun:
         """Return the facts about a run that a process needs before it continues it.
 
-        Args:
-            run: The run.
-            seconds: How long the answer may take.
-
-        Raises:
-            Missing: If there is no such run.
+        The answer may take `seconds`; `Missing` if there is no such run.
         """
         ...
 
     def read(self, run: RunKey, journal: str, offset: int) -> Batch | None:
-        """Return the whole frames of a journal from an offset on, or a gap; None at its end.
-
-        Args:
-            run: The run.
-            journal: File name.
-            offset: Number of bytes that are known, from the beginning.
-        """
+        """Return whole frames of a journal from an offset on, or a gap; None at its end."""
         ...
 
 
@@ -341,12 +305,7 @@ class KeepsByName(Remote, Protocol):
         ...
 
     def send_files(self, run: RunKey, progress: Callable[[int], None]) -> None:
-        """Send them; an image of a series exactly once.
-
-        Args:
-            run: The run.
-            progress: Told the size of each that is there, in bytes.
-        """
+        """Send them, an image of a series exactly once; `progress` is told each size, bytes."""
         ...
 
 
@@ -369,11 +328,6 @@ class Settles(Remote, Protocol):
     ) -> Arrival | None:
         """Return what becomes of a run that is to come; its name is taken if it goes.
 
-        Args:
-            run: The run.
-            name: Its name; None if it has none.
-            conflict: What to do if another run of the project has it.
-            make_project: Whether a project that is not there is made.
-            versions: Of an artifact: the digests of all its versions here.
+        `versions` are, of an artifact, the digests of all its versions here.
         """
         ...

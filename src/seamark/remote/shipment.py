@@ -36,16 +36,10 @@ class Tail:
 
     Whatever the remote says that it keeps, what is sent next begins no later than where this object
     knows its own bytes to be: a remote compares what overlaps, so that another file of the same
-    name (of a cloned machine) is found out and never continued.
-
-    Args:
-        path: The journal.
-        mine: Whether this process writes it, so that it has sent every byte that is known. False:
-            what the remote says is believed where a frame of this file begins there.
+    name (of a cloned machine) is found out and never continued. Of a journal that this process does
+    not write (`mine`), what the remote says is believed where a frame of this file begins there.
 
     Attributes:
-        path: The journal.
-        name: Its file name.
         known: How many bytes the remote keeps, as it has said last; None if it was not asked yet.
         aside: Whether nothing more is sent of it.
         gaps: How often in a row the remote said that bytes before a batch are missing.
@@ -103,10 +97,6 @@ class Tail:
     def step(self, remote: Remote, run: RunKey) -> Sent | None:
         """Send the next batch or declare the next gap; return None if there is nothing now.
 
-        Args:
-            remote: That was asked: see `place`.
-            run: The run.
-
         Raises:
             RemoteError: If it was not taken. After `Gap` and `TooLong` the next step begins where
                 the remote says, or is smaller.
@@ -148,17 +138,12 @@ class Tail:
         return remote.send(run, self.name, batch.offset, batch.data)
 
     def _begin_again(self, gap: Gap) -> None:
-        """Go on where the remote says."""
         self.gaps += 1
         self.known = gap.known
         self._sent = min(self._sent, gap.known)
 
     def _expect_frame(self, reader: JournalReader, start: int, known: int) -> None:
-        """Make sure that a gap is none only because a remote has other frames than this file.
-
-        Raises:
-            Diverged: If no frame of this file ends where the remote ends.
-        """
+        # A gap may be one only because the remote has other frames than this file.
         if start <= FILE_HEADER_BYTES:
             return
         end = FILE_HEADER_BYTES
@@ -192,11 +177,7 @@ class Shipment:
     All but `add`, `rest` and `finish`, and what is asked by those who wait (`look_now`, `left`,
     `unseen`, `is_refused`), is called on the shipper's thread.
 
-    Args:
-        folder: The run.
-
     Attributes:
-        key: The run.
         tails: Journals by writer id; never changed but replaced, as who waits reads it meanwhile.
         placed: Whether the remote has said what it keeps of them.
         position: How many bytes of the run the remote keeps, as it has said last.
@@ -232,10 +213,8 @@ class Shipment:
     def add(self, writer: Writing, by: object, *, earlier: bool = False) -> None:
         """Send what somebody writes in this process; what its parent wrote is the parent's.
 
-        Args:
-            writer: Who writes.
-            by: Whose `rest` and `finish` are waited for; is not kept alive by this.
-            earlier: Send the journals of processes that have ended too.
+        `by` names whose `rest` and `finish` are waited for, and is not kept alive. With
+        `earlier`, the journals of processes that have ended are sent, too.
         """
         self._earlier |= earlier
         self.given_up = False
@@ -268,7 +247,6 @@ class Shipment:
         return not self._open
 
     def _note(self) -> None:
-        """Take note of which journals are this process's; they outlive who writes them."""
         for ref in self._sources:
             if (writer := ref()) is not None:
                 self._ids = self._ids | {each for each in writer.writers if self._mine in each}
@@ -276,11 +254,7 @@ class Shipment:
     # ---------------------------------------------------------------- on the thread
 
     def look(self, now: float) -> bool:
-        """Find journals that are new; return whether something may be there to be sent.
-
-        Args:
-            now: Seconds of the shipper's clock.
-        """
+        """Find journals that are new; return whether something may be there to be sent."""
         if self.over or now < self.later or now < self._look_at:
             return False
         with quietly(only=RuntimeError):  # a journal more while they are listed: next time
@@ -296,7 +270,6 @@ class Shipment:
         return found
 
     def _take(self, name: str, *, earlier: bool) -> None:
-        """Send a journal that this process writes, or one of an earlier process if asked to."""
         writer, path = name.rpartition(".")[0], self.folder.journal_dir / name
         mine = writer in self._ids
         if writer in self.tails or not (mine or earlier):
@@ -307,16 +280,10 @@ class Shipment:
                 self.placed = False
 
     def compare(self, kept: Mapping[str, int]) -> list[tuple[str, int, int]]:
-        """Look for journals that have lost their end here since they were sent.
+        """Return name, bytes there and bytes here of journals that newly have lost their end here.
 
         Only power loss makes a journal shorter than it was. Journals of other machines are not
         looked at: where a disk is shared, what they write may be seen late.
-
-        Args:
-            kept: What the remote says that it keeps, by file name.
-
-        Returns:
-            Name, bytes there and bytes here of each that was not found before.
         """
         found = []
         host = process_facts()["host"]
@@ -365,11 +332,6 @@ class Shipment:
 
 
 def _has_ended(path: Path) -> bool:
-    """Return whether nobody will write to a journal any more, as far as is known.
-
-    Raises:
-        JournalError: If it cannot be read.
-    """
     with JournalReader(path) as reader:
         last, alive = reader.last_frame(), process_alive(reader.header())
         is_closed = last is not None and last.kind == Kind.CLOSE

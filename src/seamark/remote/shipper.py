@@ -1,9 +1,8 @@
 """Sending what this process records: one thread a remote, for all its runs.
 
-The thread reads journals as any other process would and knows nothing of who writes them but their
-names, so that a call that logs costs what it costs without it. Nothing is held in memory that is
-not on disk. Nothing here raises into a training: what goes wrong is told in one line, and what was
-not sent is left for ``seamark sync``.
+The thread reads journals as any other process would, so that a call that logs costs what it costs
+without it, and holds nothing that is not on disk. Nothing here raises into a training: what goes
+wrong is told in one line, and what was not sent is left for ``seamark sync``.
 """
 
 from __future__ import annotations
@@ -67,17 +66,7 @@ _MANY_FAILURES: Final = 6
 
 
 class Shipper:
-    """Sends the runs of this process to one remote, on a thread of its own.
-
-    Args:
-        uri: Of the remote.
-        token: To show there.
-        open_: Opens it; called on the thread, as that may import much.
-        clock: Seconds that never step.
-
-    Attributes:
-        name: What messages call the remote.
-    """
+    """Sends the runs of this process to one remote, on a thread of its own, which opens it."""
 
     def __init__(
         self,
@@ -117,11 +106,8 @@ class Shipper:
     ) -> None:
         """Send the journals that somebody writes from now on. Never raises.
 
-        Args:
-            folder: The run.
-            writer: Who writes; is not kept alive by this.
-            by: Which object of the run this is for, as `rest` and `finish` name it; None: `writer`.
-            earlier: Send what ended processes have recorded of the run, too.
+        `writer` is not kept alive by this. `by` is the object of the run that `rest` and `finish`
+        name, by default `writer`. With `earlier`, what ended processes have recorded is sent, too.
         """
         with self._lock:
             shipment = self._shipments.get(key := _key(folder))
@@ -179,12 +165,9 @@ class Shipper:
         folder: RunFolder | None = None,
         show: Callable[[int, int], None] | None = None,
     ) -> bool:
-        """Wait until what is recorded by now was sent; return whether it was.
+        """Wait until what is recorded by now, of one run or of all, was sent; return if it was.
 
-        Args:
-            seconds: At most how long.
-            folder: Of the run that is waited for; None waits for all.
-            show: Called from time to time with how many bytes are sent, and of how many.
+        `show` is called from time to time with how many bytes are sent, and of how many.
         """
         waited = self._of(folder)
         for one in waited:
@@ -256,7 +239,6 @@ class Shipper:
         )
 
     def _of(self, folder: RunFolder | None) -> list[Shipment]:
-        """Return what is to be sent of one run, or of all."""
         found = list(self._shipments.items())
         return [one for key, one in found if folder is None or key == _key(folder)]
 
@@ -277,7 +259,6 @@ class Shipper:
     # ---------------------------------------------------------------- the thread
 
     def _serve(self) -> None:
-        """Do what the thread does, until there is nothing left that could be sent."""
         while True:
             more = False
             try:
@@ -299,7 +280,6 @@ class Shipper:
                         self._wakes.get_nowait()
 
     def _stop_if_idle(self) -> bool:
-        """Return whether there is nothing left to do for the thread."""
         with self._lock:
             for key, one in list(self._shipments.items()):
                 if one.finished and (one.over or not (one.left or one.unseen)):
@@ -317,7 +297,7 @@ class Shipper:
         return True
 
     def _remember(self, key: RunKey, position: int) -> None:
-        """Keep how far a run is kept that has ended: whoever reads it next is to see its end."""
+        # Whoever reads the run next is to see its end.
         ended = dict(self._ended)
         ended.pop(key, None)
         ended[key] = position
@@ -326,7 +306,6 @@ class Shipper:
         self._ended = ended  # as a whole: others read it without the lock
 
     def _turn(self) -> bool:
-        """Send one batch of each journal that has something; return whether there is more."""
         now = self._clock()
         if now < self._back_at:
             return False
@@ -345,7 +324,6 @@ class Shipper:
         return more
 
     def _try(self, shipment: Shipment) -> bool:
-        """Send something of a run; return whether the remote can be reached."""
         try:
             if self._ship(shipment):
                 shipment.failures = 0
@@ -371,7 +349,6 @@ class Shipper:
         return True
 
     def _ship(self, shipment: Shipment) -> bool:
-        """Send something of a run; return whether the remote was asked and answered."""
         remote, asked = self._opened(), False
         if not shipment.placed:
             if isinstance(remote, KeepsByName):
@@ -400,11 +377,8 @@ class Shipper:
         return asked
 
     def _step(self, remote: Remote, shipment: Shipment, tail: Tail) -> bool:
-        """Send the next batch of a journal; what is wrong with it holds up no other.
-
-        Returns:
-            Whether the remote was asked and answered.
-        """
+        # What is wrong with a journal holds up no other. The result says whether the remote was
+        # asked and answered.
         try:
             sent = tail.step(remote, shipment.key)
         except Gap as error:
@@ -442,7 +416,7 @@ class Shipper:
         return self._remote
 
     def _open_again(self) -> Remote:
-        """Open the remote once more: files of gigabytes hold up no journal."""
+        # Files of gigabytes hold up no journal.
         return self._open(self.uri, self._token)
 
     # ---------------------------------------------------------------- what goes wrong
@@ -451,13 +425,11 @@ class Shipper:
         log.warning("seamark: %s: %s. `seamark sync` sends what is missing later", self.name, line)
 
     def _pause(self, failures: int) -> float:
-        """Return for how long to leave alone what failed so often in a row, in seconds."""
         longest = _AWAITED_BACK_OFF_S if self._turns else _MOST_BACK_OFF_S
         pause = min(longest, _FIRST_BACK_OFF_S * (1 << min(failures, 16)))
         return pause * _chance.uniform(0.5, 1.0)
 
     def _failed(self, error: BaseException | None) -> None:
-        """Leave the remote alone for a while, the longer the more often it failed."""
         self._failures += 1
         pause = self._pause(self._failures)
         self._busy = isinstance(error, Busy) and error.wait_s > 0
@@ -515,12 +487,7 @@ _edited: dict[str, dict[RunKey, int]] = {}
 
 
 def shipper_of(uri: str, token: str | None = None) -> Shipper:
-    """Return the shipper of this process for a remote; makes it, but starts nothing.
-
-    Args:
-        uri: As `seamark.remote.places.canonical` writes it.
-        token: To show there; None has the remote look for one.
-    """
+    """Return the shipper of this process for a canonical URI; makes it, but starts nothing."""
     with _lock:
         if (uri, token) not in _shippers:
             _shippers[uri, token] = Shipper(uri, token)
@@ -533,11 +500,7 @@ def shippers() -> list[Shipper]:
 
 
 def known(uri: str) -> list[Shipper]:
-    """Return the shippers of this process for a remote: one for each token.
-
-    Args:
-        uri: As `seamark.remote.places.canonical` writes it.
-    """
+    """Return the shippers of this process for a canonical URI: one for each token."""
     return [shipper for (to, _), shipper in list(_shippers.items()) if to == uri]
 
 
@@ -554,13 +517,7 @@ def positions(uri: str) -> dict[RunKey, int]:
 
 
 def note_edit(uri: str, run: RunKey, position: int) -> None:
-    """Note an edit that a remote made of a run, so that later reads of this process see it.
-
-    Args:
-        uri: Of the remote.
-        run: The run.
-        position: Position that the remote returned for it.
-    """
+    """Note where a remote's edit of a run can be read, so that later reads here see it."""
     with _lock:
         edited = _edited.setdefault(uri, {})
         edited[run] = max(position, edited.pop(run, 0))
@@ -569,16 +526,9 @@ def note_edit(uri: str, run: RunKey, position: int) -> None:
 
 
 def flush(uri: str, seconds: float) -> bool:
-    """Wait until what this process has recorded by now was sent to a remote.
+    """Wait until what this process has recorded by now was sent to a remote. Never raises.
 
-    For reads that are to see what was recorded before. Never raises.
-
-    Args:
-        uri: As `seamark.remote.places.canonical` writes it.
-        seconds: At most how long.
-
-    Returns:
-        Whether all of it was sent; True where this process sends nothing there.
+    Return whether all of it was sent; True where this process sends nothing there.
     """
     until = time.monotonic() + seconds
     done = [each.wait(max(0.0, until - time.monotonic())) for each in known(uri)]
@@ -586,7 +536,7 @@ def flush(uri: str, seconds: float) -> bool:
 
 
 def _begin_child() -> None:
-    """Begin anew in a forked child: threads and what they send are its parent's."""
+    # Threads and what they send are the parent's.
     global _lock  # noqa: PLW0603 - nobody will free the parent's
     _lock = threading.RLock()
     _shippers.clear()

@@ -50,10 +50,7 @@ def pull_journals(
 ) -> None:
     """Append what a remote stores of a run's journals, and this disk lacks, to the files here.
 
-    Args:
-        remote: A place that has the run.
-        folder: Folder of the run on this disk; made if there is none.
-        progress: Called with the number of bytes that are here, and that are there.
+    `progress` is called with the number of bytes that are here, and that are there.
 
     Raises:
         RemoteError: If the remote does not answer, or has other bytes than this disk.
@@ -88,11 +85,8 @@ def pull_journals(
 
 
 def _cut_to_frames(folder: RunFolder, name: str) -> int:
-    """Return the end of the last whole frame of a journal, and remove what follows.
-
-    A power cut may leave half a frame or zeros, which the remote has whole. What a process is
-    writing is left alone: one that copies the same run holds the lock while it appends.
-    """
+    # A power cut may leave half a frame or zeros, which the remote has whole. What a process is
+    # writing is left alone: one that copies the same run holds the lock while it appends.
     path, end = folder.journal_dir / name, 0
     with (
         os.fdopen(open_file(path), "rb") as file,
@@ -124,7 +118,6 @@ class Left:
     """Part of a run that a remote does not store yet.
 
     Attributes:
-        folder: The run.
         key: Key of the run on the remote.
         known: Number of bytes of each journal that the remote stores, by file name.
         journals: Number of bytes of each journal that are to be sent, by file name; those that are
@@ -154,13 +147,8 @@ class Left:
 class Synced:
     """Result of sending a run to a remote.
 
-    Attributes:
-        folder: The run.
-        journal_bytes: Number of bytes of its journals that were sent.
-        files: Number of contents that were sent.
-        file_bytes: Their total size in bytes.
-        purged: Whether the run was purged on the remote, so that nothing of it is accepted.
-        problems: Messages about what could not be sent, one line each.
+    `files` counts contents. Nothing is accepted of a run that was `purged` on the remote.
+    `problems` are messages about what could not be sent, one line each.
     """
 
     folder: RunFolder
@@ -174,9 +162,7 @@ class Synced:
 class Patience:
     """Retry policy for a remote that does not answer, shared by all callers of that remote.
 
-    Args:
-        tries: Number of tries of a request. Once they all failed, nothing is tried any more.
-        wait: Function that waits for some seconds.
+    Once all `tries` of a request have failed, nothing is tried any more.
     """
 
     def __init__(self, tries: int = _TRIES, wait: Callable[[float], None] = time.sleep) -> None:
@@ -184,11 +170,7 @@ class Patience:
         self._away: Unreachable | None = None
 
     def ask(self, call: Callable[[], T]) -> T:
-        """Call again for a while where the remote does not answer, or asks for time.
-
-        Raises:
-            RemoteError: What the last try raised.
-        """
+        """Call again for a while where the remote does not answer, or asks for time."""
         pause = _FIRST_WAIT_S
         for last in range(self._tries, 0, -1):
             if self._away is not None:
@@ -211,15 +193,10 @@ def unsent_data(
     patience: Patience | None = None,
     project: str | None = None,
 ) -> Left:
-    """Find out what of a run is not kept elsewhere; nothing is sent.
+    """Find out what of a run is not kept elsewhere, by default in its project; nothing is sent.
 
     Never raises for what is wrong with the run or with the remote: that is among the problems.
-
-    Args:
-        folder: The run.
-        remote: Where to; may be used by several threads.
-        patience: With a remote that does not answer; shared by those who ask the same one.
-        project: Project in which the remote keeps it; by default the one that it has here.
+    Several threads may use the remote.
     """
     key = RunKey(in_project(folder.project, project or home_of(folder.project)), folder.run)
     found, patience = Left(folder, key), patience or Patience()
@@ -246,7 +223,6 @@ def unsent_data(
 
 
 def _look_at(found: Left, file: JournalFile) -> None:
-    """Note how much of a journal is to be sent."""
     name, known = file.path.name, found.known.get(file.path.name, 0)
     try:
         with JournalReader(file.path) as reader:
@@ -279,16 +255,10 @@ def sync_run(
     progress: Callable[[int], None] = lambda _: None,
     patience: Patience | None = None,
 ) -> Synced:
-    """Send what is left of a run: its journals, then its files.
+    """Send what is left of a run, as `unsent_data` found it: its journals, then its files.
 
     Never raises for what is wrong with the run or with the remote: that is among the problems, and
-    what can be sent is.
-
-    Args:
-        left: What there is to send; see `what_is_left`.
-        remote: Where to; may be used by several threads.
-        progress: Told after each part how many bytes were sent.
-        patience: As in `what_is_left`.
+    what can be sent is. `progress` is told after each part how many bytes were sent.
     """
     folder = left.folder
     done = Synced(folder, purged=left.purged, problems=list(left.problems))
@@ -316,14 +286,12 @@ def sync_run(
 
 
 def _first_record_ns(file: JournalFile) -> int:
-    """Return the time of the first record of a journal, ns since the Unix epoch; 0 for none."""
     with quietly(only=OSError), JournalReader(file.path) as reader:
         return next((frame.t for frame in reader.frames()), 0)
     return 0
 
 
 def _count(done: Synced, progress: Callable[[int], None], size: int) -> None:
-    """Count a file that was sent."""
     done.files += 1
     done.file_bytes += size
     progress(size)
@@ -338,11 +306,6 @@ def _send_journal(
     progress: Callable[[int], None],
     patience: Patience,
 ) -> None:
-    """Send the rest of a journal.
-
-    Raises:
-        RemoteError: If the remote takes nothing (any more).
-    """
     tail, before = Tail(file.path, mine=False), offset
     tail.place(offset)
     while True:

@@ -97,22 +97,13 @@ class Objects:
         """Files and folders in use, by case-folded path: some disks ignore case."""
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return len(self._found)
 
     def __iter__(self) -> Iterator[ArtifactObject]:
-        """Iterate over the objects by name."""
         return iter(one for _, one in sorted(self._found.items()))
 
     def expect(self, names: Iterable[str]) -> dict[str, str]:
-        """Check that objects can have these names, one beside the other.
-
-        Returns:
-            The places that they take.
-
-        Raises:
-            ArgumentError: If one cannot; which, and why.
-        """
+        """Check that objects can have these names, one beside the other."""
         places: dict[str, str] = {}
         for name in names:
             _check_parts(name)
@@ -137,11 +128,7 @@ class Objects:
         return places
 
     def put(self, objects: Sequence[ArtifactObject]) -> None:
-        """Add objects, all or none; one that is there with the same content stays.
-
-        Raises:
-            ArgumentError: If another has the name of one.
-        """
+        """Add objects, all or none; one that is there with the same content stays."""
         places = self.expect(one.path for one in objects)
         for one in objects:
             if self._found.get(one.path, one) != one:
@@ -167,13 +154,8 @@ def _check_parts(name: str) -> None:
 def destination_of(own: str, destination: str | None) -> str:
     """Return the name of an object, or of a folder of them.
 
-    Args:
-        own: Name at its source.
-        destination: The name; one that ends with ``/`` is the folder to put it into. None for its
-            own.
-
-    Raises:
-        ArgumentError: If it cannot be one: empty, absolute, or leading out of the artifact.
+    A ``destination`` that ends with ``/`` is the folder to put it into; None means its ``own``
+    name.
     """
     if destination is None:
         name = own
@@ -187,11 +169,7 @@ def destination_of(own: str, destination: str | None) -> str:
 
 
 def uri_of(given: object) -> tuple[str, str]:
-    """Return a URI without user and password, and the last part of its path.
-
-    Raises:
-        ArgumentError: If it is none.
-    """
+    """Return a URI without user and password, and the last part of its path."""
     if not isinstance(given, str) or not _URI.match(given):
         hint = "; add_file copies a file" if isinstance(given, (str, os.PathLike)) else ""
         msg = f"uri: expected a URI such as 's3://bucket/key', got {given!r:.200}{hint}"
@@ -213,20 +191,7 @@ def artifact_op(
     previous: Mapping[str, Any] | None = None,
     hide: Callable[[str], str] = str,
 ) -> dict[str, Any]:
-    """Return the op that records files as the artifact at an attribute path.
-
-    Args:
-        path: Attribute path.
-        kind: ``tracked``, ``input`` or ``output``.
-        targets: One or several files, folders, patterns and URLs; see `track`.
-        destination: Folder within the artifact below which the files are listed.
-        previous: Record of the artifact, whose files stay unless one of the same name comes.
-        hide: As in `track`.
-
-    Raises:
-        FileMissingError: If a target matches nothing.
-        OSError: If a file cannot be read.
-    """
+    """Return the op that records files as the artifact at a path, beside those of ``previous``."""
     files, references = track(targets, destination=destination, hide=hide)
     if previous is not None:
         names = {file["path"] for file in files}
@@ -252,20 +217,13 @@ def track(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the files and the references that targets stand for.
 
-    Args:
-        targets: One or several. A file is listed by its name, the files of a folder by their path
-            in it, those of a pattern by their path below the part before its first wildcard. A URL
-            is a reference, and not touched.
-        destination: Folder within the artifact to put before the names of files.
-        hide: Returns what is recorded of an address: no secrets.
+    A file is listed by its name, the files of a folder by their path in it, those of a pattern by
+    their path below the part before its first wildcard. A URL is a reference, and not touched.
+    ``hide`` returns what is recorded of an address: no secrets.
 
     Returns:
         Files as ``{"path", "size" (bytes), "sha256", "mtime_ns", "ref", "inode"}``, where ``ref``
         is where the file lies, and URLs.
-
-    Raises:
-        FileMissingError: If a target matches nothing.
-        OSError: If a file cannot be read.
     """
     several = [targets] if isinstance(targets, (str, os.PathLike)) else list(targets)
     files: dict[str, dict[str, Any]] = {}

@@ -60,11 +60,6 @@ class TagCheck:
     The projects are asked once, when the first keyed tag is recorded: what this disk has of them,
     and what the server has that the container is sent to. What cannot be read then is no error.
     What is written all the same is kept, and readers show it as a conflict.
-
-    Args:
-        recorded: Reader of the container.
-        remotes: URIs of the remotes that it is sent to.
-        token: Token for them; None has each look for one.
     """
 
     def __init__(
@@ -73,11 +68,7 @@ class TagCheck:
         self._recorded, self._remotes, self._token = recorded, remotes, token
 
     def expect(self, atoms: Mapping[str, Atom]) -> None:
-        """Refuse values that projects above have other ones for.
-
-        Raises:
-            ArgumentError: If there is one; the project is named.
-        """
+        """Raise `ArgumentError` for values that projects above have other ones for."""
         if not any(map(is_tag, atoms)):
             return
         defined, _ = self._defined
@@ -119,7 +110,6 @@ class TagCheck:
         return found, far
 
     def _server(self) -> str | None:
-        """Return the address of the server that the container is sent to, and not read from."""
         if self._recorded.remote or self._recorded.silent:
             return None
         uri = first_remote(self._remotes)
@@ -130,12 +120,6 @@ class TagCheck:
 def _tags_of(
     above: Sequence[str], log_of: Callable[[str], Reader | None]
 ) -> dict[str, tuple[str, Atom]]:
-    """Return the keyed tags of projects: project and value by path.
-
-    Args:
-        above: The projects, the uppermost first.
-        log_of: Reads the log of one; what raises says nothing.
-    """
     found: dict[str, tuple[str, Atom]] = {}
     for project in reversed(above):  # the uppermost last: it counts
         with quietly():
@@ -146,15 +130,14 @@ def _tags_of(
 
 
 def _leaf(value: Any) -> Any:
-    """Return a value so that code which walks through nested dicts ends at it."""
+    # Return a value so that code which walks through nested dicts ends at it.
     return MappingProxyType(value) if isinstance(value, dict) and value else value
 
 
 class _Opening(ABCMeta):
-    """Makes ``Run(...)`` and ``Project(...)`` the same as ``init_run`` and ``init_project``."""
+    # Makes ``Run(...)`` and ``Project(...)`` the same as ``init_run`` and ``init_project``.
 
     def __call__(cls, *given: Any, **named: Any) -> Any:
-        """Open one by the arguments of a person, or make one for a session."""
         made = bool(given) and isinstance(given[0], Part)
         return super().__call__(*given, **named) if made else cls._opened(*given, **named)
 
@@ -168,12 +151,6 @@ class Container(Recordable, metaclass=_Opening):
     Item access gives a `Handler` that holds the verbs; ``container["a/b"] = value`` assigns;
     ``"a/b" in container`` tells whether something is recorded there, and iterating over a run gives
     the names of the first level.
-
-    Args:
-        session: Part of this process in the run or project.
-
-    Attributes:
-        session: The same, for adapters and other parts of the package.
     """
 
     _path = ""
@@ -200,22 +177,15 @@ class Container(Recordable, metaclass=_Opening):
     # ---------------------------------------------------------------- item access
 
     def _repr_html_(self) -> str:
-        """Return HTML for notebooks; never raises, writes nothing and starts nothing."""
         from seamark.pictures.notebook import page_of
 
         folder, recorded = self.folder, self.session.recorded
         return harmless(lambda: page_of(recorded, folder.project, folder.run), self.__repr__)
 
     def __getitem__(self, path: str) -> Handler:
-        """Return the handler of a path; nothing is read or written yet.
-
-        Raises:
-            PathError: If the path breaks the grammar.
-        """
         return Handler(self, given_path(path))
 
     def __setitem__(self, path: str, value: Any) -> None:
-        """Assign; see `Handler.assign`."""
         self.session.recorder.values.assign(given_path(path), value)  # without a handler: quicker
 
     # ---------------------------------------------------------------- writing
@@ -321,10 +291,7 @@ class Container(Recordable, metaclass=_Opening):
         return {NEW: "created", STOPPED: "stopped"}.get(phase, "started")
 
     def lock(self) -> threading.RLock:
-        """Return a lock of this object for code that does several things at once.
-
-        Nothing in Seamark takes it: recording from several threads needs none.
-        """
+        """Return a lock for code that does several things at once; nothing in Seamark takes it."""
         return self.__dict__.setdefault("_lock", threading.RLock())  # type: ignore[no-any-return]
 
     def ping(self) -> None:
@@ -346,10 +313,7 @@ class Container(Recordable, metaclass=_Opening):
     # ---------------------------------------------------------------- waiting and the end
 
     def wait(self, *, disk_only: bool = False) -> None:
-        """Wait until every file that was taken is stored.
-
-        Values need no waiting: they are on disk already.
-        """
+        """Wait until every file that was taken is stored; values are on disk already."""
         del disk_only
         self.session.recorder.contents.flush()
 

@@ -22,14 +22,7 @@ _METHODS: Final = (types.MethodType, types.FunctionType, types.BuiltinFunctionTy
 
 
 def distribution_of(what: Any) -> dict[str, Any]:
-    """Return the facts by name that a model or a module knows about a distributed training.
-
-    Args:
-        what: See `seamark.Run.log_distribution`.
-
-    Raises:
-        ArgumentError: If it is nothing that distributes.
-    """
+    """Return the facts by name that a model or a module knows about a distributed training."""
     is_module = isinstance(what, types.ModuleType)
     kind = _kind_of_module(what) if is_module else _kind_of_object(what)
     if kind is None:
@@ -48,7 +41,6 @@ def distribution_of(what: Any) -> dict[str, Any]:
 
 
 def _ask(what: Any, source: _Source) -> Any:
-    """Return a plain fact; None if the object does not have it."""
     with quietly():  # what it is not ready for yet, or says in another version
         if callable(source):
             return source(what)

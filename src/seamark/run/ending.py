@@ -29,12 +29,7 @@ __all__ = ["Ending", "Watch"]
 
 
 class Captured:
-    """The part of a run that captures write to; see `seamark.capture.part.Recorder`.
-
-    Args:
-        recorder: Of the run.
-        note_state: Writes the run's state, if it is this process's to write; never raises.
-    """
+    """The part of a run that captures write to; see `seamark.capture.part.Recorder`."""
 
     def __init__(self, recorder: Recorder, note_state: Callable[..., None]) -> None:
         self._recorder = recorder
@@ -102,16 +97,7 @@ class Captured:
 
 
 class Watch:
-    """Captures of one process in a run, from the first record of a training to its end.
-
-    Args:
-        options: Of the run.
-        recorder: Of the run.
-        introduction: Of the run.
-        lifecycle: Of the run, which captures follow.
-        state: Of the run.
-        resume: Of the run.
-    """
+    """Captures of one process in a run, from the first record of a training to its end."""
 
     def __init__(
         self,
@@ -140,12 +126,7 @@ class Watch:
         self._lifecycle.call("start")
 
     def note_error(self, error: BaseException | None, *, asked: bool = False) -> None:
-        """Record the error with which a training ends, if captures have begun.
-
-        Args:
-            error: None if it ended well.
-            asked: Whether the user reports it; then captures need not have begun.
-        """
+        """Record the error with which a training ends, if captures have begun or it is asked."""
         capture = self._made() if asked else self._capture
         if error is not None and capture is not None:
             capture.note_exception(error, asked=asked)
@@ -182,18 +163,7 @@ class Watch:
 
 
 class Ending:
-    """Rests and end of one process's part in a run.
-
-    Args:
-        recorder: Of the run.
-        recorded: Of the run.
-        lifecycle: Of the run.
-        state: Of the run.
-        shipping: Of the run.
-        watch: Captures of the run.
-        claim: Claim on the run.
-        show: Prints the end: state, number of losses, and remotes that have all records.
-    """
+    """Rests and end of one process's part in a run."""
 
     def __init__(
         self,
@@ -213,7 +183,6 @@ class Ending:
 
     @property
     def _prints(self) -> bool:
-        """Whether this process is the one that prints how the run ended."""
         return bool(self._state.owner) and not self._recorder.rank
 
     def expect(self) -> None:
@@ -229,12 +198,8 @@ class Ending:
     def rest(self, state: str, *, error: BaseException | None = None) -> None:
         """Record the state at the end of a training, and free its descriptor and thread.
 
-        Later records go into another journal. The fate of the process says nothing about the run
-        any more, until it is ``"running"`` again. Never raises.
-
-        Args:
-            state: See `seamark.Run.set_state`.
-            error: Exception that ended it, with its traceback.
+        Never raises. Later records go into another journal. The fate of the process says nothing
+        about the run any more, until it is ``"running"`` again.
         """
         if self._lifecycle.phase != RECORDING or not self._state.is_recording_process:
             self._state.note(state, error=error)
@@ -269,11 +234,9 @@ class Ending:
     ) -> None:
         """Store pending files, mark the run completed, force everything to disk, and close.
 
-        Args:
-            reason: ``"stop"``, or ``"exit"`` at the end of the process.
-            seconds: Time limit for files and the disk; None for none while files are being stored.
-            quiet: Whether the run is withdrawn, so that nothing is printed or awaited.
-            failed: Whether an exception propagates, which nothing may hold up.
+        ``reason`` is ``"stop"``, or ``"exit"`` at the end of the process; ``seconds`` limits
+        files and disk. A ``quiet`` run is withdrawn: nothing is printed or awaited. If it
+        ``failed``, an exception propagates, which nothing may hold up.
         """
         recorder, state, writer = self._recorder, self._state, self._recorder.writer
         if writer is not None and not state.is_recording_process:

@@ -86,13 +86,11 @@ class Handler(Recordable):
         return self._root.session
 
     def _repr_html_(self) -> str:
-        """Return HTML for notebooks; never raises, writes nothing and starts nothing."""
         from seamark.pictures.notebook import page_of_path
 
         return harmless(lambda: page_of_path(*self._place()), self.__repr__)
 
     def __repr__(self) -> str:
-        """Return the path and the run or project."""
         return f"<Handler {self._path!r} of {self._root!r}>"
 
     def __getitem__(self, path: str) -> Handler:
@@ -553,7 +551,6 @@ class Handler(Recordable):
         return [{**members[name], "name": name} for name in chosen]
 
     def _value_of(self, family: str) -> dict[str, Any]:
-        """Return the record at this path; an empty one on a rank that has nothing to read from."""
         recorded = self._session.recorded
         return {} if recorded.silent else expect(recorded, self._path, family).value
 

@@ -65,7 +65,6 @@ class Reference:
     kind: str | None = None
 
     def __post_init__(self) -> None:
-        """Check both."""
         uri_of(self.uri)
         if self.kind is not None and self.kind not in _KINDS:
             msg = f"kind: expected one of {', '.join(map(repr, _KINDS))} or None, got {self.kind!r}"
@@ -78,12 +77,7 @@ def hash_of(kind: str, name: str) -> str:
 
 
 def artifact_folder(of: object, root: Path) -> RunFolder | None:
-    """Return the folder of an artifact that is an input or output; None if this disk has none.
-
-    Args:
-        of: Record of the input or output, which may be a stranger's.
-        root: Root of the run; SEAMARK_ARTIFACT_DIR comes first.
-    """
+    """Return the folder of an artifact that is an input or output; None if this disk has none."""
     if not isinstance(of, dict) or of.get("kind") != "artifact":
         return None
     place = f"{of.get('project')}/{ARTIFACTS}/{of.get('name')}"
@@ -97,29 +91,14 @@ def artifact_folder(of: object, root: Path) -> RunFolder | None:
 
 
 class Associations:
-    """The inputs and outputs of a run.
-
-    Args:
-        recorder: Recorder of the run.
-        options: Options of the run.
-    """
+    """The inputs and outputs of a run."""
 
     def __init__(self, recorder: Recorder, options: Settings) -> None:
         self._recorder, self._options = recorder, options
         self._marked: dict[str, str] = {}
 
     def mark(self, kind: str, what: Any, name: str | None) -> RunFolder | None:
-        """Record an input or output, if it is this rank's to say; `op` says what else is raised.
-
-        Returns:
-            The folder of an artifact that lies on this disk.
-
-        Raises:
-            ArgumentError: If this process called something else so.
-            FamilyError: If something that is no input or output is in its place.
-            InactiveRunError: If the run was stopped.
-            ReadOnlyError: If it was opened for reading.
-        """
+        """Record an input or output if this rank may; return the folder of a local artifact."""
         writer = self._recorder.to_share(SPACES[kind])
         if writer is None:
             return None
@@ -133,22 +112,7 @@ class Associations:
         return artifact_folder(op.get("of"), self._recorder.folder.root)
 
     def op(self, kind: str, what: Any, name: str | None) -> dict[str, Any]:
-        """Return the op that records an input or output.
-
-        Args:
-            kind: ``input`` or ``output``.
-            what: A container, a `Reference`, a URL, an existing path, or
-                ``[PROJECT/]NAME:VERSION``.
-            name: Name in the run; None for its own name.
-
-        Raises:
-            ArgumentError: If it is nothing of that kind, or a text may mean two.
-            FileMissingError: If a path leads nowhere.
-            RunNotFoundError: If there is no such artifact.
-            PathError: If the name cannot be a path.
-            InactiveRunError: If an artifact is not saved yet.
-            OSError: If a file cannot be read.
-        """
+        """Return the op that records an input or output."""
         if name is not None and (not isinstance(name, str) or not name.strip("/")):
             msg = f"name: expected a text or None, got {name!r:.80}"
             raise ArgumentError(msg)
@@ -179,13 +143,6 @@ class Associations:
         return artifact_op(path, kind, what, hide=partial(self._recorder.contents.hide, path))
 
     def _find_artifact(self, kind: str, word: str) -> dict[str, Any] | None:
-        """Return the record of the artifact that a text names; None if it is a path.
-
-        Raises:
-            ArgumentError: If it may mean both.
-            RunNotFoundError: If it may mean an artifact, and means neither.
-            FileMissingError: If it can only be a path, and there is nothing.
-        """
         meant = ArtifactName.of(word)
         there = word.startswith("file://") or os.path.lexists(Path(word).expanduser())
         if meant is None or not meant.has_version:
@@ -209,12 +166,6 @@ class Associations:
         return of
 
     def _artifact(self, word: str) -> dict[str, Any]:
-        """Return the record of an artifact of this disk, else of the remote of the run.
-
-        Raises:
-            RunNotFoundError: If there is none in either.
-            ArgumentError: If several may be meant.
-        """
         from seamark.store.query.selection import number_of
 
         options, folder = self._options, self._recorder.folder
@@ -266,12 +217,7 @@ def _op(
 
 
 def described(ref: Ref, number: object = None) -> dict[str, Any]:
-    """Return the record of a container that a run reads or made.
-
-    Args:
-        ref: Place below the project, and id.
-        number: Number of a version, for people; None if it is not known.
-    """
+    """Return the record of a container that a run reads or made."""
     kind, home = kind_of(*ref), home_of(ref[0])
     if kind == "project":
         return {"kind": kind, "id": home}
@@ -284,11 +230,6 @@ def described(ref: Ref, number: object = None) -> dict[str, Any]:
 
 
 def _of_container(what: Container) -> dict[str, Any]:
-    """Return the record of a container.
-
-    Raises:
-        InactiveRunError: If it is an artifact that is not saved yet.
-    """
     folder, number = what.folder, None
     if folder.kind == "artifact":
         artifact = cast("Any", what)  # its class is of a higher layer
@@ -321,7 +262,6 @@ class Node:
     run: str = ""
 
     def __str__(self) -> str:
-        """Return kind and label."""
         return f"{self.kind.replace('_', ' ')} {self.label}"
 
 
@@ -355,11 +295,9 @@ class Lineage:
         self.start, self.nodes, self.edges = start, nodes, edges
 
     def __repr__(self) -> str:
-        """Return the number of nodes and edges."""
         return f"<Lineage of {self.start}: {len(self.nodes)} nodes, {len(self.edges)} edges>"
 
     def __str__(self) -> str:
-        """Return a tree of ancestors and one of descendants."""
         lines = [str(self.start)]
         for title, below in (("comes from", False), ("led to", True)):
             found = list(self._tree(below=below))
@@ -367,7 +305,6 @@ class Lineage:
         return "\n".join(lines)
 
     def _tree(self, *, below: bool) -> Iterator[str]:
-        """Yield a line for each node, below the one that it was reached from; subtrees once."""
         edges = _by_end(self.edges, "source" if below else "target")
 
         def branches(node: str, indent: str) -> list[tuple[Edge, str, bool]]:
@@ -420,12 +357,7 @@ class Lineage:
 
 
 def lineage_of(catalog: Catalog, ref: Ref) -> Lineage:
-    """Return the lineage of a container, over all generations.
-
-    Args:
-        catalog: Catalog of the place, up to date.
-        ref: Project and id of the container.
-    """
+    """Return the lineage of a container, over all generations."""
     nodes = _Nodes(catalog)
     start = nodes.of(ref)
     every = list(nodes.read_edges())
@@ -436,7 +368,6 @@ def lineage_of(catalog: Catalog, ref: Ref) -> Lineage:
 
 
 def _by_end(edges: Iterable[Edge], end: str) -> dict[str, list[Edge]]:
-    """Return edges by their source or target."""
     found: dict[str, list[Edge]] = {}
     for edge in edges:
         found.setdefault(getattr(edge, end), []).append(edge)
@@ -444,13 +375,6 @@ def _by_end(edges: Iterable[Edge], end: str) -> dict[str, list[Edge]]:
 
 
 def _reached(start: str, edges: Iterable[Edge], near: str) -> Iterator[Edge]:
-    """Yield the edges that are reached from a node, near ones first.
-
-    Args:
-        start: Id of the node.
-        edges: All edges.
-        near: End at which an edge is entered: ``"target"`` leads to what was there before.
-    """
     far_end = "source" if near == "target" else "target"
     known, queue, seen = _by_end(edges, near), deque([start]), {start}
     while queue:
@@ -462,12 +386,6 @@ def _reached(start: str, edges: Iterable[Edge], near: str) -> Iterator[Edge]:
 
 
 class _Nodes:
-    """The runs of a place, with their inputs and outputs.
-
-    Args:
-        catalog: Catalog of the place, up to date.
-    """
-
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._names = {one.ref: one.shown for one in catalog.names("run")}
@@ -475,7 +393,6 @@ class _Nodes:
         self._marks: dict[str, tuple[Ref, str]] = {}
 
     def read_edges(self) -> Iterator[Edge]:
-        """Yield all inputs and outputs of the runs of the place."""
         from seamark.store.query.selection import Selection
 
         columns = [f"{space}/*" for space in SPACES.values()]
@@ -490,7 +407,6 @@ class _Nodes:
                         yield Edge(*ends, path[len(space) + 1 :])
 
     def of(self, ref: Ref) -> Node:
-        """Return the node of a container."""
         from seamark.store.query.selection import number_of
 
         kind, number = kind_of(*ref), None
@@ -504,7 +420,6 @@ class _Nodes:
         return Node(hash_of(kind, of["id"]), kind, source_label(of), home_of(ref[0]), ref[1])
 
     def called(self, node: str, start: Node) -> Node:
-        """Return a node by its id: that of a run, or of what one read or made."""
         if node == start.id or node in self._runs:
             return start if node == start.id else self.of(self._runs[node])
         ref, path = self._marks[node]

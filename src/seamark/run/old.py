@@ -24,8 +24,8 @@ def from_dict(
 ) -> Run:
     """Make a run again from what `Run.to_dict` returned, and return it for reading.
 
-    It keeps its id, times, owner and state. Bytes of files are not in a document: what is known of
-    files comes, and they do not. All of the document is checked before anything is written.
+    It keeps its id, times, owner and state; of files, what is known and not their bytes. All of
+    the document is checked before anything is written.
 
     Args:
         document: What `Run.to_dict` returned, or what ``seamark export --format json`` wrote of one
@@ -63,20 +63,7 @@ def init(
 ) -> Run:
     """Start a run, or open one that exists: ``neptune.init`` of the clients 0.9 to 0.16.
 
-    Args:
-        project: As in `seamark.init_run`, and so are all that are not named here.
-        api_token: See there.
-        run: ``with_id``.
-        custom_run_id: See there.
-        mode: See there.
-        name: See there.
-        description: See there.
-        tags: See there.
-        source_files: See there.
-        **others: See there.
-
-    Raises:
-        SeamarkError: As `seamark.init_run`.
+    Its arguments are those of `seamark.init_run`, but ``run`` is ``with_id`` there.
 
     .. deprecated:: 0.1
        Write ``init_run(project=..., with_id=...)``.

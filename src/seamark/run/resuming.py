@@ -34,10 +34,6 @@ def parse_positional_argument(first: Any, given: Mapping[str, Any]) -> dict[str,
 
     Beside ``project=`` it is ``with_id``, as in Neptune. Alone it is ``with_id`` if it looks like
     an id, a run has that id, and no project on this disk has that name; else it is the project.
-
-    Args:
-        first: The argument without a name; None if there was none.
-        given: The others, all with a name.
     """
     if first is None:
         return dict(given)
@@ -56,7 +52,6 @@ def parse_positional_argument(first: Any, given: Mapping[str, Any]) -> dict[str,
 
 
 def _is_run(first: str, given: Mapping[str, Any]) -> bool:
-    """Return whether a run has this id, and no project this name."""
     with quietly(only=SeamarkError):  # it is said where all of them are used
         others = {name: given[name] for name in given.keys() - _READ_ONCE}
         options = Settings.of(**{**others, "with_id": first})
@@ -69,17 +64,7 @@ _WITHDRAWN_S: Final = 5.0
 
 
 def resume_checkpoint(session: Session, saved: Saved, *, stay: bool, training: bool) -> Session:
-    """Return the session that continues once a checkpoint is loaded; see `seamark.Run.resumed`.
-
-    Args:
-        session: The session that the process has begun.
-        saved: State of a run in the checkpoint.
-        stay: Do not switch to another run.
-        training: False where the checkpoint is only evaluated.
-
-    Raises:
-        RunNotFoundError: If ``resume="must"`` and the run is not found.
-    """
+    """Return the session that continues once a checkpoint is loaded; see `seamark.Run.resumed`."""
     if stay or not (session.policy.connected_at_start and connected()):
         return _resume(session, saved, stay=stay, training=training)
     if not current_rank().rank:
@@ -101,7 +86,6 @@ def resume_checkpoint(session: Session, saved: Saved, *, stay: bool, training: b
 
 
 def _resume(session: Session, saved: Saved, *, stay: bool, training: bool) -> Session:
-    """Return the session that continues, as this process alone decides."""
     writer, silent = session.recorder.writer, session.recorder.silent
     is_new = writer is None or session.introduction.covers(list(writer.families))
     found = open_checkpoint(session.opening, saved, stay=stay, training=training, is_new=is_new)
@@ -118,7 +102,6 @@ def _resume(session: Session, saved: Saved, *, stay: bool, training: bool) -> Se
 
 
 def _switch(session: Session, saved: Saved, opening: Opening, *, begins: bool) -> Session:
-    """Return a session of the checkpoint's run, which is recorded instead of the first one."""
     found = session.continue_with(opening)
     if begins:
         found.begin_attempt(saved)
@@ -130,11 +113,8 @@ def _switch(session: Session, saved: Saved, opening: Opening, *, begins: bool) -
 
 
 def _withdraw(session: Session) -> None:
-    """Withdraw a run that holds no records of the user, and stop. Never raises.
-
-    A run of this process alone goes into the trash. From one that others record too only the
-    journals of this process are removed.
-    """
+    # A run of this process alone goes into the trash. From one that others record too only the
+    # journals of this process are removed.
 
     def lost(error: Exception) -> None:
         log.debug("seamark: run %s could not be withdrawn: %r", session.folder.run, error)

@@ -71,16 +71,7 @@ def init_run(first: str | None = None, /, **options: Unpack[RunOptions]) -> Run:
 
 
 def make_run(**given: Any) -> Run:
-    """Return a run that touches no disk and captures nothing until its first record.
-
-    Args:
-        **given: The arguments of `init_run`.
-
-    Raises:
-        ArgumentError: If arguments contradict each other or have no legal value.
-        PathError: If a name cannot be a folder.
-        RunNotFoundError: If ``with_id`` names no run; on a rank above 0 that is rank 0's to say.
-    """
+    """Return a run that touches no disk and captures nothing until its first record."""
     session = _session(given, trains=True)
     if not session.policy.is_follower:
         session.expect_place()
@@ -97,12 +88,6 @@ class Run(Container):
 
     Made by `init_run`; ``Run(...)`` with its arguments is the same. Use it as a context manager, or
     call `stop`; at the end of the process it stops by itself.
-
-    Args:
-        session: This process's part in it.
-
-    Attributes:
-        session: The same, for adapters and other parts of the package.
     """
 
     session: Session
@@ -120,7 +105,6 @@ class Run(Container):
     # ---------------------------------------------------------------- facts
 
     def __repr__(self) -> str:
-        """Return where the run is, and its state, or why this object does not know it."""
         return f"<seamark.Run {self.folder.project}/{self.folder.run} {self._state_text()}>"
 
     def _state_text(self) -> str:
@@ -181,12 +165,10 @@ class Run(Container):
 
     @property
     def _is_recorded_by_other_processes(self) -> bool:
-        """Whether other processes, such as ranks, recorded into this run, and this one did not."""
         wrote = self.written_state != "created" or self.session.recorder.positions()
         return not wrote and bool(self.folder.journals())
 
     def _as_recorded(self, path: str) -> str | None:
-        """Return a text as it is recorded; None if there is none."""
         found = self.session.recorded.attributes(path)
         return found[0].value if found else None
 
@@ -312,9 +294,7 @@ class Run(Container):
     def mark_output(self, what: Any, *, name: str | None = None) -> None:
         """Record that the run made something, under ``artifacts/outputs/<name>``.
 
-        Args:
-            what: As in `mark_input`, which also says what is raised.
-            name: What it is called in this run; None for its own name.
+        Arguments and errors are as in `mark_input`.
         """
         self.session.shipping.send_along(self._associations.mark("output", what, name))
 
@@ -353,26 +333,9 @@ class Run(Container):
         high: float | None = None,
         refresh: float | None = None,
     ) -> Any:  # a figure of plotly, which has no types
-        """Return a figure of series of this run; see `Handler.plot`, also for the arguments.
+        """Return a figure of series of this run; see `Handler.plot` for arguments and errors.
 
-        Args:
-            *paths: Series, namespaces, or patterns with ``*`` and ``?``.
-            x: What the x axis is.
-            smooth: Width of a window in units of x.
-            log_x: Logarithmic x axis.
-            log_y: Logarithmic y axis.
-            attempt: Which attempts are shown.
-            points: At most this many representative points of each curve.
-            half_life: Of a moving average instead of a window, in units of x.
-            low: Only points whose x is not less.
-            high: Only points whose x is not greater.
-            refresh: Draw again every so many seconds while the run is running.
-
-        Raises:
-            MissingExtraError: If the extra ``plot`` is not installed.
-            MissingFieldError: If there is no such series; the nearest one is named.
-            ArgumentError: If an argument has a value that cannot be used.
-            PathError: If ``x`` breaks the grammar of paths.
+        ``paths`` are series, namespaces, or patterns with ``*`` and ``?``.
         """
         look = Look(points, x, low, high, smooth, half_life, log_x, log_y)
         return plot_run(self.session.recorded, paths, PlotOptions(look, attempt), refresh)
@@ -428,11 +391,6 @@ class Run(Container):
         return self._loops.progress(iterable, name, total, start)
 
     def __getattr__(self, name: str) -> Any:
-        """Name the verb that is meant by one of another program.
-
-        Raises:
-            AttributeError: As there is no such name.
-        """
         from seamark.options.named import VERBS, also
 
         msg = f"{type(self).__name__!r} object has no attribute {name!r}{also(VERBS, name)}"
@@ -568,7 +526,6 @@ class Run(Container):
         self.session.ending.finish("stop", seconds)
 
     def __enter__(self) -> Run:  # noqa: PYI034 - typing.Self is of Python 3.11
-        """Return itself, running."""
         if not self.session.options.start and self.session.recording:
             self.start()
         return self

@@ -74,16 +74,9 @@ _NAMED: Final = (RunName, TextPage)
 
 
 def to_json(value: Any, *, plain_arrays: bool = False) -> bytes:
-    """Return a value as JSON.
+    """Return a value of the classes that reads return as JSON; `TypeError` if it has no form.
 
     What is nested deeper than 128 levels, as nothing is that Seamark records, becomes ``"..."``.
-
-    Args:
-        value: Of the classes that reads return.
-        plain_arrays: Arrays are lists of numbers, which people can read, instead of base64.
-
-    Raises:
-        TypeError: If something in it has no form here.
     """
     given = _members_of(value) if isinstance(value, Answer) else value
     made = _Encoder(plain_arrays=plain_arrays).value(given, 0)
@@ -215,7 +208,7 @@ def _schema(kind: Any) -> dict[str, Any]:
 
 
 def _widened(schema: Any) -> Any:
-    """Return a schema that also allows the objects in place of what JSON cannot write."""
+    # Objects stand for what JSON cannot write.
     if isinstance(schema, list):
         return list(map(_widened, schema))
     if not isinstance(schema, dict):
@@ -229,7 +222,6 @@ def _widened(schema: Any) -> Any:
 
 
 def _named(schema: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
-    """Return the schema of a tuple as that of an object."""
     properties = dict(zip(fields, schema["prefixItems"], strict=True))
     return {
         "title": schema["title"],
@@ -270,15 +262,7 @@ _heavy: Final = threading.BoundedSemaphore(_AT_ONCE)
 class ReadRequest:
     """Request that reads, with the methods that answer it.
 
-    Args:
-        request: The request.
-
-    Attributes:
-        server: Server that answers it.
-        request: The request.
-        question: Its body, if it asks a verb.
-        told: What the answer says of paths that no run has.
-        now_ns: Time of the server, nanoseconds since the Unix epoch.
+    `question` is its body, if it asks a verb; `told` is what it is told of paths that no run has.
     """
 
     def __init__(self, request: Request) -> None:
@@ -301,10 +285,8 @@ class ReadRequest:
     def answer(self, make: Callable[[], Any], tag: str) -> Response:
         """Return the answer to send; of a list, as much as fits.
 
-        Args:
-            make: Returns what is answered, or all of an `Answer`; not called where the client has
-                it already.
-            tag: Changes whenever the answer may; empty if that is not known.
+        `tag` changes whenever the answer may, or is empty if that is not known; `make` is not
+        called where the client has the answer already.
         """
         if tag and self.question.seen == tag:
             return self._sent(Answer(unchanged=True))
@@ -323,14 +305,7 @@ class ReadRequest:
         return Answer(list(some), next=to_next(end) if end < len(items) else None, total=total)
 
     def place(self, kind: Any) -> Any:
-        """Return where the part before ended, as it was given to `to_next`; None for the first.
-
-        Args:
-            kind: Its type.
-
-        Raises:
-            ArgumentError: If ``next`` is nothing that came with a part.
-        """
+        """Return where the part before ended, as it was given to `to_next`; None for the first."""
         if not self.question.next:
             return None
         try:
@@ -364,10 +339,7 @@ class ReadRequest:
         return Response(body, headers=headers, media_type=media_type)
 
     def moment(self) -> AbstractContextManager[object]:
-        """Read everything in a block from one state of the store.
-
-        It keeps a connection to the database, of which there are few: no waiting in it.
-        """
+        """Read a block from one state of the store; never wait in it: connections are few."""
         return self.server.store().database.holding()
 
     def sources(self, project: str, run: str) -> Sources:
@@ -380,11 +352,7 @@ class ReadRequest:
 
 
 class Several(ReadRequest):
-    """A request about all that somebody may read.
-
-    Attributes:
-        may_read: Tells whether they may read what is in a project.
-    """
+    """A request about all that somebody may read; `may_read` tells this of a project."""
 
     def __init__(self, request: Request) -> None:
         who = open_to_all(request)
@@ -420,13 +388,7 @@ class Several(ReadRequest):
 
 
 class OneRun(ReadRequest):
-    """A request about one run, from somebody who may read it.
-
-    Attributes:
-        project: Project path.
-        run: Run id.
-        read: Reads it.
-    """
+    """A request about one run, from somebody who may read it."""
 
     def __init__(self, request: Request, project: str, run: str) -> None:
         expect(request, project, Role.VIEWER)
@@ -466,11 +428,7 @@ class OneRun(ReadRequest):
 
 
 def several(request: Request) -> Several:
-    """Return a request about all that somebody may read; a dependency of routes.
-
-    Raises:
-        Refusal: 401 if nothing is, without a token.
-    """
+    """Return a request about all that somebody may read; a dependency of routes."""
     return Several(request)
 
 
@@ -488,11 +446,7 @@ def may_read(readable: Readable, project: str) -> bool:
 
 @contextmanager
 def heavy() -> Iterator[None]:
-    """Do something that takes much memory, with few others that do so.
-
-    Raises:
-        Refusal: 503 if too many others keep at it.
-    """
+    """Do something that takes much memory, with few others that do so; refuse (503) after 20 s."""
     if not _heavy.acquire(timeout=_PATIENCE_S):
         hint = "others are reading much at the moment; send the request again"
         raise later(error="busy", hint=hint, seconds=5)
@@ -518,15 +472,7 @@ def fitting(items: Sequence[T], offset: int) -> Sequence[T]:
 
 
 def compressed(body: bytes, accepted: str) -> tuple[bytes, str]:
-    """Compress an answer where that pays.
-
-    Args:
-        body: Of the answer.
-        accepted: ``Accept-Encoding`` of the request.
-
-    Returns:
-        The body to send, and its ``Content-Encoding``; empty if it is not compressed.
-    """
+    """Return a body, compressed if that pays, and its ``Content-Encoding``, empty for none."""
     if len(body) < _SMALL:
         return body, ""
     names = {

@@ -57,12 +57,7 @@ _FOLDED: Final = sa.select(tables.folded.c.position).where(
 
 
 class Positions:
-    """Positions up to which the runs of a store are folded.
-
-    Args:
-        store: Returns the store that is live.
-        gone: Returns whether a run was purged, so that no read waits for it.
-    """
+    """Positions up to which runs are folded; no read waits for one that is `gone`, purged."""
 
     def __init__(
         self, store: Callable[[], Store], gone: Callable[[str, str], bool] | None = None
@@ -84,24 +79,11 @@ class Positions:
             return {(row[0], row[1]): int(row[2]) for row in database.rows(connection, _ALL)}
 
     def wait_for(self, run: Ref, position: int, seconds: float = WAIT_S) -> int:
-        """Wait until a run is folded up to a position.
-
-        Args:
-            run: Project path and run id.
-            position: Bytes, as an answer to a batch told it.
-            seconds: How long at most.
-
-        Returns:
-            How many bytes are missing; 0 if none.
-        """
+        """Wait until a run is folded up to a position; return how many bytes are missing."""
         return self.wait_for_all({run: position}, seconds)
 
     def wait_for_all(self, wanted: Mapping[Ref, int], seconds: float = WAIT_S) -> int:
-        """Wait for several runs, all in all as long as `wait_for` does for one.
-
-        Returns:
-            How many bytes are missing of all of them.
-        """
+        """Wait for several runs at once; return how many bytes are missing of all."""
         end, pause = time.monotonic() + seconds, _FIRST_S
         missing = self._missing(wanted)
         if missing and self._gone is not None:
@@ -117,7 +99,6 @@ class Positions:
         return sum(missing.values())
 
     def _missing(self, wanted: Mapping[Ref, int]) -> dict[Ref, int]:
-        """Return how many bytes are missing of each run of which any are."""
         found = {run: position - self.folded(*run) for run, position in wanted.items()}
         return {run: left for run, left in found.items() if left > 0}
 
@@ -151,7 +132,6 @@ _NOTE: Final = Upsert(
 
 
 def _since(number: Any) -> sa.Select[Any]:
-    """Return a question for the runs that changed after a change, oldest first."""
     same = sa.and_(_run.project == _changed.project, _run.name == _changed.run)
     shown = (_changed.number, _changed.project, _changed.run, _changed.gone)
     return (
@@ -176,12 +156,9 @@ _SILENT: Final = sa.select(sa.func.count()).where(
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Up to where somebody has seen what changed.
+    """Up to where somebody has seen what changed; a cursor of another store begins anew.
 
-    Attributes:
-        store: Name of the store: another one begins anew.
-        number: Of the last change that was seen.
-        at_ns: When that was, nanoseconds since the Unix epoch: runs also change by falling silent.
+    `at_ns`, in nanoseconds since the Unix epoch, is there as runs also change by falling silent.
     """
 
     store: str
@@ -189,7 +166,6 @@ class Cursor:
     at_ns: int
 
     def __str__(self) -> str:
-        """Return it as a text that a client gives back."""
         return f"{self.store}.{self.number}.{self.at_ns}"
 
     @classmethod
@@ -208,17 +184,7 @@ def note_changes(
     *,
     gone: bool = False,
 ) -> None:
-    """Note that runs were saved or removed, within the transaction that did so and as its last act.
-
-    Args:
-        database: Of the store.
-        connection: Of the transaction.
-        refs: (project, run id) of the runs.
-        gone: Whether they were removed.
-
-    Raises:
-        Conflict: If another transaction is in the way; raised by the transaction.
-    """
+    """Note that runs were saved or removed, as the last act of the transaction that did so."""
     if not database.run(connection, _NEXT, one=_KEY):
         database.run_many(connection, _FIRST, [(_KEY, 0)])
         database.run(connection, _NEXT, one=_KEY)
@@ -240,17 +206,10 @@ def now_at(database: Database, connection: sa.Connection, now_ns: int) -> tuple[
 def changes_since(
     database: Database, connection: sa.Connection, cursor: Cursor, now_ns: int
 ) -> tuple[Cursor, list[ChangedRun], bool]:
-    """Return what changed since a cursor, oldest first, and the cursor to ask with next.
+    """Return what changed since a cursor of this store, oldest first.
 
-    Args:
-        database: Of the store that the cursor is of.
-        connection: Of a transaction that reads.
-        cursor: As it was returned before.
-        now_ns: Nanoseconds since the Unix epoch.
-
-    Returns:
-        The next cursor, the runs that changed (without their paths), and whether there is more
-        already.
+    The result is the next cursor, the runs that changed (without their paths), and whether there is
+    more already.
     """
     rows: list[Any] = database.rows(connection, _SINCE, since=cursor.number)
     more = len(rows) > _MOST
@@ -275,11 +234,7 @@ def changes_since(
 
 
 class ServerChanges:
-    """Changes of the runs in the live store; see `seamark.server.serving.Changing`.
-
-    Args:
-        databases: Databases that contain it.
-    """
+    """Changes of the runs in the live store; see `seamark.server.serving.Changing`."""
 
     def __init__(self, databases: Databases) -> None:
         self._databases = databases

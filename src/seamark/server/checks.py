@@ -62,17 +62,9 @@ _OTHERWISE: Final = (
 
 
 def open_matching_objects(databases: Databases, uri: str, *, adopt: bool = False) -> ObjectStore:
-    """Open the objects of a server, and see that they belong to its tables.
+    """Open the objects of a server; raise `CannotStart` unless they belong to its tables.
 
-    Args:
-        databases: Of the server, with their tables.
-        uri: Of the place; see `open_objects`.
-        adopt: Whether the tables are to be made again from whatever objects are there.
-
-    Raises:
-        CannotStart: If the place is empty although the tables name objects, or belongs to other
-            tables.
-        SeamarkError: If it cannot be opened.
+    With `adopt`, the tables are to be made again from whatever objects are there.
     """
     with databases.account.reading() as connection:
         known = connection.execute(_FACT).scalar_one_or_none()
@@ -157,16 +149,7 @@ _TAKEN: Final = {errno.EAGAIN, errno.EACCES}
 
 @contextlib.contextmanager
 def alone(settings: Settings, doing: str = "") -> Iterator[None]:
-    """Run a block during which no other server uses the same files of SQLite.
-
-    Args:
-        settings: Where they are.
-        doing: What needs them alone, for the message; by default a server.
-
-    Raises:
-        CannotStart: If a server runs there already.
-        ArgumentError: If the databases cannot lie there.
-    """
+    """Run a block while no other server uses the same SQLite files, else raise `CannotStart`."""
     path = lock_file(settings.store)
     if path is None:
         yield
@@ -221,15 +204,7 @@ class CannotStart(SeamarkError, RuntimeError):  # noqa: N818 - says what is so
 
 
 def check_settings(settings: Settings, *, insecure: bool = False) -> None:
-    """Refuse settings that cannot work, or that would send tokens in the clear.
-
-    Args:
-        settings: What the server is told.
-        insecure: Whether somebody said that plain HTTP beyond this machine is wanted.
-
-    Raises:
-        ArgumentError: If an option does not fit; the message names it.
-    """
+    """Refuse settings that cannot work, or, unless `insecure`, send tokens in the clear."""
     if (settings.tls_cert is None) != (settings.tls_key is None):
         msg = "--tls-cert and --tls-key belong together: give both, or none"
         raise ArgumentError(msg)
@@ -270,15 +245,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_folder(folder: Path, what: str) -> None:
-    """Make a folder that only its owner enters, and see that files can be written into it.
-
-    Args:
-        folder: The folder.
-        what: How the message calls it.
-
-    Raises:
-        CannotStart: If it cannot be made or written.
-    """
+    """Make a folder that only its owner enters, and see that files can be written into it."""
     trial = folder / f".trial-{os.getpid()}"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -300,13 +267,6 @@ def check_not_lost(settings: Settings, *, is_new: bool) -> None:
 
     Whoever lost a database finds out before anything is sent again; and what was purged, which only
     the tables of accounts know, does not come back unasked.
-
-    Args:
-        settings: Of a server without tables of what it keeps, but with objects.
-        is_new: Whether it has no users either.
-
-    Raises:
-        CannotStart: If so.
     """
     if not is_new:
         return
@@ -325,10 +285,6 @@ def check_clock(databases: Databases, now_s: Callable[[], float] = time.time) ->
 
     It is compared with the clock of the database, and with the last time that this server has
     written down itself: a machine without a clock of its own begins in 1970.
-
-    Args:
-        databases: With their tables.
-        now_s: Clock of this machine, seconds since the Unix epoch.
     """
     if not databases.is_sqlite:
         with databases.account.reading() as connection:
@@ -352,7 +308,6 @@ def check_clock(databases: Databases, now_s: Callable[[], float] = time.time) ->
 
 
 def _last_s(databases: Databases) -> float:
-    """Return the last time that a server has written down by its own clock, in seconds; 0: none."""
     account, kept = databases.account, databases.kept
     asked = (
         (account, sa.select(sa.func.max(account_tables.user.c.created_ns))),
@@ -371,9 +326,6 @@ def bind(host: str, port: int) -> socket.socket:
 
     A port that is taken is tried again for some seconds: processes of a server that was killed
     notice that and end.
-
-    Raises:
-        CannotStart: If the address is not of this machine, or the port is taken.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

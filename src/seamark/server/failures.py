@@ -42,11 +42,8 @@ __all__ = [
 class Rejected(SeamarkError):  # noqa: N818 - says what is so
     """Something that was sent is not kept; the message says what to do.
 
-    Attributes:
-        slug: Code of the error, for programs.
-        status: HTTP status.
-        more: Further members of the answer.
-        wait_s: After how many seconds it may be sent again; None: never as it is.
+    `slug` is its code for programs, `status` that of HTTP, and `more` are further members of the
+    answer. It may be sent again after `wait_s` seconds; None: never as it is.
     """
 
     slug = "refused"
@@ -84,12 +81,7 @@ _kinds: Final[dict[str, tuple[float, int]]] = {}
 def warn_rarely(kind: str, message: str, *arguments: object) -> None:
     """Log a warning unless one of its kind was logged less than a minute ago.
 
-    The next one of the kind says how many were left out.
-
-    Args:
-        kind: One of a few texts that do not depend on what is sent.
-        message: As of `logging.Logger.warning`.
-        *arguments: Likewise.
+    The next one says how many were left out. Kinds are a few texts that do not depend on requests.
     """
     now = time.monotonic()
     with _lock:
@@ -145,14 +137,9 @@ _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Refusal(HTTPException):
-    """An answer that is no success.
+    """An answer that is no success: a short word for programs, such as ``"gap"``, and a `hint`.
 
-    Args:
-        status: Of HTTP.
-        error: A short word for programs, such as ``"gap"``.
-        hint: A sentence for people that says what to do.
-        headers: Of HTTP, such as ``Retry-After``.
-        **more: Further members of the answer, such as ``known=4096``.
+    The hint is a sentence for people that says what to do; `more` are further members of the body.
     """
 
     def __init__(
@@ -175,10 +162,7 @@ def later(error: str, hint: str, seconds: float = _RETRY_S, status: int = 503) -
 
 
 def refusal_of(error: BaseException) -> Refusal:
-    """Return what is answered for an error, and let go of what the failed calls held.
-
-    What nobody foresaw is logged and is a 500.
-    """
+    """Return what is answered for an error; log what is unforeseen; clear the frames of calls."""
     refusal = _refusal_of(error)
     if refusal.status_code in _OVERLOADED:
         # Of what was logged in more words before, this is the same kind.
@@ -230,10 +214,8 @@ def answer_of(error: BaseException) -> JSONResponse:
 
 
 def _clear_frames(error: BaseException | None) -> None:
-    """Drop the local variables of calls that have ended, such as a body of many megabytes.
-
-    Futures and tracebacks refer to each other, so that they stayed until garbage is collected.
-    """
+    # Local variables of calls that have ended, such as a body of many megabytes, would stay until
+    # garbage is collected: futures and tracebacks refer to each other.
     seen = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -281,7 +263,7 @@ def _own(error: SeamarkError) -> Refusal:
 
 
 def _of_database(error: Exception) -> Refusal:
-    """Return what an error means that `ServerDatabase` cannot explain; never its words."""
+    # The answer never has the words of the error.
     cause = getattr(error, "orig", error)
     if isinstance(cause, ValueError | OverflowError | TypeError):
         return Refusal(422, "invalid", "the request has a text or a number that cannot be kept")
@@ -303,7 +285,6 @@ def _words(error: HTTPException) -> str:
 
 
 def _validation_words(error: RequestValidationError) -> str:
-    """Return where the first mistake is and what was expected, without what was given."""
     for each in error.errors():
         where = ".".join(str(part) for part in each.get("loc", ()))
         return f"{where[:200]}: {each.get('msg', 'not as expected')}"

@@ -46,7 +46,7 @@ def server_of(request: Request) -> Server:
 
 
 def serving_of(request: Request) -> Serving:
-    """Return who has the runs that a request is about: the server, or one of the page's folders."""
+    """Return who has the runs of a request: the server, or one of the page's folders."""
     found = getattr(request.state, "serving", None)
     return cast("Serving", request.app.state.server if found is None else found)
 
@@ -58,10 +58,8 @@ def asker(
 ) -> Identity:
     """Return who asks: whose token a request carries, or `NOBODY` if it carries none.
 
-    The first call for a request asks the database, later ones return the same.
-
-    Raises:
-        Refusal: 401 if the token is unknown, expired or revoked; 429 after many such.
+    The first call for a request asks the database, later ones return the same. A token that is
+    unknown, expired or revoked is refused with 401, and with 429 after many such.
     """
     del bearer, header  # for the description of the API: the headers themselves are read below
     known = getattr(request.state, "identity", None)
@@ -75,18 +73,10 @@ Asker = Annotated[Identity, Depends(asker)]
 
 
 def expect(request: Request, project: str, role: Role) -> Identity:
-    """Go on only for somebody with a role in a project.
+    """Go on only for somebody with at least a role in a project; return who asks.
 
     It may ask the database: call it from a thread (a plain ``def`` route, or
     ``run_in_threadpool``).
-
-    Args:
-        request: The request, which is guarded from here on.
-        project: Project path, as the address has it.
-        role: The smallest role that will do.
-
-    Returns:
-        Who asks.
 
     Raises:
         Refusal: 401 without a token where one would be needed, 404 for who may not know that the
@@ -112,11 +102,7 @@ def expect(request: Request, project: str, role: Role) -> Identity:
 
 
 def expect_admin(request: Request) -> Identity:
-    """Go on only for an admin of the whole server.
-
-    Raises:
-        Refusal: 401 without a token, 403 for anybody else.
-    """
+    """Go on only for an admin of the whole server; refuse others with 401 or 403."""
     who = expect_somebody(request)
     if not who.admin:
         raise Refusal(403, "admins-only", "this is for an admin of the server")
@@ -124,11 +110,7 @@ def expect_admin(request: Request) -> Identity:
 
 
 def expect_somebody(request: Request) -> Identity:
-    """Go on for everybody who has a token; the route shows them only what is theirs.
-
-    Raises:
-        Refusal: 401 without a token.
-    """
+    """Go on for everybody who has a token; the route shows them only what is theirs."""
     who = open_to_all(request)
     if who == NOBODY:
         raise Refusal(401, "token-needed", _TOKEN_NEEDED, headers={"WWW-Authenticate": "Bearer"})
@@ -138,8 +120,7 @@ def expect_somebody(request: Request) -> Identity:
 def open_to_all(request: Request) -> Identity:
     """Go on for everybody: the answer has nothing that is anybody's, or only what they may see.
 
-    For tables over many projects: what is in them is chosen by
-    ``server.accounts.readable(identity)``.
+    What is in tables over many projects is chosen by ``server.accounts.readable(identity)``.
     """
     who = asker(request)
     request.state.guarded = True

@@ -58,13 +58,10 @@ _HEARD: Final = (
 
 
 class Claim(NamedTuple):
-    """A claim that was made.
+    """A claim that was made; `number` says which one of the run or group it is, 1-based.
 
-    Attributes:
-        ref: Project and run id, or name of a group.
-        number: Which claim of it, 1-based.
-        position: How many bytes of the run, or of the project's log, were kept then: what earlier
-            claimants sent.
+    `position` is how many bytes of the run, or of the project's log, were kept then: what earlier
+    claimants sent.
     """
 
     ref: Ref
@@ -73,14 +70,6 @@ class Claim(NamedTuple):
 
 
 class _Newest(NamedTuple):
-    """The newest row of a run or a group.
-
-    Attributes:
-        row: Its number, 1-based.
-        holder: What the claimant says of itself, JSON.
-        t_ns: When it was inserted, nanoseconds since the Unix epoch.
-    """
-
     row: int
     holder: str
     t_ns: int
@@ -98,14 +87,7 @@ class _Newest(NamedTuple):
 
 
 class ServerClaims:
-    """The claims of all runs and groups of a server.
-
-    Args:
-        account: The set of tables that hold them.
-        store: Returns the folded store that is live.
-        position: Returns how many bytes are kept of a run; 0 of one that is not there.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-    """
+    """The claims of all runs and groups of a server."""
 
     def __init__(
         self,
@@ -144,7 +126,6 @@ class ServerClaims:
         return None
 
     def _newest(self, refs: Iterable[Ref], kind: str) -> dict[Ref, _Newest]:
-        """Return the newest rows of some."""
         by_project: dict[str, list[str]] = {}
         for project, name in refs:
             by_project.setdefault(project, []).append(name)
@@ -158,11 +139,7 @@ class ServerClaims:
         return found
 
     def _reserve(self, ref: Ref, kind: str, row: int, holder: str) -> bool:
-        """Insert a row that is never changed; return whether nobody else had.
-
-        Raises:
-            Conflict: If somebody else may have been faster.
-        """
+        # A row is never changed; the result says whether nobody else had it.
         with self._account.writing() as connection:
             made = self._account.run(
                 connection,
@@ -177,7 +154,7 @@ class ServerClaims:
         return bool(made)
 
     def _is_free(self, project: str, log: str, claim: _Newest, now: int) -> bool:
-        """Return whether a claim was released, or nothing was heard of the claimant for long."""
+        # It was released, or nothing was heard of the claimant for long.
         if claim.is_released:
             return True
         facts = json.loads(claim.holder)
@@ -195,11 +172,7 @@ class ServerClaims:
         return last is not None and last.is_that(number, key) and not last.is_released
 
     def release(self, ref: Ref, kind: str, number: int, key: str) -> bool:
-        """Give a claim back; return whether it was the newest, and the asker's.
-
-        Raises:
-            Conflict: If others write the same all the time.
-        """
+        """Give a claim back; return whether it was the newest, and the asker's."""
         last = self._newest([ref], kind).get(ref)
         if last is None or not last.is_that(number, key):
             return False
@@ -240,20 +213,8 @@ def purge(
     """Remove a run for good; may be called again where it was cut short.
 
     The tombstone is written first: from then on nothing of the run is taken, so that what is
-    removed after it stays removed.
-
-    Args:
-        account: The set of tables with the tombstones.
-        kept: What is kept; its objects lose the bytes of the run within days.
-        store: Which has the folded run.
-        project: Project path.
-        run: Run id.
-        who: Name of the user.
-        now_ns: Nanoseconds since the Unix epoch.
-        blobs: Lets go of the files that only this run refers to.
-
-    Raises:
-        Conflict: If others write the same all the time.
+    removed after it stays removed. Objects lose the bytes of the run within days; `blobs` lets go
+    of the files that only this run refers to. `Conflict` if others write the same all the time.
     """
     with account.writing() as connection:
         account.run(connection, _BURY, project=project, run=run, t_ns=now_ns, who=who)

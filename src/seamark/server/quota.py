@@ -25,18 +25,13 @@ V = TypeVar("V")
 
 
 class Latest(OrderedDict[K, V]):
-    """Entries in the order in which they were set; the first ones make room for new ones.
-
-    Args:
-        most: How many there are at most.
-    """
+    """Entries in the order in which they were set; of more than `most`, the first ones go."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self._most = most
 
     def __setitem__(self, key: K, value: V) -> None:
-        """Set the newest entry."""
         super().__setitem__(key, value)
         self.move_to_end(key)
         if len(self) > self._most:
@@ -49,7 +44,7 @@ _KEPT: Final = 1000
 
 
 def _inside(project: sa.Column[str]) -> sa.ColumnElement[bool]:
-    """Return what is so for a workspace and all that is in it; a range, so that an index serves."""
+    # A range, so that an index serves.
     inside = sa.and_(project > sa.bindparam("low"), project < sa.bindparam("high"))
     return sa.or_(project == sa.bindparam("workspace"), inside)
 
@@ -72,12 +67,8 @@ _COUNTED: Final[tuple[Any, ...]] = (
 class Quota:
     """Tells whether there is room for more; safe to use from many threads.
 
-    Several processes may together take some seconds' worth more than there is room for.
-
-    Args:
-        database: The set of tables that is called ``kept``.
-        most_bytes: Of each workspace; None for no limit.
-        keep_s: How long what was counted is believed, seconds.
+    What was counted is believed for `keep_s` seconds: several processes may together take some
+    seconds' worth more than there is room for.
     """
 
     def __init__(
@@ -93,15 +84,7 @@ class Quota:
         self._counted = Latest[str, tuple[float, int]](_KEPT)
 
     def expect(self, project: str, more: int) -> None:
-        """Refuse what a workspace has no room for.
-
-        Args:
-            project: Of the workspace.
-            more: How many bytes would be added.
-
-        Raises:
-            QuotaExceeded: If it would be too much.
-        """
+        """Raise `QuotaExceeded` if a workspace has no room for so many bytes more."""
         if self._most is None:
             return
         workspace = project.partition("/")[0]

@@ -130,7 +130,7 @@ async def _body(request: Request) -> bytes:
 
 
 def _one_run(request: Request, body: bytes, verb: Verb) -> OneRun:
-    """Return who asks about which run, and what; it is looked at once they may read the run."""
+    # What they ask is looked at once they may read the run.
     about = _decoded(request, body, _AboutRun)
     one = OneRun(request, about.project, about.run)
     one.question = _decoded(request, body, verb.question)
@@ -149,11 +149,7 @@ def _several(request: Request, body: bytes, verb: Verb) -> Several:
 
 
 def _decoded(request: Request, body: bytes, kind: Any) -> Any:
-    """Return a question.
-
-    Raises:
-        Refusal: 401 for who shows no token, else 422, if it is none.
-    """
+    # Who shows no token is refused with 401, others with 422.
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -162,7 +158,7 @@ def _decoded(request: Request, body: bytes, kind: Any) -> Any:
 
 
 def _run_tag(one: OneRun) -> str:
-    """Return the tag of a run; versions show aliases that may have gone to other versions."""
+    # Versions show aliases that may have gone to other versions.
     is_version = kind_of(one.project, one.run) in ("model_version", "artifact")
     return "" if is_version else one.tag()
 

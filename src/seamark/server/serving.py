@@ -32,16 +32,10 @@ _MOST_CHARACTERS: Final = 12 << 10
 
 
 class Link(NamedTuple):
-    """Target of a signed address, and the user who requested it.
+    """Target of a signed address, and the user who requested it; empty for an anonymous one.
 
-    Attributes:
-        project: Project path.
-        run: Run id.
-        digest: SHA-256 of the content, hex.
-        name: File name.
-        preview: Whether it is shown, in a frame where nothing of the page can be reached.
-        token: Public prefix of the token that asked for the address; empty for none.
-        user: User who requested it; empty for an anonymous one.
+    `digest` is a SHA-256, hex; `token` the public prefix of the token that asked. With `preview`,
+    the content is shown in a frame where nothing of the page can be reached.
     """
 
     project: str
@@ -54,13 +48,7 @@ class Link(NamedTuple):
 
 
 class Links:
-    """Signs addresses, and reads those that were signed with the same key.
-
-    Args:
-        key: Random bytes, which nobody else knows.
-        now_ns: Nanoseconds since the Unix epoch.
-        base: Where the API is, relative to the page: ``"api/v1/"``.
-    """
+    """Signs addresses, and reads them; `base` is where the API is, relative to the page."""
 
     def __init__(self, key: bytes, now_ns: Callable[[], int], base: str = "api/v1/") -> None:
         self._key, self._now_ns, self.base = key, now_ns, base
@@ -72,12 +60,7 @@ class Links:
         return f"{_text(said)}.{_text(self._mac(said))}"
 
     def open(self, signed: str, *, part: bool = False) -> Link | None:
-        """Return what a text leads to; None if it was not signed with this key, or is too old.
-
-        Args:
-            signed: The text.
-            part: Whether only a part of the content is asked for.
-        """
+        """Return what a text leads to, or a `part` of it; None if it is too old or forged."""
         if len(signed) > _MOST_CHARACTERS or not signed.isascii():
             return None
         words, _, mac = signed.partition(".")
@@ -112,11 +95,7 @@ class Content(Protocol):
         ...
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Yield its bytes from one offset to another, a megabyte at most at a time.
-
-        Raises:
-            OSError: If it is gone by now.
-        """
+        """Yield its bytes from one offset to another, a megabyte at most at a time."""
         ...
 
 
@@ -124,24 +103,11 @@ class Identifies(Protocol):
     """Finds who asks."""
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
-        """Return who asks; `NOBODY` if they do not say.
-
-        Args:
-            headers: Of the request.
-            address: Of the client.
-
-        Raises:
-            Refusal: 401 if the token is none.
-        """
+        """Return who asks; `NOBODY` if they do not say, and 401 for what is no token."""
         ...
 
     def again(self, token: str, name: str) -> Identity:
-        """Return who somebody is now who asked before; `NOBODY` if that opens nothing any more.
-
-        Args:
-            token: Public prefix of the token that they showed; empty for none.
-            name: Theirs.
-        """
+        """Return who asked before, by prefix of a token or name, or `NOBODY` if that ended."""
         ...
 
 
@@ -149,27 +115,14 @@ class Writes(Protocol):
     """Adds records to runs, as edits are."""
 
     def record(self, project: str, run: str, ops: Iterable[Mapping[str, Any]]) -> int:
-        """Append operations to a run, behind all that it holds.
-
-        Args:
-            project: Project path.
-            run: Run id, which is known here.
-            ops: As in the journal: ``{"op": "assign", ...}`` and the like.
-
-        Returns:
-            The position at which they can be read.
-        """
+        """Append operations of the journal to a run; return where they can be read."""
         ...
 
 
 class LookedAt(NamedTuple):
-    """Progress of reading the data that exists.
+    """Progress of reading: when it last looked for new data, ns since the Unix epoch (0: never).
 
-    Attributes:
-        looked_ns: Time of the last search for new data, nanoseconds since the Unix epoch; 0 if
-            there was none.
-        left: Number of runs that are still to be read for the first time.
-        unread: Number of folders that cannot be read.
+    `left` counts runs to be read for the first time, `unread` folders that cannot be read.
     """
 
     looked_ns: int
@@ -197,11 +150,8 @@ class Changing(Protocol):
     ) -> Answer[Changes]:
         """Return what changed since a cursor; ``next`` is the new one if there is more already.
 
-        Args:
-            cursor: As it was returned before; anything else begins anew.
-            project: Only in this project and its sub-projects; empty for all.
-            may_read: Tells whether what is in a project may be told.
-            now_ns: Nanoseconds since the Unix epoch.
+        A cursor that was not returned before begins anew. Sub-projects of the project are included;
+        an empty one stands for all.
         """
         ...
 
@@ -211,11 +161,7 @@ class Changing(Protocol):
 
 
 class Serving(Protocol):
-    """Whoever has the runs; found by routes in ``app.state.server``, or that of the request.
-
-    Attributes:
-        now_ns: Nanoseconds since the Unix epoch.
-    """
+    """Whoever has the runs; found by routes in ``app.state.server``, or that of the request."""
 
     now_ns: Callable[[], int]
 
@@ -266,11 +212,7 @@ class Serving(Protocol):
         ...
 
     def behind(self, wanted: Mapping[tuple[str, str], int]) -> int:
-        """Wait until runs can be read up to some positions; not for long.
-
-        Returns:
-            How many bytes are missing; 0 if none.
-        """
+        """Wait shortly until runs can be read up to some positions; return the missing bytes."""
         ...
 
     def missing_contents(self, project: str, run: str, digests: Collection[str]) -> list[str]:

@@ -38,30 +38,8 @@ __all__ = ["Server", "make_tables", "open_server"]
 class Server:
     """The parts of a process that answers, found by its routes in ``app.state.server``.
 
-    Routes that read use no more of it than `seamark.server.serving.Serving` has.
-
-    Args:
-        settings: What the server was told.
-        databases: Its three sets of tables.
-        now_ns: Nanoseconds since the Unix epoch.
-
-    Attributes:
-        settings: What the server was told.
-        databases: Its three sets of tables.
-        accounts: Who may do what.
-        logins: Who asks.
-        instance: Random name of this server, the same for all of its life.
-        objects: What it keeps as objects.
-        intake: Takes journals.
-        kept: Gives them; see `seamark.server.kept.journals.IntakeJournals`.
-        claims: Who has claimed what.
-        positions: How far runs are folded, and waiting for it.
-        writer: Adds records of its own; see `seamark.server.writer.ServerWriter`.
-        blobs: Takes and gives files.
-        quota: Tells whether a workspace has room for more.
-        changing: What changed.
-        links: Addresses of single contents.
-        now_ns: Nanoseconds since the Unix epoch.
+    Routes that read use no more of it than `seamark.server.serving.Serving` has. `instance` is the
+    random name of this server, the same for all of its life.
     """
 
     read_only = ""
@@ -145,11 +123,7 @@ class Server:
 
 
 def open_server(settings: Settings) -> Server:
-    """Open everything that a process needs to answer.
-
-    Raises:
-        SeamarkError: If something cannot be opened; the message says what to do.
-    """
+    """Open everything that a process needs to answer."""
     databases = open_databases(settings.store, statement_s=settings.limits.statement_s)
     try:
         make_tables(databases)
@@ -162,10 +136,6 @@ def open_server(settings: Settings) -> Server:
 
 
 def make_tables(databases: Databases) -> None:
-    """Make every table that is missing, and bring those of accounts to this version.
-
-    Raises:
-        SchemaNewer: If a later version of Seamark has changed them.
-    """
+    """Make every table that is missing, and bring those of accounts to this version."""
     migrate(databases.account)
     databases.kept.create_tables(kept_tables.metadata)

@@ -48,9 +48,8 @@ _SLOWEST: Final = 1024
 class PatientProtocol(H11Protocol):
     """uvicorn's protocol, with an end to waiting for headers, and for who does not read.
 
-    uvicorn bounds how long a connection may rest between requests, and nothing before the first
-    one: who opens connections and says nothing would keep them for ever, and so would who asks for
-    much and reads none of it.
+    uvicorn does not bound the time before the first request: who opens connections and says nothing
+    would keep them for ever, and so would who asks for much and reads none of it.
     """
 
     headers_s: ClassVar[float] = 30.0
@@ -94,7 +93,6 @@ class PatientProtocol(H11Protocol):
         self._slow = self.loop.call_later(self.headers_s, self._look_at_reader)
 
     def _look_at_reader(self) -> None:
-        """Cut a connection whose other side reads nothing, or next to nothing."""
         self._slow = None
         read = self._unread - self.transport.get_write_buffer_size()
         if read < _SLOWEST * self.headers_s:
@@ -132,11 +130,7 @@ _BESIDE: Final = ("seamark.neptune.server", "seamark.page.beside")
 
 
 def make_app(server: Server) -> FastAPI:
-    """Return the application that answers for a server.
-
-    Args:
-        server: What it stands on; closed when the application ends.
-    """
+    """Return the application that answers for a server, which is closed when it ends."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -204,12 +198,7 @@ _LOG: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def main(arguments: list[str]) -> int:
-    """Run one process and return its exit code.
-
-    Args:
-        arguments: ``answer`` with the descriptors of the socket and of what says "ready", or
-            ``fold`` with the latter.
-    """
+    """Run one process, ``answer SOCKET READY`` or ``fold READY`` (descriptors); return its code."""
     logging.basicConfig(format=_LOG, level=logging.INFO)
     for name in ("uvicorn.error", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -231,7 +220,6 @@ def main(arguments: list[str]) -> int:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Return whether a line says something: Neptune's client asks for a socket again and again."""
     return "upgrade request" not in str(record.msg) and "WebSocket" not in str(record.msg)
 
 
@@ -285,12 +273,9 @@ def _fold(settings: Settings, ready: int) -> None:
 
 
 def _set_by_signals() -> threading.Event:
-    """Return an event that is set when this process is told to stop.
-
-    A handler runs between any two steps of the main thread, which may be waiting for the event and
-    hold its lock: whoever set it there would wait for themselves for ever. So the handler puts
-    something into a queue, which may be done anywhere, and a thread sets the event.
-    """
+    # A handler runs between any two steps of the main thread, which may be waiting for the event
+    # and hold its lock: whoever set it there would wait for themselves for ever. So the handler
+    # puts something into a queue, which may be done anywhere, and a thread sets the event.
     stop = threading.Event()
     told: queue.SimpleQueue[int] = queue.SimpleQueue()
 

@@ -47,12 +47,7 @@ _LAST_T: Final = (
 
 
 class Stored(NamedTuple):
-    """Result of storing a batch.
-
-    Attributes:
-        offset: Number of bytes of the journal that are stored now.
-        position: Number of bytes of all journals of the run that are stored now.
-    """
+    """Bytes that are stored now: of the journal, and of all journals of the run."""
 
     offset: int
     position: int
@@ -67,8 +62,6 @@ length.
 
 
 class _Journal(NamedTuple):
-    """Journal of the server's own that an edit is appended to, as far as it is stored."""
-
     uid: bytes
     writer: str
     name: str
@@ -79,15 +72,7 @@ class _Journal(NamedTuple):
 def own_journal(
     instance: str, project: str, run: str, number: int, host: str = _HOST
 ) -> tuple[bytes, str]:
-    """Return uid and writer id of one of the journals that a server writes in a run.
-
-    Args:
-        instance: Id of the server.
-        project: Project path.
-        run: Run id.
-        number: Which of them, 0-based.
-        host: What its name begins with.
-    """
+    """Return uid and writer id of the journal with a number (0-based) of a server in a run."""
     words: list[str | int] = [instance, project, run, number]
     if host != _HOST:
         words.append(host)
@@ -110,13 +95,6 @@ class ServerWriter:
     It owns nothing: state, error and running time of the run stay as they are. There is no file,
     no thread and no memory of a run between two calls: all workers append to one journal a run,
     and whoever finds it longer than expected looks again.
-
-    Args:
-        instance: Id of the server.
-        kept: What is kept.
-        take: Keeps what is written here.
-        store: Returns the store that is live.
-        now_ns: Clock, nanoseconds since the Unix epoch.
     """
 
     def __init__(
@@ -131,21 +109,12 @@ class ServerWriter:
         self._store, self._now_ns = store, now_ns
 
     def record(self, project: str, run: str, ops: Iterable[Mapping[str, Any]]) -> int:
-        """Append operations to a run, behind all that it holds.
-
-        Args:
-            project: Project path.
-            run: Run id, which is known here.
-            ops: As in the journal: ``{"op": "assign", ...}`` and the like.
-
-        Returns:
-            The position at which they can be read.
+        """Append operations to a run, behind all that it holds; return where they can be read.
 
         Raises:
             RunNotFoundError: If no journal of the run is kept.
-            ArgumentError: If one is longer than a record may be, or holds what JSON has no form
-                for.
-            NotTaken: If the run was purged, or nothing can be kept now.
+            ArgumentError: If one is too long for a record, or holds what JSON has no form for.
+            Rejected: If the run was purged, or nothing can be kept now.
         """
         from seamark.server.kept.plan import DivergedError, GapError
 
@@ -165,11 +134,8 @@ class ServerWriter:
         raise AssertionError  # pragma: no cover - the loop returns or raises
 
     def _journal(self, project: str, run: str, known: set[str]) -> _Journal:
-        """Return the journal to append to.
-
-        Nobody else may write one of these names (`is_own_journal`). One that cannot be gone on with
-        all the same, as after a loss, is passed over.
-        """
+        # Nobody else may write one of these names (`is_own_journal`). One that cannot be gone on
+        # with all the same, as after a loss, is passed over.
         limit = self._now_ns() + _AHEAD_NS
         for number in range(_MOST_JOURNALS):
             uid, writer = own_journal(self._instance, project, run, number)
@@ -205,7 +171,6 @@ class ServerWriter:
         return data
 
     def _last_t(self, project: str, run: str) -> int:
-        """Return the largest time of a run, as far as it is folded."""
         database = self._store().database
         with database.reading() as connection:
             rows = database.rows(connection, _LAST_T, project=project, name=run)

@@ -71,7 +71,6 @@ def _shuffled(numbers: np.ndarray[Any, Any]) -> bytes:
 
 
 def _unshuffled(data: bytes, count: int, width: int) -> np.ndarray[Any, Any]:
-    """Return ``count`` unsigned integers of ``width`` bytes."""
     raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=max(1, count * width))
     planes = np.frombuffer(raw, np.uint8).reshape(width, count)
     numbers = np.empty(count, f"<u{width}")
@@ -100,13 +99,13 @@ def pack_ints(values: Ints) -> bytes:
 
 
 def packed_first(data: bytes) -> int:
-    """Return the first of the numbers that `pack_ints` was given."""
+    """Return the first of the numbers that `pack_ints` packed."""
     first: int = _HEAD.unpack_from(data)[3]
     return first
 
 
 def is_progression(values: Floats) -> bool:
-    """Return whether numbers are a progression of whole ones."""
+    """Return whether numbers are an arithmetic progression of whole numbers."""
     if not len(values):
         return False
     whole = _whole(values)
@@ -129,7 +128,6 @@ def unpack_ints(data: bytes) -> Ints:
 
 
 def _whole(values: Floats) -> Ints | None:
-    """Return the same numbers as integers if all are whole and none is -0.0."""
     with np.errstate(invalid="ignore"):
         if not (np.abs(values) < _EXACT).all():
             return None
@@ -168,13 +166,7 @@ def join_parts(parts: Sequence[bytes]) -> bytes:
 
 
 def split_parts(data: bytes) -> list[bytes]:
-    """Return what `join_parts` was given.
-
-    A database checks little of what it gives back, and wrong bytes would unpack into wrong numbers.
-
-    Raises:
-        DamageError: If it is not what was joined.
-    """
+    """Return what `join_parts` was given; raise `DamageError` if the checksum differs."""
     if zlib.crc32(memoryview(data)[_CRC_BYTES:]) != int.from_bytes(data[:_CRC_BYTES], "little"):
         msg = f"{len(data)} packed bytes are not what was stored"
         raise DamageError(msg)
@@ -277,14 +269,7 @@ _BOUNDS: Final = sa.select(
 
 @dataclass(slots=True)
 class Group:
-    """Row group to be stored.
-
-    Attributes:
-        journal: Number of the journal.
-        place: Offset of its start in the journal, bytes.
-        batch: Rows of the group.
-        records: Offsets of the frames that may hold points other than numbers.
-    """
+    """Row group to be stored; ``records`` are offsets of frames that may hold other points."""
 
     journal: int
     place: int
@@ -294,13 +279,7 @@ class Group:
 
 @dataclass(slots=True)
 class Gathering:
-    """Decoded rows of one journal on their way into groups.
-
-    Attributes:
-        journal: Number of the journal.
-        place: Where the next group starts, bytes.
-        done: Groups that are complete.
-    """
+    """Decoded rows of one journal on their way into groups; the next starts at ``place``, bytes."""
 
     journal: int
     place: int
@@ -309,7 +288,7 @@ class Gathering:
     _records: list[int] = field(default_factory=list)
 
     def add(self, decoded: Decoded, block: Block, end: int) -> None:
-        """Take what was decoded of a block, up to an offset; a group ends only there."""
+        """Add what was decoded of a block, up to an offset; a group ends only there."""
         self._batches += decoded.batches
         self._records += [
             block.base + frame[0] for frame in decoded.records if may_hold_points(block, frame)
@@ -322,11 +301,8 @@ class Gathering:
             self.end(end)
 
     def _end_full(self) -> None:
-        """End groups of `GROUP_ROWS` rows.
-
-        A frame of many rows may be in several groups: the place of one that begins within it lies
-        within its bytes, which are more than its rows.
-        """
+        # A frame of many rows may be in several groups: the place of one that begins within it lies
+        # within its bytes, which are more than its rows.
         batch, start = merge(self._batches), 0
         while len(batch.step) - start > GROUP_ROWS:
             end = start + GROUP_ROWS
@@ -341,7 +317,7 @@ class Gathering:
         self._batches = [batch.part(start, len(batch.step))] if start else [batch]
 
     def end(self, offset: int) -> None:
-        """End the group that is being gathered at an offset, bytes."""
+        """End the current group at an offset, bytes."""
         if offset > self.place:
             batch = merge(self._batches)
             self.done.append(Group(self.journal, self.place, batch, self._records))
@@ -381,7 +357,6 @@ def store_groups(
 
 
 def _bounds(step: Floats, t: Ints) -> tuple[int, int, float, float, int]:
-    """Return count, how the steps go, smallest and greatest step, smallest time."""
     if not len(step):
         return 0, _RISES, 0.0, 0.0, 0
     goes = _FALLS
@@ -401,10 +376,7 @@ def drop_groups(
 def last_place(
     database: Database, connection: sa.Connection, run: int, journal: int
 ) -> tuple[int, int] | None:
-    """Return where the last group of a journal starts (bytes) and how many rows it has, or None.
-
-    It is None, too, if the group begins within a frame: it cannot be made again by itself.
-    """
+    """Return start (bytes) and rows of the last group, or None if it begins within a frame."""
     found = database.rows(connection, _LAST, run=run, journal=journal)
     if not found:
         return None
@@ -422,13 +394,8 @@ class StoredGroup:
     """Stored data of one series in one group.
 
     Attributes:
-        journal: Number of the journal.
         place: Offset of the start of the group in the journal, bytes.
-        rows: Number of rows of the group.
-        count: Number of points of the series in it.
-        rising: Whether their steps never fall.
-        low_step: Smallest step.
-        high_step: Greatest step.
+        rising: Whether the steps never fall.
         low_t: Smallest time of a frame, nanoseconds since the Unix epoch.
         shared: Steps, times of the frames, the caller's times and offsets of the group, packed.
         own: Numbers of the rows that have a value, and the values, packed.
@@ -446,7 +413,7 @@ class StoredGroup:
     own: list[bytes]
 
     def picked(self, column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return what a column of the group has in the rows of the series."""
+        """Return a column of the group in the rows of the series."""
         return column[unpack_ints(self.own[0])] if self.own[0] else column
 
     def steps(self) -> Floats:
@@ -462,29 +429,18 @@ class StoredGroup:
         return self.picked(unpack_ints(self.shared[1]))
 
     def times(self, t: Ints) -> Ints:
-        """Return the caller's times where there are some, else those of the frames.
-
-        Args:
-            t: The times of the frames.
-        """
+        """Return the caller's times where given, else ``t``, those of the frames."""
         return self.picked(unpack_ints(self.shared[2])) if self.shared[2] else t
 
     def offsets(self) -> Ints:
-        """Return where the frames are, bytes, int64 (count,)."""
+        """Return the offsets of the frames, bytes, int64 (count,)."""
         return self.picked(unpack_ints(self.shared[3]))
 
 
 def load_groups(
     database: Database, connection: sa.Connection, runs: Sequence[int], numbers: Sequence[int]
 ) -> dict[tuple[int, int], list[StoredGroup]]:
-    """Return the groups of series by (run, number of the path), in the order of the journals.
-
-    Args:
-        database: Where they are.
-        connection: Of a transaction.
-        runs: Numbers of the runs.
-        numbers: Numbers of the paths.
-    """
+    """Return groups by (run, number of the path), in the order of the journals."""
     if not numbers or not runs:
         return {}
     wanted = sa.select(*_STORED).where(
@@ -508,12 +464,11 @@ def load_group(
 def group_bounds(
     database: Database, connection: sa.Connection, run: int, number: int
 ) -> list[tuple[int, int, float, float, int]]:
-    """Return journal, place, smallest and greatest step, smallest time (ns) of a series' groups."""
+    """Return journal, place, first and last step, first time (ns) of a series' groups."""
     return sorted(database.rows(connection, _BOUNDS, run=run, number=number))
 
 
 def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup]]:
-    """Yield (number of the path, run, group) of rows, which are put in order."""
     here: tuple[int, ...] = ()
     size, times, shared = 0, [b"", b"", b""], [b""]
     rows.sort(key=itemgetter(0, 1, 2, 3))  # the columns that the series share come first
@@ -532,14 +487,10 @@ def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup
 
 
 class DrawingGroup:
-    """A group of a series that is drawn: what is not needed for that is not read.
+    """A `seamark.store.steps.Piece` of a stored series, read only as needed for drawing.
 
-    It is a `seamark.store.steps.Piece`; its steps are places on the x axis.
-
-    Args:
-        series: Reads what is not in the facts.
-        facts: Journal, place, count, how the steps go, smallest and greatest step, smallest time,
-            and cells, as in the tables.
+    Its steps are places on the x axis. ``facts`` are journal, place, count, direction of steps,
+    first and last step, smallest time, and cells, as in the tables.
     """
 
     def __init__(self, series: _DrawingSeries, facts: Sequence[Any]) -> None:
@@ -553,18 +504,18 @@ class DrawingGroup:
             self.stride = (first, (last - first) // max(1, self.count - 1))
 
     def put_at(self, x: Floats) -> None:
-        """Put the points at other places than their steps."""
+        """Move the points to other places on the x axis."""
         self._steps, self.stride = x, None
         self.first, self.last = float(x[0]), float(x[-1])
         self.rising = bool((x[1:] >= x[:-1]).all())
 
     def count_from(self, start: int) -> None:
-        """Put the points at consecutive numbers."""
+        """Move the points to consecutive numbers."""
         self.first, self.last = float(start), float(start + self.count - 1)
         self.rising, self.stride = True, (start, 1)
 
     def whole(self) -> StoredGroup:
-        """Return everything that is stored of it."""
+        """Return the whole group."""
         return self._series.group(self.journal, self.place)
 
     def steps(self) -> Floats:
@@ -584,10 +535,7 @@ class DrawingGroup:
 
 
 class _DrawingSeries:
-    """Reads what is needed of the groups of one series, mostly in their order.
-
-    What was read is let go of when it was asked for: a series may be longer than the memory.
-    """
+    # Returned data is not kept: a series may be longer than the memory.
 
     def __init__(
         self, database: Database, connection: sa.Connection, run: int, number: int
@@ -598,12 +546,10 @@ class _DrawingSeries:
         self._ahead = 1
 
     def group(self, journal: int, place: int) -> StoredGroup:
-        """Return a group as a whole."""
         at = {**self._at, "journal": journal, "place": place}
         return load_group(self._database, self._connection, **at)
 
     def values(self, journal: int, place: int) -> bytes:
-        """Return the values of a group, packed; the next ones are read ahead, more each time."""
         if (journal, place) not in self._values:
             at = {**self._at, "journal": journal, "place": place, "most": self._ahead}
             rows = self._database.rows(self._connection, _VALUES, **at)
@@ -624,7 +570,7 @@ def drawing_groups(
 def record_offsets(
     database: Database, connection: sa.Connection, run: int, journal: int
 ) -> list[int]:
-    """Return where the frames lie, bytes, that may hold points other than numbers, in order."""
+    """Return byte offsets of the frames that may hold points other than numbers, sorted."""
     found: list[int] = []
     for (data,) in database.rows(connection, _SHARED, run=run, journal=journal):
         found += unpack_ints(split_parts(data)[1]).tolist()

@@ -45,11 +45,9 @@ class Store:
     """A database with the tables of a store, and the numbers of its paths.
 
     Attributes:
-        database: Which has the tables.
-        numbers: Of its paths.
-        here: Whether processes of its runs may be on this machine, which then knows best whether
-            they live. Where it is false, as on a server, runs are judged by when they were heard
-            of alone, by the clock of whoever folds.
+        here: Whether processes of its runs may be looked up on this machine. If not, as on a
+            server, runs are judged by their last sign of life alone, by the clock of the process
+            that folds.
         is_shared: Whether several threads may use it at the same time.
         last: The run that was loaded or saved last, as it is in the database; None if it is shared.
     """
@@ -67,15 +65,7 @@ class Store:
 
 @dataclass(slots=True)
 class StoredRun:
-    """A run between the tables and its journals.
-
-    Attributes:
-        project: Project path.
-        name: Run id.
-        number: Of its row; None if it has none yet.
-        version: Of the row as it was loaded.
-        state: What was loaded and folded since.
-    """
+    """A run between the tables and its journals; ``number`` is None while it has no row."""
 
     project: str
     name: str
@@ -84,7 +74,7 @@ class StoredRun:
     state: RunState
 
     def saved(self, number: int | None) -> None:
-        """Take note that the store has everything, under this number."""
+        """Mark everything as saved, under this number."""
         self.number, self.version = number, self.version + 1
         self.state.dirty.clear()
         for journal in self.state.journals.values():
@@ -127,7 +117,6 @@ _OWNERS: Final = sa.select(
 
 
 def _newest(table: sa.Table, value: sa.Column[Any]) -> Any:
-    """Return a statement for what the numbers of a journal stood for before some place."""
     return (
         sa.select(table.c.number, value)
         .where(
@@ -196,12 +185,7 @@ def journal_row(journal: JournalState) -> tuple[Any, ...]:
 
 
 def path_rows(journal: JournalState, numbers: Mapping[str, int]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of the paths that a journal defined since it was saved.
-
-    Args:
-        journal: Of a run.
-        numbers: Numbers of paths.
-    """
+    """Yield the rows of the paths that a journal defined since it was saved."""
     for one, place, path in journal.names.new_paths:
         yield journal.number, one, place, numbers[path]
 
@@ -216,7 +200,7 @@ def schema_rows(journal: JournalState) -> Iterator[tuple[Any, ...]]:
 
 
 def load_journals(store: Store, connection: sa.Connection, run: int) -> list[JournalState]:
-    """Return what is known of the journals of a run, in the order of their numbers."""
+    """Return the journals of a run, in the order of their numbers."""
     rows = store.database.rows(connection, _OF_RUN, run=run)
     return [_journal_of(row) for row in sorted(rows)]
 
@@ -224,7 +208,7 @@ def load_journals(store: Store, connection: sa.Connection, run: int) -> list[Jou
 def load_many_journals(
     store: Store, connection: sa.Connection, runs: Iterable[int]
 ) -> Iterator[tuple[int, JournalState]]:
-    """Yield run and journal of some runs, without what the journals said of themselves."""
+    """Yield run and journal of some runs, without ``_FACTS``."""
     for some in in_parts(runs, _RUNS_AT_ONCE):
         rows = store.database.rows(connection, _OF_RUNS, **some)
         for row in sorted(rows, key=itemgetter(0, 1)):
@@ -234,10 +218,10 @@ def load_many_journals(
 def load_losses(
     store: Store, connection: sa.Connection, runs: Sequence[int]
 ) -> dict[int, dict[str, int]]:
-    """Return what is missing of runs, by number; only of those of which something is.
+    """Return counts of losses by the number of the run, only of runs that have any.
 
-    Each is a count by name: ``gaps`` in journals, ``errors`` (records that cannot be applied),
-    ``dropped`` (what a writer could not record).
+    ``gaps`` in journals, ``errors`` (records that cannot be applied), ``dropped`` (what a writer
+    could not record).
     """
     found: dict[int, dict[str, int]] = {}
     for run, text in _of_runs(store, connection, _UNWELL, runs):
@@ -252,7 +236,7 @@ def load_losses(
 
 
 def load_attempts(store: Store, connection: sa.Connection, runs: Sequence[int]) -> dict[int, int]:
-    """Return how many attempts runs are made of, by number; only of those with several."""
+    """Return the number of attempts of runs that have several."""
     found: dict[int, set[int]] = {}
     for run, attempt in _of_runs(store, connection, _ATTEMPTS, runs):
         found.setdefault(run, set()).add(attempt)
@@ -260,10 +244,7 @@ def load_attempts(store: Store, connection: sa.Connection, runs: Sequence[int]) 
 
 
 def load_openings(store: Store, connection: sa.Connection, runs: Sequence[int]) -> dict[int, int]:
-    """Return how often runs were opened to record, by number; only of those more often than once.
-
-    That counts what went on from a checkpoint, and what was opened again by its id.
-    """
+    """Return how often runs were opened to record (or resumed), if more than once."""
     found: dict[int, set[str]] = {}
     for run, _, text in load_owners(store, connection, runs):
         header = json.loads(text or "null") or {}  # none of a journal that cannot be read
@@ -275,17 +256,14 @@ def load_openings(store: Store, connection: sa.Connection, runs: Sequence[int]) 
 def load_owners(
     store: Store, connection: sa.Connection, runs: Sequence[int]
 ) -> Iterator[tuple[int, int, str]]:
-    """Yield run, last sign of life and HEADER (JSON) of each journal that speaks for a run.
-
-    The time is in nanoseconds since the Unix epoch, by the clock here.
-    """
+    """Yield run, last sign of life (ns, local clock) and HEADER (JSON) of each owning journal."""
     yield from _of_runs(store, connection, _OWNERS, runs)
 
 
 def _of_runs(
     store: Store, connection: sa.Connection, journals: sa.Select[Any], runs: Sequence[int]
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield rows of journals of runs; of very many one walk is quicker than many questions."""
+    # Of very many runs one walk is quicker than many questions.
     if len(runs) > _MANY:
         wanted = set(runs)
         for part in store.database.stream(connection, journals):
@@ -300,15 +278,7 @@ def _of_runs(
 def names_before(
     store: Store, run: int, journal: int, before: int, connection: sa.Connection | None = None
 ) -> Names:
-    """Return what the numbers of a journal stood for before some place, bytes.
-
-    Args:
-        store: Which has them.
-        run: Number of the run.
-        journal: Number of the journal.
-        before: Bytes.
-        connection: Of the transaction in which they are looked up; a new one each time if left out.
-    """
+    """Return the names of a journal as of an offset, loaded on demand."""
     where = {"run": run, "journal": journal, "before": before}
 
     def load(
@@ -332,7 +302,7 @@ def names_before(
 def _newest_of(
     store: Store, connection: sa.Connection, statement: Any, numbers: list[int], where: Any
 ) -> dict[int, Any]:
-    """Return values by number; of several of one number the last, which was defined last."""
+    # Of several values of one number the last counts.
     found: dict[int, Any] = {}
     for some in in_parts(numbers, _NAMES_AT_ONCE):
         found.update(store.database.rows(connection, statement, **where, **some))

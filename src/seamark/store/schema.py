@@ -238,8 +238,6 @@ _ONE = _ALL.where(sa.bindparam("at") == _PATH)
 
 
 class _Generation:
-    """Paths that were asked for in one stretch of time."""
-
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
         self.paths: dict[int, str] = {}
@@ -249,14 +247,10 @@ class _Generation:
 class PathNumbers:
     """The table of paths, those kept in memory that were asked for last; for any thread.
 
-    A number never changes its path, and is never used again: what is kept can be missing something,
-    never wrong. There are as many paths as strangers send, so that not all are kept: two
-    generations, and when the younger one is full, the older one is let go of. What was asked for
-    since it began has moved to the younger one.
-
-    Args:
-        database: Of the store.
-        most_bytes: How much memory is taken by what is kept, about; None for `MOST_BYTES`.
+    A number never changes its path and is never reused: the cache can be incomplete, never wrong.
+    It is limited to about ``most_bytes`` (`MOST_BYTES` by default) by two generations: when the
+    younger one is full, the older one is dropped. A path that was asked for meanwhile has moved to
+    the younger one.
     """
 
     def __init__(self, database: Database, most_bytes: int | None = None) -> None:
@@ -272,7 +266,7 @@ class PathNumbers:
         return self.known(connection, [path]).get(path)
 
     def known(self, connection: sa.Connection, paths: Collection[str]) -> dict[str, int]:
-        """Return the numbers of these paths, as far as they have any."""
+        """Return the numbers of those paths that have one."""
         found = self._stored_numbers(paths)
         missing = [path for path in paths if path not in found and can_hold(path)]
         if not missing:
@@ -311,11 +305,7 @@ class PathNumbers:
         return {path: number for number, path in rows}
 
     def ensure(self, paths: Iterable[str]) -> dict[str, int]:
-        """Return numbers for these paths, in a transaction of its own if there are new ones.
-
-        They are added in order, so that two who add some at once wait for each other in one
-        direction only.
-        """
+        """Return numbers of paths; a transaction adds new ones, sorted against deadlocks."""
         wanted = set(paths)
         found = self._stored_numbers(wanted)
         missing = sorted(wanted - found.keys())
@@ -343,7 +333,6 @@ class PathNumbers:
         return found
 
     def _stored_numbers(self, paths: Iterable[str]) -> dict[str, int]:
-        """Return the numbers that are kept of some paths, in their order."""
         young, old = self._young.numbers, self._old.numbers
         found: dict[str, int] = {}
         for path in paths:
@@ -387,18 +376,12 @@ SILENT_FROM: Final[sa.ColumnElement[Any]] = _run.beat + sa.case(
 
 
 def silent_from(state: str, beat: int) -> int:
-    """Return the same of a state and a last sign of life that were read."""
+    """Return `SILENT_FROM` of a state and a last sign of life (ns)."""
     return beat + (LEFT_NS if state == OPEN else SETTLE_NS)
 
 
 def state_of_row(state: str, beat: int, now_ns: int) -> str:
-    """Return the state of a run as the row of it has it, at a moment.
-
-    Args:
-        state: As the row has it.
-        beat: When it was last heard of, nanoseconds since the Unix epoch.
-        now_ns: The moment.
-    """
+    """Return the state of a run at a moment from its row; times in ns since the epoch."""
     silent = silent_from(state, beat) < now_ns
     if state == OPEN:
         return "completed" if silent else "running"

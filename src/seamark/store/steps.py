@@ -48,21 +48,10 @@ _CELL: Final = np.dtype(
 class Stretches(NamedTuple):
     """Statistics of consecutive stretches of a series; all columns (K,).
 
-    A mean is kept and not a sum, because the sum of finite values need not be finite.
-
-    Attributes:
-        start: Place of the first point, counted from 0.
-        finite: Number of finite values.
-        nan_count: Number of NaNs.
-        inf_count: Number of infinite values.
-        low_count: Number of finite values that are zero or less.
-        plus_at: Place of the first +inf; `NOWHERE` if there is none.
-        minus_at: Place of the first -inf, likewise.
-        min: Of the finite values; NaN if there are none.
-        min_at: Place of the first point that has it; any place if there is none.
-        max: Of the finite values, likewise.
-        max_at: Place of the first point that has it, likewise.
-        mean: Of the finite values, between ``min`` and ``max``; NaN if there are none.
+    The mean replaces the sum, which may overflow; it lies between ``min`` and ``max``. These three
+    are of the finite values and NaN without one. Places count from 0: of the first point with the
+    minimum or maximum (any place without one), of the first +inf and -inf (`NOWHERE` without one).
+    ``low_count`` counts finite values that are zero or less.
     """
 
     start: Ints
@@ -89,7 +78,7 @@ class Stretches(NamedTuple):
 
 
 def single_points(values: Floats, places: Ints) -> Stretches:
-    """Return points at these places as stretches of their own."""
+    """Return points at these places as stretches of one point."""
     finite = np.isfinite(values)
     nan_count, inf_count = np.zeros((2, len(values)), np.int64)
     plus_at = minus_at = np.full(len(values), NOWHERE)
@@ -105,7 +94,7 @@ def single_points(values: Floats, places: Ints) -> Stretches:
 
 
 def merge_stretches(cells: Stretches, firsts: Ints) -> Stretches:
-    """Return stretches as fewer: one from each of these up to the next of them."""
+    """Merge stretches: one from each of these places up to the next."""
     least = _extremes(np.minimum, _filled(cells.min, np.inf), firsts)
     most = _extremes(np.maximum, _filled(cells.max, -np.inf), firsts)
     counts = {name: np.add.reduceat(getattr(cells, name), firsts) for name in _COUNTS}
@@ -124,20 +113,17 @@ def merge_stretches(cells: Stretches, firsts: Ints) -> Stretches:
 
 
 def _filled(values: Floats, fill: float) -> Floats:
-    """Return the values with something else for NaN."""
     missing = np.isnan(values)
     return np.where(missing, fill, values) if missing.any() else values
 
 
 def _extremes(extreme: np.ufunc, values: Floats, firsts: Ints) -> Ints:
-    """Return where in the values the extreme of each stretch is first."""
     sizes = np.diff(firsts, append=len(values))
     hits = np.flatnonzero(values == np.repeat(extreme.reduceat(values, firsts), sizes))
     return hits[np.searchsorted(hits, firsts)]
 
 
 def _means(cells: Stretches, firsts: Ints, finite: Ints) -> Floats:
-    """Return the means of merged stretches, given how many finite values each has."""
     means = _filled(cells.mean, 0.0)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         found = np.add.reduceat(means * cells.finite, firsts) / finite
@@ -149,7 +135,7 @@ def _means(cells: Stretches, firsts: Ints, finite: Ints) -> Floats:
 
 
 def enlarge(means: Floats) -> Floats:
-    """Return means of what was scaled by `SMALL`; rounding makes none greater than a float."""
+    """Return means of values scaled by `SMALL`, clipped to the largest float."""
     most = np.finfo(np.float64).max * SMALL
     enlarged: Floats = np.clip(means, -most, most) / SMALL
     return enlarged
@@ -159,7 +145,7 @@ def enlarge(means: Floats) -> Floats:
 
 
 def likely_width(first: float, last: float, limit: int) -> float:
-    """Return a power of two that gives about as many parts as there may be, if there are no gaps.
+    """Return a power of two that gives about ``limit`` parts, if there are no gaps.
 
     At such a width, no part has a number of 2**53 or more.
     """
@@ -188,7 +174,7 @@ def pack_cells(values: Floats, starts: Ints) -> bytes:
 
 
 def unpack_cells(packed: Sequence[bytes], start: int) -> Stretches:
-    """Return the cells of consecutive chunks as stretches; the first begins at this place."""
+    """Return the cells of consecutive chunks as stretches from a place on."""
     cells = np.frombuffer(b"".join(packed), _CELL)
     columns: dict[str, Any] = {name: cells[name].astype(np.int64) for name in (*_COUNTS, *_PLACES)}
     ends = start + np.cumsum(columns["finite"] + columns["nan_count"] + columns["inf_count"])
@@ -204,7 +190,7 @@ _FAR: Final = 2.0**62  # beyond every whole step, and still an int64
 
 
 class Piece(Protocol):
-    """A stretch of a series in the order of writing, unpacked only where it is looked at."""
+    """A stretch of a series in the order of writing, unpacked on demand."""
 
     @property
     def count(self) -> int:
@@ -240,15 +226,10 @@ class Piece(Protocol):
 
 
 class Series:
-    """Pieces one after the other, whose steps never fall.
+    """Consecutive pieces, none of them empty, whose steps never fall.
 
-    Where the steps of a piece are a progression of whole numbers, none of them is read.
-
-    Attributes:
-        pieces: None of which is empty.
-        starts: Place of the first point of each.
-        ends: Place behind the last point of each.
-        count: Number of points.
+    Progressions of whole numbers are computed and not read. ``starts`` and ``ends`` (exclusive) are
+    the places of the points of each piece.
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
@@ -265,7 +246,7 @@ class Series:
         self._read: dict[int, Floats] = {}
 
     def at(self, places: Ints) -> Floats:
-        """Return the steps at these places."""
+        """Return the steps at some places."""
         piece = np.searchsorted(self.ends, places, side="right")
         inside = places - self.starts[piece]
         found = (self._first[piece] + inside * self._difference[piece]).astype(np.float64)
@@ -275,7 +256,7 @@ class Series:
         return found
 
     def values_at(self, places: Ints) -> Floats:
-        """Return the values at these places, which are sorted."""
+        """Return the values at sorted places."""
         piece = np.searchsorted(self.ends, places, side="right")
         asked, begins = np.unique(piece, return_index=True)
         shares = np.split(places, begins[1:])
@@ -286,7 +267,7 @@ class Series:
         return np.concatenate([np.empty(0), *found])
 
     def rank(self, edges: Floats) -> Ints:
-        """Return for each edge how many steps are less; edges are sorted."""
+        """Return the number of smaller steps for each of sorted edges."""
         piece = np.searchsorted(self._last, edges).clip(max=len(self._last) - 1)
         whole = np.ceil(edges).clip(-_FAR, _FAR).astype(np.int64)
         less = -((self._first[piece] - whole) // np.maximum(self._difference[piece], 1))
@@ -297,7 +278,7 @@ class Series:
         return np.where(edges > self._last[piece], self.ends[piece], ranks)
 
     def before(self, edge: float) -> int:
-        """Return how many points have a smaller step."""
+        """Return the number of points with a smaller step."""
         return int(self.rank(np.array([edge]))[0]) if self.count else 0
 
     def _steps(self, piece: int) -> Floats:
@@ -307,13 +288,7 @@ class Series:
 
 
 class Log2:
-    """Logarithms of positive steps, of which only those are computed that are asked for.
-
-    Args:
-        steps: Of which the logarithms are taken.
-        first: Place of the first of them.
-        end: Place behind the last.
-    """
+    """Logarithms of the positive steps between two places, computed on demand."""
 
     def __init__(self, steps: Series, first: int, end: int) -> None:
         self._steps, self._first, self._end = steps, first, end
@@ -339,15 +314,7 @@ class Log2:
 def divide(
     steps: Series | Log2, first: int, end: int, limit: int, least: float = 0.0
 ) -> tuple[float, Ints]:
-    """Return the width of parts, and the places where they begin; see `Curve`.
-
-    Args:
-        steps: Of the series.
-        first: Place of the first point.
-        end: Place behind the last point; there is at least one.
-        limit: How many parts there may be.
-        least: Smallest width that they may have, a power of two; 0.0 for any.
-    """
+    """Return the width of at most ``limit`` parts, and the places where they begin; see `Curve`."""
     low, high = steps.at(np.array([first, end - 1])).tolist()
     width = max(least, likely_width(low, high, limit))
     while len(starts := _starts(steps, first, low, high, width)) > limit:
@@ -363,14 +330,12 @@ def divide(
 
 
 def _starts(steps: Series | Log2, first: int, low: float, high: float, width: float) -> Ints:
-    """Return where parts begin, given the first place, the first and the last step."""
     number, last = _numbers(np.array([low, high]), width).tolist()
     edges = np.arange(number + 1, last + 1).astype(np.float64) * width
     return _distinct(np.append(first, steps.rank(edges)))
 
 
 def _halved(steps: Series | Log2, starts: Ints, width: float, end: int) -> Ints:
-    """Return where parts of half the width begin."""
     with np.errstate(over="ignore"):
         middle = (_numbers(steps.at(starts), width) + 0.5) * width
     ranks = steps.rank(middle).clip(starts[0])
@@ -378,7 +343,6 @@ def _halved(steps: Series | Log2, starts: Ints, width: float, end: int) -> Ints:
 
 
 def _numbers(steps: Floats, width: float) -> Floats:
-    """Return which part these steps belong to."""
     numbers = np.floor(steps / width)
     if math.isfinite(width):  # a small step is less than 0 even where the quotient vanishes
         numbers[steps < 0] = np.minimum(numbers[steps < 0], -1)
@@ -386,12 +350,10 @@ def _numbers(steps: Floats, width: float) -> Floats:
 
 
 def _distinct(places: Ints) -> Ints:
-    """Return sorted places without those that are there already."""
     kept: Ints = places[np.append(True, places[1:] != places[:-1])]
     return kept
 
 
 def _are_single(steps: Series | Log2, starts: Ints, end: int) -> bool:
-    """Return whether the points of each part share one step."""
     ends = np.append(starts[1:], end) - 1
     return bool((steps.at(starts) == steps.at(ends)).all())

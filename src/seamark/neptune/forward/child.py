@@ -29,8 +29,6 @@ _RETRY_S: Final = "5"
 
 
 class _Server:
-    """Answers requests; used by the threads of both channels."""
-
     def __init__(self, uri: str, token: str, parent: int) -> None:
         self._uri, self._token, self._parent = uri, token, parent
         self._lock = threading.Lock()
@@ -45,7 +43,6 @@ class _Server:
         }
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is answered to a request."""
         try:
             folder = RunFolder(Path(request["root"]), request["project"], request["run"])
             return self._verbs[request["verb"]](self._run(folder), request)
@@ -73,7 +70,6 @@ class _Server:
             return self._runs[folder]
 
     def end(self) -> None:
-        """Write down what could not be held."""
         for run in self._runs.values():
             run.end()
 
@@ -99,7 +95,6 @@ def main() -> None:
 
 
 def _serve(server: _Server, channel: Connection, parent: int) -> None:
-    """Answer one channel."""
     try:
         while True:
             while not channel.poll(_LOOK_S):

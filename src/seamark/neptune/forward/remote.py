@@ -55,12 +55,7 @@ _BOOT: Final = (
 
 
 class Helper:
-    """Helper process for one URI and token, shared by all remotes of this process that use them.
-
-    Args:
-        uri: URI of the project.
-        token: API token of its server.
-    """
+    """Helper process for one URI and token, shared by all remotes of this process with them."""
 
     def __init__(self, uri: str, token: str) -> None:
         self._uri, self._token = uri, token
@@ -72,11 +67,7 @@ class Helper:
         self.users = 0
 
     def ask(self, channel: int, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is answered.
-
-        Raises:
-            RemoteError: If nothing is, or that it was not taken.
-        """
+        """Return what is answered; `RemoteError` if nothing is, or that it was not taken."""
         with self._busy[channel]:
             with self._lock:
                 if self._process is None:
@@ -98,11 +89,6 @@ class Helper:
         return found
 
     def _start(self) -> None:
-        """Start the process.
-
-        Raises:
-            Unreachable: If that cannot be done now.
-        """
         if not sys.executable:
             msg = "there is no interpreter to be started"
             raise Refused(msg)
@@ -140,7 +126,6 @@ class Helper:
         self._channels = list(ours)
 
     def _end(self, process: subprocess.Popen[bytes] | None, why: str) -> str:
-        """End the process, and return why in words."""
         with self._lock:
             said = ""
             if process is not None and process is self._process:
@@ -220,15 +205,7 @@ _WAIT_S: Final = 1.0
 
 
 class NeptuneRemote:
-    """Sends to a project of a server; see `seamark.remote.protocol.KeepsByName`.
-
-    Args:
-        uri: ``neptune://workspace/project``.
-        token: To show there; None for the environment's.
-
-    Raises:
-        ArgumentError: If there is none.
-    """
+    """Sends to a project of a server; see `seamark.remote.protocol.KeepsByName`."""
 
     def __init__(self, uri: str, token: str | None) -> None:
         self.uri = uri
@@ -238,7 +215,6 @@ class NeptuneRemote:
         self._closed = False
 
     def __repr__(self) -> str:
-        """Return where it leads."""
         return f"<{self.uri}>"
 
     def meet(self, run: RunKey, folder: RunFolder) -> None:
@@ -264,7 +240,7 @@ class NeptuneRemote:
         return self._send(run, journal, offset + length)
 
     def _send(self, run: RunKey, journal: str, end: int) -> Sent:
-        """Send a journal up to an offset through the helper, which reads the file itself."""
+        # The helper reads the file itself.
         if not self._is_run(run):
             self._warn_once(run, "what projects and models hold is not sent there")
             return Sent(end, end, _WAIT_S)
@@ -278,13 +254,6 @@ class NeptuneRemote:
             before = offset
 
     def _warn_unsupported(self, run: RunKey, kinds: Collection[str], why: str) -> None:
-        """Say once of each kind that something cannot be held there.
-
-        Args:
-            run: The run.
-            kinds: As in `WORDS`.
-            why: What was said first where something was refused.
-        """
         new = [kind for kind in kinds if (run, kind) not in self._told]
         self._told |= {(run, kind) for kind in new}
         if new:
@@ -352,9 +321,5 @@ class NeptuneRemote:
 
 
 def open_remote(uri: str, token: str | None = None) -> NeptuneRemote:
-    """Return a project of a server that speaks Neptune's protocol; nothing is asked yet.
-
-    Raises:
-        ArgumentError: If there is no token to show there.
-    """
+    """Return a project of a server of Neptune's protocol; nothing is asked yet."""
     return NeptuneRemote(uri, token)

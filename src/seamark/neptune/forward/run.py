@@ -50,9 +50,6 @@ class Locks:
 
     They are ranges of one file in the user's cache; the kernel lets go of those of a dead process.
     Where no such file can be, nothing is locked.
-
-    Args:
-        place: URI of the place.
     """
 
     def __init__(self, place: str) -> None:
@@ -66,14 +63,7 @@ class Locks:
             self._fd = os.open(folder / name, flags, 0o600)
 
     def take(self, journal: str) -> None:
-        """Lock a journal.
-
-        Args:
-            journal: Its file name.
-
-        Raises:
-            Refused: If another process sends it.
-        """
+        """Lock a journal, or raise `Refused` if another process sends it."""
         if self._fd < 0 or journal in self._taken:
             return
         start = int(hashlib.sha256(journal.encode()).hexdigest()[:14], 16)
@@ -159,13 +149,7 @@ Tail = Callable[[str, str, int], list[tuple[float, int, Any]]]
 def without_known(
     operations: list[dict[str, Any]], seen: Mapping[str, Seen], tail: Tail
 ) -> list[dict[str, Any]]:
-    """Return operations without the points that are there already.
-
-    Args:
-        operations: That are to be sent.
-        seen: What is there, by path.
-        tail: Returns step, time and value of the last points there; given path, kind and how many.
-    """
+    """Return operations without the points that are there already, as `tail` tells."""
     found: list[dict[str, Any]] = []
     emptied: set[str] = set()
     for each in operations:
@@ -187,7 +171,6 @@ def without_known(
 
 
 def _take(there: Counter[Any], entry: Mapping[str, Any]) -> bool:
-    """Take one point from those that are there; return whether it was among them."""
     point = (entry["step"], entry["timestampMilliseconds"], entry["value"])
     if not there[point]:
         return False
@@ -203,16 +186,9 @@ _ALIVE_NS: Final = 60 * 10**9
 
 
 class ForwardedRun:
-    """A run of this disk and what is there of it.
+    """A run of this disk and what is there of it; `parent` is the pid that is spoken for.
 
     Two threads use it: one sends what journals say, one the files that they name.
-
-    Args:
-        client: Asks the server.
-        place: URI of where it goes.
-        folder: The run.
-        locks: Keep other processes of this machine from sending the same journal.
-        parent: Pid of the process that is spoken for.
     """
 
     def __init__(
@@ -232,11 +208,7 @@ class ForwardedRun:
 
     @contextmanager
     def _opened(self) -> Iterator[None]:
-        """Lock the run, and open it on the server; after an error it is opened again next time.
-
-        Raises:
-            RemoteError: If it cannot be opened on the server.
-        """
+        # After an error the run is opened again next time.
         with self._lock:
             if not self._is_open:
                 self._open()
@@ -258,11 +230,7 @@ class ForwardedRun:
         self._noted = recorded_counts(self._folder, self._place)
 
     def _look(self) -> dict[str, Seen]:
-        """Return what is there, with all that was ever acknowledged.
-
-        Raises:
-            Unreachable: If what was just written is not seen: then older things may not be either.
-        """
+        # If what was just written is not seen, older things may not be either.
         mark, path = secrets.token_hex(8), f"{OWN}/opened"
         self._client.execute(self._id, [assigned(path, "String", mark)])
         found = self._client.attributes(self._id)
@@ -274,11 +242,7 @@ class ForwardedRun:
     # ---------------------------------------------------------------- journals
 
     def known(self) -> dict[str, int]:
-        """Return how many bytes of each journal are there, by file name; nothing is made there.
-
-        Raises:
-            RemoteError: If it cannot be found out.
-        """
+        """Return bytes of each journal there, by file name; nothing is made there."""
         if recorded_id(self._folder, self._place) is None:
             return {}
         with self._opened():
@@ -293,12 +257,7 @@ class ForwardedRun:
             return found
 
     def send(self, name: str, end: int) -> int:
-        """Send what a journal holds up to an offset, for a while; return how far it is.
-
-        Raises:
-            RemoteError: If it is not taken.
-            OSError: If the journal cannot be read.
-        """
+        """Send what a journal holds up to an offset, for a while; return how far it is."""
         if self._is_record(name):
             return end
         with self._opened():
@@ -313,7 +272,7 @@ class ForwardedRun:
             return journal.pos
 
     def _read_existing(self) -> None:
-        """Read what is there, before anything is added: it may be newer than that."""
+        # What is there may be newer than what is added.
         for file in self._folder.journals():
             if not self._is_record(file.path.name):
                 one = self._journal(file.path.name)
@@ -321,7 +280,6 @@ class ForwardedRun:
                     self._advance(one, one.sent[0])
 
     def _advance(self, journal: Journal, end: int) -> bool:
-        """Read on, and send what is not there; return whether it is of these minutes."""
         until = time.monotonic() + _TURN_S
         batch, place, lives = Batch(), (journal.pos, 0), False
         with JournalReader(self._folder.journal_dir / journal.name, walk=walk) as reader:
@@ -357,7 +315,6 @@ class ForwardedRun:
         return frame.end <= journal.sent[0] and frame.kind in (*NUMERIC, Kind.TEXT, Kind.HISTOGRAM)
 
     def _flush(self, journal: Journal, batch: Batch, place: Place) -> None:
-        """Send a batch, and with it how far the journal is then."""
         operations = batch.operations
         if journal.doubt:
             operations = without_known(operations, self._seen, self._tail)
@@ -370,7 +327,6 @@ class ForwardedRun:
         self._refused(journal, self._client.execute(self._id, operations))
 
     def _refused(self, journal: Journal, wrong: list[str]) -> None:
-        """Count what was refused; the first reason is told."""
         if wrong:
             journal.lacking["refused"] += len(wrong)
             self._said = self._said or wrong[0][:300]
@@ -384,7 +340,6 @@ class ForwardedRun:
         return self._journals[name]
 
     def _is_record(self, name: str) -> bool:
-        """Return whether a journal only says that and how the run was forwarded."""
         try:
             return "forwarded_to" in header_of(self._folder.journal_dir / name)
         except JournalError as error:
@@ -394,11 +349,7 @@ class ForwardedRun:
     # ---------------------------------------------------------------- files
 
     def files_left(self) -> dict[str, int]:
-        """Return the files of what was sent that are not there yet: sizes by digest.
-
-        Raises:
-            RemoteError: If it cannot be found out.
-        """
+        """Return the files of what was sent that are not there yet: sizes by digest."""
         if recorded_id(self._folder, self._place) is None:
             return files_of(self._folder)
         with self._opened():
@@ -408,11 +359,7 @@ class ForwardedRun:
             return found
 
     def send_file(self) -> int:
-        """Send the next file; return its size in bytes, -1 if there is none.
-
-        Raises:
-            RemoteError: If it is not taken.
-        """
+        """Send the next file; return its size in bytes, -1 if there is none."""
         with self._opened():
             todo = ((one, one.work.next()) for one in self._with_files())
             journal, task = next((each for each in todo if each[1] is not None), (None, None))
@@ -439,22 +386,17 @@ class ForwardedRun:
         return task.size
 
     def _with_files(self) -> list[Journal]:
-        """Return the journals whose files are to be sent from here, read as far as they are there.
-
-        The files of other processes that live are theirs.
-        """
+        # The files of other processes that live are theirs.
         self._read_existing()
         below = self._folder.journal_dir
         read = [one for one in self._journals.values() if one.sent > START]
         return [one for one in read if self._is_exclusive(below / one.name)]
 
     def _is_exclusive(self, path: Path) -> bool:
-        """Return whether nobody else will send the files that a journal names."""
         with JournalReader(path) as reader:
             return reader.header().get("pid") == self._parent or not may_grow(reader)
 
     def _note_sent(self, journal: Journal, task: Task, batch: Batch) -> None:
-        """Send what a batch holds, and with it how far the files of a journal are then."""
         place = journal.work.after(task, (journal.pos, 0))
         journal.lacking.update(batch.lacking)
         self._execute(journal, [*batch.operations, *journal.about("files", place)])
@@ -476,7 +418,6 @@ class ForwardedRun:
         batch.operations.append({"path": target, "logImages": {"entries": [entry]}})
 
     def _upload(self, task: Task, target: str) -> list[str] | None:
-        """Send a file; return what was wrong, or None if it is not on this disk any more."""
         try:
             with open_blob(self._folder, task.digest, task.size) as file:
                 source = f"/dev/fd/{file.fileno()}"
@@ -502,7 +443,7 @@ class ForwardedRun:
             self._note(last=self._id != "")
 
     def _note(self, *, last: bool = False) -> None:
-        """Note what could not be held: at once, and each time that it has doubled."""
+        # Counts are noted at once, and each time that one has doubled.
         found, _ = self.unsupported()
         doubled = any(count >= 2 * self._noted.get(kind, 0) for kind, count in found.items())
         if doubled or (last and found != self._noted):
@@ -511,7 +452,7 @@ class ForwardedRun:
 
 
 def _custom_id(folder: RunFolder) -> str:
-    """Return the id by which a run is found again there; the package takes 36 characters."""
+    # The package takes 36 characters.
     if len(folder.run) <= _LONGEST_ID:
         return folder.run
     digest = hashlib.sha256(json.dumps([folder.project, folder.run]).encode()).hexdigest()

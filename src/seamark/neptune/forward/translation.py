@@ -31,20 +31,8 @@ START: Final = (FILE_HEADER_BYTES, 0)
 class Journal:
     """Journal of a run, with the state of its forwarding.
 
-    Args:
-        name: Its file name.
-        seen: Attributes that the server had when the run was opened.
-        held: See `Translation`.
-
-    Attributes:
-        name: Its file name.
-        sent: Position up to which the server has it.
-        pos: Position up to which it was read, in bytes.
-        work: Its files.
-        items: Reads its frames.
-        translation: Translates its items to operations.
-        lacking: Number of items that the protocol cannot hold as they are, by kind.
-        doubt: Whether the server may have more than ``sent`` says.
+    `sent` is the place up to which the server has it, unless `doubt` says that it may have more;
+    `pos` is the byte up to which it was read. `lacking` counts what the protocol cannot hold.
     """
 
     def __init__(self, name: str, seen: Mapping[str, Seen], held: Held) -> None:
@@ -66,9 +54,7 @@ class Journal:
     def about(self, name: str, place: Place) -> list[dict[str, Any]]:
         """Return the operations that say how far it is, and what could not be held so far.
 
-        Args:
-            name: ``"position"`` or ``"files"``.
-            place: Up to where what is sent is there with them.
+        `name` is ``"position"`` or ``"files"``, `place` the end of what is sent with them.
         """
         found = [assigned(self._below + name, "String", f"{place[0]}+{place[1]}")]
         for kind, count in self.lacking.items():
@@ -84,7 +70,6 @@ def assigned(path: str, kind: str, value: Any) -> dict[str, Any]:
 
 
 def _place(told: Any) -> Place:
-    """Return a place as it was written down; the beginning where it was not."""
     offset, _, number = str(told or "").partition("+")
     if offset.isascii() and offset.isdigit() and number.isascii() and number.isdigit():
         return int(offset), int(number)
@@ -105,12 +90,7 @@ _ABOUT: Final = {"run": "id", "project": "project", "user": "owner", "host": "ho
 
 
 class Translation:
-    """Turns the items of one journal into operations.
-
-    Args:
-        held: What the run holds there; shared by its journals.
-        work: Takes the files that the journal names.
-    """
+    """Turns the items of one journal into operations; its journals share what is `held`."""
 
     def __init__(self, held: Held, work: Work) -> None:
         self._held, self._work = held, work
@@ -135,13 +115,9 @@ class Translation:
         }
 
     def take(self, batch: Batch | None, item: Item, place: tuple[int, int]) -> None:
-        """Add what an item means to a batch.
+        """Add what an item means to a batch, at the offset of its frame and its number there.
 
-        Args:
-            batch: That is sent next; None if the item is there already, and only noted as far as
-                what follows depends on it.
-            item: The item.
-            place: Offset of its frame, and its number there.
+        Without a batch the item is there already, and noted as far as what follows depends on it.
         """
         if is_own(item.path):
             return
@@ -165,7 +141,6 @@ class Translation:
             self._statistics.add(item.path)
 
     def _is_late(self, item: Item) -> bool:
-        """Return whether something newer stands there already; else this is the newest."""
         newest, what = self._held.newest, item.path or item.what
         if item.t < newest.get(what, 0):
             return True
@@ -308,13 +283,7 @@ class Translation:
     # ---------------------------------------------------------------- files
 
     def _note_files(self, item: Item, place: tuple[int, int], batch: Batch | None) -> None:
-        """Queue the files that an item names, to be sent after its operations.
-
-        Args:
-            item: The item.
-            place: Position of the item in the journal.
-            batch: Batch that is sent; None for an item that was sent before.
-        """
+        # Files are sent after the operations that name them.
         lacking = None if batch is None else batch.lacking
         work, value = self._work, item.value
         if item.what == "delete":

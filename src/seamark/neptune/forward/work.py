@@ -49,13 +49,10 @@ _NUMBER: Final = struct.Struct("<I")
 class Item(NamedTuple):
     """Recorded item: a point of a series, a value, a header or an op.
 
-    Attributes:
-        what: ``"number"``, ``"text"``, ``"histogram"`` or ``"image"`` (a point of a series),
-            ``"atom"``, ``"header"``, or the name of an op.
-        path: Path of the item; empty where an op names it itself.
-        value: The number, text or file; type and value of an atom; the record of an op.
-        step: Step of a point.
-        t: Time in nanoseconds since the Unix epoch: the caller's own where one was given.
+    `what` is ``"number"``, ``"text"``, ``"histogram"`` or ``"image"`` (a point of a series),
+    ``"atom"``, ``"header"``, or the name of an op. `path` is empty where an op names it itself.
+    `value` is the number, text or file; type and value of an atom; the record of an op. `t` is in
+    ns since the Unix epoch: the caller's own where one was given.
     """
 
     what: str
@@ -178,17 +175,10 @@ def usual(path: str) -> str:
 class Held:
     """Contents of each path on the server, shared by the journals of a run.
 
-    On the server a path holds one type, and nothing may be below it.
-
-    Args:
-        seen: Attributes that the server has now.
-
-    Attributes:
-        kinds: Type of each path on the server, as the protocol calls it.
-        sets: Elements of those sets of the run that are sent as texts, by path.
-        newest: Time of the last assignment of each path on the server, as far as it was read, ns
-            since the Unix epoch. An older value of an earlier attempt that is sent late does not
-            replace a newer one.
+    On the server a path holds one type, and nothing may be below it. `kinds` has the types, `sets`
+    the elements of those sets that are sent as texts. `newest` is the time of the last assignment
+    as far as it was read, ns since the Unix epoch: an older value of an earlier attempt that is
+    sent late does not replace a newer one.
     """
 
     def __init__(self, seen: Mapping[str, Seen]) -> None:
@@ -256,12 +246,7 @@ Entry = dict[str, Any]
 
 
 class Batch:
-    """Operations that are sent in one request, in order; points of a series are grouped.
-
-    Attributes:
-        operations: The operations, in the form of the protocol.
-        lacking: Number of items that the protocol cannot hold as they are, by kind.
-    """
+    """Operations of one request, in order; `lacking` counts what has no form there, by kind."""
 
     def __init__(self) -> None:
         self.operations: list[dict[str, Any]] = []
@@ -313,15 +298,9 @@ _EXT: Final = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
 class Task(NamedTuple):
     """File to be sent.
 
-    Attributes:
-        place: Position in the journal of the item that names it: offset of the frame, and number.
-        what: ``"file"``, ``"member"`` (of a set of files) or ``"image"`` (a point of a series).
-        path: Path that it is sent to.
-        name: Name of a member, or of an image.
-        digest: SHA-256 of the content.
-        size: Size in bytes.
-        ext: Extension, without the dot.
-        item: The point, for an image.
+    `place` is that of the item that names it: offset of the frame, and number. `what` is
+    ``"file"``, ``"member"`` (of a set of files) or ``"image"`` (a point of a series, `item`).
+    `digest` is its SHA-256; `ext` is without the dot.
     """
 
     place: tuple[int, int]
@@ -335,11 +314,7 @@ class Task(NamedTuple):
 
 
 class Work:
-    """The files of one journal that are still to be sent; used by two threads.
-
-    Args:
-        done: Up to where in the journal its files are there.
-    """
+    """The files of one journal that are still to be sent; used by two threads."""
 
     def __init__(self, done: tuple[int, int]) -> None:
         self._done = done
@@ -432,12 +407,7 @@ class Work:
             return next(iter(self._tasks.values()), None)
 
     def after(self, task: Task, end: tuple[int, int]) -> tuple[int, int]:
-        """Return up to where in the journal files are there once a task is done.
-
-        Args:
-            task: The task.
-            end: Up to where the journal was read.
-        """
+        """Return up to where in the journal files are there once a task is done."""
         with self._lock:
             return min((one.place for one in self._tasks.values() if one is not task), default=end)
 

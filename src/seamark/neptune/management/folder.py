@@ -32,11 +32,7 @@ log = logging.getLogger("seamark")
 
 
 class Folder:
-    """The runs of one root.
-
-    Args:
-        root: Its path.
-    """
+    """The runs of one root."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -165,7 +161,6 @@ class Folder:
                     self._delete(catalog, ref, trashed)
 
     def _delete(self, catalog: Catalog, ref: Ref, trashed: Sequence[Ref]) -> None:
-        """Delete a run, or a model with its versions, all of which are in the trash."""
         found = self._with_versions(catalog, ref)
         if left := [each for each in found if each not in trashed]:
             msg = f"{'/'.join(ref)}: {len(left)} of its versions are not in the trash"
@@ -180,7 +175,6 @@ class Folder:
             remove(folder)
 
     def _with_versions(self, catalog: Catalog, ref: Ref) -> list[Ref]:
-        """Return the versions of what a model is, and then itself."""
         if not ref[0].endswith(f"/{MODELS}"):
             return [ref]
         place = "/".join(ref)
@@ -198,7 +192,7 @@ class Folder:
 
 @contextlib.contextmanager
 def _warn_and_continue() -> Iterator[None]:
-    """Warn of what cannot be done with one object, and go on with the others, as Neptune does."""
+    # One object must not keep others from theirs, as with Neptune.
     try:
         yield
     except (SeamarkError, OSError) as error:
@@ -206,12 +200,6 @@ def _warn_and_continue() -> Iterator[None]:
 
 
 def _resolve_id(catalog: Catalog, project: str, word: str, *, trashed: bool = False) -> Ref:
-    """Return the run, model or version of a project that an id means.
-
-    Raises:
-        RunNotFoundError: If none is.
-        ArgumentError: If several may be.
-    """
     from seamark.errors import RunNotFoundError
     from seamark.reading.finding import Finder
     from seamark.store.query.selection import MODEL_KINDS, find_registered
@@ -231,7 +219,7 @@ def _resolve_id(catalog: Catalog, project: str, word: str, *, trashed: bool = Fa
 
 
 def _trashed(catalog: Catalog, project: str) -> list[Ref]:
-    """Return what is in the trash of a project, versions before models."""
+    # Versions come before models.
     from seamark.store.query.selection import Selection
 
     found: list[Ref] = []

@@ -55,12 +55,7 @@ log = logging.getLogger("seamark")
 
 
 class Served:
-    """A server that is asked.
-
-    Args:
-        uri: Its address.
-        token: To show; None for ``SEAMARK_API_TOKEN`` or what ``seamark login`` kept.
-    """
+    """A server that is asked."""
 
     def __init__(self, uri: str, token: str | None) -> None:
         self._connection = Connection(uri, token, api=_API)
@@ -72,12 +67,6 @@ class Served:
     def _ask(
         self, method: str, path: str, meant: Meant, body: Any = None, **query: str | int
     ) -> Any:
-        """Ask, and return what was answered.
-
-        Raises:
-            ManagementOperationFailure: Of a kind that says what is so.
-            RemoteError: If the server cannot be asked, or does not know who asks.
-        """
         ask = self._connection
         try:
             if body is None:
@@ -154,11 +143,7 @@ class Served:
         self._ask("DELETE", path, meant, projectIdentifier=project, **who)
 
     def expect_service(self, project: str, user: str) -> None:
-        """Make sure that a service account belongs to the workspace of a project.
-
-        Raises:
-            ServiceAccountNotFound: If it does not.
-        """
+        """Raise `ServiceAccountNotFound` unless the workspace has the service account."""
         workspace = project.partition("/")[0]
         if user not in self.service_accounts(workspace):
             msg = f"workspace {workspace!r} has no service account {user!r}"

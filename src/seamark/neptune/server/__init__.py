@@ -1,8 +1,7 @@
 """Routes that the PyPI package ``neptune`` talks to, unmodified: a team server answers them too.
 
-What arrives becomes records in a journal of the run, through the path that all journals take
-(`seamark.neptune.server.log`), and what is read comes from the folded store. `mount` is called by
-the server; nothing here is imported before.
+What arrives becomes records in a journal of the run (`seamark.neptune.server.log`), and what is
+read comes from the folded store. `mount` is called by the server; nothing here is imported before.
 """
 
 from __future__ import annotations

@@ -44,14 +44,7 @@ _MOST: Final = 10_000
 
 
 class NewProject(BaseModel):
-    """A project to be made.
-
-    Attributes:
-        organization: Its workspace.
-        name: The second part of its path.
-        visibility: ``priv``, ``pub`` or ``workspace``.
-        key: What the ids of its runs begin with.
-    """
+    """A project to be made: ``priv``, ``pub`` or ``workspace``."""
 
     organization: Word | None = Field(None, alias="organizationId")
     name: Word | None = None
@@ -60,13 +53,7 @@ class NewProject(BaseModel):
 
 
 class Grant(BaseModel):
-    """A role that somebody gets.
-
-    Attributes:
-        user: Who, if it is a person.
-        account: Who, if it is a service account.
-        role: ``viewer``, ``member`` or ``manager``.
-    """
+    """A role that a person or a service account gets: ``viewer``, ``member`` or ``manager``."""
 
     user: Word | None = Field(None, alias="userId")
     account: Word | None = Field(None, alias="serviceAccountId")
@@ -74,14 +61,7 @@ class Grant(BaseModel):
 
 
 class Invitation(BaseModel):
-    """Invitation to a workspace.
-
-    Attributes:
-        invitee: Name of a user, or an address.
-        kind: ``user`` or ``emailRecipient``.
-        role: ``member`` or ``owner``.
-        to_all: Whether they get a role in every project.
-    """
+    """Invitation of a ``user`` or an ``emailRecipient`` as ``member`` or ``owner``."""
 
     invitee: Word | None = None
     kind: Word | None = Field(None, alias="invitationType")
@@ -95,27 +75,15 @@ class _Invitations(BaseModel):
 
 
 class Invitations(_Invitations):
-    """Some of them; the client wraps them once more, its document does not say so.
-
-    Attributes:
-        organization: The workspace.
-        entries: Who is let in.
-        inner: The same, where it is wrapped.
-    """
+    """Some of them; the client wraps them once more, its document does not say so."""
 
     inner: _Invitations | None = Field(None, alias="newOrganizationInvitations")
 
 
 class Creation(BaseModel):
-    """A run, a model or a version to be made.
+    """A ``run``, ``model`` or ``modelVersion`` to be made.
 
-    Attributes:
-        project: Id or path of its project.
-        kind: ``run``, ``model`` or ``modelVersion``.
-        custom: Id that its maker has for a run.
-        key: Of a model.
-        parent: Id of the model that a version is of.
-        git: What is known of the code.
+    `custom` is the id that its maker has for a run, `parent` that of the model of a version.
     """
 
     project: Word | None = Field(None, alias="projectIdentifier")
@@ -149,14 +117,7 @@ class _Path(BaseModel):
 
 
 class Wanted(BaseModel):
-    """Selection of rows and columns of a table.
-
-    Attributes:
-        query: Query for the rows, in the client's language.
-        page: Page of the result.
-        sorting: Order of the rows.
-        columns: Paths; None for all.
-    """
+    """Selection of rows, in the client's language, and columns of a table; None for all."""
 
     query: _Query | None = None
     page: _Page | None = Field(None, alias="pagination")
@@ -168,16 +129,11 @@ DOCUMENTS: Final = ("backend", "leaderboard", "artifacts")
 
 
 class Operation(NamedTuple):
-    """Operation that the client can request.
+    """Operation that the client can request, described in one of `DOCUMENTS`.
 
-    Attributes:
-        name: Name that the client calls it by.
-        document: Name of the document that describes it, one of `DOCUMENTS`.
-        method: HTTP method.
-        path: Path on the server.
-        parameters: Names; ``name[]`` for several values, ``@name`` for the body, ``^name`` for a
-            header, all others in the query.
-        result: Name of the definition of its response; empty if the client reads none.
+    `parameters` are names: ``name[]`` for several values, ``@name`` for the body, ``^name`` for a
+    header, all others in the query. `result` is the definition of its response; empty if the client
+    reads none.
     """
 
     name: str
@@ -508,11 +464,7 @@ def short(value: Any) -> Any:
 
 
 def asker(request: Request) -> Identity:
-    """Return who asks; the client shows a token of ours inside of what it takes for its own.
-
-    Raises:
-        Refusal: 401 if the token is unknown, expired or revoked; 429 after many such.
-    """
+    """Return who asks; the client shows a token of ours inside of what it takes for its own."""
     headers = dict(request.headers)
     secret = _secret_of(request)
     headers.pop("authorization", None)
@@ -544,14 +496,9 @@ def secret_in_api_token(token: str) -> str:
 def access_token(secret: str, user: str, issuer: str, ends_s: int) -> str:
     """Return a token of ours in the form of those that the client expects (a JWT).
 
-    The client reads from it when to ask for the next one, and where. It is as secret as what is in
-    it, and what counts here is only that: it ends when the token of ours does.
-
-    Args:
-        secret: The token.
-        user: Whose it is.
-        issuer: Address below which another one is asked for.
-        ends_s: When to do that, seconds since the Unix epoch.
+    The client reads from it when to ask for the next one (`ends_s`, seconds since the Unix epoch),
+    and below which address (`issuer`). It is as secret as what is in it, and what counts here is
+    only that: it ends when the token of ours does.
     """
     claims = {"exp": ends_s, "azp": "neptune-cli", "iss": issuer, "sub": user, _SECRET: secret}
     parts = ({"alg": "none", "typ": "JWT"}, claims)

@@ -70,16 +70,11 @@ Asked = Annotated[str, Query(alias="experimentId", max_length=8192)]
 
 
 def find_container(request: Request, identifier: str, role: Role) -> Container:
-    """Return the container that an id means, for somebody with a role in its project.
+    """Return the container that an id means, for somebody with at least a role in its project.
 
-    Args:
-        request: The request.
-        identifier: As `container_id` gave it, or ``workspace/project/SAN-1``, with the id of a run
-            of Seamark too; ``SAN-KEY`` is a model, and ``SAN-KEY-1`` a version of it.
-        role: The smallest role that will do.
-
-    Raises:
-        Refusal: 404 where it is not there or may not be seen, 403 for a role too small.
+    The id is as `container_id` gave it, or ``workspace/project/SAN-1``, with the id of a run of
+    Seamark too; ``SAN-KEY`` is a model, and ``SAN-KEY-1`` a version of it. It is refused with 404
+    where it is not there or may not be seen, with 403 for a role too small.
     """
     found = named(identifier)
     if found is None:
@@ -92,11 +87,7 @@ def find_container(request: Request, identifier: str, role: Role) -> Container:
 
 
 def expect_in(request: Request, project: str, role: Role, identifier: str = "") -> None:
-    """Go on only for somebody with a role in a project.
-
-    Raises:
-        Refusal: See `seamark.server.guard.expect`; 404 as the client knows it.
-    """
+    """Go on only for somebody with a role in a project; 404 is as the client knows it."""
     try:
         expect(request, project, role)
     except Refusal as error:
@@ -106,7 +97,7 @@ def expect_in(request: Request, project: str, role: Role, identifier: str = "") 
 
 
 def _by_sys_id(server: Server, asked: Container, identifier: str) -> Container:
-    """Return what has an id; a run that was made a moment ago may have to be waited for."""
+    # A run that was made a moment ago may have to be waited for.
     if asked.run == key_of(server, asked.project):
         return Container(asked.project, PROJECT_LOG)
     if asked.run.startswith("."):
@@ -296,7 +287,6 @@ def _make_version(request: Request, project: str, given: Creation) -> Response:
 
 
 def _begin(request: Request, container: Container, born: Mapping[str, Any]) -> bool:
-    """Begin a model or a version, as `seamark.init_model` does; return whether it is new."""
     told = {path: list(encode_atom(value)) for path, value in born.items()}
 
     def fill(batch: Batch) -> None:
@@ -377,16 +367,7 @@ async def execute(request: Request, identifier: Asked) -> Response:
 
 
 async def body_of(request: Request, most: int, arriving: Callable[[int], None]) -> bytes:
-    """Return the body of a request of somebody who was let in.
-
-    Args:
-        request: The request.
-        most: How long it may be, bytes.
-        arriving: Told of every part.
-
-    Raises:
-        Refusal: 413 if it is longer.
-    """
+    """Return a body, telling `arriving` of every part; 413 if it is longer than `most` bytes."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)

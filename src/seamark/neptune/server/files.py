@@ -61,7 +61,6 @@ Total = Annotated[int, Query(alias="totalLength", ge=0, lt=1 << 62)]
 async def _take(
     request: Request, identifier: str, work: Callable[[Container, bytes], dict[str, Any] | None]
 ) -> Response:
-    """Read the body of a request from somebody who may write, and have it worked on."""
     container = await run_in_threadpool(find_container, request, identifier, Role.CONTRIBUTOR)
     server = server_of(request)
 
@@ -283,11 +282,6 @@ async def put_tar(
 
 
 def _unpacked(body: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a package; links and devices in it are passed over.
-
-    Raises:
-        ArgumentError: If it is no package, or comes to more than one may.
-    """
     if not body:
         return
     unpacking = zlib.decompressobj(31)
@@ -432,8 +426,6 @@ def _unpack(text: str) -> str:
 
 
 class _Sink(io.RawIOBase):
-    """Takes what an archive is written to, and gives it on."""
-
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
@@ -445,7 +437,6 @@ class _Sink(io.RawIOBase):
         return len(self._parts[-1])
 
     def drain(self) -> bytes:
-        """Return what was written since the last call."""
         found = b"".join(self._parts)
         self._parts = []
         return found

@@ -1,9 +1,8 @@
 """Journal of a run for requests of the client, which are stored before they are answered.
 
-All processes of a server append to the same journal of a run: its name is derived, and a batch is
-accepted only at the offset where the journal ends (`seamark.server.kept.intake`). A process that
-finds it longer than expected reads it again. What is remembered of a run between two requests, such
-as the last step of each series, is valid exactly as long as that offset is.
+All processes of a server append to the same journal of a run: a batch is accepted only at the
+offset where it ends (`seamark.server.kept.intake`). What is remembered of a run between two
+requests is valid exactly as long as that offset is.
 """
 
 from __future__ import annotations
@@ -66,11 +65,7 @@ _COLUMN: Final = struct.Struct("<II")
 
 
 class Sent:
-    """A request that the client sends again if it gets no answer.
-
-    Args:
-        digest: Of the request.
-    """
+    """A request, by its digest, that the client sends again if it gets no answer."""
 
     def __init__(self, digest: str) -> None:
         self.digest = digest
@@ -98,11 +93,7 @@ class Opened:
     Attributes:
         kinds: Kind of each path: ``"atom:float"`` and the like, or the family.
         steps: The last step of each series.
-        uid: Uid of the journal that is appended to.
-        writer: Its writer id.
-        size: Number of its bytes that are stored.
-        last_t: Time of its last frame, nanoseconds since the Unix epoch.
-        floor: All frames from now on are later than this.
+        floor: All frames from now on are later than this, nanoseconds since the Unix epoch.
         position: How many bytes of all journals of the run were kept when this was known.
         numbers: Of paths in the journal.
         request: Digest of the request that was kept last, as long as the journal says so and
@@ -138,12 +129,7 @@ class Opened:
 
 
 class Batch:
-    """Frames in the making, and what is known once they are kept.
-
-    Args:
-        opened: What is known before.
-        now_ns: The clock, nanoseconds since the Unix epoch.
-    """
+    """Frames in the making, and what is known once they are kept."""
 
     def __init__(self, opened: Opened, now_ns: int) -> None:
         self._opened = opened
@@ -219,11 +205,7 @@ class Batch:
         self.frame(Kind.COLUMN, payload, USER_TIME)
 
     def frame(self, kind: int, payload: bytes, flags: int = 0) -> None:
-        """Add a frame.
-
-        Raises:
-            ArgumentError: If it is longer than a frame may be.
-        """
+        """Add a frame, or raise `ArgumentError` if it is longer than a frame may be."""
         if len(payload) > MAX_PAYLOAD_BYTES:
             msg = f"a record of {len(payload):,} bytes; at most {MAX_PAYLOAD_BYTES:,} are kept"
             raise ArgumentError(msg)
@@ -305,12 +287,7 @@ class Log:
         return 0 if self._opened is None else len(self._opened.kinds)
 
     def create(self, header: Mapping[str, Any], fill: Callable[[Batch], None]) -> bool:
-        """Begin a run that is not there; return whether this call began it.
-
-        Args:
-            header: Facts of it, in addition to those that every journal has.
-            fill: Adds what it is born with.
-        """
+        """Begin a run that is not there; return whether this call began it."""
         with self._lock:
             if self._server.intake.known(*self.container)[0]:
                 return False
@@ -331,15 +308,12 @@ class Log:
         A client that got no answer sends the same request again. Where that is because the process
         that kept it has died, its journal says so; where the client was gone before it could be
         answered, this process knows. Nothing is added a second time then. Two requests are two,
-        however alike, if the first was answered.
-
-        Args:
-            fill: Adds it. Called again if another process was quicker.
-            sent: The request; None where doing it twice does no harm.
+        however alike, if the first was answered; without `sent`, doing it twice does no harm.
+        `fill` is called again if another process was quicker.
 
         Raises:
-            NotThere: If there is no such run.
-            NotTaken: If nothing can be kept now, or no more of this workspace.
+            ContainerNotFound: If there is no such run.
+            Rejected: If nothing can be kept now, or no more of this workspace.
         """
         with self._lock:
             for last in range(_TRIES, 0, -1):
@@ -372,7 +346,7 @@ class Log:
                 return
 
     def _is_true(self, opened: Opened) -> bool:
-        """Return whether what is remembered is so: another process may have written since."""
+        # Another process may have written since.
         return self._server.intake.known(*self.container)[1] == opened.position
 
     def beat(self) -> None:
@@ -383,7 +357,6 @@ class Log:
         self.write(Batch.beat)
 
     def _take(self, opened: Opened, batch: Batch) -> bool:
-        """Store a batch; return whether nobody else wrote to the run since it was opened."""
         data, name = batch.data, journal_name(opened.writer, opened.uid)
         kept = self._server.intake.take(*self.container, name, opened.size, data)
         alone = kept.position == opened.position + len(data)
@@ -397,7 +370,6 @@ class Log:
         return Opened(uid=uid, writer=writer)
 
     def _open(self) -> Opened:
-        """Look what is there: the journal to append to, and what the paths of the run hold."""
         server, container = self._server, self.container
         journals, position = server.intake.known(*container)
         if not journals and not container.is_project:
@@ -452,11 +424,7 @@ class Log:
 
 
 class Logs:
-    """The runs that a process writes to; those of long ago are let go of.
-
-    Args:
-        server: Which keeps them.
-    """
+    """The runs that a process writes to; those of long ago are let go of."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -500,7 +468,6 @@ def reader_of(server: Server, container: Container) -> RunReader:
 
 
 def _request_of(last: Frame) -> str:
-    """Return which request the last frame of a journal ended; empty if it says nothing of one."""
     if last.kind != Kind.HEARTBEAT or not last.payload:
         return ""
     try:

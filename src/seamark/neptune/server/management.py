@@ -93,7 +93,7 @@ def delete(request: Request, project_id: Of) -> Response:
 
 
 def _people(request: Request, given: Mapping[str, Role | None]) -> dict[str, Role]:
-    """Return the role of each person among users; who has none reads what is visible to them."""
+    # Who has no role reads what is visible to them.
     services = _services(request)
     return {user: role or Role.VIEWER for user, role in given.items() if user not in services}
 
@@ -273,17 +273,13 @@ def _known_workspaces(request: Request) -> set[str]:
 
 
 def _expect_member(request: Request, workspace: str) -> None:
-    """Go on for somebody who belongs to a workspace, or records in it."""
     if workspace not in expect_somebody(request).workspaces:
         expect(request, workspace, Role.CONTRIBUTOR)
 
 
 def _expect_maker(request: Request, workspace: str) -> Identity:
-    """Go on for who may make a project that is theirs: owners, and who belongs to a workspace.
-
-    A token that is for less than its user may do there makes none, since the project would be
-    theirs. Who knows of the workspace is told why they may not.
-    """
+    # A token that is for less than its user may do there makes no project, since the project would
+    # be theirs. Who knows of the workspace is told why they may not.
     who = expect_somebody(request)
     token = server_of(request).accounts.token(who.token) if who.token else None
     if token is not None and workspace in who.workspaces and token.role in (None, Role.OWNER):
@@ -302,7 +298,7 @@ def _expect_maker(request: Request, workspace: str) -> Identity:
 
 
 def _not_valid(code: str, reason: str) -> Response:
-    """Refuse a new project; the client cannot show the text of its own kinds of this."""
+    # The client cannot show the text of its own kinds of this.
     errors = [{"errorCode": {"name": code}, "context": {"reason": reason}}]
     return _refusal(400, code, reason, validationErrors=[{"errors": errors}])
 

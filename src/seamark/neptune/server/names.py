@@ -32,9 +32,8 @@ _PARTS: Final = 2
 class Container(NamedTuple):
     """A run, a project itself, a model or a version of one.
 
-    Attributes:
-        project: Project path, or the place of models below one; see `seamark.paths.kind_of`.
-        run: Run id, ``.project``, key of a model, or id of a version.
+    `project` may be the place of models below one, see `seamark.paths.kind_of`; `run` is a run id,
+    ``.project``, the key of a model, or the id of a version.
     """
 
     project: str
@@ -99,12 +98,7 @@ def is_behind(server: Server, project: str) -> bool:
 
 
 def wait_in(server: Server, project: str) -> None:
-    """Wait until all that a project holds, and the models in it, can be found, or a few seconds.
-
-    Args:
-        server: Which keeps it.
-        project: Project path, or the place of models or of versions.
-    """
+    """Wait a few seconds until all that a project, or a place of models, holds can be found."""
     waiting = server.kept.unfolded(_MOST_WAITING)
     wanted = {
         (one.project, one.run): one.position for one in waiting if is_inside(one.project, project)

@@ -33,11 +33,7 @@ _IMAGES: Final = (
 
 
 def keep_content(server: Server, container: Container, data: bytes) -> str:
-    """Keep bytes for good, and return their SHA-256 (hex).
-
-    Raises:
-        BlobRefused: If they are too many, or the workspace has no room for them.
-    """
+    """Keep bytes for good, and return their SHA-256 (hex)."""
     digest = hashlib.sha256(data).hexdigest()
     project, run = container
     for start in range(0, len(data), PART_BYTES) or (0,):
@@ -91,8 +87,6 @@ class RefusedError(Exception):
 
 
 class _Column(NamedTuple):
-    """Points of a series of numbers that are still to be written."""
-
     steps: list[float]
     values: list[float]
     times: list[int]
@@ -105,17 +99,10 @@ def _write_column(batch: Batch, path: str, column: _Column) -> None:
 
 
 class Changes:
-    """A batch of operations.
+    """A batch of operations, each with a path and what is done there, as the client sends them.
 
-    Args:
-        server: Which keeps files.
-        container: Of which run.
-        operations: As the client sends them: each has a path and what is done there.
-        sent: The request that they came in; it is noted where doing them again would do something
-            else, as points are kept however many have the same step.
-
-    Attributes:
-        errors: What was wrong with those that cannot be, in order.
+    `sent` is the request that they came in; it is noted where doing them again would do something
+    else, as points are kept however many have the same step. `errors` has what was wrong, in order.
     """
 
     def __init__(
@@ -181,7 +168,6 @@ class Changes:
     # ------------------------------------------------------------------ single values
 
     def _change_stage(self, batch: Batch, each: Mapping[str, Any]) -> None:
-        """Say how far a version has come: the client assigns a string for it."""
         if set(each) != {"path", "assignString"} or each["assignString"]["value"] not in STAGES:
             msg = f"expected one of the stages {', '.join(STAGES)}, got {each!r:.200}"
             raise RefusedError(msg)
@@ -202,7 +188,6 @@ class Changes:
         batch.holds(path, kind)
 
     def _flush(self, batch: Batch) -> None:
-        """Add the values and points that came since the last other operation."""
         some: dict[str, Any] = {}
         size = 0
         for path, atom in self._atoms.items():
@@ -222,7 +207,6 @@ class Changes:
     def _points(
         self, batch: Batch, path: str, what: Mapping[str, Any], family: str
     ) -> tuple[list[float], list[int]]:
-        """Return the steps and the times (ns) of points."""
         _expect(batch, path, family)
         steps, times = [], []
         for each in what["entries"]:
@@ -240,7 +224,7 @@ class Changes:
         return steps, times
 
     def _log_floats(self, batch: Batch, path: str, what: Mapping[str, Any]) -> None:
-        """Take points of a series; those of one path become one column, whatever is between."""
+        # Points of one path become one column, whatever is between.
         values = [float(each["value"]) for each in what["entries"]]
         steps, times = self._points(batch, path, what, "float_series")
         if not steps:
@@ -300,10 +284,8 @@ class Changes:
         return known
 
     def _announce(self, batch: Batch, path: str, name: str, place: int) -> None:
-        """Make a series without points, as the client before 0.9 asks for before it sends any.
-
-        A journal says so only by a point that is taken away again.
-        """
+        # The client before 0.9 asks for a series before it sends any points. A journal says so only
+        # by a point that is taken away again.
         family, value = _POINTS[name]
         _expect(batch, path, family)
         if batch.kind(path) is not None:
@@ -411,7 +393,6 @@ class Changes:
 
 
 def _describe_error(path: Any, error: Exception) -> str:
-    """Return what is said of an operation that cannot be; raises what is no mistake of its own."""
     if isinstance(error, RefusedError):
         return f"{_text(path)}: {error!s:.1000}"
     if isinstance(error, ArgumentError | PathError):
@@ -472,11 +453,7 @@ _KINDS: Final = {
 
 
 def time_ms(value: Any) -> int:
-    """Return a time in milliseconds as nanoseconds since the Unix epoch.
-
-    Raises:
-        ArgumentError: If it is none.
-    """
+    """Return a time in milliseconds as nanoseconds since the Unix epoch, or `ArgumentError`."""
     found = int(value) * _MS
     if not -_I63 <= found < _I63:
         msg = f"expected a time in milliseconds since 1970, got {value!r:.60}"
@@ -485,12 +462,7 @@ def time_ms(value: Any) -> int:
 
 
 def expect_free(batch: Batch, path: str, family: str) -> str:
-    """Return a path at which something may be put.
-
-    Raises:
-        PathError: If it is no path, or derived.
-        ArgumentError: If something else is there.
-    """
+    """Return a path at which something may be put; `ArgumentError` if other data is there."""
     checked = check_writable(check_path(path))
     if (there := batch.kind(checked)) not in (None, family):
         msg = f"{checked}: holds {there}, and cannot be made {family}"

@@ -177,10 +177,7 @@ def last_number(server: Server, project: str) -> tuple[str, int]:
 
 
 def all_projects(server: Server, who: Identity) -> list[str]:
-    """Return the projects that somebody may read and the client can name, sorted.
-
-    Those that hold something, that somebody gave a key or said of who may read them.
-    """
+    """Return the projects that somebody may read and the client can name, sorted."""
     account, store = server.databases.account, server.store().database
     with account.reading() as connection:
         found = {row[0] for row in account.rows(connection, _KEYED)}
@@ -243,13 +240,7 @@ def place_of_models(project: str) -> str:
 
 
 def shown_id(server: Server, container: Container, number: object = None) -> str:
-    """Return what the client calls a project, a model or a version.
-
-    Args:
-        server: Which keeps it.
-        container: What is meant.
-        number: Of a version, if it is known already.
-    """
+    """Return what the client calls a project, a model or a version, by its number if known."""
     key = key_of(server, container.home)
     if container.is_project:
         return key
@@ -266,11 +257,8 @@ def shown_id(server: Server, container: Container, number: object = None) -> str
 def find_model(server: Server, project: str, word: str) -> Container | None:
     """Return the model or version of a project that is meant; None for none.
 
-    Args:
-        server: Which keeps them.
-        project: Project path.
-        word: ``CLS-RESNET``, ``CLS-RESNET-3``, the same without the key of the project, or the id
-            that a version has of its own.
+    The word is ``CLS-RESNET``, ``CLS-RESNET-3``, the same without the key of the project, or the id
+    that a version has of its own.
     """
     place, parts = place_of_models(project), word.split("-")
     if len(parts) > 1 and parts[0] == key_of(server, project):
@@ -298,7 +286,6 @@ def _alone(server: Server, place: str, word: str) -> Container | None:
 
 
 def _numbered(server: Server, place: str) -> dict[int, Container]:
-    """Return the versions of a model by the numbers that they go by."""
     wait_in(server, place)
     store = server.store()
     with store.database.reading() as connection:
@@ -331,13 +318,7 @@ def _in(server: Server, place: str) -> list[tuple[Container, bool]]:
 
 
 def new_model(server: Server, project: str, key: object) -> tuple[Container, dict[str, Any]]:
-    """Take a key; return which model gets it, and what it is born with.
-
-    Raises:
-        PathError: If it can be none.
-        Refusal: 409 if the project has a model with it, in capital letters or not, or had one that
-            was purged.
-    """
+    """Take a key, or refuse (409); return which model gets it, and what it is born with."""
     model = Container(place_of_models(project), check_key(key))
     for other, _ in models_of(server, project):
         if other.run.casefold() == model.run.casefold():
@@ -371,7 +352,7 @@ def new_version(server: Server, model: Container) -> tuple[Container, dict[str, 
 
 
 def _counter(model: Container) -> str:
-    """Return what stands for a key, however it is written: folders of it lie on any disk."""
+    # However the key is written: folders of it lie on any disk.
     return f"{model.project}/{model.run.casefold()}"
 
 
@@ -379,14 +360,7 @@ def _counter(model: Container) -> str:
 
 
 def in_our_words(server: Server, project: str, kind: str, query: str) -> str:
-    """Return a query with the ids by which models and versions are kept, in the place of theirs.
-
-    Args:
-        server: Which keeps them.
-        project: Project path.
-        kind: What is asked for.
-        query: Of the client.
-    """
+    """Return a query of the client with our ids of models and versions in place of theirs."""
 
     def replaced(found: re.Match[str]) -> str:
         word = next(one for one in found.groups()[3:] if one is not None)

@@ -58,11 +58,7 @@ def files_of(server: Server, log: Container, given: str) -> list[dict[str, Any]]
 
 
 def record_of(server: Server, container: Container, given: str) -> dict[str, Any]:
-    """Return an artifact as a record of a journal.
-
-    Raises:
-        ArgumentError: If its files are not known in the project.
-    """
+    """Return an artifact as a record of a journal; `ArgumentError` for an unknown one."""
     files = files_of(server, Container(container.home, PROJECT_LOG), given)
     if files is None:
         msg = f"no artifact of this project has the hash {given:.130}"
@@ -83,9 +79,7 @@ def record_of(server: Server, container: Container, given: str) -> dict[str, Any
 def hash_of(files: Iterable[Mapping[str, Any]], *, metadata: bool = False) -> str:
     """Return the hash of an artifact, as the client computes it, by its files in order of path.
 
-    Args:
-        files: What is known of each. Lengths of texts are those in characters.
-        metadata: Whether what else is known of them counts, as it did for the first clients.
+    Lengths of texts are those in characters. `metadata` counts too, as for the first clients.
     """
     found = hashlib.sha256()
     for file in sorted(files, key=lambda one: one["filePath"]):
@@ -121,13 +115,7 @@ _ROW: Final = sa.select(_run.sys_id, _run.trashed, _run.beat, _run.state).where(
 
 
 class Read:
-    """A run or project, with all that was acknowledged until now.
-
-    Args:
-        server: Which keeps it.
-        container: What is read.
-        wait: Whether to wait for what was just acknowledged.
-    """
+    """A run or project; with `wait`, after waiting for what was acknowledged until now."""
 
     def __init__(self, server: Server, container: Container, *, wait: bool = True) -> None:
         self.server, self.container = server, container
@@ -155,11 +143,7 @@ class Read:
         return sys_id, bool(trashed), beat, state_of_row(state, beat, self.server.now_ns())
 
     def attributes(self, wanted: list[str] | None = None) -> list[dict[str, Any]]:
-        """Return attributes, those that the client expects of every container among them.
-
-        Args:
-            wanted: Only these paths; None for all.
-        """
+        """Return attributes, of some paths or all, with those that the client expects."""
         if wanted is None:
             found = {each.path: each for each in self._all()}
         else:
@@ -208,7 +192,6 @@ class Read:
         return found
 
     def _facts(self, found: Mapping[str, Attribute]) -> list[dict[str, Any]]:
-        """Return what is below ``sys``."""
         from seamark.neptune.server.projects import shown_id
 
         values = {path: each.value for path, each in found.items()}
@@ -258,12 +241,7 @@ class Read:
 
 
 def shown(attribute: Attribute, text: Callable[[Mapping[str, Any]], str]) -> dict[str, Any] | None:
-    """Return an attribute as the client reads it; None for what it has no type for.
-
-    Args:
-        attribute: As the store has it.
-        text: Returns a text that is kept as files are.
-    """
+    """Return an attribute as the client reads it; None for what it has no type for."""
     show = _SHOWN.get(attribute.family)
     if show is not None:
         kind, more = show(attribute.value)

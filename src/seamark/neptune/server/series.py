@@ -69,7 +69,6 @@ for _name, _kinds in _KINDS.items():
 
 
 def _family(read: Read, path: str, family: str) -> int:
-    """Return how many points a series has."""
     found = read.attribute(path)
     if found is None or found.family != family:
         raise missing(path)
@@ -141,16 +140,7 @@ _RANGE: Final = re.compile(r"bytes=(\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 
 class Upload:
-    """File that one client uploads in parts, each to any of the processes of a server.
-
-    Args:
-        path: File in which its bytes are collected.
-        size: Size of the whole, in bytes.
-
-    Attributes:
-        size: Size of the whole, in bytes.
-        name: Name that the client calls it by.
-    """
+    """File of `size` bytes that one client uploads in parts, each to any process of a server."""
 
     def __init__(self, path: Path, size: int) -> None:
         self._path, self.size, self.name = path, size, path.name
@@ -159,12 +149,7 @@ class Upload:
     def put(self, given: str, data: bytes) -> None:
         """Take a part; the same again changes nothing.
 
-        Args:
-            given: Which bytes they are: ``bytes=0-9/100``.
-            data: The part.
-
-        Raises:
-            ArgumentError: If it is not what it says.
+        `given` says which bytes they are, ``bytes=0-9/100``; `ArgumentError` if they are not.
         """
         found = _RANGE.fullmatch(given.strip())
         start, last, whole = map(int, found.groups()) if found else (0, -2, -1)
@@ -183,12 +168,7 @@ class Upload:
             parts.write(f"{start - len(data)} {start}\n")
 
     def keep(self, server: Server, container: Container) -> str:
-        """Keep the whole for good, and return its SHA-256 (hex).
-
-        Raises:
-            ArgumentError: If parts are missing.
-            BlobRefused: If there is no room for it.
-        """
+        """Keep the whole for good, and return its SHA-256 (hex)."""
         if not self._is_whole():
             msg = "Length of stream does not match given range"
             raise ArgumentError(msg)
@@ -224,14 +204,7 @@ class Upload:
 
 
 def begin_upload(server: Server, container: Container, what: str, size: int) -> Upload:
-    """Return where a file is gathered.
-
-    Args:
-        server: Which keeps it.
-        container: Of which run.
-        what: Where it goes in the run.
-        size: Of the whole, bytes.
-    """
+    """Return where a file of some bytes is gathered; `what` says where it goes in the run."""
     folder = server.settings.folder / _FOLDER
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _remove_old(folder)

@@ -178,14 +178,12 @@ def legacy(
 
 
 def _kind(kinds: list[str] | None) -> str | None:
-    """Return what is asked for, one of `seamark.paths.KINDS`; None for what no table has."""
     if not kinds or "run" in kinds:
         return "run"
     return next((ours for ours in ("model", "model_version") if API_KINDS[ours] in kinds), None)
 
 
 def _place(project: str, kind: str) -> tuple[str, Callable[[str], bool]]:
-    """Return below which path the table of a project looks, and what tells where exactly."""
     place = project if kind == "run" else place_of_models(project)
     if kind == "model_version":
         return place, lambda one: one.startswith(f"{place}/")

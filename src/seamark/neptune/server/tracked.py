@@ -1,7 +1,7 @@
 """Artifacts: lists of files that lie elsewhere, found by their hash.
 
-Only what is known of the files travels, never their bytes. A list is kept in the log of its
-project, as a file there, so that it is in the journals as everything is.
+Only what is known of the files travels, never their bytes. A list is a file in the log of its
+project, so that it is in the journals as everything is.
 """
 
 from __future__ import annotations
@@ -87,11 +87,6 @@ def _log(request: Request, project_id: str, role: Role) -> tuple[Server, Contain
 
 
 def _checked(files: Any) -> list[dict[str, Any]]:
-    """Return files without what is not known of them.
-
-    Raises:
-        ArgumentError: If they are none.
-    """
     if not isinstance(files, list) or len(files) > _MOST_FILES:
         msg = f"files: expected a list of at most {_MOST_FILES:,}"
         raise ArgumentError(msg)

@@ -23,7 +23,7 @@ router: Final = Routes()
 
 
 def _existing_project(request: Request, identifier: str) -> str:
-    """Return a project that exists, for who may read it: an admin may read all others, too."""
+    # An admin may read all others, too.
     project = project_of(request, identifier, Role.VIEWER)
     if not is_project(server_of(request), project):
         raise Refusal(404, "no-project", f"there is no project {project[:200]!r}")

@@ -35,14 +35,7 @@ API: Final = "/api/v1/"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address of a server.
-
-    Attributes:
-        scheme: ``"https"`` or ``"http"``.
-        host: Name or IP address, without brackets.
-        port: Port number.
-        prefix: Path below which the server answers, without a trailing slash; mostly empty.
-    """
+    """Address of a server; `prefix` is the path before the API, without a trailing slash."""
 
     scheme: str
     host: str
@@ -84,7 +77,6 @@ class Address:
         return cls(scheme, host, port or (443 if scheme == "https" else 80), prefix)
 
     def __str__(self) -> str:
-        """Return it as a person writes it: without the usual port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         usual = self.port == (443 if self.scheme == "https" else 80)
         return f"{self.scheme}://{host}{'' if usual else f':{self.port}'}{self.prefix}"
@@ -112,10 +104,7 @@ def credentials_file() -> Path:
 def token_of(address: str) -> str | None:
     """Return the token that is shown to a server; None if there is none. Never raises.
 
-    ``SEAMARK_API_TOKEN``, else what was kept for this very address.
-
-    Args:
-        address: Of the server, as `seamark.remote.http.connection.Address` writes it.
+    ``SEAMARK_API_TOKEN``, else what was kept for this very address, as `Address` writes it.
     """
     if told := os.environ.get("SEAMARK_API_TOKEN", "").strip():
         return told
@@ -140,26 +129,14 @@ def known_servers() -> list[str]:
 
 
 def keep_token(address: str, token: str) -> None:
-    """Keep the token of a server.
-
-    Args:
-        address: Of the server, as `seamark.remote.http.connection.Address` writes it.
-        token: The token.
-
-    Raises:
-        OSError: If the file cannot be written.
-    """
+    """Keep the token of a server, by its address as `Address` writes it."""
     told = _read()
     told["servers"] = {**_servers(told), address: {"token": token}}
     _write(told)
 
 
 def forget_token(address: str) -> bool:
-    """Forget the token of a server; return whether there was one.
-
-    Raises:
-        OSError: If the file cannot be written.
-    """
+    """Forget the token of a server; return whether there was one."""
     told = _read()
     servers = dict(_servers(told))
     found = servers.pop(address, None) is not None
@@ -175,7 +152,6 @@ def _servers(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read() -> dict[str, Any]:
-    """Return what the file says; nothing where it is not there or says something else."""
     with quietly(only=(FileNotFoundError, NotADirectoryError, ValueError)):
         file = credentials_file()
         if stat.S_ISREG(file.stat().st_mode):

@@ -47,12 +47,7 @@ _MESSAGE: Final = 4000
 class Asking:
     """Asks one server for what can be read there; for any number of threads.
 
-    Args:
-        connection: To the server.
-
-    Attributes:
-        connection: The same.
-        behind: Whether the last answer lacked something that was named as sent before.
+    `behind` tells whether the last answer lacked something that was named as sent before.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -72,23 +67,11 @@ class Asking:
         return time.time_ns() + self._ahead_ns
 
     def send_first(self, seconds: float = _SEND_S) -> bool:
-        """Wait a little until this process has sent to the server what it recorded so far.
-
-        Args:
-            seconds: How long at most.
-
-        Returns:
-            Whether it has.
-        """
+        """Wait a little until the server has what this process recorded; return if it has."""
         return shipper.flush(self.where, seconds)
 
     def edited(self, run: RunKey, position: int) -> None:
-        """Make sure that later reads see an edit.
-
-        Args:
-            run: The run.
-            position: Position that the server returned for it.
-        """
+        """Make sure that later reads see an edit, by the position that the server returned."""
         shipper.note_edit(self.where, run, position)
 
     # ---------------------------------------------------------------- asking
@@ -111,16 +94,9 @@ class Asking:
     def parts(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Iterator[Told[Any]]:
         """Yield the answer to a question in the parts in which it comes.
 
-        Args:
-            verb: See `seamark.server.reads`.
-            kind: Type of the answer.
-            question: Its arguments.
-
-        Raises:
-            QueryError: If the server says so.
-            ArgumentError: If the server says so.
-            RunNotFoundError: If there is no such run for who asks.
-            RemoteError: If the server cannot be asked, or does not answer as agreed.
+        `verb` is one of `seamark.server.reads`, `kind` the type of the answer. `RemoteError` is
+        raised if the server cannot be asked; what it says of a question is a `QueryError`, an
+        `ArgumentError` or a `RunNotFoundError`.
         """
         asked = question
         for _ in range(_MOST_PARTS):
@@ -185,7 +161,6 @@ class Asking:
         return {**headers, _POSITION: told}
 
     def _patient(self, ask: Callable[[], Answer], path: str) -> Answer:
-        """Ask, and again for a while where the server asks for time."""
         until = time.monotonic() + _BUSY_S
         while True:
             try:
@@ -199,11 +174,6 @@ class Asking:
                 _raise(error, path)
 
     def _decoded(self, answer: Answer, kind: Any) -> Told[Any]:
-        """Return what is in an answer.
-
-        Raises:
-            WireError: If it is none of a Seamark server, or of a newer one.
-        """
         from seamark import __version__
 
         try:
@@ -224,7 +194,6 @@ class Asking:
 
 
 def _raise(error: RemoteError, path: str) -> NoReturn:
-    """Raise what an error of a server is in Python, where the same is wrong below a root."""
     slug, hint = error.said.get("error"), error.said.get("hint")
     words = _legible(hint) if isinstance(hint, str) else ""
     if slug == "query" and words:
@@ -238,16 +207,11 @@ def _raise(error: RemoteError, path: str) -> NoReturn:
 
 
 def _legible(text: str) -> str:
-    """Return a text of several lines of which a terminal obeys nothing."""
     return "".join(one if one.isprintable() or one == "\n" else " " for one in text)[:_MESSAGE]
 
 
 def part(found: Mapping[str, Any], name: str, kind: type[T]) -> T:
-    """Return a member of an answer.
-
-    Raises:
-        WireError: If it is missing or of another kind.
-    """
+    """Return a member of an answer; raise `WireError` if it is missing or of another kind."""
     value = found.get(name)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         msg = (
@@ -258,5 +222,4 @@ def part(found: Mapping[str, Any], name: str, kind: type[T]) -> T:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can hold in place of an argument."""
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else list(value)

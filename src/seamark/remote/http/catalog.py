@@ -68,11 +68,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class RemoteCatalog:
-    """The runs that a server lets its asker read; see `seamark.reading.catalog.Catalog`.
-
-    Args:
-        connection: To the server.
-    """
+    """The runs that a server lets its asker read; see `seamark.reading.catalog.Catalog`."""
 
     def __init__(self, connection: Connection) -> None:
         self._asking = Asking(connection)
@@ -82,15 +78,7 @@ class RemoteCatalog:
 
     @classmethod
     def open(cls, uri: str, token: str | None = None) -> Self:
-        """Return the runs of a server; nothing is asked yet.
-
-        Args:
-            uri: Its address.
-            token: To show there; None for ``SEAMARK_API_TOKEN`` or what ``seamark login`` kept.
-
-        Raises:
-            ArgumentError: If the address cannot be used.
-        """
+        """Return the runs of a server; nothing is asked yet."""
         return cls(Connection(uri, token))
 
     @property
@@ -132,11 +120,9 @@ class RemoteCatalog:
         self._asking.connection.close()
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go of the connections."""
         self.close()
 
     def refresh(
@@ -173,7 +159,6 @@ class RemoteCatalog:
     def _ask(
         self, verb: str, kind: type[T], question: Mapping[str, Any], unknown: Unknown
     ) -> Answer[T]:
-        """Return an answer, once what it says of paths that no run has was told."""
         found = self._asking.whole(verb, kind, question)
         for message in found.told:
             unknown(QueryError(message))
@@ -227,7 +212,6 @@ class RemoteCatalog:
         return RunGroups(found.answer, found.total or 0)
 
     def _tables(self, question: dict[str, Any], selection: Wanted, unknown: Unknown) -> RunsTable:
-        """Return a table that may come in several answers, one below the other."""
         found: RunsTable | None = None
         most, begun, done = _ROWS, selection.offset, 0
         while True:
@@ -364,11 +348,7 @@ class RemoteCatalog:
     # ------------------------------------------------------------------ one run
 
     def view(self, project: str, run: str) -> Reader:
-        """Return one run.
-
-        Raises:
-            RunNotFoundError: If there is no such run for who asks.
-        """
+        """Return one run; `RunNotFoundError` if there is none for who asks."""
         found = RemoteRun(self._asking, project, run)
         if (project, run) in self._there and not self._at_once:
             return cast(
@@ -391,14 +371,8 @@ class RemoteCatalog:
     def edit(self, ref: Ref, changes: Mapping[str, Any]) -> None:
         """Change what people may change of a run.
 
-        Args:
-            ref: (project, run id) of the run.
-            changes: ``name``, ``description`` (with ``description_was``), ``add_tags``,
-                ``remove_tags`` and ``trashed``, as far as they change.
-
-        Raises:
-            RunNotFoundError: If there is no such run for who asks.
-            RemoteError: If the server refuses it.
+        `changes` has ``name``, ``description`` (with ``description_was``), ``add_tags``,
+        ``remove_tags`` and ``trashed``, as far as they change.
         """
         answer = self._asking.send("PATCH", "runs", {"refs": [ref], **changes})
         for one in part(answer, "runs", list):
@@ -410,17 +384,9 @@ class RemoteCatalog:
     def take_claim(
         self, refs: Sequence[Ref], claimant: Mapping[str, Any], *, groups: bool
     ) -> tuple[Ref, int] | None:
-        """Claim the first of some runs that nobody has; None if there is none.
+        """Claim the first of some runs, or groups, that nobody has; None if there is none.
 
         What was sent of it by then is seen by the reads that follow.
-
-        Args:
-            refs: (project, run id) of runs, or (project, name) of groups; the best first.
-            claimant: What is said of this process.
-            groups: Whether groups are claimed.
-
-        Raises:
-            RemoteError: If the server cannot be asked, or refuses it.
         """
         kind = "group" if groups else "run"
         body = {"refs": [list(ref) for ref in refs], "kind": kind, "claimant": claimant}
@@ -437,11 +403,7 @@ class RemoteCatalog:
         return part(self._asking.send("POST", "runs/claims/held", body), "held", bool)
 
     def release_claim(self, ref: Ref, number: int, key: str, *, groups: bool) -> None:
-        """Give a claim back, once the server has all that this process recorded.
-
-        Raises:
-            RemoteError: If it does not get that within a few seconds, or cannot be asked.
-        """
+        """Give a claim back, once the server has all that this process recorded."""
         if not self._asking.send_first(_RELEASE_S):
             msg = f"{self.where} does not have all yet that was recorded"
             raise RemoteError(msg)
@@ -458,13 +420,7 @@ class RemoteCatalog:
 def _rectangles(
     each: Sequence[tuple[Ref, str]], paths: int, most: int
 ) -> Iterator[Sequence[tuple[Ref, str]]]:
-    """Yield series of runs so that those of one question are some runs and some paths of each.
-
-    Args:
-        each: Run and path of every series, run by run.
-        paths: How many paths each run is asked for.
-        most: How many series one question may be about.
-    """
+    # The series of one question are some runs and some paths of each.
     if paths <= most:
         size = most // max(1, paths) * paths
         yield from (each[start : start + size] for start in range(0, len(each), max(1, size)))
@@ -480,12 +436,6 @@ def _claim_body(ref: Ref, number: int, key: str, *, groups: bool) -> dict[str, A
 
 
 def _question(selection: Wanted, unknown: Unknown) -> dict[str, Any]:
-    """Return which runs are meant, as the server takes it.
-
-    Raises:
-        ArgumentError: If an argument has a value that cannot be used.
-        QueryError: If the query breaks the grammar.
-    """
     selection.check()
     selection.expression()
     found = {name: _plain(getattr(selection, name)) for name in _OF_SELECTION}
@@ -500,13 +450,8 @@ def _plain(value: Any) -> Any:
 
 
 def _moments(query: str) -> dict[str, int]:
-    """Return the times in a query that name no offset, as they are in this computer's time zone.
-
-    Which of them is compared with a time, and which is just a text, the server knows.
-
-    Returns:
-        Microseconds since the Unix epoch by the text of the time.
-    """
+    # Times are in microseconds since the Unix epoch. Which of them is compared with a time, and
+    # which is just a text, the server knows.
     found = {}
     for one in _TOKEN.finditer(query):
         text = next((group for group in one.groups() if group), "")
@@ -527,7 +472,7 @@ def _ref(one: Any) -> Ref:
 
 
 def _below(first: RunsTable, second: RunsTable, offset: int) -> RunsTable:
-    """Return two parts of a table as one; a column that one of them lacks is empty there."""
+    # A column that one of the parts lacks is empty there.
     columns = list(dict.fromkeys([*first.columns, *second.columns]))
     empty = [None] * len(first.refs), [None] * len(second.refs)
     cells = {

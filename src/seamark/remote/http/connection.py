@@ -111,24 +111,14 @@ def run_path(run: RunKey, *more: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Response of a server.
-
-    Attributes:
-        status: HTTP status: 200 to 299, or 304.
-        headers: Header fields, whose names may be in any case.
-        body: The whole body.
-    """
+    """Response of a server, whose header names may be in any case."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     def json(self) -> Any:
-        """Return what the body says.
-
-        Raises:
-            RemoteError: If it is no JSON.
-        """
+        """Return what the body says; `RemoteError` if it is no JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -136,11 +126,7 @@ class Answer:
             raise RemoteError(msg) from None
 
     def record(self) -> dict[str, Any]:
-        """Return what the body says, which is an object.
-
-        Raises:
-            RemoteError: If it is not.
-        """
+        """Return the object that the body is; `RemoteError` if it is none."""
         found = self.json()
         if not isinstance(found, dict):
             msg = f"the server answered with {type(found).__name__}, where an object was expected"
@@ -155,15 +141,9 @@ class Connection:
         uri: ``https://host[:port][/prefix]``, or ``http://`` on this machine.
         token: Shown with every question; None takes ``SEAMARK_API_TOKEN`` or what
             `seamark login` has kept for this server. An empty one shows none.
-        answer_s: How long the server may be silent when it is to answer, in seconds.
+        answer_s: How long the server may be silent when it is to answer.
         most: Bytes of the longest answer that `ask` takes, before and after it was inflated.
         api: Address on the server below which everything is that is asked.
-
-    Attributes:
-        address: Where the server is.
-
-    Raises:
-        ArgumentError: If the address cannot be used.
     """
 
     def __init__(
@@ -184,7 +164,6 @@ class Connection:
         self._pid = -1
 
     def __repr__(self) -> str:
-        """Return where it leads; never the token."""
         return f"<seamark server {self.address}>"
 
     def close(self) -> None:
@@ -222,9 +201,8 @@ class Connection:
         Raises:
             Unreachable: If it could not be asked, or failed.
             Busy: If it asks to be left alone for a while.
-            Refused: If it does not allow it.
-            Missing: If there is no such thing for who asks.
-            Purged: If the run was purged there.
+            Refused: If it does not allow it, has no such thing (`Missing`) or purged the run
+                (`Purged`).
             Gap: If bytes are missing there.
             Diverged: If it keeps other bytes.
             RemoteError: If it answers something that nobody asked for.
@@ -246,15 +224,8 @@ class Connection:
             return Answer(response.status, response.headers, data)
 
     def _body(self, response: Any, most: int) -> bytes:
-        """Return the body of a response, which has to end.
-
-        It is inflated here: some versions of urllib3 leave zstd as it came, and others inflate as
-        much as comes, however long that gets.
-
-        Raises:
-            RemoteError: If it is longer than may be, or damaged.
-            Unreachable: If it comes too slowly.
-        """
+        # It is inflated here: some versions of urllib3 leave zstd as it came, and others inflate as
+        # much as comes, however long that gets.
         until = time.monotonic() + self._answer_s + most / _SLOWEST
         parts, size = [], 0
         while part := response.read1(_PIECE, decode_content=False):
@@ -298,7 +269,7 @@ class Connection:
     ) -> Iterator[Any]:
         """Ask once and give the response, whose body is read by the caller; see `ask`.
 
-        Wrap reads of its body in `told`, which says what goes wrong with them.
+        Wrap reads of its body in `translate_errors`.
         """
         url = f"{self.address.prefix}{self._api}{path}"
         if query:
@@ -368,7 +339,7 @@ class Connection:
         return Timeout(connect=CONNECT_S, read=self._answer_s if answer_s is None else answer_s)
 
     def _opened(self) -> Any:
-        """Return the connections; those of the process that this one was forked from are its."""
+        # Connections of the process that this one was forked from are its own.
         if self._pool is None or self._pid != os.getpid():
             self._pool, self._pid = _pool(self.address), os.getpid()
         return self._pool
@@ -388,7 +359,6 @@ class Connection:
     def _failure(
         self, status: int, headers: Mapping[str, str], body: bytes, path: str
     ) -> RemoteError:
-        """Return what an answer that is none means."""
         slug, hint, known = _words(body)
         where = f"{self.address} answered {status}"
         message = f"{where}: {hint or self._strange(status)}"
@@ -415,7 +385,6 @@ class Connection:
         return _REFUSALS.get(status, Refused)(message)
 
     def _strange(self, status: int) -> str:
-        """Return what an answer means that is not in the words of a Seamark server."""
         if status in _PROXY:
             return "something in front of the server answers, but does not reach it"
         if status in _BUSY or status == HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -427,7 +396,6 @@ class Connection:
         return f"no Seamark server answers there; is it the right address{scheme}?"
 
     def _other_token(self) -> str:
-        """Return how to show another token than the one that was not good, or none."""
         if self._token:  # it was given for this: what is kept or set was not shown
             return "; who runs the server makes tokens with `seamark token create`"
         if self._token is None and os.environ.get("SEAMARK_API_TOKEN", "").strip():
@@ -436,16 +404,6 @@ class Connection:
 
 
 def _inflated(packed: bytes, encoding: str, most: int) -> bytes:
-    """Return what was packed, or its first bytes.
-
-    Args:
-        packed: What came.
-        encoding: How it is packed; empty if it is not.
-        most: How many bytes at most.
-
-    Raises:
-        ValueError: If it is damaged, or packed in another way than was asked for.
-    """
     if not packed or encoding in ("", "identity"):
         return packed
     if encoding == "zstd":
@@ -469,7 +427,6 @@ def _inflated(packed: bytes, encoding: str, most: int) -> bytes:
 
 
 def _record(body: bytes) -> dict[str, Any]:
-    """Return an error as it was answered; empty if it is no object."""
     with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(body)
         if isinstance(found, dict):
@@ -478,7 +435,6 @@ def _record(body: bytes) -> dict[str, Any]:
 
 
 def _words(body: bytes) -> tuple[str, str, int | None]:
-    """Return slug, hint and known offset of an error, as far as it has them."""
     try:
         told = json.loads(body)
     except (ValueError, RecursionError):
@@ -493,7 +449,6 @@ def _words(body: bytes) -> tuple[str, str, int | None]:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """Return for how long a server asks to be left alone, in seconds; 0 if it does not say."""
     told = headers.get("Retry-After", "")
     with contextlib.suppress(ValueError):
         return min(_MOST_WAIT_S, max(0.0, float(told)))
@@ -506,7 +461,6 @@ def _retry_after(headers: Mapping[str, str]) -> float:
 
 
 def _why(error: BaseException) -> str:
-    """Return the last cause of an error of urllib3, in few words."""
     reason = getattr(error, "reason", None)
     if isinstance(reason, BaseException):
         return _why(reason)
@@ -525,7 +479,6 @@ def _why(error: BaseException) -> str:
 
 
 def _tls_words(told: str) -> str:
-    """Return what OpenSSL says of a connection, with what to do; other texts as they are."""
     told = re.sub(r"^\[\w+: \w+\] | \(_ssl\.c:\d+\)$", "", told)
     if "wrong version number" in told or "record layer failure" in told:
         return "it does not speak TLS there: is it the right port, or http:// on this machine?"
@@ -535,7 +488,6 @@ def _tls_words(told: str) -> str:
 
 
 def _pool(address: Address) -> Any:
-    """Return what keeps connections to a server."""
     import urllib.request
 
     import urllib3

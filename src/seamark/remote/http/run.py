@@ -39,12 +39,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class RemoteContents:
-    """The files of a run on a server; see `seamark.reading.contents.Contents`.
-
-    Args:
-        asking: Asks the server.
-        run: The run.
-    """
+    """The files of a run on a server; see `seamark.reading.contents.Contents`."""
 
     kind = "server"
 
@@ -141,12 +136,6 @@ class RemoteContents:
 
     @contextlib.contextmanager
     def _opened(self, sha256: str, headers: Mapping[str, str]) -> Iterator[Any]:
-        """Ask for a content.
-
-        Raises:
-            FileMissingError: If the server does not have it.
-            RemoteError: If it cannot be asked, or refuses.
-        """
         if not _DIGEST.fullmatch(sha256):
             msg = f"{sha256!r:.80} is no digest of a file"
             raise FileMissingError(msg)
@@ -164,7 +153,6 @@ class RemoteContents:
             raise FileMissingError(msg) from error
 
     def _rest(self, sha256: str, done: int) -> Iterator[bytes]:
-        """Yield a content from some byte on, as it comes."""
         more = {"Range": f"bytes={done}-", "If-Range": f'"{sha256}"'} if done else {}
         with self._opened(sha256, more) as response:
             if done and response.status != 206:  # noqa: PLR2004 - not the rest alone
@@ -178,12 +166,6 @@ class RemoteContents:
         return out.getvalue()
 
     def _fetch(self, sha256: str, size: int | None, out: BinaryIO) -> None:
-        """Write a content; where the connection breaks off, go on from there.
-
-        Raises:
-            FileMissingError: If it is not there, or other bytes came.
-            Unreachable: If the connection breaks off again and again.
-        """
         digest, done, tries = hashlib.sha256(), 0, _TRIES
         while tries > 0:
             begun = done
@@ -232,17 +214,7 @@ class RemoteRun:
     """Run as a server has it; see `seamark.reading.reader.Reader`.
 
     What is not defined here asks the question of its name. Answers are cached: a view shows the run
-    at one moment, and a new one at a later moment.
-
-    Args:
-        asking: Asks the server.
-        project: Project path.
-        run: Run id.
-
-    Attributes:
-        project: Project path.
-        name: Run id.
-        contents: Its files.
+    at one moment, and a new one at a later moment. `name` is the run id.
     """
 
     def __init__(self, asking: Asking, project: str, run: str) -> None:
@@ -253,11 +225,6 @@ class RemoteRun:
         self.contents = RemoteContents(asking, RunKey(project, run))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Return the method that asks a question.
-
-        Raises:
-            AttributeError: If there is no such question.
-        """
         if (verb := _VERBS.get(name)) is None:
             raise AttributeError(name)
         return functools.partial(self._ask_verb, verb)
@@ -287,20 +254,12 @@ class RemoteRun:
     # ------------------------------------------------------------------ the whole
 
     def overview(self) -> Overview:
-        """Return how the run is doing.
-
-        Raises:
-            RunNotFoundError: If it is not there.
-        """
+        """Return how the run is doing; `RunNotFoundError` if it is not there."""
         found: Overview = self._once("overview", Overview)
         return found
 
     def keep_facts(self) -> None:
-        """Ask for all but points at once, so that what is read of it is of one moment.
-
-        Raises:
-            RunNotFoundError: If it is not there.
-        """
+        """Ask for all but points at once, so that what is read of it is of one moment."""
         facts: Facts = self._ask("facts", Facts)
         self._known.update({one.name: getattr(facts, one.name) for one in fields(Facts)})
 
@@ -426,7 +385,6 @@ class RemoteRun:
 
 
 def _in_parts(paths: list[str]) -> list[list[str]]:
-    """Return paths in parts that go into one question each."""
     found: list[list[str]] = []
     size = _MOST_BYTES
     for path in paths:
@@ -441,13 +399,8 @@ def _in_parts(paths: list[str]) -> list[list[str]]:
 def add_parts(found: dict[Key, list[Any]], parts: Sequence[SeriesPart], kind: str) -> None:
     """Add parts of series to those that came before; one that begins again replaces them.
 
-    Args:
-        found: What came before, by project, run id and path.
-        parts: What came now.
-        kind: ``"points"`` or ``"curve"``.
-
-    Raises:
-        WireError: If there is nothing in one, or nothing before it.
+    `kind` is ``"points"`` or ``"curve"``. A part without any, or without those before, is a
+    `WireError`.
     """
     for part in parts:
         some = getattr(part, kind)

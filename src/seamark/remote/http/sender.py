@@ -43,17 +43,12 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class HttpRemote:
-    """Sends to a Seamark server; see `seamark.remote.protocol.Remote`.
-
-    Args:
-        connection: To the server; closed with it.
-    """
+    """Sends to a Seamark server; see `seamark.remote.protocol.Remote`."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
     def __repr__(self) -> str:
-        """Return where it leads."""
         return repr(self.connection)
 
     def journals(self, run: RunKey) -> Mapping[str, int]:
@@ -204,7 +199,7 @@ class HttpRemote:
         )
 
     def _answer_or_none(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return what a server answers; None if it is of an earlier version."""
+        # A server of an earlier version gives None.
         try:
             return self.connection.send_json("POST", path, asked).record()
         except Missing as error:
@@ -218,11 +213,7 @@ class HttpRemote:
 
 
 def open_remote(uri: str, token: str | None) -> HttpRemote:
-    """Return a Seamark server as a remote; nothing is asked yet.
-
-    Raises:
-        ArgumentError: If the address cannot be used.
-    """
+    """Return a Seamark server as a remote; nothing is asked yet."""
     # Now: a thread that opens a remote holds off forks meanwhile, as for every import.
     import zstandard  # noqa: F401
 

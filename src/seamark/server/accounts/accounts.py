@@ -42,11 +42,7 @@ class NameInUse(SeamarkError, ValueError):  # noqa: N818 - says what is so
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """Visibility of projects to users without a role in them.
-
-    Attributes:
-        rows: Visibility by project path.
-    """
+    """Visibility of projects, by project path, to users without a role in them."""
 
     rows: Mapping[str, str]
 
@@ -65,13 +61,7 @@ class Visibility:
 
 
 class Accounts:
-    """Users, tokens, roles and visibility in the tables of ``account``; thread-safe.
-
-    Args:
-        database: Database with the tables, at this version.
-        now_ns: Returns the time, nanoseconds since the Unix epoch.
-        keep_s: How long the visibility of projects is cached, seconds.
-    """
+    """Users, tokens, roles and visibility in the tables of ``account``; thread-safe."""
 
     def __init__(
         self,
@@ -125,17 +115,11 @@ class Accounts:
     # ------------------------------------------------------------------ who asks
 
     def by_token(self, secret: str) -> tuple[Token, Identity] | None:
-        """Return a token and who asks with it; None for one that was never made.
-
-        Whether it is still good is the caller's to decide.
-        """
+        """Return a token, which may have ended, and who asks with it; None for an unknown one."""
         return self._find_token(tables.token.c.hash == hash_of(secret))
 
     def by_prefix(self, token: str) -> tuple[Token, Identity] | None:
-        """Return a token and whoever asks with it, as `by_token`, by its public prefix.
-
-        It is no secret: this is for what was signed here for somebody who had shown the token.
-        """
+        """Return a token by its prefix, which is no secret: only for what was signed here."""
         return self._find_token(tables.token.c.id == token) if can_hold(token) else None
 
     def _find_token(self, wanted: sa.ColumnElement[bool]) -> tuple[Token, Identity] | None:
@@ -192,10 +176,7 @@ class Accounts:
         return bool(self._rows(sa.select(tables.user.c.name).limit(1)))
 
     def first_admin(self) -> NewToken | None:
-        """Make the first admin and their token; None if there is a user already.
-
-        Of several processes that start at once, one gets it.
-        """
+        """Make the first admin and their token, in one process only; None if a user exists."""
         with self._alone() as connection:
             if connection.execute(sa.select(tables.user.c.name).limit(1)).first():
                 return None
@@ -203,12 +184,7 @@ class Accounts:
             return self._insert_token(connection, _FIRST, by=_FIRST, label="first start")
 
     def add_user(self, name: str, *, service: bool = False, admin: bool = False) -> None:
-        """Add a person or a service account.
-
-        Raises:
-            PathError: If the name is none.
-            Taken: If somebody has it.
-        """
+        """Add a person or a service account; raise `NameInUse` if somebody has the name."""
         check_name(name, "user")
         with self._alone() as connection:
             if self._has_user(connection, name):
@@ -219,12 +195,7 @@ class Accounts:
     def set_user(
         self, name: str, *, admin: bool | None = None, disabled: bool | None = None
     ) -> None:
-        """Make somebody an admin or not, or let none of their tokens count.
-
-        Raises:
-            NoSuch: If nobody has the name.
-            ArgumentError: If no admin would be left.
-        """
+        """Make somebody an admin or not, or disable their tokens; one admin must stay."""
         values: dict[str, Any] = {}
         if admin is not None:
             values["admin"] = admin
@@ -264,12 +235,7 @@ class Accounts:
             )
 
     def raise_member(self, user: str, project: str, role: Role) -> bool:
-        """Give somebody a role in a project unless they have it or more; return whether it was so.
-
-        Raises:
-            NoSuch: If nobody has the name.
-            PathError: If the project has no legal path.
-        """
+        """Give somebody at least a role in a project; return whether they had less before."""
         who = self.by_name(user)
         if who is not None and (who.admin or (role_of(who, project) or 0) >= role):
             return False
@@ -294,19 +260,9 @@ class Accounts:
     ) -> NewToken:
         """Make a token of a user.
 
-        Args:
-            user: Whose it is.
-            by: Who makes it.
-            label: What it is for.
-            role: The most that it may do; by default what its user may.
-            project: The one project it is for, with all that is in it.
-            expires_ns: When it ends, nanoseconds since the Unix epoch.
-            made_with: Beginning of the limited token that it is made with: revoking that one
-                revokes it, too.
-
-        Raises:
-            NoSuch: If nobody has the name.
-            ArgumentError: If the label or the end cannot be.
+        `role` is the most that it may do, by default what its user may. `project` limits it to that
+        project with all that is in it. `expires_ns` is in nanoseconds since the Unix epoch.
+        Revoking `made_with`, the prefix of the limited token that it is made with, revokes it, too.
         """
         if project is not None:
             check_project(project)
@@ -330,11 +286,7 @@ class Accounts:
             )
 
     def token(self, token: str) -> Token:
-        """Return what is known of a token by its beginning.
-
-        Raises:
-            NoSuch: If none begins so.
-        """
+        """Return what is known of a token by its beginning; raise `NoSuch` if none begins so."""
         statement = sa.select(tables.token).where(tables.token.c.id == token)
         found = self._rows(statement) if can_hold(token) else ()
         if not found:
@@ -350,11 +302,7 @@ class Accounts:
         return list(map(Token.of, self._rows(statement)))
 
     def revoke(self, token: str) -> None:
-        """End a token for good, and those that were made with it; harmless when it has ended.
-
-        Raises:
-            NoSuch: If there is none.
-        """
+        """End a token for good, and those that were made with it; harmless when it has ended."""
         self.token(token)
         table = tables.token
         ended, made = set[str](), [token]
@@ -372,14 +320,7 @@ class Accounts:
                 ]
 
     def set_member(self, user: str, project: str, role: Role | None) -> None:
-        """Give somebody a role in a project and all that is in it, or take it away.
-
-        In a workspace (the first part of a path) an owner is its admin.
-
-        Raises:
-            NoSuch: If nobody has the name.
-            PathError: If the project has no legal path.
-        """
+        """Give somebody a role in a project and all that is in it, or take it away with None."""
         check_project(project)
         table = tables.member
         mine = (table.c.user == user, table.c.project == project)
@@ -416,10 +357,7 @@ class Accounts:
         return {user: Role(role) if role else None for user, role in rows}
 
     def belonging(self, workspace: str) -> dict[str, Role | None]:
-        """Return who belongs to a workspace and their role in all of it, by name.
-
-        None for who has a role in some of its projects only, or reads what is visible in it.
-        """
+        """Return who belongs to a workspace, by name, and their role in all of it or None."""
         table = tables.member.c
         inside = _within(table.project, workspace)
         rows = self._rows(sa.select(table.user).where(inside).distinct().order_by(table.user))
@@ -447,12 +385,7 @@ class Accounts:
             self._visible = None
 
     def set_visibility(self, project: str, visibility: str, *, by: str) -> None:
-        """Say who reads a project without a role in it.
-
-        Raises:
-            ArgumentError: If it is none of ``private``, ``workspace`` and ``public``.
-            PathError: If the project has no legal path.
-        """
+        """Set who reads a project without a role in it, one of `VISIBILITIES`."""
         check_project(project)
         if visibility not in VISIBILITIES:
             msg = f"visibility: expected one of {', '.join(VISIBILITIES)}, got {visibility!r:.80}"
@@ -471,15 +404,7 @@ class Accounts:
     def note(
         self, who: Identity, action: str, subject: str, *, address: str = "", **detail: Any
     ) -> None:
-        """Write down what somebody did.
-
-        Args:
-            who: Who did it.
-            action: What, such as ``"token.create"``.
-            subject: To what, such as a project path.
-            address: From where.
-            **detail: More, as JSON; never a secret.
-        """
+        """Write down what somebody did; `detail` is more, as JSON, and never a secret."""
         row = {
             "t_ns": self._now_ns(),
             "who": who.name,
@@ -493,12 +418,7 @@ class Accounts:
             connection.execute(sa.insert(tables.audit).values(**row))
 
     def audit(self, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
-        """Return what was done, newest first.
-
-        Args:
-            before: Only what has a smaller ``id``, for the next page.
-            limit: At most so many.
-        """
+        """Return what was done, newest first; with `before`, only what has a smaller ``id``."""
         table = tables.audit
         statement = sa.select(table).order_by(table.c.id.desc()).limit(min(limit, _MANY))
         if before is not None:
@@ -514,7 +434,6 @@ class Accounts:
 
     @contextmanager
     def _alone(self) -> Iterator[sa.Connection]:
-        """Run a block that looks before it writes, while nobody else does so."""
         with self._database.writing() as connection:
             lock_account(connection)
             yield connection
@@ -554,7 +473,6 @@ def role_of(who: Identity, project: str) -> Role | None:
 
 
 def _limited(who: Identity, token: Token) -> Identity:
-    """Take off what a token does not allow."""
     roles: dict[str, Role] = {"": Role.OWNER} if who.admin else dict(who.roles)
     if token.role is None and token.project is None:
         return who
@@ -569,7 +487,6 @@ def _limited(who: Identity, token: Token) -> Identity:
 
 
 def _within(project: sa.Column[str], place: str) -> sa.ColumnElement[bool]:
-    """Return the condition that a project is some place or in it."""
     return sa.or_(project == place, sa.and_(project > f"{place}/", project < f"{place}0"))
 
 

@@ -25,14 +25,7 @@ _S: Final = 1_000_000_000
 
 
 class Throttle:
-    """Counts failures by key: after some at once, one more each few seconds.
-
-    Args:
-        burst: How many are taken at once.
-        every_s: After how many seconds one is forgiven.
-        keys: How many keys are remembered; the one longest without a failure is forgotten first.
-        now_ns: A clock that never goes back, nanoseconds.
-    """
+    """Limit on failures by key: `burst` at once, then one each `every_s`; for `keys` keys."""
 
     def __init__(self, burst: int, every_s: float, keys: int, now_ns: Callable[[], int]) -> None:
         self._burst, self._every_ns = burst, int(every_s * _S)
@@ -73,16 +66,9 @@ _log: Final = logging.getLogger("seamark.server")
 class Logins:
     """Finds who asks; safe to use from many threads.
 
-    What was found is believed for two seconds: no revocation takes longer to be noticed.
-
-    Args:
-        accounts: The accounts.
-        deciding: A lab's own way to say who asks, before tokens.
-        now_ns: Nanoseconds since the Unix epoch.
-        steady_ns: Nanoseconds of a clock that never goes back.
-        processes: How many processes answer for the server. Each takes its share of what may be
-            wrong, so that all of them together let no more pass than one would: nothing has to be
-            written down for a stranger's request, which a shared count would take.
+    What was found is believed for two seconds: no revocation takes longer to be noticed. `deciding`
+    is a lab's own way to say who asks, before tokens. Each of the `processes` of a server takes its
+    share of what may be wrong: a shared count would have to be written for a stranger's request.
     """
 
     def __init__(
@@ -103,15 +89,7 @@ class Logins:
         self._prefixes = Throttle(max(1, 10 // each), 6 * each, _KEPT, steady_ns)
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
-        """Return who asks; `NOBODY` if they do not say.
-
-        Args:
-            headers: Of the request.
-            address: Of the client.
-
-        Raises:
-            Refusal: 401 if the token is unknown, expired or revoked; 429 after many such.
-        """
+        """Return who asks, else `NOBODY`; refuse a token that is not good (401, after many 429)."""
         if self._deciding is not None:
             found = self._identify_externally(headers, address)
             if found is not None:
@@ -129,14 +107,7 @@ class Logins:
         return looked_up[2]
 
     def again(self, token: str, name: str) -> Identity:
-        """Return who somebody is now who asked before; `NOBODY` if that opens nothing any more.
-
-        The database is asked each time, so that what was revoked has ended at once.
-
-        Args:
-            token: Public prefix of the token that they showed; empty for none.
-            name: Theirs; counts where there was no token.
-        """
+        """Return who asked before, as the database says now; `NOBODY` if that opens nothing."""
         if not token:
             return (self._accounts.by_name(name) if name else None) or NOBODY
         found = self._accounts.by_prefix(token)
@@ -178,18 +149,15 @@ class Logins:
         return f"the user of the token {token.id}… is disabled" if who == NOBODY else ""
 
     def _refuse_guessing(self, secret: str, address: str) -> None:
-        """Let who was wrong too often wait.
-
-        Only who is wrong again: a good token passes whatever others send from its address or with
-        its beginning, so nobody can lock anybody out. None can be guessed: 208 bits are unknown.
-        """
+        # Only who is wrong again waits: a good token passes whatever others send from its address
+        # or with its beginning, so nobody can lock anybody out. None can be guessed: 208 bits are
+        # unknown.
         wait = max(self._addresses.wait_s(address), self._prefixes.wait_s(prefix_of(secret)))
         if wait > 0:
             hint = "too many wrong tokens came from this address; wait, and check the token"
             raise Refusal(429, "too-many", hint, headers={"Retry-After": str(int(wait) + 1)})
 
     def _note_use(self, token: str) -> None:
-        """Write down that a token is in use, some times an hour; never in the way of a request."""
         now = self._steady_ns()
         with self._lock:
             if now - self._noted.get(token, -_NOTED_NS) < _NOTED_NS:
@@ -214,12 +182,7 @@ class Logins:
 
 
 def deciding_by(name: str) -> Deciding | None:
-    """Return the entry point of the group ``seamark.auth`` with a name; None for no name.
-
-    Raises:
-        ArgumentError: If no package that is installed has it.
-        SeamarkError: If it cannot be loaded.
-    """
+    """Return the entry point of the group ``seamark.auth`` with a name; None for no name."""
     if not name:
         return None
     from importlib.metadata import entry_points

@@ -163,7 +163,6 @@ def link_key_of(account: Database) -> bytes:
 
 
 def _random_fact(account: Database, key: str, size: int) -> str:
-    """Return a random text of hex digits that is kept, and made the first time."""
     with account.reading() as connection:
         rows = account.rows(connection, _VALUE, at=key)
     if not rows:
@@ -188,14 +187,7 @@ _LOCK: Final = 0x5EA3A12C
 
 
 def migrate(database: Database) -> None:
-    """Take every step that is missing, in one transaction: all of them or none.
-
-    Several processes may do so at once: on SQLite a transaction that writes keeps others out, on
-    PostgreSQL a lock does.
-
-    Raises:
-        SchemaNewer: If a later version of Seamark has changed the tables.
-    """
+    """Take every step that is missing, in one transaction; several processes may do so at once."""
     if is_current(database):
         return
     from alembic import command
@@ -210,11 +202,7 @@ def migrate(database: Database) -> None:
 
 
 def is_current(database: Database) -> bool:
-    """Return whether no step is missing.
-
-    Raises:
-        SchemaNewer: If a later version of Seamark has changed the tables.
-    """
+    """Return whether no step is missing; raise `SchemaNewer` for tables of a later version."""
     with database.reading() as connection:
         if not sa.inspect(connection).has_table(_STEPS.name):
             return False

@@ -75,13 +75,7 @@ _MANIFEST: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class BlobLimits:
-    """Limits on the contents that are accepted.
-
-    Attributes:
-        part_bytes: Largest part of a content in one request.
-        blob_bytes: Largest content.
-        digests: Most contents that one query may name.
-    """
+    """Limits on the contents that are accepted; `digests` is how many a query may name."""
 
     part_bytes: int = 8 << 20
     blob_bytes: int = 1 << 40
@@ -90,12 +84,7 @@ class BlobLimits:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of the upload of a content.
-
-    Attributes:
-        offset: Number of bytes that have arrived.
-        complete: Whether all of it is stored, and matches its digest.
-    """
+    """Progress of an upload: bytes that have arrived, and whether all is stored and matches."""
 
     offset: int
     complete: bool
@@ -103,13 +92,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A content that is there.
-
-    Attributes:
-        digest: SHA-256, hex.
-        size: In bytes.
-        parts: Offset, length and object of each part, in order.
-    """
+    """A content that is there; `parts` are offset, length and object of each part, in order."""
 
     digest: str
     size: int
@@ -117,11 +100,7 @@ class Blob:
     objects: ObjectStore
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Yield its bytes from one offset to another, a megabyte at most at a time.
-
-        Raises:
-            OSError: If the place of the objects fails.
-        """
+        """Yield its bytes from one offset to another, a megabyte at most at a time."""
         end = self.size if end is None else min(end, self.size)
         for offset, length, name in self.parts:
             at, last = max(start, offset), min(end, offset + length)
@@ -136,8 +115,6 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class _Upload:
-    """A content on its way."""
-
     project: str
     digest: str
     size: int
@@ -146,15 +123,7 @@ class _Upload:
 
 
 class Blobs:
-    """Contents of files on the server; from any thread and, on the same tables, any process.
-
-    Args:
-        database: Holds the tables, which are made if they are not there.
-        objects: Where the bytes are.
-        limits: How much is taken.
-        now_ns: The clock, nanoseconds since the Unix epoch.
-        quota: Tells whether a workspace has room for more; None for no limit.
-    """
+    """Contents of files on the server; from any thread and, on the same tables, any process."""
 
     def __init__(
         self,
@@ -175,14 +144,7 @@ class Blobs:
     # ------------------------------------------------------------------ whether it is there
 
     def missing(self, project: str, run: str, digests: Collection[str]) -> list[str]:
-        """Return those contents that a project does not have; the others stay for a day at least.
-
-        The run counts from now on as one that needs them.
-
-        Raises:
-            ArgumentError: If something is no digest.
-            TooLarge: If they are too many for one question.
-        """
+        """Return the contents that a project lacks; the others are kept for a day, for the run."""
         if len(digests) > self.limits.digests:
             msg = f"at most {self.limits.digests:,} digests at a time, got {len(digests):,}"
             raise TooLarge(msg)
@@ -216,11 +178,7 @@ class Blobs:
         return Blob(digest, size, parts, self._objects)
 
     def missing_contents(self, project: str, digests: Collection[str]) -> list[str]:
-        """Return those contents that a project does not have, sorted; nothing is changed by that.
-
-        Raises:
-            ArgumentError: If something is no digest.
-        """
+        """Return the contents that a project lacks, sorted; nothing is changed by that."""
         wanted = {_checked(each) for each in digests}
         if not wanted:
             return []
@@ -230,13 +188,7 @@ class Blobs:
         return sorted(wanted - there)
 
     def progress(self, project: str, digest: str, size: int | None = None) -> Progress:
-        """Return how far a content has arrived.
-
-        Args:
-            project: Project path.
-            digest: SHA-256, hex.
-            size: As the sender says; None takes the upload that is furthest.
-        """
+        """Return how far a content has arrived; without a size, the upload that is furthest."""
         with self._database.reading() as connection:
             rows = self._database.rows(
                 connection, sql.FIND, at_project=project, at_digest=_checked(digest)
@@ -259,21 +211,11 @@ class Blobs:
         When this returns, the part is on the disk for good. With the last one the digest is
         compared; a sender whose last answer was lost sends an empty part at the end.
 
-        Args:
-            project: Project path.
-            run: Who needs it.
-            digest: SHA-256 of the whole content, hex.
-            size: Of the whole content, bytes.
-            offset: Of the part in the content.
-            data: The part.
-
         Raises:
-            ArgumentError: If the part does not fit into the content.
             TooLarge: If the content or the part is larger than the limits say.
             QuotaExceeded: If its workspace may not keep that much.
             OffsetGap: If bytes before the part are missing.
             DigestWrong: If all is there and is something else.
-            OSError: If the disk refuses.
         """
         _checked(digest)
         self._expect_fit(size, offset, data)
@@ -310,17 +252,11 @@ class Blobs:
             raise ArgumentError(msg)
 
     def _check_quota(self, project: str, size: int) -> None:
-        """Refuse a content that a workspace has no room for, and count it.
-
-        Raises:
-            QuotaExceeded: If it would be too much.
-        """
         if self._quota is not None:
             self._quota.expect(project, size)
             self._quota.added(project, size)
 
     def _put_whole(self, project: str, run: str, digest: str, data: bytes) -> Progress:
-        """Take a content that fits into one part."""
         if hashlib.sha256(data).hexdigest() != digest:
             raise _wrong(digest)
         self._check_quota(project, len(data))
@@ -330,7 +266,6 @@ class Blobs:
         return Progress(len(data), complete=True)
 
     def _upload(self, project: str, run: str, digest: str, size: int) -> _Upload:
-        """Return the upload of a content, begun if nobody has."""
         at = {"at_project": project, "at_digest": digest, "at_size": size}
         with self._database.reading() as connection:
             rows = self._database.rows(connection, sql.UPLOAD, **at)
@@ -345,7 +280,6 @@ class Blobs:
         return _Upload(project, digest, size, *rows[0])
 
     def _append(self, upload: _Upload, data: bytes) -> _Upload:
-        """Add a part to what is there, unless somebody else was faster."""
         made = new_object(upload.project, upload.digest, upload.size, upload.upload, upload.offset)
         self._objects.put(made.name, data)
         end = upload.offset + len(data)
@@ -369,7 +303,6 @@ class Blobs:
         return _Upload(*_key(upload), upload.upload, end)
 
     def _finish(self, run: str, upload: _Upload) -> Progress:
-        """Compare the digest of what has arrived, and keep it."""
         known = self.progress(upload.project, upload.digest, upload.size)
         if known.complete and self._mark_used(upload.project, run, upload.digest):
             return known  # by somebody else, just now
@@ -391,7 +324,7 @@ class Blobs:
         return Progress(upload.size, complete=True)
 
     def _keep(self, run: str, made: BlobObject, parts: Iterable[tuple[int, int, str]]) -> None:
-        """Say that a content is there; if it has come another way, ours is not needed."""
+        # If the content has come another way meanwhile, this upload is not needed.
         now = self._now_ns()
         given = {"project": made.project, "digest": made.digest, "size": made.size}
         with self._database.writing() as connection:
@@ -414,7 +347,7 @@ class Blobs:
             self._hashes.forget(made.upload)
 
     def _mark_used(self, project: str, run: str, digest: str) -> bool:
-        """Say who needs a content; return whether it is there still, and has not just left."""
+        # The result says whether it is there still, and has not just left.
         until = self._now_ns() + RESERVED_NS
         with self._database.writing() as connection:
             self._use(connection, project, run, [digest])
@@ -435,14 +368,9 @@ class Blobs:
             self._database.run(connection, sql.FORGET_RUN, at_project=project, at_run=run)
 
     def collect(self, *, reserved: bool = True) -> int:
-        """Remove what no run needs, uploads that were given up, and objects that are left over.
+        """Remove what no run needs, abandoned uploads and left-over objects; return how many.
 
-        Args:
-            reserved: Keep what somebody was told in the last day is there; False where the bytes
-                have to go, because a person purged them.
-
-        Returns:
-            How many contents and uploads were removed.
+        Without `reserved`, what somebody was told in the last day is there goes, too.
         """
         now = self._now_ns()
         limit = now if reserved else 1 << 62
@@ -461,7 +389,6 @@ class Blobs:
         return count
 
     def _remove_unused(self, project: str, digest: str, upload: str, limit: int) -> bool:
-        """Remove a content unless somebody needs it by now."""
         with self._database.writing() as connection:
             gone = self._database.run(
                 connection, sql.LEAVE, at_project=project, at_digest=digest, now=limit
@@ -471,7 +398,6 @@ class Blobs:
         return bool(gone)
 
     def _drop(self, upload: str) -> bool:
-        """Give an upload up."""
         with self._database.writing() as connection:
             gone = self._database.run(connection, sql.END_UPLOAD, at_upload=upload)
             if gone:
@@ -480,7 +406,6 @@ class Blobs:
         return bool(gone)
 
     def _discard(self, connection: sa.Connection, upload: str) -> None:
-        """Let the objects of an upload go, once nobody can be reading them."""
         after = self._now_ns() + _LEAVING_NS
         rows = self._database.rows(connection, sql.OBJECTS, at_upload=upload)
         self._database.run_many(connection, sql.LET_GO, [(row[0], after) for row in rows])
@@ -498,17 +423,13 @@ class Blobs:
 
 
 class _Hashes:
-    """Digests of contents on their way, as far as this process has seen their parts in order.
-
-    What another process took, or what came before a restart, is read again at the end.
-    """
+    """Digests of parts that this process has seen in order; others are read again at the end."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._known = Latest[str, tuple[int, Any]](_HASHES)
 
     def add(self, upload: str, offset: int, data: bytes) -> None:
-        """Go on with a digest, if nothing is missing in between."""
         with self._lock:
             at, digest = self._known.get(upload, (0, None))
             if at != offset:
@@ -519,7 +440,6 @@ class _Hashes:
             self._known[upload] = offset + len(data), digest
 
     def digest(self, upload: str, blob: Blob) -> str:
-        """Return the SHA-256 of all parts; what was not seen is read."""
         with self._lock:
             at, digest = self._known.pop(upload, (0, None))
         digest = hashlib.sha256() if digest is None else digest
@@ -529,7 +449,6 @@ class _Hashes:
         return found
 
     def forget(self, upload: str) -> None:
-        """Let a digest go."""
         with self._lock:
             self._known.pop(upload, None)
 

@@ -127,13 +127,8 @@ def is_digest(text: object) -> bool:
 class BlobObject(NamedTuple):
     """Fields of the name of an object.
 
-    Attributes:
-        project: Project path.
-        digest: SHA-256 of the content.
-        size: Size of the content, bytes.
-        upload: Distinguishes one upload of a content from another.
-        what: ``one``, ``whole``, or the offset of a part.
-        attempt: Distinguishes this object from others with the same bytes.
+    `what` is ``one``, ``whole``, or the offset of a part. `upload` tells uploads of a content
+    apart, `attempt` objects with the same bytes. `size` is that of the content, in bytes.
     """
 
     project: str
@@ -242,19 +237,10 @@ _PACKED: Final = -1
 def rebuild_blobs(
     database: Database, objects: ObjectStore, now_ns: int, *, whole: bool = True
 ) -> int:
-    """Fill the tables of contents from the objects; what is in them already stays.
+    """Fill the tables of contents from the objects, keeping what is in them; return the count.
 
-    Which runs need what is not known then: `settle_blobs` finds it out.
-
-    Args:
-        database: Holds the tables.
-        objects: Where the bytes are.
-        now_ns: Nanoseconds since the Unix epoch.
-        whole: Whether all journals could be read. If not, nobody knows what those need of which
-            bytes are lost, and what is found here stays for good.
-
-    Returns:
-        How many contents there are.
+    Which runs need what is not known then: `settle_blobs` finds it out. If not all journals could
+    be read (`whole`), nobody knows what those need of which bytes are lost, and all stays for good.
     """
     database.create_tables(metadata)
     count = 0
@@ -285,22 +271,13 @@ def settle_blobs(
     reserved_ns: int,
     stop: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Find out which runs need the contents that `rebuild_blobs` found.
+    """Find out which runs need the contents that `rebuild_blobs` found; return of how many.
 
     A run needs what any record of its journals names, however it does. Senders that are about to
-    name something ask first, so that what no journal names is kept for as long as after any
-    question, and collected then.
-
-    Args:
-        database: Holds the tables.
-        objects: Where the bytes are.
-        runs: Returns project, run id and position of all runs.
-        opened: Yields name and bytes of each journal of a run.
-        reserved_ns: Until when what nobody names is kept, nanoseconds since the Unix epoch.
-        stop: Returns whether to give up; what was not settled then is settled another time.
-
-    Returns:
-        Of how many contents it is known now who needs them.
+    name something ask first, so that what no journal names is kept until `reserved_ns` (nanoseconds
+    since the Unix epoch), and collected then. `runs` returns project, run id and position of all
+    runs, `opened` name and bytes of each journal of one. What was not settled when `stop` returned
+    True is settled another time.
 
     Raises:
         OSError: If a journal cannot be read now, or needs a newer version of this package; nothing
@@ -337,7 +314,6 @@ def _named(
     run: str,
     journals: Iterable[tuple[str, Source]],
 ) -> set[str]:
-    """Return every digest that is named in the journals of a run, or in a list that they name."""
     found: set[str] = set()
     lists: set[str] = set()
     for name, source in journals:
@@ -357,7 +333,6 @@ def _named(
 
 
 def _plain(block: Block) -> Iterator[bytes]:
-    """Yield the bytes of frames, decompressed where they are compressed."""
     yield block.data
     for frame in block.frames.some(_PACKED, ZLIB):
         with contextlib.suppress(ValueError):
@@ -365,7 +340,6 @@ def _plain(block: Block) -> Iterator[bytes]:
 
 
 def _members(database: Database, objects: ObjectStore, project: str, digest: str) -> set[str]:
-    """Return what a content names if it is a list of members; a longer one is none."""
     with database.reading() as connection:
         rows = database.rows(connection, FIND, at_project=project, at_digest=digest)
         if not rows or rows[0][0] > _LIST_BYTES:
@@ -376,7 +350,6 @@ def _members(database: Database, objects: ObjectStore, project: str, digest: str
 
 
 def _parts_of(objects: ObjectStore, found: BlobObject) -> Iterable[tuple[int, int, str]] | None:
-    """Return offset, length and object of each part; None if the list cannot be read."""
     if found.what == ONE:
         return [(0, found.size, found.name)]
     try:

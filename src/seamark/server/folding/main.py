@@ -66,15 +66,8 @@ def note_activity(store: Store, kept: IntakeJournals, refs: Collection[Ref]) -> 
     """Write into a store when the journals of runs were heard of last; return how many changed.
 
     Runs that the store does not have yet are passed over. A fold that began before and is saved
-    afterwards writes what it knew; the next call mends that.
-
-    Args:
-        store: In which they are shown.
-        kept: Where their bytes came.
-        refs: (project path, run id) of the runs.
-
-    Raises:
-        Conflict: If another transaction is in the way; what was done so far stays.
+    afterwards writes what it knew; the next call mends that. After a `Conflict` raised by another
+    transaction, what was done so far stays.
     """
     changed, wanted = 0, list(refs)
     for start in range(0, len(wanted), RUNS_AT_ONCE):
@@ -134,16 +127,7 @@ _LATE_AT_ONCE: Final = 1000
 
 
 def main(settings: Settings, stop: threading.Event) -> None:
-    """Fold until it is told to stop.
-
-    Args:
-        settings: Of the server.
-        stop: Set when to stop; what is being folded then is finished first.
-
-    Raises:
-        SchemaNewer: If a newer Seamark has taken over.
-        SeamarkError: If the databases or the objects cannot be opened.
-    """
+    """Fold until `stop` is set, finishing what is being folded then."""
     from seamark.server.checks import open_matching_objects
     from seamark.server.kept import tables
     from seamark.server.kept.journals import IntakeJournals
@@ -160,7 +144,6 @@ def main(settings: Settings, stop: threading.Event) -> None:
 
 
 def _opened(url: str, stop: threading.Event) -> Databases | None:
-    """Return the databases as soon as they answer; None if it was told to stop before."""
     said = False
     while not stop.is_set():
         try:
@@ -174,15 +157,7 @@ def _opened(url: str, stop: threading.Event) -> Databases | None:
 
 
 class FoldWorker:
-    """Folds what is kept and not folded yet; one of perhaps several on the same store.
-
-    Args:
-        databases: Of the server.
-        kept: What is kept.
-        stop: Set when to stop.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-        store: Returns the store to fold into; the live one if left out.
-    """
+    """Folds what is kept and not folded yet; one of perhaps several on the same store."""
 
     def __init__(
         self,
@@ -249,24 +224,12 @@ class FoldWorker:
             thread.join()
 
     def _pause_s(self, begun: float, now: float, worked: float) -> float:
-        """Return how long to wait after a round, seconds.
-
-        Args:
-            begun: When it began.
-            now: When it was over.
-            worked: When the last one was over that had something to do.
-        """
         if worked < now:
             return _POLL_S if now - worked < _IDLE_AFTER_S else _IDLE_POLL_S
         return 0.0 if self._more else max(0.0, begun + _POLL_S - now)
 
     def round(self) -> bool:
-        """Give each run of which more is kept than folded one turn; return whether there was any.
-
-        Raises:
-            DatabaseUnreachable: If the database is not there.
-            ObjectsUnreachable: If the place of the objects is not there.
-        """
+        """Give each run of which more is kept than folded one turn; return if there was any."""
         self._kept.check()
         store = self._store()
         leases = self._leases_of(store)
@@ -293,7 +256,6 @@ class FoldWorker:
         return worked
 
     def _fold(self, store: Store, leases: Leases, run: IntakeRun) -> bool:
-        """Give a run its turn; return whether it was this process that did."""
         ref = (run.project, run.run)
         if not leases.claim(*ref):
             return False
@@ -320,10 +282,7 @@ class FoldWorker:
         return True
 
     def _make_whole(self, store: Store, leases: Leases) -> bool:
-        """Fold what a store lacks that is new, or was made anew; return whether it has all now.
-
-        What arrives meanwhile is folded in between.
-        """
+        # What arrives meanwhile is folded in between.
         if not is_whole(store):
             positions, last = Positions(lambda: store), time.monotonic()
             for run in self._kept.runs():
@@ -348,11 +307,8 @@ class FoldWorker:
         return True
 
     def _look_again(self, store: Store) -> None:
-        """Mark runs as unfolded that were noted as folded while the store has less of them.
-
-        The notes and the folded runs are in two sets of tables: after a power loss, or the loss of
-        one of the sets, either may lack the latest changes of the other.
-        """
+        # The notes and the folded runs are in two sets of tables: after a power loss, or the loss
+        # of one of the sets, either may lack the latest changes of the other.
         folded = Positions(lambda: store).all()
         less = [
             (run.project, run.run)
@@ -408,7 +364,6 @@ class FoldWorker:
     def _now_and_then(
         self, what: str, every_s: float, leased: Ref, do: Callable[[Store], None]
     ) -> None:
-        """Do something again and again until it is told to stop; one process at a time does."""
         while not self._stop.wait(every_s * _chance.uniform(0.5, 1.5)):
             try:
                 store = self._store()
@@ -425,7 +380,6 @@ class FoldWorker:
                 _log.exception("%s failed; it is tried again", what)
 
     def _forget_purged(self, store: Store) -> None:
-        """Remove what a purge that died had no time to remove."""
         from seamark.server.purging import purged
 
         with store.database.reading() as connection:

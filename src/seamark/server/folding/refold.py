@@ -50,17 +50,9 @@ def refold_server(
 ) -> str:
     """Fold everything that a server keeps again; return the name of the new store.
 
-    It may serve meanwhile, unless the tables of what is kept are made again as well.
-
-    Args:
-        settings: Of the server.
-        objects: Whether to make the tables of what is kept again from the objects; done unasked
-            where they are empty. Nobody may send meanwhile.
-        progress: Called with the bytes that are done and all of them.
-
-    Raises:
-        SeamarkError: If something cannot be opened, or a server runs on files whose tables are to
-            be made again.
+    It may serve meanwhile, unless the tables of what is kept are made again from the `objects` as
+    well, which is also done unasked where they are empty. `progress` is called with the bytes that
+    are done and all of them.
     """
     from seamark.server.checks import alone, open_matching_objects
     from seamark.server.databases import open_databases
@@ -101,16 +93,9 @@ def refold(
     progress: Progress | None = None,
     now_ns: Callable[[], int] = time.time_ns,
 ) -> str:
-    """Fold all runs into a new store, make it the live one, and remove the others.
+    """Fold all runs into a new store, make it the live one, remove the others; return its name.
 
-    Args:
-        databases: Of the server.
-        kept: What is kept.
-        progress: Called with the bytes that are done and all of them.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-
-    Returns:
-        The name of the new store.
+    `progress` is called with the bytes that are done and all of them.
     """
     there, copy = databases.stores(), 0
     while (name := store_name(copy=copy)) in there:
@@ -138,7 +123,6 @@ def refold(
 def _fold_all(
     store: Store, kept: IntakeJournals, now_ns: Callable[[], int], progress: Progress | None
 ) -> None:
-    """Fold all runs as far as they are kept, again and again until nothing is new."""
     positions, runs = Positions(lambda: store), list(kept.runs())
     total, done = sum(run.position for run in runs), 0
     if progress is not None:

@@ -78,14 +78,9 @@ _POSTGRESQL_NOW: Final = sa.select(
 
 
 class Leases:
-    """The leases of one process; safe to use from threads.
+    """The leases of the process `owner`, by the clock of the database; safe to use from threads.
 
-    Times are those of the database, so that it does not matter whose clock is wrong.
-
-    Args:
-        database: Of the store.
-        owner: What tells this process from every other.
-        seconds: How long a lease lasts that is not renewed.
+    A lease that is not renewed lasts for `seconds`.
     """
 
     def __init__(self, database: Database, owner: str, seconds: float = LEASE_S) -> None:
@@ -160,7 +155,6 @@ class Leases:
             self._thread.start()
 
     def _renew(self) -> None:
-        """Renew what is held for longer than usual: some runs take minutes to fold again."""
         while not self._ended.wait(self._every_s):
             with self._lock:
                 held = list(self._held)

@@ -1,7 +1,6 @@
 """Maintenance of objects after they are written: compaction, rewriting, garbage collection.
 
-Fold workers run it periodically, possibly several at once: every step either takes effect as a
-whole or is undone.
+Several fold workers may run it at once: every step takes effect as a whole or is undone.
 """
 
 from __future__ import annotations
@@ -114,8 +113,6 @@ _NEW_SEGMENT: Final = insertion(_segment)
 
 
 class _Stretch(NamedTuple):
-    """A row of `_STRETCHES`."""
-
     run: int
     project: str
     run_id: str
@@ -132,18 +129,11 @@ class _Stretch(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Number of bytes that it has in its object."""
         return 0 if self.place is None else self.length
 
 
 class Caretaker:
-    """Takes care of objects that hold journals.
-
-    Args:
-        database: The set of tables that is called ``kept``.
-        objects: Where bytes lie.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-    """
+    """Takes care of objects that hold journals."""
 
     def __init__(
         self, database: Database, objects: ObjectStore, now_ns: Callable[[], int] = time.time_ns
@@ -155,11 +145,7 @@ class Caretaker:
         self._failed: dict[tuple[str, int], int] = {}
 
     def tend(self, stop: Callable[[], bool]) -> None:
-        """Do what is to be done now, a little of each.
-
-        Args:
-            stop: Returns whether to end soon.
-        """
+        """Do what is to be done now, a little of each; `stop` returns whether to end soon."""
         self.remove_due(stop)
         self.compact(stop)
         self.rewrite(stop)
@@ -225,7 +211,7 @@ class Caretaker:
             )
 
     def _is_spare(self, found: ObjectInfo) -> bool:
-        """Return whether all that an object holds is kept elsewhere too, or was purged."""
+        # It is spare if all that it holds is kept elsewhere too, or was purged.
         try:
             parts = read_parts(self._objects, found.name, found.size).parts
         except FileNotFoundError:
@@ -293,13 +279,6 @@ class Caretaker:
             self._failed[what, number] = now + _LATER_NS
 
     def _move(self, group: list[_Stretch]) -> None:
-        """Write stretches into an object of their own and name that in their place.
-
-        Raises:
-            OutrunError: If one of them is not where it was any more.
-            OSError: If bytes cannot be read or written.
-            ValueError: If they are not what they were.
-        """
         merged = list(_merged(group))
         data = [self._read(stretches) for stretches in merged]
         parts = [
@@ -328,7 +307,7 @@ class Caretaker:
             raise
 
     def _read(self, stretches: list[_Stretch]) -> bytes:
-        """Return the bytes of adjacent stretches, each frame of which is checked once more."""
+        # Each frame is checked once more.
         first = stretches[0]
         if first.place is None:
             return b""
@@ -399,7 +378,6 @@ def _chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
 
 
 def _groups(stretches: Iterable[_Stretch]) -> Iterator[list[_Stretch]]:
-    """Yield what goes into one object: of one run, and not too much."""
     group: list[_Stretch] = []
     size = 0
     for each in stretches:
@@ -413,7 +391,6 @@ def _groups(stretches: Iterable[_Stretch]) -> Iterator[list[_Stretch]]:
 
 
 def _merged(group: Iterable[_Stretch]) -> Iterator[list[_Stretch]]:
-    """Yield stretches that follow each other in one journal, bytes and gaps apart."""
     found: list[_Stretch] = []
     for each in group:
         if found and (

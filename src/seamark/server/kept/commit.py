@@ -89,11 +89,7 @@ def insert_object(
     stale: bool = False,
     state: int = tables.LIVE,
 ) -> int:
-    """Name an object in the tables; return its number.
-
-    Raises:
-        OutrunError: If the name was claimed, because nobody seemed to want it any more.
-    """
+    """Name an object in the tables; return its number, or raise `OutrunError` if claimed."""
     rows = database.rows(
         connection,
         _NEW_OBJECT,
@@ -119,22 +115,18 @@ def commit(
     *,
     grown: int | None = None,
 ) -> Rows:
-    """Advance the journals of an object by what it holds.
+    """Advance the journals of a durable object by what it holds; return their rows and their runs'.
 
     Args:
         database: Which has the tables.
-        name: Of the object, which is durable.
+        name: Of the object.
         size: Of the object, bytes.
         parts: What it holds; those of one journal in order.
         sizes: How many bytes of each journal were kept when that was decided.
         most_journals: Of one run.
-        recent: Rows of all the journals as this process last saw them, which saves asking for
-            them; None to ask.
-        grown: Number of the object, if it is one that grows: then what is written here need not
-            outlive a loss of power, because it is found in the object (`growing.take_up`).
-
-    Returns:
-        The rows of runs and journals as they are now.
+        recent: Rows as this process last saw them, which saves asking; None to ask.
+        grown: Number of the object, if it grows: then what is written here need not outlive a
+            loss of power, because it is found in the object (`growing.take_up`).
 
     Raises:
         OutrunError: If one of the journals has another size by now, or its run was purged.
@@ -233,11 +225,6 @@ def _rows_of(
     of_runs: Mapping[str, Part],
     most_journals: int,
 ) -> Rows:
-    """Return the rows of journals and their runs, which are locked; those that are not there made.
-
-    Raises:
-        OutrunError: If a run has too many journals.
-    """
     _make_runs(database, connection, of_runs)
     runs, journals = read_rows(connection, keys, locked=True)
     new = [key for key in sorted(keys) if key not in journals]
@@ -259,7 +246,7 @@ def _rows_of(
 
 
 def _make_runs(database: Database, connection: sa.Connection, of_runs: Mapping[str, Part]) -> None:
-    """Make the rows of runs that are not there, before any row is locked: no two wait in a ring."""
+    # Rows are made before any is locked, so that no two transactions wait in a ring.
     there = {
         row[0]
         for row in connection.execute(
@@ -315,14 +302,7 @@ _SEAL: Final = (
 
 
 class Growing:
-    """The object of one process that grows; for one thread at a time.
-
-    Args:
-        database: The set of tables that is called ``kept``.
-        objects: Where bytes lie.
-        names: Gives names that nobody else gives.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-    """
+    """The object of one process that grows; for one thread at a time."""
 
     def __init__(
         self,
@@ -340,12 +320,7 @@ class Growing:
         self.number = 0
 
     def open(self, size: int) -> GrowingObject | None:
-        """Return the object to which so many bytes can be added; None where they get their own.
-
-        Raises:
-            OSError: If none can be made now.
-            Conflict: If another transaction is in the way.
-        """
+        """Return the object that takes so many bytes; None where they get their own."""
         if size > SMALL_BYTES or not self._grows:
             return None
         if self._file is None or self._file.capacity < size or self.is_old():
@@ -381,12 +356,7 @@ class Growing:
             file.close()
 
     def seal(self) -> None:
-        """Let the object be one like all others.
-
-        Raises:
-            OSError: If that cannot be written now; it is taken up later.
-            Conflict: If another transaction is in the way; likewise.
-        """
+        """Let the object be one like all others; after an error it is taken up later."""
         file = self._file
         if file is None:
             return
@@ -397,7 +367,6 @@ class Growing:
 def _seal(
     database: Database, objects: ObjectStore, number: int, name: str, end: int, now_ns: int
 ) -> None:
-    """Let an object that grew be one like all others; nobody writes to it any more."""
     objects.cut(name, end)
     with database.writing(lasting=False) as connection:
         database.run(connection, _SEAL, row=number, end=end)
@@ -413,20 +382,8 @@ def take_up(
 ) -> int:
     """Name what objects hold that grew when their process ended, as far as the tables lack it.
 
-    Nobody may send anything meanwhile.
-
-    Args:
-        database: The set of tables that is called ``kept``.
-        objects: Where bytes lie.
-        gone: Tells whether a run (project path, run id) was purged; asked for runs that the tables
-            do not know.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-
-    Returns:
-        How many bytes of journals were named.
-
-    Raises:
-        OSError: If an object cannot be read now.
+    Nobody may send anything meanwhile. `gone` tells whether a run that the tables do not know was
+    purged. The result is the number of bytes of journals that were named.
     """
     with database.reading() as connection:
         rows = database.rows(connection, _GROWING)
@@ -457,7 +414,6 @@ def take_up(
 def _missing_parts(
     database: Database, parts: Sequence[Part], gone: Callable[[str, str], bool]
 ) -> tuple[list[Part], dict[Key, int]]:
-    """Return the parts that the tables lack, and how far the journals of these are kept."""
     with database.reading() as connection:
         keys = {(key_of(part.project, part.run), part.journal) for part in parts}
         runs, journals = read_rows(connection, keys)

@@ -54,8 +54,7 @@ _MOST: Final = 10_000
 class Recent:
     """Rows of the journals that were kept last, for one thread.
 
-    Another process may have changed them since: whoever relies on them has the transaction find
-    out (`seamark.server.kept.commit`).
+    Another process may have changed them: the transaction finds out (`seamark.server.kept.commit`).
     """
 
     def __init__(self) -> None:
@@ -139,11 +138,7 @@ _KNOWN: Final = (
 
 
 def check_run(project: str, run: str) -> None:
-    """Make sure that a project and a run id can be those of a run.
-
-    Raises:
-        PathError: If they cannot.
-    """
+    """Raise `PathError` unless a project and a run id can be those of a run."""
     check_place(project, run)
     if len(project) > _MOST_PROJECT_BYTES or project.count("/") >= DEEPEST:
         msg = (
@@ -205,12 +200,7 @@ class Intake:
     # ------------------------------------------------------------------ asking
 
     def known(self, project: str, run: str) -> tuple[dict[str, int], int]:
-        """Return how many bytes of each journal of a run are kept, and its position.
-
-        Raises:
-            PathError: If these are no names.
-            PurgedError: If the run was purged.
-        """
+        """Return kept bytes by journal and the position of a run, or raise `PurgedError`."""
         check_run(project, run)
         with self._database.reading() as connection:
             rows = self._database.rows(connection, _KNOWN, key=key_of(project, run))
@@ -236,7 +226,7 @@ class Intake:
 
         Raises:
             BatchError: If it is no such batch, or exceeds a limit.
-            NotTaken: If it is not taken: `GapError`, `DivergedError`, `PurgedError`,
+            Rejected: If it is not taken: `GapError`, `DivergedError`, `PurgedError`,
                 `TooManyError`, `ReservedError`, `QuotaExceeded`, `FullError`.
             PathError: If project or run are no names.
         """
@@ -244,10 +234,7 @@ class Intake:
         return self._keep_now(self._arrived(project, run, journal, offset, data, gap))
 
     def take(self, project: str, run: str, journal: str, offset: int, data: bytes) -> Stored:
-        """Keep a batch of a journal that may be the server's own.
-
-        See `put` and `seamark.server.writer.Takes`.
-        """
+        """Keep a batch of a journal that may be the server's own; see `put`."""
         check_run(project, run)
         kept = self._keep_now(self._arrived(project, run, journal, offset, data))
         return Stored(kept.offset, kept.position)
@@ -270,7 +257,6 @@ class Intake:
     def _arrived(
         self, project: str, run: str, journal: str, offset: int, data: bytes, gap: int = 0
     ) -> Arrived:
-        """Return a batch that was checked."""
         now = self._now_ns()
         ahead = 0
         if gap:
@@ -281,7 +267,6 @@ class Intake:
         return Arrived(project, run, journal, offset, gap or len(data), data, now, ahead)
 
     def _keep_now(self, batch: Arrived) -> Receipt:
-        """Store a batch, in this thread if no other one is storing and few arrive at once."""
         if self._last_group > 1 or not self._turn.acquire(blocking=False):
             self._queue_up(batch)
             return batch.done.result()
@@ -317,14 +302,7 @@ class Intake:
 
     @contextlib.contextmanager
     def counting_bytes(self) -> Iterator[Callable[[int], None]]:
-        """Count the bytes of a request while it is read, for all senders together.
-
-        Yields:
-            What to call with the size of every part.
-
-        Raises:
-            FullError: If the server has too much to do as it is, at once or with a part.
-        """
+        """Count bytes of requests being read, of all senders; `FullError` if too many."""
         mine = 0
 
         def more(size: int) -> None:
@@ -367,7 +345,6 @@ class Intake:
                     self._seal()
 
     def _wait(self) -> bool:
-        """Wait until there is something to do; return whether there will be more."""
         with self._changed:
             while not self._queue and not self._closing:
                 if not self._changed.wait(_LOOK_S) and self._is_old():
@@ -380,7 +357,6 @@ class Intake:
             return bool(self._queue) or not self._closing
 
     def _next_group(self) -> list[Arrived]:
-        """Return what to keep together; called with the lock."""
         group: list[Arrived] = []
         size = 0
         while self._queue and (not group or size + len(self._queue[0].data) <= GROUP_BYTES):
@@ -389,7 +365,6 @@ class Intake:
         return group
 
     def _keep_group(self, group: list[Arrived]) -> None:
-        """Keep what was taken off the queue; whatever goes wrong, the senders are told."""
         started = time.monotonic()
         try:
             self._keep(group)
@@ -407,7 +382,7 @@ class Intake:
         return self._growing is not None and self._growing.is_old()
 
     def _seal(self) -> None:
-        """Let the object that grew be; what cannot be said of it now is found out later."""
+        # What cannot be said of it now is found out later.
         try:
             if self._growing is not None:
                 self._growing.seal()
@@ -415,14 +390,12 @@ class Intake:
             _log.warning("an object could not be brought to its end: %s", error)
 
     def _measure(self, started: float) -> None:
-        """Note how much of the time since the last group this one took."""
         now = time.monotonic()
         busy = (now - started) / max(now - self._ended, 1e-6)
         self._load = _MEMORY * self._load + (1 - _MEMORY) * min(1.0, busy)
         self._ended = now
 
     def _wait_s(self, batch: Arrived) -> float:
-        """Return when the sender of a batch is welcome again."""
         busy = max(0.0, 2 * self._load - 1)  # below one half nobody is in anybody's way
         if len(batch.data) >= _BULK_BYTES:
             return round(busy, 2)
@@ -455,7 +428,6 @@ class Intake:
             _fail(batch, FullError(msg))
 
     def _write(self, plan: Plan, recent: Rows | None) -> Rows:
-        """Write an object and name it; return the rows of what is in it."""
         if not plan.parts:
             return Rows({}, {})
         sizes = [len(data) for data in plan.data]
@@ -491,7 +463,6 @@ class Intake:
             raise
 
     def _write_alone(self, plan: Plan, recent: Rows | None, sizes: list[int]) -> Rows:
-        """Write an object that does not grow, and name it."""
         name = next(self._names)
         head, parts = packed(plan.parts, self._now_ns(), shared=True, sizes=sizes)
         self._objects.put(name, head, *plan.data)

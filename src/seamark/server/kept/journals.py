@@ -97,13 +97,7 @@ _COLLECT_NS: Final = 600 * 10**9
 
 
 class IntakeRun(NamedTuple):
-    """A run, and how much of it is kept.
-
-    Attributes:
-        project: Project path.
-        run: Run id, or ``.project``.
-        position: How many bytes of all its journals are kept, gaps included.
-    """
+    """A run, or ``.project``, and how many bytes of its journals are kept, gaps included."""
 
     project: str
     run: str
@@ -111,25 +105,14 @@ class IntakeRun(NamedTuple):
 
 
 class IntakeJournal(NamedTuple):
-    """Size of a stored journal, and the time when its last bytes arrived.
-
-    Attributes:
-        size: Size in bytes, gaps included.
-        heard_ns: Time when its last bytes arrived, by the server's clock, ns since the Unix epoch.
-    """
+    """Size of a stored journal, gaps included, and when its last bytes arrived here."""
 
     size: int
     heard_ns: int
 
 
 class IntakeJournals:
-    """The journals that a server keeps, as those see them who fold and read them; thread-safe.
-
-    Args:
-        database: The set of tables that is called ``kept``.
-        objects: Object storage that holds the bytes.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-    """
+    """The journals that a server keeps, for those who fold and read them; thread-safe."""
 
     def __init__(
         self,
@@ -144,11 +127,7 @@ class IntakeJournals:
     # ------------------------------------------------------------------ runs
 
     def check(self) -> None:
-        """See that what is kept can be read.
-
-        Raises:
-            ObjectsUnreachable: If the place of the objects is away.
-        """
+        """See that what is kept can be read, or raise `ObjectsUnreachable`."""
         self._objects.check()
 
     def unfolded(self, most: int) -> list[IntakeRun]:
@@ -170,10 +149,7 @@ class IntakeJournals:
             self._database.run(connection, _NOTE, run_key=key_of(project, run), folded=position)
 
     def late(self, before_ns: int, most: int) -> list[IntakeRun]:
-        """Return those of `unfolded` that have waited since before a moment, longest first.
-
-        The moment is of the clock by which `KeptJournal.heard_ns` is told.
-        """
+        """Return those of `unfolded` that have waited since before a moment, longest first."""
         with self._database.reading() as connection:
             rows = self._database.rows(connection, _LATE, most=most, before=before_ns)
         return [IntakeRun(*row) for row in rows]
@@ -205,13 +181,10 @@ class IntakeJournals:
         return {name: IntakeJournal(size, heard_ns) for name, size, heard_ns, _ in rows}
 
     def source(self, project: str, run: str, journal: str) -> Source:
-        """Open a journal.
+        """Open a journal; `FileMissingError` if nothing is kept of it.
 
         Gaps are bytes that are no frames. `Source.quiet_since_ns` is None: only whole frames and
         declared gaps come, so that what is there is final.
-
-        Raises:
-            FileMissingError: If nothing is kept of it.
         """
         key = key_of(project, run)
         with self._database.reading() as connection:
@@ -257,11 +230,7 @@ class IntakeJournals:
         return Blobs(self._database, self._objects, now_ns=self._now_ns)
 
     def tend(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Compact objects and collect those that nobody needs, a little each time.
-
-        Args:
-            stop: Returns whether it must end soon.
-        """
+        """Compact objects and collect those that nobody needs, a little each time."""
         self._caretaker.tend(stop)
         if self._now_ns() - self._collected_ns > _COLLECT_NS and not stop():
             self._collected_ns = self._now_ns()
@@ -271,7 +240,6 @@ class IntakeJournals:
             self._blobs().collect()
 
     def _settle(self, stop: Callable[[], bool]) -> None:
-        """Find out who needs the contents that were taken up from the objects alone."""
         from seamark.server.blobs.blobs import RESERVED_NS
         from seamark.server.blobs.tables import settle_blobs
 
@@ -282,7 +250,6 @@ class IntakeJournals:
             _log.warning("who needs files that were taken up cannot be found out now: %s", error)
 
     def _opened(self, project: str, run: str) -> Iterator[tuple[str, Source]]:
-        """Yield name and bytes of each journal of a run."""
         for name in self.journals(project, run):
             with contextlib.suppress(FileMissingError):  # purged in this moment
                 yield name, self.source(project, run, name)

@@ -52,12 +52,7 @@ _PART_BYTES: Final = 1 << 20
 
 
 class PackingError(SeamarkError, ValueError):
-    """Error for a request body that is not compressed as declared, or is too large.
-
-    Attributes:
-        slug: Code of the error, for programs.
-        status: HTTP status.
-    """
+    """Error for a request body that is not compressed as declared, or is too large."""
 
     def __init__(self, message: str, slug: str = "bad-encoding", status: int = 422) -> None:
         super().__init__(message)
@@ -71,15 +66,7 @@ def longest_body() -> int:
 
 
 def unpacked(body: bytes, packing: str) -> bytes:
-    """Return what was sent, without its compression.
-
-    Args:
-        body: As it was sent.
-        packing: As ``Content-Encoding`` names it: ``zstd`` or ``identity``.
-
-    Raises:
-        PackingError: If it is something else, is damaged, or comes to more than a batch may have.
-    """
+    """Return what was sent without its ``Content-Encoding``, ``zstd`` or ``identity``."""
     if packing in ("", "identity"):
         data = body
     elif packing != "zstd":
@@ -96,7 +83,7 @@ def unpacked(body: bytes, packing: str) -> bytes:
 
 
 def _inflated(body: bytes) -> bytes:
-    """Decompress piece by piece: what a frame says of its size is somebody's word."""
+    # Piece by piece: what a frame says of its size is somebody's word.
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
     plain = io.BytesIO()  # grows in place, where a list of parts would be held twice
     try:
@@ -123,18 +110,11 @@ _FOLDER: Final = 1000
 
 
 class Part(NamedTuple):
-    """A stretch of a journal in an object.
+    """A stretch of a journal in an object; `offset` and `length` are of the journal, in bytes.
 
-    Attributes:
-        project: Project path.
-        run: Run id.
-        journal: File name.
-        offset: In the journal, bytes.
-        length: In bytes.
-        heard_ns: When the last of it came, ns since the Unix epoch by the clock of the server.
-        ahead_ns: How far its writer's clock was ahead, ns; 0 if by less than an hour.
-        crc: CRC32 of its bytes; None for a declared gap.
-        place: Where it is in the object, bytes; None for a declared gap.
+    `heard_ns` is when the last of it came, ns since the Unix epoch by the clock of the server, and
+    `ahead_ns` how far its writer's clock was ahead, 0 if by less than an hour. `crc` (CRC32) and
+    `place`, its offset in the object, are None for a declared gap.
     """
 
     project: str
@@ -170,12 +150,8 @@ def packed(
 ) -> tuple[bytes, list[Part]]:
     """Return what goes before the bytes of parts, and the parts with their places.
 
-    Args:
-        parts: In the order in which their bytes follow.
-        made_ns: Now, nanoseconds since the Unix epoch.
-        shared: Whether it is of several runs.
-        sizes: How many bytes each part has in the object; 0 for a declared gap.
-        start: Where in the object this goes.
+    `sizes` are the bytes that each part has in the object, 0 for a declared gap; `start` is the
+    place of all this in the object. `shared` tells whether it is of several runs.
     """
     listed = {
         "format": _FORMAT,
@@ -193,13 +169,10 @@ def packed(
 
 
 class Listed(NamedTuple):
-    """Contents of an object, as the lists in it declare them.
+    """Contents of an object, as the lists in it declare them; `end` is that of the last part.
 
-    Attributes:
-        parts: Parts, in order.
-        shared: Whether they are of several runs.
-        end: End of the last of them, bytes.
-        whole: Whether everything else in the object is zeros, which it may grow into.
+    `shared` tells whether the parts are of several runs, `whole` whether everything else in the
+    object is zeros, which it may grow into.
     """
 
     parts: list[Part]
@@ -209,19 +182,10 @@ class Listed(NamedTuple):
 
 
 def read_parts(objects: ObjectStore, name: str, size: int) -> Listed:
-    """Return what an object holds.
+    """Return what an object holds; `ValueError` if it is none, or damaged where it begins.
 
     One that grew holds several lists, each with its parts. Its end may be torn, if a machine lost
     power: what is there was not acknowledged, and is passed over.
-
-    Args:
-        objects: Where it is.
-        name: Of the object.
-        size: Of the object, bytes.
-
-    Raises:
-        ValueError: If it is no such object, or damaged where it begins.
-        OSError: If it cannot be read.
     """
     found: list[Listed] = []
     end, whole = 0, True
@@ -291,11 +255,7 @@ def _section(objects: ObjectStore, name: str, start: int, size: int) -> Listed:
 
 
 def _sound(one: Any) -> Part:
-    """Return a part of a list, checked: a bucket may hold what somebody else has put there.
-
-    Raises:
-        ValueError: If it is none.
-    """
+    # A bucket may hold what somebody else has put there.
     part = Part(*one)
     numbers = (part.offset, part.length, part.heard_ns, part.ahead_ns)
     try:

@@ -90,13 +90,9 @@ class FullError(BatchRefused):
 
 
 class Segment(NamedTuple):
-    """Location of a range of bytes of a journal.
+    """Location of a range of bytes of a journal in an object.
 
-    Attributes:
-        offset: Offset in the journal, bytes.
-        length: Length in bytes.
-        name: Name of the object.
-        place: Offset in the object, bytes; None for a declared gap, which is in no object.
+    `place` is the offset in the object, bytes; None for a declared gap, which is in no object.
     """
 
     offset: int
@@ -124,15 +120,7 @@ _ALL = (1 << 63) - 1
 def segments_of(
     database: Database, connection: sa.Connection, journal: int, start: int = 0, end: int = _ALL
 ) -> list[Segment]:
-    """Return where a journal lies, or those of its stretches that touch some bytes of it.
-
-    Args:
-        database: Which has the tables.
-        connection: Of a transaction.
-        journal: Its number.
-        start: First byte.
-        end: Behind the last byte.
-    """
+    """Return where a journal lies, or its stretches that touch the bytes from start to end."""
     rows: list[Any] = database.rows(connection, _SEGMENTS, journal=journal, start=start, end=end)
     return [Segment(*row) for row in rows]
 
@@ -141,11 +129,6 @@ class StoredSource:
     """The bytes of a journal as far as they were kept when it was opened.
 
     Declared gaps read as zeros, which are no frame.
-
-    Args:
-        objects: Where they lie.
-        name: File name of the journal.
-        segments: Of it, in order, from its beginning on.
     """
 
     def __init__(self, objects: ObjectStore, name: str, segments: Sequence[Segment]) -> None:
@@ -167,11 +150,7 @@ class StoredSource:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def stretches(self, start: int, end: int) -> Iterator[tuple[int, bytes | None]]:
-        """Yield what is kept from one byte to another, piece by piece: length, and bytes or None.
-
-        Raises:
-            OSError: If an object cannot be read, or is shorter than it was.
-        """
+        """Yield what is kept, piece by piece: length, and bytes or None for a gap."""
         index = max(0, bisect_right(self._starts, start) - 1)
         for segment in self._segments[index:]:
             first, last = max(start, segment.offset), min(end, segment.end)
@@ -223,10 +202,8 @@ def key_of(project: str, run: str) -> str:
 class Receipt(NamedTuple):
     """Answer to a batch that was stored.
 
-    Attributes:
-        offset: Number of bytes of the journal that are stored now.
-        position: Number of bytes of all journals of the run that are stored now.
-        wait_s: Seconds to wait before the next batch is sent.
+    `offset` counts the bytes of its journal, `position` those of all journals of the run. The next
+    batch may be sent after `wait_s` seconds.
     """
 
     offset: int
@@ -236,18 +213,10 @@ class Receipt(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Arrived:
-    """A batch that was checked, and waits to be kept.
+    """A batch that was checked, and waits to be kept; `data` is empty for a declared gap.
 
-    Attributes:
-        project: Project path.
-        run: Run id.
-        journal: File name.
-        offset: In the journal, bytes.
-        length: In bytes.
-        data: These bytes; empty for a declared gap.
-        heard_ns: When it came, nanoseconds since the Unix epoch.
-        ahead_ns: How far its writer's clock was ahead, ns; 0 if by less than an hour.
-        done: Takes the answer.
+    `heard_ns` is when it came, ns since the Unix epoch; `ahead_ns` how far its writer's clock was
+    ahead, 0 if by less than an hour. `done` takes the answer.
     """
 
     project: str
@@ -290,12 +259,7 @@ class JournalRow(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Runs and journals as the tables have them.
-
-    Attributes:
-        runs: By their keys.
-        journals: By theirs.
-    """
+    """Runs and journals as the tables have them, by their keys."""
 
     runs: dict[str, RunRow]
     journals: dict[Key, JournalRow]
@@ -323,13 +287,9 @@ _COUNTS: Final = (
 def read_runs(
     connection: sa.Connection, keys: Iterable[str], *, locked: bool = False
 ) -> dict[str, RunRow]:
-    """Return the rows of runs.
+    """Return the rows of runs by their keys, locked until the transaction ends if so asked.
 
-    Args:
-        connection: Of a transaction.
-        keys: Of the runs.
-        locked: Whether nobody else may change them before the transaction ends. Rows are locked in
-            the order of their keys, by everybody.
+    Everybody locks rows in the order of their keys.
     """
     statement = _RUNS_LOCKED if locked else _RUNS
     rows = connection.execute(statement, {"keys": sorted(set(keys))})
@@ -339,13 +299,7 @@ def read_runs(
 def read_rows(
     connection: sa.Connection, keys: Iterable[Key], *, locked: bool = False
 ) -> tuple[dict[str, RunRow], dict[Key, JournalRow]]:
-    """Return the rows of runs and of journals.
-
-    Args:
-        connection: Of a transaction.
-        keys: Of the journals.
-        locked: See `read_runs`.
-    """
+    """Return the rows of runs and of journals by their keys; see `read_runs`."""
     wanted = list(keys)
     runs = read_runs(connection, (key for key, _ in wanted), locked=locked)
     if not runs:
@@ -358,13 +312,6 @@ def read_rows(
 
 class Plan:
     """A group of batches, sorted out against what is kept.
-
-    Args:
-        database: Which has the tables.
-        objects: Where bytes lie.
-        most_journals: Of one run.
-        gone: Tells whether a run was purged, for those that the tables do not have.
-        quota: Tells whether a workspace has room for more; None for no limit.
 
     Attributes:
         parts: What is new, in order.
@@ -398,10 +345,8 @@ class Plan:
     def make(self, arrived: Iterable[Arrived], recent: Rows | None = None) -> None:
         """Sort out batches, in the order in which they came.
 
-        Args:
-            arrived: The batches.
-            recent: Rows of all their journals, if each goes on where its journal ended when they
-                were read; None to read what is kept.
+        `recent` are the rows of all their journals, if each batch goes on where its journal ended
+        when they were read; None to read what is kept.
         """
         group = list(arrived)
         if recent is not None:
@@ -451,7 +396,6 @@ class Plan:
             self.settled.append((batch, Receipt(self.sizes[key], position)))
 
     def _admit(self, batch: Arrived) -> None:
-        """Refuse what belongs to a run that was purged, or has too many journals."""
         key = batch.key
         row = self._runs.get(key[0])
         if (row and row.purged_ns is not None) or (
@@ -468,7 +412,7 @@ class Plan:
         self._counts[key[0]] = count
 
     def _check_quota(self, project: str, more: int) -> None:
-        """Refuse what a workspace has no room for, beside what of it came in the same group."""
+        # What came of the workspace in the same group counts, too.
         if self._quota is None:
             return
         workspace = project.partition("/")[0]
@@ -477,7 +421,6 @@ class Plan:
         self._new[workspace] = new
 
     def _compare(self, connection: sa.Connection, batch: Arrived, known: int) -> None:
-        """Make sure that what a batch repeats is what is kept."""
         at, end = batch.offset, min(batch.end, known)
         for length, data in self._stored_bytes(connection, batch.key, at, end):
             start = at - batch.offset
@@ -493,7 +436,7 @@ class Plan:
     def _stored_bytes(
         self, connection: sa.Connection, key: Key, start: int, end: int
     ) -> Iterator[tuple[int, bytes | None]]:
-        """Yield what is kept, and what is about to be, from one byte to another."""
+        # What is kept, then what is about to be.
         stored = min(end, self.sizes[key])
         if start < stored:
             found = segments_of(

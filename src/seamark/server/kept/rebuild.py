@@ -29,14 +29,10 @@ _SEGMENT: Final = insertion(tables.segments)
 
 
 class Rebuilt(NamedTuple):
-    """Result of a rebuild.
+    """Result of a rebuild; `bytes` are stored ones, gaps included.
 
-    Attributes:
-        runs: Number of runs.
-        journals: Number of journals.
-        bytes: Number of bytes of them that are stored, gaps included.
-        damaged: Names of objects that could not be read.
-        missing: Journals of which a stretch is missing: (run's key, file name, from which byte on).
+    `damaged` are the names of objects that could not be read. `missing` are journals that lack a
+    stretch: (run's key, file name, from which byte on).
     """
 
     runs: int
@@ -47,8 +43,6 @@ class Rebuilt(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A part, and the object that it is in."""
-
     part: Part
     name: str
     shared: bool
@@ -70,20 +64,11 @@ def rebuild(
     verify: bool = False,
     stop: Callable[[], bool] = lambda: False,
 ) -> Rebuilt:
-    """Make the tables again; nobody may send or fold meanwhile.
+    """Make the tables of journals again; nobody may send or fold meanwhile.
 
-    Args:
-        database: The set of tables that is called ``kept``; what is in those of journals is
-            replaced.
-        objects: Where bytes lie.
-        gone: Tells whether a run (project path, run id) was purged; its bytes are left to the
-            collection.
-        verify: Whether to read all bytes and compare their CRC; what is damaged counts as missing.
-        stop: Returns whether to give up; then the tables stay as they were.
-
-    Raises:
-        InterruptedError: If it was given up.
-        OSError: If the place of the objects fails.
+    `gone` tells whether a run was purged; its bytes are left to the collection. With `verify`, all
+    bytes are read, and those without their CRC count as missing. If `stop` returns True, the tables
+    stay as they were, and `InterruptedError` is raised.
     """
     found: dict[str, dict[str, list[_Found]]] = {}
     sizes: dict[str, int] = {}
@@ -115,7 +100,7 @@ def rebuild(
 
 
 def _chain(found: Iterable[_Found]) -> Iterator[tuple[int, int, _Found]]:
-    """Yield the stretches that follow each other from the beginning on: offset, end, where."""
+    # These stretches follow each other from the beginning on: offset, end, where.
     left = sorted(found, key=lambda each: (each.part.offset, -each.part.end, each.shared))
     known = index = 0
     while True:
@@ -131,8 +116,6 @@ def _chain(found: Iterable[_Found]) -> Iterator[tuple[int, int, _Found]]:
 
 
 class _Writer:
-    """Writes all rows, in one transaction."""
-
     def __init__(
         self, database: Database, sizes: dict[str, int], gone: Callable[[str, str], bool]
     ) -> None:
@@ -174,7 +157,6 @@ class _Writer:
 
     @staticmethod
     def _write_purged(connection: sa.Connection, key: str, files: dict[str, list[_Found]]) -> None:
-        """Write that a run was purged, so that what is left of it is collected."""
         parts = [each.part for some in files.values() for each in some]
         heard = max(part.heard_ns for part in parts)
         _inserted(

@@ -126,11 +126,8 @@ def release(
 ) -> None:
     """Let go of those objects that no segment names any more; those that grow stay as they are.
 
-    Args:
-        connection: Of a transaction that writes.
-        numbers: Of objects.
-        remove_ns: From when on they may be removed, ns since the Unix epoch.
-        stale: Whether those that are still named hold bytes that have to go: they are written anew.
+    They may be removed from `remove_ns` on, ns since the Unix epoch. With `stale`, those that are
+    still named hold bytes that have to go, and are written anew.
     """
     for start in range(0, len(numbers), _AT_ONCE):
         some = list(numbers[start : start + _AT_ONCE])

@@ -42,14 +42,9 @@ class _Body(BaseModel):
 class NewTokenBody(_Body):
     """Request for a new token.
 
-    Attributes:
-        user: User of the token; by default the requester. A user that does not exist is created.
-        service: Whether a user that is created is a service account.
-        admin: Whether a user that is created is an admin of the server.
-        label: Purpose of the token.
-        role: Highest role that it grants.
-        project: Project that it is limited to, with everything in it.
-        expires_s: Time until it expires, seconds.
+    `user` is by default the requester; one that does not exist is created, as a service account
+    or an admin if so asked. `role` is the highest that the token grants, `project` what it is
+    limited to with everything in it.
     """
 
     user: Name | None = None
@@ -264,7 +259,6 @@ def audit(
 def _expect_hand_out(
     request: Request, accounts: Accounts, user: str, body: NewTokenBody, role: Role | None
 ) -> Role | None:
-    """See that somebody may make a token for another user, who is made if there is none."""
     who = expect_somebody(request)
     if not who.admin:
         if body.project is None:
@@ -296,7 +290,6 @@ def _expect_hand_out(
 def _bounded(
     own: Token, role: Role | None, project: str | None, expires: int | None
 ) -> tuple[Role | None, str | None, int | None]:
-    """Return what a token may hand on to another one of the same user."""
     if own.role is not None:
         role = own.role if role is None else min(role, own.role)
     if own.project is not None:
@@ -323,7 +316,7 @@ def _may_end(accounts: Accounts, who: Identity, token: Token) -> bool:
 
 
 def _is_limited(token: Token) -> bool:
-    """Return whether a token may do less than its user: such are given to machines, and leak."""
+    # Tokens that may do less than their user are given to machines, and leak.
     return token.role is not None or token.project is not None
 
 

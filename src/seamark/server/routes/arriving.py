@@ -43,16 +43,7 @@ def arrive(
     *,
     make_project: bool,
 ) -> Arrival:
-    """Return what becomes of a run that is to come; its name is taken if it goes.
-
-    Args:
-        server: The server.
-        project: Project path.
-        run: Run id.
-        name: Its name; None if it has none.
-        conflict: What to do if another run of the project has it.
-        make_project: Whether a project that is not there is made.
-    """
+    """Return what becomes of a run that is to come; its name is taken if it goes."""
     if not make_project and not _project_exists(server, project):
         return Arrival("no project")
     if name is None:
@@ -72,15 +63,7 @@ def arrive_artifact(
     *,
     make_project: bool,
 ) -> Arrival:
-    """Return what becomes of a version of an artifact that is to come.
-
-    Args:
-        server: The server.
-        place: Of the artifact: ``PROJECT/.artifacts/NAME``.
-        versions: As of `settle_artifact`.
-        conflict: What to do if another artifact of the project has its name.
-        make_project: Whether a project that is not there is made.
-    """
+    """Return what becomes of a version that is to come of ``PROJECT/.artifacts/NAME``."""
     home = home_of(place)
     if not make_project and not _project_exists(server, home):
         return Arrival("no project")
@@ -97,14 +80,8 @@ def _decide_alone(
     among: tuple[str, str],
     decide: Callable[[dict[str, Any], list[RunName]], Arrival],
 ) -> Arrival:
-    """Let something be decided in a transaction, one after the other, whichever worker is asked.
-
-    Args:
-        server: The server.
-        key: Of what was taken so far.
-        among: Project or place, and kind, of what decides.
-        decide: Decides, given what was taken and what is there.
-    """
+    # One decision after the other, whichever worker is asked. What was taken so far is kept by
+    # `key`.
     store, account, (place, kind) = server.store(), server.databases.account, among
 
     def resolve() -> Arrival:
@@ -123,7 +100,6 @@ def _decide_alone(
 
 
 def _project_exists(server: Server, project: str) -> bool:
-    """Return whether a project was made, or anything of it was sent."""
     made = sa.select(tables.project.c.path).where(tables.project.c.path == project)
     with server.databases.account.reading() as connection:
         if connection.execute(made).first() is not None:

@@ -1,7 +1,4 @@
-"""Contents of files: asking for what is missing, and sending in parts.
-
-`seamark.server.routes.contents` gives them.
-"""
+"""Contents of files: asking for what is missing, and sending in parts."""
 
 from __future__ import annotations
 
@@ -79,12 +76,6 @@ def progress(
 
 
 def _check_not_purged(request: Request, project: str, run: str) -> None:
-    """Refuse what belongs to a run that was purged, or to what is the name of none.
-
-    Raises:
-        PathError: If it can be no run.
-        Refusal: 410 if it was purged.
-    """
     check_run(project, run)
     if is_purged(server_of(request).databases.account, project, run):
         raise Refusal(410, "purged", f"run {run!r} of {project!r} was purged here")

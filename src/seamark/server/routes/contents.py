@@ -95,11 +95,7 @@ def fetch(
 
 
 class _ContentsBody(BaseModel):
-    """Contents to look for.
-
-    Attributes:
-        sha256: SHA-256 of each, hex.
-    """
+    """Contents to look for, by their SHA-256, hex."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -119,15 +115,7 @@ def contents(request: Request, project: str, run: str, body: _ContentsBody) -> d
 
 
 class _LinkBody(BaseModel):
-    """Content to link to, and the way to show it.
-
-    Attributes:
-        project: Project path.
-        run: Run id.
-        sha256: SHA-256 of the content, hex.
-        name: File name; its extension determines the type.
-        preview: Whether it is to be shown in a frame, whatever it runs.
-    """
+    """Content (SHA-256, hex) to link to; the extension of its name determines the type."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -181,11 +169,8 @@ def linked(request: Request, signed: str, name: str) -> Response:
 
 
 def _may_still_read(request: Request, link: Link) -> bool:
-    """Return whether who asked for an address may still read what it leads to.
-
-    So may whoever shows by other means who they are: behind a proxy that signs people in, each
-    request does, and such people may be known to nobody else.
-    """
+    # Who asked for the address may, and who shows by other means who they are: behind a proxy that
+    # signs people in, each request does, and such people may be known to nobody else.
     serving = serving_of(request)
     for who in (serving.logins.again(link.token, link.user), asker(request)):
         role = serving.accounts.role(who, link.project)
@@ -205,7 +190,6 @@ def _content(request: Request, project: str, run: str, digest: str) -> Content:
 def _sent(
     request: Request, digest: str, content: Content, headers: dict[str, str], kind: str
 ) -> Response:
-    """Return a content as it is asked for."""
     headers = headers | {"Accept-Ranges": "bytes", "ETag": f'"{digest}"'}
     if request.headers.get("if-none-match") in (f'"{digest}"', "*"):
         return Response(status_code=304, headers=headers)
@@ -216,10 +200,8 @@ def _sent(
 
 
 def _part_of(request: Request, digest: str) -> tuple[str, str] | None:
-    """Return first and last byte that a request asks for; None if it is to get the whole content.
-
-    That is where it names no range, several, or one of what this no longer is.
-    """
+    # None, for the whole content, where the request names no range, several, or one of what this no
+    # longer is.
     found = _RANGE.fullmatch(request.headers.get("range", "").strip())
     if found is None or not any(found.groups()):
         return None
@@ -228,7 +210,6 @@ def _part_of(request: Request, digest: str) -> tuple[str, str] | None:
 
 
 def _part(content: Content, first: str, last: str, headers: dict[str, str], kind: str) -> Response:
-    """Return the bytes that a range names."""
     start = int(first) if first else max(0, content.size - int(last))
     end = min(content.size, int(last) + 1) if first and last else content.size
     if start >= end:
@@ -244,7 +225,7 @@ def _read(content: Content, start: int, end: int) -> Iterator[bytes]:
 
 
 def _image_of(content: Content) -> str:
-    """Return the type of a picture that can run nothing, by how it begins; empty for all else."""
+    # Only pictures that can run nothing are told.
     begin = b"".join(content.read(0, _BEGINS))
     return next((kind for pattern, kind in _IMAGES if pattern.match(begin)), "")
 
@@ -258,7 +239,6 @@ def _type_of(name: str) -> str:
 
 
 def _disposition(how: str, name: str) -> str:
-    """Return the header that says what a file is called, whatever is in the name."""
     base = re.split(r"[/\\]", name)[-1].strip() or "file"
     plain = re.sub(r"[^A-Za-z0-9._ -]", "_", base)
     return f"{how}; filename=\"{plain}\"; filename*=UTF-8''{quote(base, safe='')}"

@@ -43,12 +43,7 @@ class LookQuestion(Question, kw_only=True):
     width: float = 0.0
 
     def look(self, runs: int) -> Look:
-        """Return how the series of so many runs are drawn.
-
-        Raises:
-            ArgumentError: If they cannot be drawn so.
-            Refusal: 413 if they are too many at a time.
-        """
+        """Return how the series of so many runs are drawn; refuse too many at a time (413)."""
         look = Look(points=self.px, **{name: getattr(self, name) for name in _OF_LOOK})
         look.check()
         asked = runs * len(self.paths)

@@ -37,12 +37,7 @@ Count = Annotated[int, Field(ge=0, le=_LAST)]
 
 
 class _Claimant(BaseModel):
-    """Description of the process that makes a claim; see the HEADER of a journal.
-
-    Attributes:
-        key: Random key that is required to release the claim.
-        t: Time of the request, ns since the Unix epoch.
-    """
+    """Description of the process that makes a claim, with a random key to release it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -79,13 +74,7 @@ class _ClaimBody(BaseModel):
 
 
 class _Claimed(BaseModel):
-    """The claim that was made; null for none.
-
-    Attributes:
-        ref: Project and id of the run, or name of the group.
-        number: Number of this claim of it, 1-based.
-        position: Up to where the run is to be read before it is looked at, bytes.
-    """
+    """The claim that was made, or null; `position` is what the run is to be read up to, bytes."""
 
     ref: Ref | None
     number: int | None
@@ -155,18 +144,10 @@ Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=1000)]], Fie
 
 
 class _EditBody(BaseModel):
-    """Runs to edit, and the changes; fields that are not given stay unchanged.
+    """Runs to edit, by refs or a query, and the changes; fields that are not given stay unchanged.
 
-    Attributes:
-        refs: Project and run id of the runs; without it, ``query`` selects them.
-        project: Project of the runs that ``query`` matches.
-        query: Query that selects the runs.
-        name: New name; null removes it.
-        description: New description; null removes it.
-        description_was: Description that the new one replaces; null for none.
-        add_tags: Tags to add.
-        remove_tags: Tags to remove.
-        trashed: Whether they are in the trash.
+    A null name or description removes it. ``description_was`` is the description that the new
+    one replaces; null for none.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -192,7 +173,6 @@ class _EditBody(BaseModel):
         return self
 
     def ops(self) -> list[dict[str, Any]]:
-        """Return what is recorded in each of the runs."""
         atoms: dict[str, Any] = {}
         gone = []
         for field, path in (("name", _NAME), ("description", _DESCRIPTION)):
@@ -215,12 +195,9 @@ class _EditBody(BaseModel):
 
 
 class _EditedRun(BaseModel):
-    """Outcome for one run.
+    """Outcome for one run; the edit can be read from ``position`` on.
 
-    Attributes:
-        error: Reason why it was not edited, a short code; null if it was.
-        hint: The same as a sentence.
-        position: Position from which on the edit can be read.
+    If it was not edited, ``error`` is the reason, a short code, and ``hint`` says it in words.
     """
 
     project: str
@@ -277,7 +254,6 @@ def _matching(every: Several, body: _EditBody) -> Sequence[Ref]:
 
 
 def _edited(every: Several, who: Identity, body: _EditBody, ref: Ref) -> int | Refusal:
-    """Return the position at which the edit of one run can be read, or why there is none."""
     project, run = ref
     try:
         role = every.server.accounts.role(who, project)

@@ -134,12 +134,6 @@ async def put(
 
 
 async def _body(request: Request, arriving: Callable[[int], None]) -> bytes:
-    """Read the body of a request, and no more of it than a batch may have.
-
-    Args:
-        request: The request.
-        arriving: Told of every part; refuses it where all senders together are too much.
-    """
     most, parts, size = longest_body(), [], 0
     stated = request.headers.get("content-length", "")
     if stated.isdigit() and len(stated) < 20 and int(stated) > most:  # noqa: PLR2004 - digits
@@ -174,7 +168,6 @@ def _intake(request: Request) -> Intake:
 
 
 def _batch_refusal(error: Exception) -> Refusal:
-    """Return the answer for what is no batch."""
     more: Mapping[str, Any] = {}
     status, slug = 422, "not-a-journal"
     if isinstance(error, TooLargeError):

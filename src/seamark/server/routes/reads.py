@@ -81,7 +81,6 @@ def facts(one: OneRun) -> Facts:
 
 
 def _name(read: RunReader, run: str) -> str:
-    """Return what a run is called: by the name that was given, or the generated one."""
     found = read.attribute("sys/name")
     given = None if found is None else found.value
     return given if isinstance(given, str) and given else generated_name(run)
@@ -118,11 +117,7 @@ def opening(one: OneRun) -> Opening:
 class Place(NamedTuple):
     """Place in the float series of a run, where the next part of them begins.
 
-    Attributes:
-        project: Project path.
-        run: Run id.
-        path: Of the series; empty for the first.
-        mark: Where the part before of this series ended; None to begin it.
+    `path` is empty for the first series; `mark` is where its part before ended, None to begin it.
     """
 
     project: str
@@ -155,19 +150,10 @@ def parts_from(
     limit: int | None = None,
     curve: int | None = None,
 ) -> tuple[list[SeriesPart], Place | None]:
-    """Return float series of a run from a place on, as much as there is room for.
+    """Return float series of a run from a place on, as much as there is room for, and the next one.
 
-    Args:
-        place: Where the part before ended; None to begin.
-        read: Reads the run.
-        paths: Of the series.
-        room: How many points fit.
-        attempt: See `seamark.reading.reader.Reader.points`.
-        limit: Only so many of the last points of each.
-        curve: Instead of the points: a curve of at most so many representative points.
-
-    Returns:
-        The parts, and where the next one begins; None there if these are the last ones.
+    The place is None for the beginning, and behind the last part. `room` counts points; `limit`
+    asks for the last points of each series, `curve` for at most so many representative ones.
     """
     found: list[SeriesPart] = []
     begin, mark = 0, None

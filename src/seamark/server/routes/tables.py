@@ -71,11 +71,9 @@ Kind = Literal["run", "model", "model_version", "artifact", "project"]
 class Which(Question, kw_only=True):
     """Selection and order of runs; see `seamark.store.query.selection.Selection`.
 
-    Attributes:
-        unknown: Whether a path that no run has is an error, or is reported in the answer.
-        moments: Values of times in the query that name no UTC offset, by their text, in
-            microseconds since the Unix epoch; times that are not among them are in UTC.
-        counted: Whether those beyond the limit are counted, which takes time.
+    ``unknown`` tells whether a path that no run has is an error, or reported in the answer.
+    ``moments`` are the times of the query that name no UTC offset, by their text, in microseconds
+    since the Unix epoch; others are in UTC. Counting the runs beyond the limit takes time.
     """
 
     project: Text | None = None
@@ -95,11 +93,7 @@ class Which(Question, kw_only=True):
     counted: bool = True
 
     def selection(self, every: Several, **more: Any) -> Selection:
-        """Return it as the store takes it, restricted to what may be read.
-
-        Raises:
-            ArgumentError: If the query is too long.
-        """
+        """Return it as the store takes it, restricted to what may be read."""
         if self.query is not None and len(self.query.encode("utf-8", "replace")) > _MOST_QUERY:
             msg = f"query: expected at most {_MOST_QUERY:,} bytes"
             raise ArgumentError(msg)
@@ -112,7 +106,6 @@ _OF_SELECTION: Final = set(Which.__struct_fields__) - {"unknown", "counted", "se
 
 @contextlib.contextmanager
 def _reading(every: Several) -> Iterator[tuple[Store, sa.Connection]]:
-    """Give one snapshot of the store: itself and a connection."""
     store = every.server.store()
     with store.database.reading() as connection:
         yield store, connection
@@ -126,7 +119,7 @@ def _restriction(every: Several) -> Callable[[str], bool] | None:
 
 
 def _table_tag(every: Several) -> str:
-    """Return what changes whenever a table may; times such as "-2h" change with every second."""
+    # Times such as "-2h" change with every second.
     query = every.question.query
     is_timely = query is not None and '"-' in query.replace("'", '"')
     return "" if is_timely else every.tag()
@@ -276,7 +269,6 @@ def names(every: Several, project: Text = "", kind: Kind = "run") -> list[RunNam
 
 
 def _within(every: Several, project: str) -> Callable[[str], bool] | None:
-    """Return what tells whether a project may be read and is in another; None if all are."""
     if not project:
         return _restriction(every)
     return lambda one: is_inside(one, project) and every.may_read(one)
@@ -347,7 +339,6 @@ def _of_runs(
     refs: Sequence[Ref],
     question: Callable[[Store, sa.Connection, Sequence[int]], dict[int, T]],
 ) -> list[tuple[str, str, T]]:
-    """Return (project, run, answer) to a question about runs, which is asked by their numbers."""
     wanted = every.only_readable(refs)
     if not wanted:
         return []
@@ -407,10 +398,7 @@ def _series_parts(
     attempt: Attempt,
     points: int | None,
 ) -> tuple[list[SeriesPart], Place | None]:
-    """Return series of many runs from a place on, as much as there is room for.
-
-    Of runs whose series fit many are read at a time; see `parts_from` for the one that follows.
-    """
+    # Of runs whose series fit, many are read at a time; see `parts_from` for the one that follows.
     place = every.place(Place)
     if place is not None and place[:2] not in refs:  # not theirs any more: begin anew
         place = None
@@ -449,13 +437,6 @@ def _series_parts(
 def _fitting_runs(
     lengths: Mapping[Ref, Mapping[str, int]], points: int | None, room: int
 ) -> list[Ref]:
-    """Return the first runs whose points fit.
-
-    Args:
-        lengths: Of their series.
-        points: At most so many are answered of each; None for all.
-        room: For how many points.
-    """
     fit = []
     for ref, series in lengths.items():
         counts = series.values()
@@ -474,7 +455,6 @@ def _check_series(
     patterns: Sequence[str],
     found: set[str],
 ) -> None:
-    """Tell of patterns that are a series of no run that may be read."""
     seen = in_projects(store, connection, _restriction(every))
     checks = KnownPaths(store, connection, every.unknown, seen)
     for pattern in patterns:

@@ -30,13 +30,9 @@ Load = Callable[[set[int], set[int]], tuple[dict[int, str], dict[int, tuple[int,
 class Names:
     """Paths of a journal by number, and its schemas as numbers of paths.
 
-    Attributes:
-        load: Finds what was defined before the first frame that is decoded; None where that is the
-            first of the journal.
-        paths: Paths by number; empty for one that is not valid.
-        schemas: Numbers of paths, by number of the schema.
-        new_paths: (number, offset of the frame in bytes, path) of each path defined since.
-        new_schemas: The same of schemas.
+    ``load`` finds what was defined before the first decoded frame; None at the start of a journal.
+    An invalid path is empty. ``new_paths`` and ``new_schemas`` have (number, offset of the frame in
+    bytes, path or paths).
     """
 
     load: Load | None = None
@@ -49,7 +45,7 @@ class Names:
     _asked_schemas: set[int] = field(default_factory=set)
 
     def need(self, paths: Iterable[int], schemas: Iterable[int]) -> None:
-        """Make sure that these are here, if they were defined before."""
+        """Load paths and schemas that were defined before."""
         if self.load is None:
             return
         missing = set(schemas).difference(self.schemas, self._asked_schemas)
@@ -141,8 +137,7 @@ class Decoded:
     Attributes:
         batches: Rows of numbers.
         records: Frames that hold JSON, or that this version does not know.
-        points: Number of readable frames with numbers of the training (see `tells_progress`), and
-            the times of the first and last of them.
+        points: Count, first and last time of readable frames with numbers of the training.
         notes: (offset, message, count) of what could not be decoded.
     """
 
@@ -152,7 +147,7 @@ class Decoded:
     notes: list[tuple[int, str, int]] = field(default_factory=list)
 
     def saw(self, paths: Iterable[str | None], count: int, first_t: int, last_t: int) -> None:
-        """Count frames with numbers of some series, if one of these is the training's."""
+        """Count frames with numbers, if one of the series is the training's."""
         if any(path and is_progress(path) for path in paths):
             self.points.append((count, first_t, last_t))
 
@@ -163,23 +158,17 @@ def decode(
     wanted: frozenset[str] | None = None,
     stop: int | None = None,
 ) -> Decoded:
-    """Return what one block of whole valid frames holds.
+    """Return the contents of a block of whole valid frames, of the ``wanted`` series or of all.
 
-    Args:
-        block: As `seamark.journal.reader.JournalReader.blocks` yields it.
-        names: Of the journal, as of where the block begins; learns what the block defines.
-        wanted: Read only these series; None for all.
-        stop: Leave out frames from this offset on; None for none.
+    ``names``, as of the beginning of the block, learns what the block defines. Frames from the
+    offset ``stop`` on are left out.
     """
     frames = block.frames if stop is None else block.frames.before(stop - block.base)
     return _Decoder(block, names, wanted).run(frames)
 
 
 def is_progress(path: str) -> bool:
-    """Return whether a point at a path shows that the training goes on.
-
-    What is captured beside it, such as the load of the machine, goes on while it hangs.
-    """
+    """Return whether a point shows that the training goes on, unlike the load of the machine."""
     return not path.startswith("monitoring/")
 
 
@@ -225,7 +214,7 @@ class _Decoder:
     # ------------------------------------------------------------------ names
 
     def _path(self, frame: RawFrame, payload: bytes) -> None:
-        """Take what a number stands for from now on; nothing, if it can be no path."""
+        # A number whose path is invalid stands for nothing.
         number, path = int.from_bytes(payload[:4], "little"), legible(payload[4:].decode())
         size = len(path.encode())
         if not 0 < size <= PATH_BYTES:
@@ -258,7 +247,6 @@ class _Decoder:
             self._alike(words, frames.place[mine], frames.t[mine], frames.raw(int(picked[at])))
 
     def _alike(self, words: Ints, places: Ints, t: Ints, first: RawFrame) -> None:
-        """Take rows that have the schema, the flags and the length of the first of them."""
         _, _, flags, schema, _, length = first
         columns = self.names.columns(schema)
         if columns is None:
@@ -307,7 +295,6 @@ class _Decoder:
     def _inflated(
         self, places: Ints, flags: int, length: int, size: int
     ) -> tuple[Ints, Ints, list[int]]:
-        """Return compressed rows as 8-byte words, where each starts, and which could be read."""
         found: list[bytes] = []
         kept: list[int] = []
         for index, place in enumerate(places.tolist()):
@@ -398,7 +385,7 @@ class _Decoder:
 
 
 def may_hold_points(block: Block, frame: RawFrame) -> bool:
-    """Return whether a frame may hold points of series that are no numbers."""
+    """Return whether a frame may hold points of series that are not numbers."""
     if frame[1] not in _POINTS:
         return False
     if frame[1] != Kind.OP:
@@ -410,7 +397,7 @@ def may_hold_points(block: Block, frame: RawFrame) -> bool:
 
 
 def merge(batches: Sequence[RowBatch]) -> RowBatch:
-    """Return batches of one journal as one, in the order in which the rows were written."""
+    """Merge batches of one journal, in the order of writing."""
     if len(batches) == 1:
         return batches[0]
     if not batches:

@@ -1,16 +1,14 @@
 """Folding: from frames to the state of a run, by table B of ``docs/explanation/journal.md``.
 
-`fold` is the only way in. It takes the frames of one journal after the other, in any batches, and
-whatever the order in which journals are read, the visible state is the same in the end. What an
-operation says is kept in registers (`seamark.store.fold.registers`) that forget nothing a later
-operation may need; only the summaries of series are counted up, and where counting up cannot be
-exact any more (a delete arrives after points on both sides of it were counted, or an attempt turns
-out to hide points that were counted) the run is marked with ``needs_refold``: another pass over the
-journals, by a run that knows beforehand what hides points (`RunState.anew`), gives the exact
+`fold` takes the frames of one journal after the other, in any batches; the visible state does not
+depend on the order in which journals are read. Operations are kept in registers
+(`seamark.store.fold.registers`) that forget nothing a later operation may need; only summaries of
+series are accumulated. Where that cannot be exact any more (a delete arrives after points on both
+sides of it were counted, or an attempt hides counted points), the run gets ``needs_refold``:
+another pass, by a run that knows beforehand what hides points (`RunState.anew`), gives the exact
 result.
 
-Nothing here raises because of what a frame holds: what cannot be applied is counted in ``errors``
-and passed over.
+The content of a frame never raises: what cannot be applied is counted in ``errors``.
 """
 
 from __future__ import annotations
@@ -63,17 +61,7 @@ _STATES: Final = frozenset(
 
 
 def fold(run: RunState, writer: str, block: Block) -> Decoded:
-    """Apply the frames of one block to a run; the only way in.
-
-    Args:
-        run: Changed in place.
-        writer: Which journal of the run the block is from.
-        block: Whole valid frames, as `seamark.journal.reader.JournalReader.blocks` yields them from
-            the journal's offset on.
-
-    Returns:
-        What was applied, decoded, for storing the points.
-    """
+    """Apply the next block of a journal, of whole valid frames, to a run; return it decoded."""
     journal = run.journals[writer]
     journal.touched = True
     decoded = decode(block, journal.names)
@@ -95,8 +83,6 @@ def _advance(journal: JournalState, block: Block) -> None:
 
 
 class _Record(NamedTuple):
-    """A frame that holds JSON."""
-
     offset: int
     kind: int
     t: int
@@ -105,17 +91,13 @@ class _Record(NamedTuple):
 
 @dataclass(slots=True)
 class _Folding:
-    """Folding of one block into a run: first its records, then its rows of numbers in bulk.
-
-    That order is free, because folding does not depend on order.
-    """
+    # Records first, then rows of numbers in bulk: folding does not depend on order.
 
     run: RunState
     journal: JournalState
     block: Block
 
     def apply(self, decoded: Decoded) -> None:
-        """Fold what a block holds."""
         for offset, message, count in decoded.notes:
             self.journal.note(offset, message, count)
         records = [record for record in map(self._read, decoded.records) if record is not None]
@@ -141,7 +123,6 @@ class _Folding:
                 self._extend(path, *batch.points(path))
 
     def _read(self, frame: RawFrame) -> _Record | None:
-        """Decode the JSON of a frame; None if there is nothing to apply."""
         pos, kind, _, _, t, length = frame
         offset = self.block.base + pos
         if kind not in self._READERS:
@@ -186,7 +167,7 @@ class _Folding:
     def _each(
         self, items: Iterable[Any], t: int, offset: int, apply: Callable[[Any, Key], None]
     ) -> None:
-        """Apply the items of one frame; a bad one does not take the others with it."""
+        # A bad item must not affect the others.
         uid = self.journal.uid
         for index, item in enumerate(items):
             try:
@@ -309,7 +290,7 @@ class _Folding:
             self.run.began(t)
 
     def _ignored_op(self, record: dict[str, Any], t: int, offset: int) -> None:
-        """Change nothing: it is for a process that loads the checkpoint, or that draws a series."""
+        """Change nothing: it concerns checkpoints or the drawing of a series."""
 
     # ------------------------------------------------------------------ points
 
@@ -341,7 +322,6 @@ class _Folding:
             state.put(key, step, value)
 
     def _extend(self, path: str, offset: Ints, t: Ints, step: Floats, value: Floats) -> None:
-        """Add points of one float series, in the order in which they were written."""
         run, journal = self.run, self.journal
         try:
             state = run.series(path, "float_series", (int(t[-1]), journal.uid, 0))
@@ -393,7 +373,6 @@ class _Folding:
 
 
 def _touched(record: _Record, paths: set[str], namespaces: set[str]) -> None:
-    """Gather the paths that a record is about, and the namespaces that it deletes."""
     said = record.said
     if not isinstance(said, dict):
         return

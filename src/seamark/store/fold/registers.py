@@ -67,11 +67,8 @@ def exact_sum(values: Floats) -> int:
 
 
 def _binned_sum(values: Floats) -> int:
-    """Do as `exact_sum`, for at most `_SAFE` numbers below `_HUGE`.
-
-    Numbers of one sign and exponent go to one bin, upper and lower halves apart. Each half is a
-    short multiple of one power of two, so nothing is rounded when they are added as floats.
-    """
+    # Numbers of one sign and exponent go to one bin, upper and lower halves apart. Each half is a
+    # short multiple of one power of two, so nothing is rounded when they are added as floats.
     import numpy as np
 
     bins = np.zeros((2, _BINS))
@@ -101,12 +98,7 @@ to_json: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 @dataclass(slots=True, eq=False)
 class FamilyState:
-    """State of one family of one path; ``key`` is the greatest key among all its operations.
-
-    Attributes:
-        family: See `seamark.values.FAMILIES`.
-        key: The register that decides which family a path shows.
-    """
+    """State of one family of one path; ``key`` is the greatest key of all its operations."""
 
     family: str
     key: Key = NEVER
@@ -128,7 +120,7 @@ class AtomState(FamilyState):
     value: Any = None
 
     def dump(self, pack: Pack) -> str | None:
-        """Return where a very long text lies; other values have columns of their own."""
+        """Return the record of a very long text; other values have columns of their own."""
         return to_json(self.value) if self.type == "text" else None
 
 
@@ -154,11 +146,10 @@ class RecordState(FamilyState):
 
 @dataclass(slots=True, eq=False)
 class FileState(RecordState):
-    """A file. The digest with the token of its record completes it, whenever it arrives.
+    """A file, which the digest with the token of its record completes, whenever it arrives.
 
-    A digest has no rank of its own: the upload it belongs to decides, so that an old upload whose
-    bytes took long does not win over a newer one, and a digest that follows a delete does not bring
-    the file back.
+    A digest has no rank of its own: the upload it belongs to decides, so that a slow old upload
+    does not win over a newer one, and a digest that follows a delete does not bring the file back.
     """
 
     token: str | None = None
@@ -217,7 +208,7 @@ class SetState(FamilyState):
         self.key = max(self.key, key)
 
     def visible(self, after: Key) -> set[str]:
-        """Return the elements, leaving out what is not newer than ``after``."""
+        """Return the elements that are newer than ``after``."""
         base = self.base
         return {
             element
@@ -250,7 +241,7 @@ class FileSetState(FamilyState):
         self.key = max(self.key, key)
 
     def visible(self, after: Key) -> dict[str, dict[str, Any]]:
-        """Return the files by name, leaving out what is not newer than ``after``."""
+        """Return the files by name that are newer than ``after``."""
         found = {
             name: record
             for name, (key, record) in self.members.items()
@@ -273,9 +264,9 @@ class FileSetState(FamilyState):
 class SeriesState(FamilyState):
     """Points in the order (step, key): how many, the first and last step, the last value.
 
-    ``low`` and ``high`` are the smallest and greatest key among the points that are counted here: a
-    delete below ``low`` changes nothing, one from ``high`` on empties the series, and one in
-    between needs the journals again.
+    ``low`` and ``high`` are the smallest and greatest key of the counted points: a delete below
+    ``low`` changes nothing, one from ``high`` on empties the series, and one in between needs the
+    journals again.
     """
 
     low: Key | None = None
@@ -312,7 +303,7 @@ class SeriesState(FamilyState):
         return None if self.low is None else f"{self._numbers(pack)}\n{to_json(self.last)}"
 
     def _numbers(self, pack: Pack) -> str:
-        """Return what all series keep, a number a word: quicker than JSON, and there are many."""
+        # Quicker than JSON, and there are many.
         assert self.low is not None  # noqa: S101 - asked by the callers
         keys = (*pack(self.low), *pack(self.high), *pack(self.last_key))
         return f"{' '.join(map(str, keys))} {self.count} {self.first_step!r} {self.last_step!r}"
@@ -345,16 +336,9 @@ class FloatSeriesState(SeriesState):
     infinite: int = 0
 
     def extend(self, uid: bytes, t: Ints, step: Floats, value: Floats) -> None:
-        """Count points of one journal, in the order in which they were written.
+        """Count points of one journal, of whole frames, in the order of writing.
 
-        Points of one frame have one key here: only their order within the frame tells them apart,
-        and a frame is never counted in parts.
-
-        Args:
-            uid: Of the journal.
-            t: Of the frames, nanoseconds since the Unix epoch, int64 (N,).
-            step: Finite, float64 (N,).
-            value: Any floats, float64 (N,).
+        Steps are finite; ``t`` is in nanoseconds since the Unix epoch.
         """
         import numpy as np
 
@@ -385,7 +369,7 @@ class FloatSeriesState(SeriesState):
     def _extend_few(
         self, uid: bytes, t: list[int], steps: list[float], values: list[float]
     ) -> None:
-        """Do the same for so few points that arrays take longer."""
+        # For few points, arrays take longer.
         size = len(steps)
         self._widen((min(t), uid, 0), (max(t), uid, 0))
         top, least = max(steps), min(steps)
@@ -454,22 +438,19 @@ class FloatSeriesState(SeriesState):
 class StatisticState(FamilyState):
     """State of a statistic of a fast series: the newest state of each part, merged when read.
 
-    A part covers what one process has seen since it began or resumed from a checkpoint. Each state
-    of a part includes the earlier ones.
+    A part covers one process since it began or resumed from a checkpoint. Each state of a part
+    includes the earlier ones.
     """
 
     parts: dict[str, tuple[Key, str, dict[str, Any]]] = field(default_factory=dict)
 
     def put(self, key: Key, part: str, kind: str, state: dict[str, Any]) -> None:
-        """Take a state, which is no attempt's that is hidden."""
+        """Take a state, unless its attempt is hidden."""
         if key > self.parts.get(part, (NEVER,))[0]:
             self.parts[part] = (key, kind, state)
 
     def visible(self, after: Key) -> Keep:
-        """Return what the parts come to, in the order in which they were last written.
-
-        Left out is what is not newer than ``after``, and what is of another kind than the newest.
-        """
+        """Return the merged parts newer than ``after`` and of the newest kind."""
         shown = sorted((one for one in self.parts.values() if one[0] > after), key=itemgetter(0))
         if not shown:
             return Statistics()

@@ -24,14 +24,7 @@ _NO_TEXT: Final = sa.cast(sa.null(), sa.Text)
 def reasons_of(
     store: Store, connection: sa.Connection, crashed: Collection[int], now_ns: int
 ) -> dict[int, str]:
-    """Return by number of the run why it crashed; see `seamark.process.crashes.CRASH_REASONS`.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        crashed: Numbers of the runs that did.
-        now_ns: Nanoseconds since the Unix epoch.
-    """
+    """Return crash reasons by run; see `seamark.process.crashes.CRASH_REASONS`."""
     newest: dict[int, tuple[int, str]] = {}
     for run, seen, header in load_owners(store, connection, list(crashed)):
         if run not in newest or seen > newest[run][0]:
@@ -46,15 +39,7 @@ def reasons_of(
 def reason_column(
     store: Store, connection: sa.Connection, state: sa.ColumnElement[str], crashed: str, now_ns: int
 ) -> sa.ColumnElement[Any]:
-    """Return why a run crashed as SQL, NULL for those that did not.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        state: The state of a run as SQL.
-        crashed: The state of those that crashed.
-        now_ns: Nanoseconds since the Unix epoch.
-    """
+    """Return why a run crashed as SQL, NULL for runs whose state is not ``crashed``."""
     asked = sa.select(schema.run.c.id).where(state == crashed)
     runs = [number for (number,) in store.database.query(connection, asked)]
     by_reason: dict[str, list[int]] = {}

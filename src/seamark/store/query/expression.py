@@ -39,13 +39,8 @@ def misplaced(
 ) -> QueryError:
     """Return an error whose first line is the message; the line and a caret stand below it.
 
-    Args:
-        what: Where the text was given: ``"query"``, ``"column"`` or ``"sort_by"``.
-        text: What was given.
-        position: Of the character to point at, 0-based; its length points behind the end.
-        message: What was expected and what was found.
-        hint: What may be meant, such as ``"; did you mean 'mean'?"``.
-        named: Whether the message says the column as well.
+    ``what`` is ``"query"``, ``"column"`` or ``"sort_by"``; ``position`` is 0-based and may be the
+    end. ``hint`` is such as ``"; did you mean 'mean'?"``; ``named`` adds the column to the message.
     """
     start = text.rfind("\n", 0, position) + 1
     end = text.find("\n", position)
@@ -64,17 +59,13 @@ def misplaced(
 
 
 def _cells(char: str) -> int:
-    """Return how many cells of a terminal a character takes."""
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Return what tells whether a text matches a pattern, as `fnmatch.fnmatchcase` does.
-
-    That one keeps the last 32,768 patterns, which for a server are a stranger's, and may be long.
-    """
+    """Return a predicate like `fnmatch.fnmatchcase`, but keep no untrusted patterns."""
     match = re.compile(translate(pattern)).match
     return lambda text: match(text) is not None
 
@@ -94,14 +85,7 @@ SIGNS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Left side of a comparison: a path, perhaps with an aggregate and a type.
-
-    Attributes:
-        path: Attribute path.
-        aggregate: One of `AGGREGATES`, or None for the value itself.
-        type: Type of an atom or a family, if one was stated.
-        at: Where it begins.
-    """
+    """Left side of a comparison: a path, perhaps with an aggregate and a type of atom or family."""
 
     path: str
     aggregate: str | None = None
@@ -111,13 +95,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Right side of a comparison: a literal value.
-
-    Attributes:
-        value: An int, float, bool or str.
-        text: Text as it was written, without quotes.
-        at: Where it begins.
-    """
+    """Right side of a comparison: a literal, and its text without quotes."""
 
     value: int | float | bool | str
     text: str
@@ -128,12 +106,8 @@ class Value:
 class Comparison:
     """A field, an operator and a value.
 
-    Attributes:
-        field: Left side.
-        operator: ``= != > >= < <= contains matches``, ``"not matches"``, or ``missing`` (the value
-            is then None).
-        value: Right side.
-        at: Where the operator begins.
+    Operators are ``= != > >= < <= contains matches``, ``"not matches"``, or ``missing`` (without
+    value).
     """
 
     field: Field
@@ -149,13 +123,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """A field that equals one of several values, or a set of strings that has one of them.
-
-    Attributes:
-        field: Left side.
-        values: Right side, at least one.
-        at: Where the operator begins.
-    """
+    """A field that equals one of several values, or a set of strings that has one of them."""
 
     operator: ClassVar[str] = "in"
     field: Field

@@ -56,11 +56,8 @@ def is_moment(text: str) -> bool:
 def moment(text: str, now_ns: int, *, local: bool = False) -> int | None:
     """Return microseconds since the Unix epoch of a time; None if the text is none.
 
-    Args:
-        text: ISO 8601; or so many minutes, hours, days, weeks or months (of the calendar) before
-            now, as Neptune writes them: ``"-2h"``, ``"-1M"``.
-        now_ns: Nanoseconds since the Unix epoch.
-        local: A time that names no offset is in this computer's time zone, else in UTC.
+    ISO 8601 (without offset in UTC, or in this computer's time zone with ``local``), or minutes,
+    hours, days, weeks or calendar months before now, as in Neptune: ``"-2h"``, ``"-1M"``.
     """
     ago = _AGO.fullmatch(text)
     when = (
@@ -166,13 +163,7 @@ _MEANT: Final = {
 
 
 class Fault(NamedTuple):
-    """Something in a query that cannot be.
-
-    Attributes:
-        at: Where it begins, 0-based.
-        message: What was expected and what was found.
-        hint: What may be meant, to stand behind the message and its place.
-    """
+    """Error in a query: 0-based place, message, and a hint to stand behind them."""
 
     at: int
     message: str
@@ -180,7 +171,6 @@ class Fault(NamedTuple):
 
 
 def _near(word: str, words: Collection[str]) -> str:
-    """Return ``"; did you mean ...?"`` if one of the words is meant, else nothing."""
     found = difflib.get_close_matches(word.lower(), words, 1, 0.5)
     return f"; did you mean {found[0]!r}?" if found else ""
 
@@ -192,7 +182,7 @@ def near_state(word: str) -> str:
 
 
 def words_of(types: Collection[str]) -> str:
-    """Return what values of these types are: ``"a number or a text"``."""
+    """Return types in words: ``"a number or a text"``."""
     return " or ".join(dict.fromkeys(_WORDS.get(one, one) for one in sorted(types)))
 
 
@@ -205,7 +195,7 @@ def system_types(path: str) -> frozenset[str] | None:
 
 
 def stated(field: Field) -> frozenset[str] | None:
-    """Return the types that a field may have by what it says itself; None for any."""
+    """Return the types that a field states itself; None for any."""
     if field.aggregate in _COUNTED:
         kinds = SERIES | {"statistic"}
     elif field.aggregate in _ANY_SERIES:
@@ -221,7 +211,7 @@ def stated(field: Field) -> frozenset[str] | None:
 
 
 def fitting(leaf: Comparison | Among, value: Value | None) -> frozenset[str] | None:
-    """Return the types of which a comparison with this value can match; None for any."""
+    """Return the types that a comparison with this value can match; None for any."""
     said = stated(leaf.field)
     if value is None:
         return said
@@ -247,7 +237,7 @@ def _comparable(sign: str, value: Value) -> frozenset[str]:
 
 
 def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str]) -> Fault:
-    """Return what is wrong with comparing values of these types so, none of which `fitting` has."""
+    """Return the fault of comparing values of these types, none of which is in `fitting`."""
     path, sign = leaf.field.path, leaf.operator
     said = stated(leaf.field)
     if value is None or (said is not None and not said.intersection(types)):
@@ -282,7 +272,7 @@ def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str])
 
 
 def field_fault(field: Field, types: Collection[str]) -> Fault:
-    """Return what is wrong with asking values of these types for an aggregate or as a type."""
+    """Return the fault of an aggregate or a type of values of these types."""
     it = f"{field.path!r} is {words_of(types)}"
     if field.aggregate is None:
         return Fault(field.at, f"{it}, not {words_of([str(field.type)])}")
@@ -292,7 +282,7 @@ def field_fault(field: Field, types: Collection[str]) -> Fault:
 
 
 def state_fault(leaf: Comparison | Among, value: Value) -> Fault | None:
-    """Return what is wrong with comparing ``sys/state`` so, or None."""
+    """Return the fault of a comparison of ``sys/state``, or None."""
     sign, word = leaf.operator, value.text.lower()
     if sign in SEARCHES:
         return None
@@ -309,6 +299,6 @@ def state_fault(leaf: Comparison | Among, value: Value) -> Fault | None:
 
 
 def suffix_fault(word: str, at: int) -> Fault:
-    """Return what is wrong with a word behind a colon that is neither aggregate nor type."""
+    """Return the fault of a word behind a colon that is neither aggregate nor type."""
     known = ", ".join((*AGGREGATES, "or a type such as float, string, stringSet"))
     return Fault(at, f"expected one of {known}; got {word!r}", _near(word, AGGREGATES))

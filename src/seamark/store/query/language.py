@@ -7,12 +7,12 @@ comparisons are joined by AND, OR, NOT and brackets::
     val/loss:min < 0.3 and sys/name =~ "resnet.*" and `my metric` IS NOT MISSING
     params/optimizer NOT IN (adam, "sgd") and sys/creation_time >= -1d
 
-Paths with characters other than letters, digits and ``_ . / -`` need back-ticks. Words are the
-same in upper and lower case. A value is a number, ``true``, ``false``, a quoted string, or a bare
-word, which is a string.
+Paths with characters other than letters, digits and ``_ . / -`` need back-ticks. Words are the same
+in upper and lower case. A value is a number, ``true``, ``false``, a quoted string, or a bare word,
+which is a string.
 
-What cannot be whatever the runs hold is refused here: a state that does not exist, ``=`` for tags,
-a text where the path says a number. What depends on what they hold: `seamark.store.query.known`.
+Errors that do not depend on the runs are found here: an unknown state, ``=`` for tags, a text for a
+number. `seamark.store.query.known` finds the others.
 """
 
 from __future__ import annotations
@@ -158,14 +158,10 @@ _SPECIAL: Final = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE)
 
 
 def parse(text: str) -> Expression:
-    """Return what a query says; an empty one matches every run.
+    """Return the expression of a query; an empty one matches every run.
 
-    Args:
-        text: The query.
-
-    Raises:
-        QueryError: If it breaks the grammar, or compares what cannot be compared so whatever runs
-            hold; the message points at the place.
+    Raises `QueryError` with the place if it breaks the grammar or compares what can never be
+    compared.
     """
     if not isinstance(text, str):
         msg = (
@@ -190,10 +186,7 @@ def _parsed(text: str) -> Expression:
 def parse_field(text: str, what: str = "column") -> Field:
     """Return the path and aggregate of a column such as ``val/loss:min``; a type is kept.
 
-    The last ``:word`` counts only if it is an aggregate or a type; a path may hold colons.
-
-    Raises:
-        QueryError: If it is not a string or empty.
+    Only an aggregate or a type after the last colon counts. Raises `QueryError` for an empty text.
     """
     if not isinstance(text, str) or not text.strip("`"):
         msg = f"{what}: expected a path such as 'val/loss' or 'val/loss:min', got {text!r:.80}"
@@ -247,14 +240,11 @@ def _unexpected(text: str, error: Any) -> QueryError:
 
 
 class _Builder:
-    """Makes expressions out of what the parser found."""
-
     def __init__(self, text: str) -> None:
         self.text = text
         self.depth = 0
 
     def expression(self, tree: Any) -> Expression:
-        """Return the expression of a node."""
         if self.depth >= _MAX_DEPTH:
             msg = f"query: expected brackets and NOTs nested at most {_MAX_DEPTH} deep, got more"
             raise QueryError(msg)
@@ -323,7 +313,6 @@ class _Builder:
             raise _complaint(self.text, token.start_pos, message) from None
 
     def _convert(self, leaf: Comparison | Among, value: Value) -> Value:
-        """Return the value as what is known of the field without a look at any run needs it."""
         field = leaf.field
         system, said = system_types(field.path), stated(field)
         types = system or said
@@ -375,7 +364,6 @@ class _Builder:
 
 
 def _as_type(value: Value, types: Collection[str]) -> Value:
-    """Return a value in quotes as the number that it is where one is needed, and the like."""
     if _WORDED.issuperset(types):
         return Value(value.text, value.text, value.at)
     if not isinstance(value.value, str):

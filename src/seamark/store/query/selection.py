@@ -30,26 +30,19 @@ __all__ = [
 
 
 def with_hash(text: str) -> str:
-    """Return the query for runs that were given the same, by its hash."""
+    """Return the query for runs that started with this hash."""
     return f'sys/start_hash = "{text}"'
 
 
 def same_as(text: str) -> str:
-    """Return the query for runs that were given the same, or have it now."""
+    """Return the query for runs that started with this hash, or have it now."""
     return f'({with_hash(text)} OR sys/content_hash = "{text}")'
 
 
 def find_duplicate(
     catalog: Catalog, project: str, text: str, revision: int | None = None
 ) -> str | None:
-    """Return the id of the newest run of a project that is the same; None if there is none.
-
-    Args:
-        catalog: What has the runs, up to date.
-        project: The project; runs of those below are others.
-        text: Hash, as the run has it now or had it at its start.
-        revision: Which of them; None for any.
-    """
+    """Return the id of the newest run of exactly this project with a hash, or None."""
     query = same_as(text)
     if revision is not None:
         query += f" AND sys/revision = {revision}"
@@ -67,17 +60,10 @@ def find_registered(
     project: str | None = None,
     kinds: Sequence[str] = (*MODEL_KINDS, "artifact"),
 ) -> RunName:
-    """Return the model, version or artifact that a word means.
+    """Return the model, version or artifact that a word means; see the module.
 
-    Args:
-        catalog: Of the place, up to date.
-        word: What a person gave; see the module.
-        project: Only of this project, or, where it has none, of those below it; None for all.
-        kinds: What may be meant.
-
-    Raises:
-        RunNotFoundError: If nothing is meant.
-        ArgumentError: If several may be; they are listed.
+    Of one project, or, where it has none, of those below it; None for all. Raises
+    `RunNotFoundError`, or `ArgumentError` if several may be meant.
     """
     left, _, rest = word.rpartition("/")
     named = [one for kind in kinds for one in catalog.names(kind)]
@@ -95,7 +81,6 @@ def find_registered(
 def _find_version(
     catalog: Catalog, word: str, project: str | None, named: list[RunName]
 ) -> RunName:
-    """Return the version that a word means by an alias, a part of its digest, or as the latest."""
     meant = ArtifactName.of(word)
     own = [one for one in named if meant is not None and model_key(*one.ref) == meant.name]
     versions = _near(own, project)
@@ -125,12 +110,7 @@ def _missing(catalog: Catalog, word: str, hint: str = "") -> RunNotFoundError:
 
 
 def aliases_of(catalog: Catalog, place: str) -> dict[str, str]:
-    """Return the digest of the version that has each alias, ``latest`` among them.
-
-    Args:
-        catalog: Up to date.
-        place: Of an artifact: ``PROJECT/.artifacts/NAME``.
-    """
+    """Return the digest of each alias of an artifact, ``PROJECT/.artifacts/NAME``."""
     wanted = Selection(project=place, kind="artifact", trashed=None)
     table = catalog.table(wanted, ["sys/aliases"], lambda _: None)
     rows = zip(table.refs, table.rows, strict=True)
@@ -138,7 +118,6 @@ def aliases_of(catalog: Catalog, place: str) -> dict[str, str]:
 
 
 def _near(named: list[RunName], project: str | None) -> list[RunName]:
-    """Return those of a project, or of one place in it; if it has none, those below it."""
     if project is None:
         return named
     own = [one for one in named if project in (one.project, home_of(one.project))]
@@ -159,7 +138,7 @@ def _label(one: RunName) -> str:
 
 
 def number_of(one: RunName) -> int | None:
-    """Return the number (1-based) that a version goes by; None if it has none."""
+    """Return the 1-based number of a version; None if it has none."""
     key = re.escape(model_key(*one.ref))
     found = re.fullmatch(f"{key}[:-]([1-9][0-9]*)", one.name or "")
     return None if found is None else int(found[1])
@@ -186,15 +165,11 @@ class Selection:
         project: Only this project and its sub-projects.
         query: In the query language.
         id: One run id or several.
-        state: One state or several; ``"error"``, ``"finished"``, ``"active"`` and
-            ``"inactive"`` stand for several.
-        owner: One owner or several.
+        state: One state or several; ``"error"``, ``"finished"``, ``"active"`` and ``"inactive"``
+            stand for several.
         tag: One tag, or several that a run must all have.
         trashed: Whether runs are in the trash; None for both.
-        limit: Greatest number of runs.
-        offset: Number of runs to skip at the beginning.
         sort_by: Path, perhaps with an aggregate.
-        ascending: Smallest first.
         local: Times in the query that name no offset are in this computer's time zone, else in UTC.
         moments: Some of these times in the time zone of the caller, by their text: microseconds
             since the Unix epoch.
@@ -220,12 +195,7 @@ class Selection:
     kind: str = "run"
 
     def expression(self) -> Expression:
-        """Return the query and the other conditions as one expression.
-
-        Raises:
-            ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query breaks the grammar, or compares what cannot be compared so.
-        """
+        """Return all conditions as one expression; raises `ArgumentError`, `QueryError`."""
         terms: list[Expression] = []
         if self.query is not None:
             terms.append(parse(self.query))
@@ -252,16 +222,12 @@ class Selection:
         return And(tuple(terms))
 
     def reaches(self, project: str) -> bool:
-        """Return whether runs of a project may be among those that are sought."""
+        """Return whether runs of a project may be selected."""
         inside = self.project is None or is_inside(project, self.project)
         return inside and (self.readable is None or self.readable(project))
 
     def check(self) -> None:
-        """Check what `expression` does not look at.
-
-        Raises:
-            ArgumentError: If an argument has a value that cannot be used.
-        """
+        """Check what `expression` does not; raises `ArgumentError`."""
         if self.kind not in KINDS:
             msg = f"kind: expected one of {', '.join(KINDS)}, got {self.kind!r:.80}"
             raise ArgumentError(msg)
@@ -282,11 +248,6 @@ class Selection:
 
 
 def _strings(name: str, given: str | Iterable[str] | None) -> list[str] | None:
-    """Return one or several strings as a list; None and an empty iterable do not restrict anything.
-
-    Raises:
-        ArgumentError: If it is neither.
-    """
     if given is None:
         return None
     values = (

@@ -1,4 +1,4 @@
-"""From queries to SQL: which runs match. SQLAlchemy Core, for SQLite and PostgreSQL alike."""
+"""Translation of queries to SQL, by SQLAlchemy Core for SQLite and PostgreSQL alike."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ class Compiler:
         number: Returns the number of a path, or None if no run has it.
         state: The state of a run as SQL, with ``"crashed"`` derived.
         crash_reason: Returns why a run crashed as SQL, NULL for those that did not.
-        pattern: Returns a regular expression as the database writes it.
+        pattern: Returns a regular expression in the syntax of the database.
         now_ns: Nanoseconds since the Unix epoch.
-        parts: Returns the condition that runs have parts which show something together; None where
-            nobody may ask. See `has_parts`.
-        holder: Returns which row says for each run what it has at a path, as SQL.
+        parts: Returns the condition on the parts of a run, see `has_parts`; None where nobody may
+            ask.
+        holder: Returns the row that has the value of a path for each run, as SQL.
         moved: Returns the numbers of versions of models that go by another than they recorded.
         local: Times that name no offset are in this computer's time zone, else in UTC.
-        moments: What some times are, by their text, in microseconds since the Unix epoch.
+        moments: Some times by their text, in microseconds since the Unix epoch.
         among: Numbers of the few runs that are looked at; None for all.
     """
 
@@ -138,16 +138,11 @@ class Compiler:
         self._parts = parts
 
     def _moment(self, text: str) -> int | None:
-        """Return microseconds since the Unix epoch of a time; None if the text is none."""
         found = moment(text, self._now_ns, local=self._local)
         return found if found is None else self._moments.get(text, found)
 
     def condition(self, expression: Expression) -> Clause:
-        """Return the condition that a run matches.
-
-        An operator needs something to compare: a run without a value at the path matches neither
-        ``=`` nor ``!=``. NOT turns around whatever follows it.
-        """
+        """Return the condition that a run matches; ``!=`` needs a value at the path, too."""
         if isinstance(expression, And):
             return _joined(sa.and_, [sa.true(), *map(self.condition, expression.terms)])
         if isinstance(expression, Or):
@@ -161,7 +156,7 @@ class Compiler:
         return self._numbered(found, expression) if expression.field.path == VERSION else found
 
     def _numbered(self, recorded: Clause, leaf: Among | Comparison) -> Clause:
-        """Return a condition on the numbers that versions go by, not those that they recorded."""
+        """Return a condition on current numbers of versions, not on recorded ones."""
         if not (moved := self._moved()):
             return recorded
         if isinstance(leaf, Among):
@@ -221,7 +216,6 @@ class Compiler:
         return self._where(number, condition, leaf.field)
 
     def _of_parts(self, leaf: Comparison) -> Clause:
-        """Return the condition on a path that no run has: what its parts show, or nothing."""
         field, value = leaf.field, leaf.value
         if self._parts is None or not field.path.startswith(CHILDREN):
             return sa.true() if value is None else sa.false()
@@ -324,7 +318,7 @@ class Compiler:
 
 
 def _on_id(operator: str, text: str) -> Clause:
-    """Compare ids: a run answers to its own and to a second one, such as ``SAN-1``."""
+    """Compare ids: a run has its own and a second one, such as ``SAN-1``."""
     both = (_on_text(schema.run.c.name, operator, text), _on_text(_shown_id(), operator, text))
     if operator in ("=", "contains", "matches"):
         return sa.or_(*both)
@@ -342,7 +336,7 @@ def _word(path: str) -> sa.ColumnElement[Any] | None:
 
 
 def _joined(join: Callable[..., Clause], terms: list[Clause]) -> Clause:
-    """Join conditions in groups, and groups of groups; SQLite takes no chain of over 1,000."""
+    # SQLite takes no chain of over 1,000.
     while len(terms) > _CHAIN:
         groups = (terms[start : start + _CHAIN] for start in range(0, len(terms), _CHAIN))
         terms = [bracketed(join(*group)) for group in groups]
@@ -358,7 +352,6 @@ def _stated_type(field: Field) -> Clause:
 
 
 def _on_some(column: sa.ColumnElement[Any], operator: str, value: Value | None) -> Clause:
-    """Compare a text that not every run has."""
     if value is None:
         return column.is_(None)
     # Of a run without one it is false, and not NULL, which NOT would not turn around.
@@ -388,7 +381,6 @@ def _on_aggregate(field: Field, operator: str, value: Value) -> Clause:
 
 
 def _as_float(number: float | str) -> float:
-    """Return a number as float64; an int that is too large as infinity."""
     try:
         return float(number)
     except OverflowError:
@@ -444,7 +436,7 @@ def _exactly(number: int, rough: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
 
 
 def derived_column(path: str, state: sa.ColumnElement[str]) -> sa.ColumnElement[Any] | None:
-    """Return the column of what the run's row holds, or None for an attribute."""
+    """Return the column of the run's row that holds a path, or None for an attribute."""
     run = schema.run.c
     if path == "sys/state":
         return state

@@ -50,14 +50,7 @@ def children_of(
     refs: Sequence[Ref],
     is_meant: Callable[[str], bool],
 ) -> dict[int, int]:
-    """Return the runs that are parts of some runs: by number, the place of the run among these.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        refs: Project and id of the runs.
-        is_meant: Tells which projects parts count in.
-    """
+    """Return, by number of each child run in a meant project, the index of its parent."""
     number = store.numbers.number(connection, PARENT)
     places = {ref: at for at, ref in enumerate(refs)}
     words = [word for project, run in refs for word in (run, f"{project}/{run}")]
@@ -80,14 +73,9 @@ def has_parts(
     aggregate: str,
     holds: Callable[[Any], Any] | None = None,
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that a run has parts with numbers at a path.
+    """Return the condition that a run has child runs in some projects with numbers at a path.
 
-    Args:
-        number_of: Returns the number of a path, or None if no run has it.
-        projects: In which of these parts count.
-        path: With `CHILDREN` before it.
-        aggregate: What their numbers come to.
-        holds: Returns the condition that this fulfils; None for any.
+    ``path`` has `CHILDREN` before it; ``holds`` returns a condition on their aggregate.
     """
     above, number = number_of(PARENT), number_of(path.removeprefix(CHILDREN))
     if above is None or number is None:
@@ -122,17 +110,9 @@ def columns_of_children(
     wanted: Iterable[tuple[str, str | None]],
     is_meant: Callable[[str], bool],
 ) -> dict[tuple[str, str | None], list[Any]]:
-    """Return a column for each path and aggregate: of the finite numbers that the parts show there.
+    """Return a column for each path and aggregate of finite numbers of child runs.
 
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        refs: Project and id of the runs.
-        wanted: Paths with `CHILDREN` before them, and aggregates.
-        is_meant: See `children_of`.
-
-    Raises:
-        QueryError: If there is no such aggregate.
+    Paths have `CHILDREN` before them. Raises `QueryError` for an unknown aggregate.
     """
     asked = list(dict.fromkeys(wanted))
     for path, aggregate in asked:

@@ -53,17 +53,8 @@ def read_percentiles(
 ) -> list[float]:
     """Return percentiles of the finite values of a float series; NaN if it has none.
 
-    Between two values they are interpolated linearly, as by ``numpy.percentile``.
-
-    Args:
-        store: Holds the groups.
-        connection: Of the transaction in which the run was loaded.
-        shares: Of which runs it is made, itself first.
-        path: Of the series.
-        percents: From 0 (the minimum) to 100 (the maximum).
-
-    Raises:
-        ArgumentError: If a percentage cannot be one.
+    Interpolates linearly, as ``numpy.percentile``. Raises `ArgumentError` for percentages outside 0
+    to 100.
     """
     import numpy as np
 
@@ -94,18 +85,7 @@ def read_curve(
     path: str,
     points: int,
 ) -> Curve:
-    """Return a float series in parts.
-
-    Args:
-        store: Holds the groups.
-        connection: Of the transaction in which the run was loaded.
-        shares: Of which runs it is made, itself first.
-        path: Of the series.
-        points: At most this many representative points.
-
-    Raises:
-        ArgumentError: If ``points`` is not a number of at least 2.
-    """
+    """Return a float series in parts; raise `ArgumentError` if ``points`` is less than 2."""
     return draw_series(_pieces(store, connection, shares, path), points).curve
 
 
@@ -117,12 +97,9 @@ def read_drawing(
     look: Look,
     created_ns: int,
 ) -> Drawing:
-    """Return a float series as it is drawn; arguments as of `read_curve`.
+    """Return a float series as it is drawn; raise `ArgumentError` if ``look`` is invalid.
 
-    Along another series every point of both is read; else what grows with the parts, and times.
-
-    Raises:
-        ArgumentError: If something cannot be looked at so.
+    Along another series every point of both is read; else the cost grows with the parts.
     """
     look.check()
     left_out = 0
@@ -150,10 +127,7 @@ def read_drawing(
 
 
 def _along(points: Points, other: Points) -> tuple[Floats, Floats]:
-    """Return x and values: x is the value of the other series at the same step, or the last before.
-
-    Points before its first, and those where it is not finite, are left out.
-    """
+    # Points before the first of the other series, and those where it is not finite, are left out.
     place = np.searchsorted(other.step, points.step, side="right") - 1
     x = np.full(len(place), np.nan)
     x[place >= 0] = other.value[place[place >= 0]]
@@ -169,7 +143,6 @@ def _pieces(
     x: str = "step",
     origin_ns: int = 0,
 ) -> list[Piece]:
-    """Return a series as consecutive stretches, in the order of x and time."""
     listed: list[series.Piece] = []
     packed: list[_Packed] = []
     for share in shares:
@@ -190,13 +163,7 @@ def _pieces(
 
 
 class _Packed(NamedTuple):
-    """A group of which nothing is hidden.
-
-    Attributes:
-        group: It.
-        last_t: A time that none of its points is behind.
-        journal: In which they are.
-    """
+    """A group without hidden points, and a time that none of them is after."""
 
     group: DrawingGroup
     last_t: int
@@ -211,7 +178,6 @@ def _add_shown(
     listed: list[series.Piece],
     packed: list[_Packed],
 ) -> None:
-    """Add what was read of a series of one run, and groups of which nothing is hidden."""
     after, last, journals = share.after(path), share.end(path), shown_journals(share)
     if last == -np.inf:
         return
@@ -244,14 +210,8 @@ def _add_shown(
 
 
 def _in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) -> list[Piece]:
-    """Return a series as stretches along the order of recording: time, then journal, then place.
-
-    Where the times of two stretches overlap, as those of several writers do, all points are read.
-
-    Args:
-        listed: Stretches that were read.
-        packed: Others.
-    """
+    # By time, then journal, then place. Where the times of two stretches overlap, as those of
+    # several writers do, all points are read.
     every: list[tuple[int, int, DrawingGroup | tuple[Ints, Floats]]] = [
         (one.low_t, last, one) for one, last, _ in packed
     ]

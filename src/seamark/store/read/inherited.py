@@ -34,14 +34,7 @@ _of_projects: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """Keyed tag that runs inherit from a project.
-
-    Attributes:
-        project: Project that has the tag.
-        type: Type of the value.
-        value: Value as it is stored.
-        cells: Type, class, number, whole and text, as a table shows it.
-    """
+    """Keyed tag of a project, as stored; ``cells``: type, class, number, whole and text."""
 
     project: str
     type: str
@@ -73,13 +66,7 @@ _TAGS_OF: Final = _statement()
 def inherited_tags(
     store: Store, connection: sa.Connection, refs: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[tuple[str, str], Mapping[str, Inherited]]]:
-    """Yield what containers inherit, by path; those that inherit nothing are left out.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        refs: Project and run id of each.
-    """
+    """Yield the inherited tags of containers by path, where there are any."""
     above = {ref: projects_above(*ref) for ref in dict.fromkeys(refs)}
     projects = sorted({one for found in above.values() for one in found})
     said: dict[str, dict[str, Inherited]] = {}
@@ -98,13 +85,7 @@ def inherited_tags(
 
 
 def holder(store: Store, connection: sa.Connection, path: str) -> sa.ColumnElement[Any]:
-    """Return which row says for each run what it has at a path: its own, or a project's above it.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        path: Attribute path.
-    """
+    """Return the row that has the value of a path for each run: its own, or a project's above."""
     if not path.startswith(TAGS):
         return _run.id
     number = store.numbers.number(connection, path)
@@ -126,7 +107,7 @@ def _is_below_any(project: str, others: Mapping[str, int]) -> bool:
 
 
 def _within(project: str) -> sa.ColumnElement[bool]:
-    """Return the condition that a run is in a project or below it, by the order of code points."""
+    # By the order of code points.
     below = sa.and_(_run.project >= f"{project}/", _run.project < f"{project}0")
     return sa.or_(_run.project == project, below)
 
@@ -139,14 +120,7 @@ _TYPES: Final = ("int", "float", "bool", "string", "float_series")
 def shared_paths(
     store: Store, connection: sa.Connection, numbers: Sequence[int], sample: int = SAMPLE
 ) -> list[SharedPath]:
-    """Return which paths the first of these runs have, counted by the database.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        numbers: Of runs.
-        sample: How many of them are looked at.
-    """
+    """Return the paths of the first runs of a selection, counted by the database."""
     row = schema.attribute.c
     shown = (row["class"], row.number, row.text, row.type)
     spread = [each(column) for column in shown for each in (sa.func.min, sa.func.max)]

@@ -32,14 +32,7 @@ _row: Final = schema.attribute.c
 def recent_paths(
     store: Store, connection: sa.Connection, refs: Sequence[tuple[str, str]], since_ns: int
 ) -> dict[tuple[str, str], list[str]]:
-    """Return the paths of runs that hold something recorded since a moment, sorted.
-
-    Args:
-        store: Which has the runs.
-        connection: Of a transaction of the store.
-        refs: (project, run id) of the runs; of one without such a path there is nothing.
-        since_ns: Nanoseconds since the Unix epoch; up to a minute before counts, too.
-    """
+    """Return the paths of runs recorded since a time (ns) or up to a minute before, sorted."""
     numbers = numbers_of(store, connection, refs) if refs else {}
     listed = list(numbers)
     found: dict[tuple[str, str], set[int]] = {}
@@ -69,14 +62,7 @@ _ELEMENTS: Final = sa.select(_element.run, _element.path, _element.value)
 def run_fields(
     store: Store, connection: sa.Connection, numbers: Sequence[int], contains: str = ""
 ) -> list[RunField]:
-    """Return what runs show, sorted by path; the database counts.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        numbers: Of the runs.
-        contains: Only paths that have this in them, whatever its case.
-    """
+    """Return the fields of runs, sorted by path, that contain a text of any case."""
     database = store.database
     found: dict[tuple[int, int], list[Any]] = {}
     for start in range(0, len(numbers), _PART):
@@ -108,7 +94,6 @@ def run_fields(
 
 
 def _merge_counts(one: list[Any], other: list[Any]) -> list[Any]:
-    """Return count, minima and maxima of two parts as those of both."""
     found = [one[0] + other[0]]
     for at in range(1, len(one)):
         known = [each for each in (one[at], other[at]) if each is not None]
@@ -127,7 +112,6 @@ def _differ(spread: Sequence[Any]) -> bool:
 def _elements(
     store: Store, connection: sa.Connection, numbers: Sequence[int], paths: set[int]
 ) -> dict[int, set[frozenset[str]]]:
-    """Return which sets of strings runs hold at some paths."""
     found: dict[int, dict[int, set[str]]] = {path: {} for path in paths}
     listed = sorted(paths)
     for start in range(0, len(numbers) if paths else 0, _PART // 2):
@@ -150,7 +134,6 @@ _value: Final = schema.attribute.c
 
 
 def _names(path: Any, kind: Any) -> sa.Select[Any]:
-    """Return a question for the names of runs, which are at the path with a number."""
     here = sa.and_(
         _value.run == _run.id, _value.path == path, _value.visible == 1, _value.type == "string"
     )
@@ -165,13 +148,7 @@ _NAMES: Final = _names(sa.bindparam("path"), sa.bindparam("kind"))
 
 
 def names_of(store: Store, connection: sa.Connection, refs: Sequence[Ref]) -> list[str]:
-    """Return what some runs are called, in their order: the name given, or the generated one.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        refs: (project, run id) of the runs.
-    """
+    """Return the given or generated names of some runs, in their order."""
     number = store.numbers.number(connection, _NAME)
     given: dict[Ref, str | None] = {}
     if number is not None:
@@ -192,17 +169,7 @@ def run_names(
     is_meant: Callable[[str], bool] | None = None,
     kind: str = "run",
 ) -> list[RunName]:
-    """Return every run of a store, the newest first.
-
-    A version of a model is called by the key and its number, such as ``RESNET-3``, an artifact by
-    its name and that, ``digits:3``.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        is_meant: Tells of which projects; None for all.
-        kind: What they are; see `seamark.paths.kind_of`.
-    """
+    """Return every run of the meant projects, the newest first; versions as ``RESNET-3``."""
     number = store.numbers.number(connection, _NAME)
     path = -1 if number is None else number
     within = in_projects(store, connection, is_meant)

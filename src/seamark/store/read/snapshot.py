@@ -65,12 +65,7 @@ DERIVED_BELOW: Final = ("sys/", "monitoring/seamark/", TAGS)
 
 
 class Derived:
-    """Derived attributes of a run: path, type and value of each.
-
-    Args:
-        seen: The run.
-        crash: How the process ended that trained it; None unless the run crashed.
-    """
+    """Derived attributes of a run: path, type and value of each."""
 
     def __init__(self, seen: Snapshot, crash: Crash | None) -> None:
         self._seen = seen
@@ -78,7 +73,6 @@ class Derived:
         self._ref = (seen.run.project, seen.run.name)
 
     def __iter__(self) -> Iterator[tuple[str, str, Any]]:
-        """Yield the attributes."""
         seen, run, kind = self._seen, self._seen.state, kind_of(*self._ref)
         run.need(["sys/trashed"])
         facts = run_columns(run)
@@ -108,7 +102,6 @@ class Derived:
         yield from self._concluded()
 
     def _concluded(self) -> Iterator[tuple[str, str, Any]]:
-        """Yield what follows from several records, or from those of other containers."""
         run, tags = self._seen.state, self._tags()
         for path, one in tags.items():
             yield path, one.type, one.value
@@ -122,16 +115,14 @@ class Derived:
                 yield CHANGES, "json", {path: _changes(told) for path, told in changes.items()}
 
     def problems(self) -> dict[str, Any]:
-        """Return what went wrong with the run, by name; only what is not empty."""
+        """Return the problems of the run, by name; only those that are not empty."""
         return self._problems(self._tags())
 
     def _tags(self) -> Mapping[str, Inherited]:
-        """Return the keyed tags of the projects above, by path."""
         seen = self._seen
         return dict(inherited_tags(seen.store, seen.connection, [self._ref])).get(self._ref, {})
 
     def _tag_edits(self, tags: Mapping[str, Inherited]) -> dict[str, dict[str, Any]]:
-        """Return the tags of projects by key, and what the container itself says of that key."""
         self._seen.state.need(tags)
         found: dict[str, dict[str, Any]] = {}
         for path, one in tags.items():
@@ -153,7 +144,6 @@ class Derived:
         return {**found, "tags": other} if other else found
 
     def _conflicts(self) -> dict[str, list[str]]:
-        """Return the families that lost, by path."""
         seen = self._seen
         rows = seen.rows(_HIDDEN)
         if not rows:
@@ -164,14 +154,12 @@ class Derived:
 
 
 def _known_times(facts: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield when a run was created and modified, if that is known."""
     for path, moment in (("creation", facts["created"]), ("modification", facts["modified"])):
         if moment != UNKNOWN_NS:
             yield f"sys/{path}_time", "datetime", time_of(moment)
 
 
 def _changes(told: Iterable[tuple[Key, str, Any]]) -> list[dict[str, Any]]:
-    """Return values and when each was recorded, ISO 8601 in UTC."""
     found = []
     for (t, _, _), kind, value in told:
         plain = value if kind == "datetime" else decoded(kind, value)
@@ -186,12 +174,7 @@ def gaps_of(journal: JournalState) -> list[tuple[int, int]]:
 
 
 def problems(run: RunState, conflicts: Mapping[str, list[str]]) -> dict[str, Any]:
-    """Return what went wrong with a run, by name; only what is not empty.
-
-    Args:
-        run: As folded.
-        conflicts: The families that lost, by path.
-    """
+    """Return the problems of a folded run, by name; only those that are not empty."""
     journals = sorted(run.journals.values(), key=lambda journal: journal.writer)
     dropped: dict[str, int] = {}
     for journal in journals:
@@ -223,16 +206,7 @@ _SHOWN: Final = (
 
 @dataclass(slots=True)
 class Snapshot:
-    """A run in one transaction.
-
-    Attributes:
-        store: Where it is.
-        connection: Of the transaction.
-        run: As loaded.
-        now_ns: Time by the clock of the reader, nanoseconds since the Unix epoch.
-        sources: Opens its journals.
-        others: Returns what opens the journals of another run; None where a fork is read alone.
-    """
+    """A run in one transaction."""
 
     store: Store
     connection: sa.Connection
@@ -265,7 +239,7 @@ class Snapshot:
         return [one for one in self.state.journals.values() if one.owner]
 
     def rows(self, statement: Any) -> list[tuple[Any, ...]]:
-        """Return the rows that a statement finds of the run."""
+        """Return the rows of a statement about the run."""
         return self.store.database.rows(self.connection, statement, run=self.number)
 
     def stated(self) -> str:
@@ -279,22 +253,19 @@ class Snapshot:
     # ------------------------------------------------------------------ attributes
 
     def families(self) -> dict[str, str]:
-        """Return what each path holds, without reading it; derived attributes are left out."""
+        """Return the family at each path, without derived attributes or reading values."""
         own = {path: NUMBER_FAMILIES[family] for path, family in self.rows(_SHOWN)}
         return own | self.line.families()
 
     def shown(self, path: str) -> Attribute | None:
-        """Return what a path shows; derived attributes are left out."""
+        """Return the attribute at a path, unless it is derived."""
         if found := self.of_line(path.__eq__):
             return found[path]
         self.run.state.need([path])
         return self.own(path)
 
     def own(self, path: str) -> Attribute | None:
-        """Return what a path, which is loaded, shows of the run itself.
-
-        The state is kept for further questions, so that the value is a copy.
-        """
+        """Return a copy of the run's own attribute at a loaded path."""
         shown = self.run.state.surviving(path)
         if not shown:
             return None
@@ -317,7 +288,7 @@ class Snapshot:
         return Attribute(path, state.family, kind, value)
 
     def of_line(self, is_meant: Callable[[str], bool]) -> dict[str, Attribute]:
-        """Return the series that have points of other runs; all of their points are read."""
+        """Return the series with points of other runs; all of their points are read."""
         found: dict[str, Attribute] = {}
         if self.run.state.fork is None:
             return found

@@ -324,7 +324,6 @@ def _check_bins(edges: Sequence[float], counts: Sequence[float]) -> None:
 
 
 def _counted(values: Any, bins: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return edges and counts of values."""
     from seamark.values import histograms
     from seamark.values._foreign import is_tensor
 

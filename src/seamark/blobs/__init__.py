@@ -1,9 +1,6 @@
 """Files of a run by their digest: take them, store them, recover and remove them, read them.
 
-`BlobWriter` takes hold of files before its methods return and makes blobs of them on a thread, so
-that a checkpoint of ten gigabytes never holds up a metric. How a file is held, and what happens
-when it is rewritten in the meantime, is described in ``seamark.blobs.take``. What a process that
-died left half done, `finish_staged` completes.
+A thread makes the blobs, so that a checkpoint of ten gigabytes never holds up a metric.
 """
 
 from __future__ import annotations

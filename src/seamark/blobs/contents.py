@@ -1,4 +1,11 @@
-"""Files of a run: their bytes, wherever they lie, and downloads of them."""
+"""Files of a run: their bytes, wherever they lie, and downloads of them.
+
+A run from somebody else can name ``~/.ssh/id_ed25519`` as its checkpoint, and a download would put
+it where it is published. So a reference is opened if what it names lies in the run's own folder, or
+if it is known to be of this user's making: every journal of the run was recorded here, and the
+file is still the one that was recorded. The second is not for tidiness: an archive can claim the
+name of a host, but not know size, time and inode of a file that its maker never saw.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +46,7 @@ __all__ = [
 
 
 class FolderContents:
-    """The files of a run below a root; see `seamark.reading.contents.Contents`.
-
-    Args:
-        folder: Where the run lies.
-    """
+    """The files of a run below a root; see `seamark.reading.contents.Contents`."""
 
     kind = "folder"
 
@@ -109,11 +112,7 @@ class FolderContents:
         return "kept"
 
     def referred(self, record: Mapping[str, Any]) -> str:
-        """Return where a FILE record leads now; empty if it is no reference.
-
-        Into the run folder as it is now, if it was recorded there, wherever the folder has been
-        moved or copied since.
-        """
+        """Return where a FILE record leads now, also in a moved run folder; "": no reference."""
         reference = str(record.get("ref") or "")
         if reference and not is_below(self._folder, reference):
             found = find_inside(self._folder, record)
@@ -131,7 +130,6 @@ class FolderContents:
 
 @functools.lru_cache(maxsize=16)
 def _is_recorded_by_user(folder: RunFolder) -> bool:
-    """Cache `are_recorded_by_user`: whether the references of a run may be followed."""
     return are_recorded_by_user(folder)
 
 
@@ -148,13 +146,7 @@ def _reference_state(reference: str, record: Mapping[str, Any]) -> str:
 
 
 def _is_same(found: os.stat_result, record: Mapping[str, Any], *, moved: bool) -> bool:
-    """Return whether what a reference leads to looks like what was recorded.
-
-    Args:
-        found: Its status.
-        record: FILE record.
-        moved: The run folder is a copy or was moved; copies have times of their own.
-    """
+    # If the run folder was moved, it may be a copy; copies have times of their own.
     return bool(record.get("dir")) or (
         found.st_size == record.get("size", found.st_size)
         and (moved or found.st_mtime_ns == record.get("mtime_ns", found.st_mtime_ns))
@@ -162,7 +154,6 @@ def _is_same(found: os.stat_result, record: Mapping[str, Any], *, moved: bool) -
 
 
 def _is_own(folder: Path) -> bool:
-    """Return whether a folder is this user's; one of somebody else is left as it is."""
     try:
         return folder.stat().st_uid == os.geteuid()
     except OSError:
@@ -189,17 +180,10 @@ def open_reference(
     *,
     wanted: bool = False,
 ) -> BinaryIO:
-    """Open the file that a record refers to, or one in the folder that it refers to.
+    """Open the file that a FILE record with ``ref`` refers to, or one in the folder (``inner``).
 
-    Args:
-        folder: The run.
-        file: FILE record with ``ref``.
-        path: Attribute path, for messages.
-        inner: Where the file lies in the folder.
-        wanted: Whether the reader said to open it wherever it is.
-
-    Raises:
-        FileMissingError: If it is not here, or not opened; the message says what to do.
+    With ``wanted`` the reader said to open it wherever it is. Raises FileMissingError if it is not
+    here, or not opened; the message says what to do.
     """
     here = local_path(file["ref"])
     if here is None or "\0" in here:
@@ -223,11 +207,7 @@ def _missing_file_error(path: str, file: Mapping[str, Any]) -> FileMissingError:
 
 
 def _open_inside(folder: RunFolder, file: Mapping[str, Any], inner: Sequence[str]) -> int | None:
-    """Return a descriptor of a file in the run's own folder; None if it is outside, or a link is.
-
-    Raises:
-        FileNotFoundError: If the folder that a member was in is there, and the member is not.
-    """
+    """Return a descriptor of a file in the run's own folder; None if it is outside, or linked."""
     found = find_inside(folder, file)
     if found is None:
         return None
@@ -238,7 +218,6 @@ def _open_inside(folder: RunFolder, file: Mapping[str, Any], inner: Sequence[str
 
 
 def _leads_nowhere(folder: RunFolder, here: str) -> bool:
-    """Return whether a path into the run folder, as it is now, names nothing at all."""
     return is_below(folder, here) and not os.path.lexists(here)
 
 
@@ -303,11 +282,6 @@ def _open(
     *,
     references: bool,
 ) -> BinaryIO:
-    """Open the bytes of a recorded file, or of a member of a recorded folder.
-
-    Raises:
-        FileMissingError: If there are no bytes: still pending, lost, removed, or not opened.
-    """
     if "ref" in file:
         return open_reference(folder, file, path, inner, wanted=references)
     sha256, size = digest_of(file, path, inner)
@@ -317,16 +291,7 @@ def _open(
 def digest_of(
     file: Mapping[str, Any], path: str, inner: Sequence[str] = ()
 ) -> tuple[str, int | None]:
-    """Return SHA-256 (hex) and size of the content of a FILE record that is no reference.
-
-    Args:
-        file: The record.
-        path: Attribute path, for messages.
-        inner: Names of a member of a recorded folder.
-
-    Raises:
-        FileMissingError: If there are no bytes: still pending, or lost.
-    """
+    """Return SHA-256 (hex) and size of a FILE record's content; FileMissingError without bytes."""
     size, sha256 = file.get("size"), file.get("sha256")
     if inner:
         size, sha256 = file["members"]["/".join(inner)]
@@ -343,15 +308,7 @@ def digest_of(
 
 
 def read_text(folder: RunFolder, record: Mapping[str, Any]) -> str:
-    """Return a very long text, which is kept as a blob.
-
-    Args:
-        folder: The run.
-        record: Its ``sha256`` and ``size``.
-
-    Raises:
-        FileMissingError: If it is not there, not what was recorded, or too large for memory.
-    """
+    """Return a very long text, kept as a blob; FileMissingError if lost, other or too large."""
     if record["size"] > MAX_TEXT_BYTES:
         msg = f"the text {record['sha256']} has {record['size']:,} bytes, too many to read at once"
         raise FileMissingError(msg)
@@ -362,17 +319,7 @@ def read_text(folder: RunFolder, record: Mapping[str, Any]) -> str:
 def read_file(
     folder: RunFolder, file: Mapping[str, Any], path: str, *, references: bool = False
 ) -> bytes:
-    """Return the bytes of a recorded file.
-
-    Args:
-        folder: The run.
-        file: FILE record, of no folder.
-        path: Attribute path, for messages.
-        references: Open what the record refers to, wherever that is.
-
-    Raises:
-        FileMissingError: If the bytes are not there, or a reference is not opened.
-    """
+    """Return a recorded file's bytes, also (``references``) elsewhere; else FileMissingError."""
     with _open(folder, file, path, references=references) as source:
         # Not to the end: a file that grows meanwhile would have none.
         return source.read(os.fstat(source.fileno()).st_size)
@@ -388,21 +335,7 @@ def write_file(
     references: bool = False,
     verify: bool = False,
 ) -> Path:
-    """Write a recorded file, or folder, to disk and return where; see `write_parts`.
-
-    Args:
-        folder: The run.
-        file: FILE record.
-        target: An existing folder, to be called as `download_name` says, or a name.
-        path: Attribute path, for messages.
-        name: Of the file below ``target``, which is then a folder in any case; may contain ``/``.
-        references: Open what the record refers to, wherever that is.
-        verify: As in `write_parts`.
-
-    Raises:
-        FileMissingError: If the bytes are not there, or a link or another file is at the target.
-        ArgumentError: If a name in the record leads out of the target, or is too long for a file.
-    """
+    """Write a recorded file, or folder, to disk and return where; see `write_parts`."""
 
     @contextlib.contextmanager
     def opened(where: str, inner: Sequence[str]) -> Iterator[Copy]:
@@ -413,12 +346,7 @@ def write_file(
 
 
 def download_name(file: Mapping[str, Any], path: str) -> str:
-    """Return the name of a file that is downloaded: the last part of its path, and its extension.
-
-    Args:
-        file: FILE record.
-        path: Attribute path.
-    """
+    """Return the name of a downloaded file: the last part of its path, and its extension."""
     ext = str(file.get("ext") or "")
     return path.rpartition("/")[2] + (f".{ext}" if ext else "")
 
@@ -477,17 +405,7 @@ def _copy(source: BinaryIO, out: BinaryIO) -> None:
 def _write(
     copy: Copy, base: Path, parts: Sequence[str], wanted: tuple[str, int | None] | None
 ) -> None:
-    """Copy to a temporary name first, so that nothing is half-written.
-
-    Args:
-        copy: Writes the bytes.
-        base: Folder of the reader's.
-        parts: Name below it.
-        wanted: Their SHA-256 and size; None if nobody asks.
-
-    Raises:
-        FileMissingError: If they are others.
-    """
+    # to a temporary name first, so that nothing is half-written
     part = f".seamark-{secrets.token_hex(8)}"
     with folder_below(base, parts[:-1]) as fd:
         try:
@@ -503,11 +421,6 @@ def _write(
 
 
 def _expect(wanted: tuple[str, int | None], fd: int, name: str) -> None:
-    """Refuse bytes that are not what was recorded.
-
-    Raises:
-        FileMissingError: If they are not.
-    """
     found, size = digest_of_bytes(fd)
     if (found, size) != (wanted[0], size if wanted[1] is None else wanted[1]):
         msg = (

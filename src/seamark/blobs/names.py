@@ -1,4 +1,11 @@
-"""Names of files: references, members of file sets, and files inside the run folder."""
+"""Names of files: references, members of file sets, and files inside the run folder.
+
+A recorded absolute path leads nowhere, or to the original, once the folder was moved or copied. So
+the record also says where the file lies below the run folder (``inside``); readers look there
+first. Records without it, of earlier versions, are read alike where the path goes through a folder
+``<project>/<run id>``. Names may be a stranger's: no link is followed, and nothing but regular
+files and folders is taken for what was recorded.
+"""
 
 from __future__ import annotations
 
@@ -66,10 +73,7 @@ def local_path(target: str | os.PathLike[str]) -> str | None:
 
 
 def reference(url: str) -> str:
-    """Return a URL as it is recorded, without user and password.
-
-    What else is secret in it, is for whoever records it to hide.
-    """
+    """Return a URL as it is recorded, without user and password; callers hide other secrets."""
     head, mark, query = url.partition("?")
     return escape(_USER.sub("//", head) + mark + query)
 
@@ -78,10 +82,6 @@ def walk_files(folder: str, takes: FileFilter | None = None) -> dict[str, str]:
     """Return the regular files below a folder, by their names relative to it with ``/``; sorted.
 
     Links to files count as the file; links to folders are not followed, so that this ends.
-
-    Args:
-        folder: Where to look.
-        takes: Which are meant; None for all.
     """
     found: dict[str, str] = {}
     for here, folders, names in os.walk(folder):
@@ -102,13 +102,9 @@ def members_of(
 ) -> dict[str, Path]:
     """Return the files that paths, folders and patterns stand for, with their names in a file set.
 
-    Args:
-        value: One or several. ``**`` in a pattern goes into folders. Names are relative to the
-            working directory for what lies in it, else to the folder that the pattern starts at.
-        takes: Which of the files and folders below folders and patterns are meant; None for all.
-
-    Raises:
-        FileMissingError: If one of them matches nothing.
+    ``**`` in a pattern goes into folders. Names are relative to the working directory for what lies
+    in it, else to the folder that the pattern starts at. Raises FileMissingError if one matches
+    nothing.
     """
     targets = [value] if isinstance(value, (str, os.PathLike)) else list(value)
     found: dict[str, Path] = {}
@@ -122,15 +118,8 @@ def members_of(
 def matches(target: str, takes: FileFilter | None = None) -> dict[str, str]:
     """Return the files that one path, folder or pattern stands for, by name.
 
-    Names are relative to the folder given, or to the part of a pattern before its first wildcard; a
-    single file goes by its own name.
-
-    Args:
-        target: A path, folder or pattern.
-        takes: See `members_of`; a file that is named itself is meant.
-
-    Raises:
-        FileMissingError: If there is no file.
+    Names are relative to the folder, or a pattern's part before its first wildcard; a single file
+    goes by its own name, and is always meant. Raises FileMissingError without a file.
     """
     path = os.path.abspath(os.path.expanduser(target))
     if os.path.isfile(path):
@@ -156,13 +145,7 @@ def matches(target: str, takes: FileFilter | None = None) -> dict[str, str]:
 
 
 class InRun(NamedTuple):
-    """Location in the run folder of the file or folder that a record refers to.
-
-    Attributes:
-        parts: Names of the folders below the run folder, and of the file or folder itself.
-        path: Path made of the run folder and ``parts``.
-        status: Result of ``os.stat`` for the regular file or the folder.
-    """
+    """Location of what a record refers to, below and with the run folder, and its `os.stat`."""
 
     parts: tuple[str, ...]
     path: Path
@@ -170,12 +153,7 @@ class InRun(NamedTuple):
 
 
 def inside_of(folder: RunFolder, path: str) -> str | None:
-    """Return where a file or folder lies below the run folder, with ``/``; None if it does not.
-
-    Args:
-        folder: The run.
-        path: Of something that exists; links and ``..`` on the way to it are resolved.
-    """
+    """Return where a path, links resolved, lies below the run folder, with ``/``; else None."""
     home = os.path.realpath(folder.path)
     place = os.path.realpath(path)
     if not place.startswith(home + os.sep) or not fits(place):
@@ -189,15 +167,7 @@ def is_below(folder: RunFolder, path: str) -> bool:
 
 
 def find_inside(folder: RunFolder, file: Mapping[str, Any]) -> InRun | None:
-    """Return where what a FILE record with ``ref`` refers to lies in the run's own folder.
-
-    Args:
-        folder: The run.
-        file: The record.
-
-    Returns:
-        None if it was not recorded there, or nothing of its kind is there now.
-    """
+    """Return where a FILE record's ``ref`` lies in the run folder; None if not, or not its kind."""
     for name, guessed in _names(folder, file):
         found = _look(folder, name)
         if found is None or stat.S_ISDIR(found.status.st_mode) != bool(file.get("dir")):
@@ -209,15 +179,7 @@ def find_inside(folder: RunFolder, file: Mapping[str, Any]) -> InRun | None:
 
 
 def moved_path(folder: RunFolder, path: str) -> str:
-    """Return where something lies now that was at a path when the run folder was elsewhere.
-
-    Args:
-        folder: The run, where it is now.
-        path: As it was then.
-
-    Returns:
-        The path itself if nothing is known to lie elsewhere.
-    """
+    """Return where a path lies now after the run folder moved; itself if nothing else is known."""
     if is_below(folder, path):
         return path
     for name in _below_the_run(folder, os.path.abspath(path)):
@@ -227,7 +189,6 @@ def moved_path(folder: RunFolder, path: str) -> str:
 
 
 def _names(folder: RunFolder, file: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Yield names below the run folder that a record may mean, and whether they are guessed."""
     if "inside" in file:
         yield file["inside"], False
         return
@@ -256,7 +217,6 @@ def _below_the_run(folder: RunFolder, path: str) -> Iterator[str]:
 
 
 def _look(folder: RunFolder, name: str) -> InRun | None:
-    """Return what has a name below the run folder; None if it is neither a file nor a folder."""
     try:
         parts = parts_of(name, "inside")
         above = folder.path.joinpath(*parts[:-1])

@@ -1,4 +1,15 @@
-"""Records about files, files that are not stored yet, and recovery of what a dead process left."""
+"""Records about files, files that are not stored yet, and recovery of what a dead process left.
+
+A file that was taken is named in the journal before it is stored. If the process dies in between,
+its staged clone or link still has the bytes, and the next process makes the blob and records the
+digest in a journal of its own. Nothing is touched while the process may still live.
+
+What a journal says is data. Only what lies in the run's own ``.staging/``, and is not a link,
+becomes a blob. A file that was held open where it lay (``source``) may be any file: it is only
+taken if the same user recorded it on this host since it was started, else it stays pending. An
+archive whose maker guessed name and place of a private file cannot have it copied into a run,
+which may be published.
+"""
 
 from __future__ import annotations
 
@@ -53,14 +64,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """Attribute, or member of a file set, for which a content is recorded.
-
-    Attributes:
-        path: Attribute path.
-        token: Token that links the record of the taken bytes to the record of the stored ones.
-        name: Member of a file set, or None for a file.
-        file: The FILE record without a digest.
-    """
+    """Attribute or set member that a content is recorded for; ``token`` links its two records."""
 
     path: str
     token: str
@@ -97,11 +101,7 @@ def without_bytes(file: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tree_bytes(members: dict[str, list[Any]]) -> bytes:
-    """Return the list of a folder's files as bytes; their SHA-256 is that of the folder.
-
-    Args:
-        members: ``{relative name: [size in bytes, SHA-256]}``.
-    """
+    """Return ``{relative name: [size in bytes, SHA-256]}`` of a folder as bytes for its SHA-256."""
     return json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -190,15 +190,7 @@ class Pending:
         )
 
     def store(self, folder: RunFolder, changed: Callable[[HeldFile], None]) -> dict[str, Any]:
-        """Make blobs of what was not stored before, and return what is known for the FILE record.
-
-        Args:
-            folder: The run.
-            changed: Called with every file that was rewritten before it was copied.
-
-        Raises:
-            OSError: If the disk refuses.
-        """
+        """Make blobs of what was not stored before; return what is known for the FILE record."""
         for name, file in self.files.items():
             if name not in self._members:
                 self._members[name] = self._store_one(folder, file, changed)
@@ -254,10 +246,7 @@ _MAX_HANDED_OUT: Final = 4096
 class UsedBlobs:
     """Index of the blobs that a run records, in this process and in others; usable from any thread.
 
-    Args:
-        folder: Folder of the run.
-        worker: Worker whose lock is held while a blob is removed, and between storing and recording
-            one.
+    The worker's lock is held while a blob is removed, and between storing and recording one.
     """
 
     def __init__(self, folder: RunFolder, worker: Worker) -> None:
@@ -286,11 +275,7 @@ class UsedBlobs:
             self._handed_out.extend(digests_of(file))
 
     def remove_unused(self, digests: Iterable[str]) -> None:
-        """Remove the blobs among these that nothing in the run has.
-
-        Raises:
-            OSError: If a journal cannot be read, so that nobody knows, or a blob not be removed.
-        """
+        """Remove the blobs among these that nothing in the run has; OSError if unknown."""
         for sha256 in digests:
             if self._has(sha256) or self._is_used_by_another(sha256):
                 continue
@@ -299,15 +284,11 @@ class UsedBlobs:
                     remove_blob(self._folder, sha256)
 
     def _has(self, sha256: str) -> bool:
-        """Return whether a path has a content, or whether it was handed out."""
         with self._worker.lock:
             return sha256 in self._handed_out or any(sha256 in at for at in self._at.values())
 
     def _is_used_by_another(self, sha256: str) -> bool:
-        """Return whether anything but the files of this process has a content.
-
-        Of the journals of other processes only what is new is read.
-        """
+        # Of the journals of other processes only what is new is read.
         own = f"{host_name()}-{os.getpid()}-"
         for journal in self._folder.journals():
             if not journal.writer.startswith(own):
@@ -325,12 +306,8 @@ class UsedBlobs:
 
 
 def _paths_with(journal: Path, sha256: str) -> Iterator[str | None]:
-    """Yield the attribute path of every short op in a journal that names a content.
-
-    Frames are not followed, only bytes are searched: a journal of a gigabyte takes half a second,
-    nearly all of it outside Python. Long ops are compressed, and known to the process that wrote
-    them.
-    """
+    # Only bytes are searched: a journal of a gigabyte takes half a second, nearly all outside
+    # Python. Long ops are compressed, and known to the process that wrote them.
     wanted, tail = f'"{sha256}"'.encode(), b""
     with os.fdopen(open_file(journal), "rb") as file:
         while block := file.read(_BLOCK):
@@ -344,7 +321,6 @@ def _paths_with(journal: Path, sha256: str) -> Iterator[str | None]:
 
 
 def _path_of(data: bytes, start: int) -> str | None:
-    """Return the path in the op that starts there, None if it cannot be read."""
     try:
         text = data[start : start + _MAX_OP].decode(errors="replace")
         op, _ = json.JSONDecoder().raw_decode(text)
@@ -364,13 +340,7 @@ _TOKEN: Final = frozenset("0123456789abcdef")
 
 
 class _IngestedFile(NamedTuple):
-    """A file that was taken and is neither stored nor deleted.
-
-    Attributes:
-        target: Where it is recorded.
-        settled: Whether the process that took it is gone.
-        ours: Whether this user recorded it on this host since that was started.
-    """
+    """A taken file, neither stored nor deleted; ``ours``: recorded by this user, on this boot."""
 
     target: Target
     settled: bool
@@ -378,25 +348,17 @@ class _IngestedFile(NamedTuple):
 
     @property
     def can_be_finished(self) -> bool:
-        """Whether it is ours to finish: nobody else will, and it lies where we may take it."""
+        """Whether nobody else will finish it, and it lies where we may take it."""
         elsewhere = "source" in self.target.file and _staged(self.target.file) is None
         return self.settled and (self.ours or not elsewhere)
 
 
 def finish_staged(folder: RunFolder, record: Record | None = None) -> int:
-    """Store what dead processes had taken but not stored.
+    """Store what dead processes had taken but not stored; return how many files were completed.
 
-    Args:
-        folder: The run.
-        record: Appends an OP record, and answers False if its bytes are not in the journal. None
-            opens a journal of this process's own, which decides nothing about the state of the
-            run, and only if there is something to record.
-
-    Returns:
-        How many files were completed.
-
-    Raises:
-        OSError: If the folder cannot be written.
+    ``record`` appends an OP record, and answers False if its bytes are not in the journal. None
+    opens a journal of this process's own if there is something to record, which decides nothing
+    about the state of the run.
     """
     # Its writer removes the folder when it is done.
     if not (is_folder(folder.staging_dir) and is_folder(folder.path)):
@@ -418,11 +380,7 @@ def finish_staged(folder: RunFolder, record: Record | None = None) -> int:
 def _write(
     folder: RunFolder, found: dict[Target, dict[str, Any]], record: Record | None
 ) -> list[Target]:
-    """Append what is known now, to a journal of this process's own if there is nowhere else.
-
-    Returns:
-        Those of whom it is in the journal; of others what is staged has to stay.
-    """
+    """Append what is known; return targets whose record is written: others stay staged."""
     ops = {target: target.op(target.completed(more)) for target, more in found.items()}
     if record is not None:
         return [target for target, op in ops.items() if record(op) is not False]
@@ -438,10 +396,6 @@ def _header() -> dict[str, Any]:
 
 
 def _pending(folder: RunFolder) -> tuple[list[_IngestedFile], bool]:
-    """Return what was taken and is neither stored nor deleted.
-
-    Also returns whether all other processes that recorded the run are gone.
-    """
     me, alone = process_facts(), True
     ops: list[tuple[int, dict[str, Any], str]] = []
     settled: dict[str, bool] = {}
@@ -481,7 +435,6 @@ def _file_ops(reader: JournalReader) -> Iterator[tuple[int, dict[str, Any]]]:
 def _follow(
     found: dict[str, _IngestedFile], op: dict[str, Any], *, settled: bool, ours: bool
 ) -> None:
-    """Apply one op to what is pending."""
     kind, path, token = op.get("op"), op.get("path"), op.get("token")
     if kind == "own" and isinstance(token, str):
         _take(found, Target(str(path), token, None, op.get("file") or {}), settled, ours)
@@ -508,7 +461,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def _take(found: dict[str, _IngestedFile], target: Target, *flags: bool) -> None:
-    """Remember what was taken, if its record is one."""
+    # if its record is one
     with contextlib.suppress(ValueError, TypeError):  # whoever folds it will say so
         found[target.token] = _IngestedFile(
             dataclasses.replace(target, file=file_of(target.file)), *flags
@@ -521,7 +474,6 @@ def _drop(found: dict[str, _IngestedFile], gone: Callable[[Target], bool]) -> No
 
 
 def _store(folder: RunFolder, target: Target) -> dict[str, Any]:
-    """Return what is now known of a file: its digest, or why there is none."""
     file, staged = target.file, _staged(target.file)
     members: dict[str, list[Any]] = {}
     try:
@@ -547,16 +499,8 @@ def _staged(file: dict[str, Any]) -> str | None:
 
 
 def _store_one(folder: RunFolder, file: dict[str, Any], staged: Sequence[str]) -> tuple[str, int]:
-    """Store a staged file, or a source that is still what it was.
-
-    A staged file that shares its inode with the source must not have been written since; one that
-    does not (a clone, or what a copy of the run folder made of it) needs only its size.
-
-    Raises:
-        ChangedError: If it is not what was taken.
-        FileNotFoundError: If there is nothing.
-        KeyError: If the record does not say where it is, or how large.
-    """
+    # A staged file that shares its inode with the source must not have been written since; one that
+    # does not (a clone, or what a copy of the run folder made of it) needs only its size.
     if staged:
         place = folder.staging_dir.joinpath(*staged)
         fd = open_file(place, above=1 + len(staged))

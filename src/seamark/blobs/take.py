@@ -121,13 +121,8 @@ class HeldFile:
     def store(self, folder: RunFolder, *, changed: bool = False) -> tuple[str, int]:
         """Make a blob of it, and return SHA-256 and size in bytes.
 
-        Args:
-            folder: The run.
-            changed: Take the bytes that are there now, whatever was there before.
-
-        Raises:
-            ChangedError: If it was rewritten before it was copied, or is gone.
-            OSError: If the disk refuses.
+        With ``changed``, take the bytes that are there now; else raise ChangedError if it was
+        rewritten before it was copied, or is gone.
         """
         try:
             if self.private and self.staged is not None:
@@ -144,11 +139,7 @@ class HeldFile:
             os.close(fd)
 
     def check(self, fd: int) -> None:
-        """Make sure that the bytes behind ``fd`` are those that were taken.
-
-        Raises:
-            ChangedError: If they are not.
-        """
+        """Raise ChangedError unless the bytes behind ``fd`` are those that were taken."""
         now = os.fstat(fd)
         if (now.st_size, now.st_mtime_ns) != (self.stamp.size, self.stamp.mtime_ns):
             raise ChangedError(self.source)
@@ -203,12 +194,7 @@ class Sources:
 
 
 def look(path: str) -> tuple[str, os.stat_result]:
-    """Return the resolved path and the status of a file or folder.
-
-    Raises:
-        FileMissingError: If nothing is there, or neither a regular file nor a folder.
-        OSError: If it cannot be looked at.
-    """
+    """Return the resolved path and status of a file or folder; FileMissingError for others."""
     source = os.path.realpath(path)
     try:
         found = os.stat(source)
@@ -244,17 +230,7 @@ def _stable_status(fd: int, ticks: TickWait) -> tuple[Stamp, bool]:
 
 
 def read_small(source: str) -> tuple[bytes, os.stat_result, bool] | None:
-    """Return the bytes of a small file, its status, and whether later changes will show in that.
-
-    A file that is being written just now is read again, a few times; after that what was read
-    counts.
-
-    Returns:
-        None if it is a large file.
-
-    Raises:
-        OSError: If it cannot be read.
-    """
+    """Return bytes and status of a small file, else None, and if later changes show in that."""
     fd = open_source(source)
     try:
         for _ in range(_TRIES):
@@ -273,18 +249,10 @@ def read_small(source: str) -> tuple[bytes, os.stat_result, bool] | None:
 def take(
     source: str, staged: Path, ticks: TickWait, *, copy: bool = False, scarce: bool = False
 ) -> HeldFile:
-    """Take hold of a large file.
+    """Take hold of a large file; ``source`` is a resolved absolute path, ``ticks`` are shared.
 
-    Args:
-        source: Resolved absolute path of a regular file.
-        staged: Name for it in ``.staging/``; its folder exists, unless there is no writing there.
-        ticks: Shared by what is taken together.
-        copy: Copy it now, because it is known to be rewritten in place.
-        scarce: Rather copy it now than keep it open: many files are open already.
-
-    Raises:
-        ChangedError: If it was rewritten while it was copied.
-        OSError: If the file cannot be opened.
+    ``copy`` it now if it is known to be rewritten in place; if ``scarce``, as many files are open,
+    rather copy it than keep it open. Raises ChangedError if it was rewritten while it was copied.
     """
     fd = open_source(source)
     taken = None
@@ -312,7 +280,6 @@ def take(
 
 
 def _copied(fd: int, staged: Path, *, copy: bool) -> bool:
-    """Make a private copy, by sharing blocks or, if ``copy`` says so, by copying them."""
     done = False
     try:
         with staged.open("xb") as target:

@@ -1,4 +1,8 @@
-"""Thread that stores files, and the contents that the disk refused and that are tried again."""
+"""Thread that stores files, and the contents that the disk refused and that are tried again.
+
+A file that was uploaded is recorded at once, as taken, because what it replaces and what replaces
+it go by that moment; its digest follows. Points of a series, and very long texts, follow whole.
+"""
 
 from __future__ import annotations
 
@@ -61,10 +65,8 @@ class Worker:
 
     A job that fails with an OSError (a full disk) waits until another succeeds, until somebody
     waits for the queue, or for `RETRY_S`, and is then run again. All methods may be called from any
-    thread, and after a fork, in whose child the queue is empty.
-
-    Args:
-        trouble: Called for the first failure of each job, and for those given up after it.
+    thread, and after a fork, in whose child the queue is empty. ``trouble`` is called for the first
+    failure of each job, and for those given up after it.
     """
 
     def __init__(self, trouble: Callable[[str, BaseException | None], None]) -> None:
@@ -137,7 +139,6 @@ class Worker:
             return True
 
     def _step(self) -> bool:
-        """Run the next job; False if there is none."""
         with self._changed:
             if self._stopped or not self._queue:
                 return False
@@ -158,14 +159,12 @@ class Worker:
         return True
 
     def _unregister(self) -> None:
-        """Say that the thread that calls this is no longer there for new jobs."""
         with self._changed:
             if self._thread is threading.current_thread():
                 self._thread = None
             self._changed.notify_all()
 
     def _run(self, job: Job) -> bool:
-        """Return whether the job is done."""
         try:
             job.run()
         except Exception as error:
@@ -187,14 +186,7 @@ class Worker:
             self._trouble(kind, error)
 
     def flush(self, timeout_s: float | None) -> bool:
-        """Wait until every job was run; those that failed are tried once more.
-
-        Args:
-            timeout_s: Seconds; None waits without end.
-
-        Returns:
-            Whether all are done.
-        """
+        """Wait, ``timeout_s`` at most, until all jobs ran, failed ones again; return whether so."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             self._queue.extend(self._later)
@@ -242,15 +234,10 @@ kernel, so that stopping a run does not take minutes."""
 
 @dataclass(eq=False, slots=True)
 class WaitingRecord:
-    """A record that waits for contents.
+    """A record that waits for contents; ``needs`` holds the SHA-256 of those not stored yet.
 
-    Attributes:
-        path: Attribute path.
-        name: Member of a file set, or None.
-        needs: SHA-256 of what is not stored yet.
-        append: Appends it.
-        append_without: Appends what is left of it if the contents will not be stored.
-        taken: Whether it was recorded already that the bytes are taken.
+    ``append_without`` appends what is left of it if the contents will not be stored; ``taken`` says
+    whether it was recorded already that the bytes are taken.
     """
 
     path: str
@@ -288,23 +275,17 @@ class BytesWriter:
         self._forget_all()
 
     def _forget_all(self) -> None:
-        """Hold nothing; in a forked child, what was held is the parent's."""
+        # In a forked child, what was held is the parent's.
         self._held: dict[str, tuple[int, int]] = {}  # size and rights
         self._lost: set[str] = set()
         self._unwanted: set[str] = set()
         self._waiting: list[WaitingRecord] = []
 
     def __bool__(self) -> bool:
-        """Return whether any content is not stored yet, or never will be."""
         return bool(self._held or self._lost)
 
     def put(self, content: bytes, mode: int = ANYBODY) -> str:
-        """Store bytes now, or later if the disk refuses; return their SHA-256.
-
-        Args:
-            content: The bytes.
-            mode: Rights of the file that they come from.
-        """
+        """Store bytes, with a source's rights, now or once the disk takes them; return SHA-256."""
         try:
             sha256 = put_bytes(self._folder, content, mode)
         except OSError as error:
@@ -323,7 +304,6 @@ class BytesWriter:
         return sha256
 
     def _hold(self, sha256: str, content: bytes, mode: int, error: OSError) -> None:
-        """Keep in memory what the disk refused, if there is room."""
         with self._worker.lock:
             self._unwanted.discard(sha256)
             if (known := self._held.get(sha256)) is not None:
@@ -347,14 +327,12 @@ class BytesWriter:
         sync_folder(self._folder.blobs_dir)
 
     def _sync(self) -> None:
-        """Force blobs to disk that were written on the caller's thread."""
         while self._unsynced:
             sync_blob(self._folder, self._unsynced[0])
             self._unsynced.popleft()
         sync_folder(self._folder.blobs_dir)
 
     def _note_stored(self, sha256: str) -> None:
-        """Record what waited for a content that the disk takes now."""
         with self._worker.lock:
             if self._worker.stopped:
                 return
@@ -367,16 +345,12 @@ class BytesWriter:
                 self._unneeded(sha256)
 
     def _lose(self, sha256: str) -> None:
-        """Record without it what waited for a content that will not be stored."""
         with self._worker.lock:
             for record in self._settle(sha256, stored=False):
                 record.append_without()
 
     def _settle(self, sha256: str, *, stored: bool) -> list[WaitingRecord]:
-        """Let go of a content; return the records that wait for nothing more.
-
-        Without one of its contents no record is whole.
-        """
+        # Without one of its contents no record is whole.
         self._lost.discard(sha256)
         self._held.pop(sha256, None)
         ready = []

@@ -1,4 +1,8 @@
-"""Group of commands: suggestions for wrong names, and one line and an exit code for an error."""
+"""Group of commands: suggestions for wrong names, and one line and an exit code for an error.
+
+Exit codes: 0 done; 1 something is wrong with the data or it could not be done; 2 the command was
+given something wrong; 130 interrupted; 141 the reader of a pipe went away.
+"""
 
 from __future__ import annotations
 
@@ -81,12 +85,6 @@ _ALIKE: Final = 0.6
 
 
 def about_command(name: str, known: Iterable[str]) -> str:
-    """Return what is wrong with the name of a command, and what may be meant.
-
-    Args:
-        name: What was typed.
-        known: The names of all commands.
-    """
     typed = name.lower()
     if typed in _DELETING:
         return f"there is no command {name!r}; to move a run to the trash see: seamark trash --help"
@@ -100,7 +98,6 @@ def about_command(name: str, known: Iterable[str]) -> str:
 
 
 def about_option(error: click.NoSuchOption) -> str:
-    """Return what is wrong with an option, and the nearest that exists, else all of them."""
     context = error.ctx
     if context is None:
         return error.format_message()
@@ -119,12 +116,7 @@ _PROGRAM: Final = "seamark"
 
 
 def complete(group: click.Group, instruction: str) -> int:
-    """Answer a shell on standard output; return the exit code. Never raises and never complains.
-
-    Args:
-        group: All commands.
-        instruction: What the shell asked for: ``"bash_complete"``.
-    """
+    """Answer a shell's instruction (``"bash_complete"``) on standard output; never raises."""
     with (
         contextlib.suppress(Exception),
         Path(os.devnull).open("w", encoding="utf-8") as nowhere,
@@ -137,7 +129,6 @@ def complete(group: click.Group, instruction: str) -> int:
 
 
 def script(group: click.Group, shell: str) -> str:
-    """Return what a shell reads so that it completes the words of this command."""
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101 - all of SHELLS have one
     made = kind(group, {}, _PROGRAM, COMPLETE)
@@ -214,7 +205,6 @@ def _keep(context: click.Context, option: click.Parameter, value: str | None) ->
 
 
 def options(*given: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return what gives a command several options, in this order."""
     return lambda command: functools.reduce(lambda made, one: one(made), reversed(given), command)
 
 
@@ -257,11 +247,9 @@ class CommandGroup(click.Group):
     """Commands that are imported when they are needed, with every error printed in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, in the order of the help."""
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one command, or None if no command has that name."""
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"seamark.cli.{_COMMANDS[cmd_name]}")
@@ -274,14 +262,12 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; for a name that does not exist, suggest a similar one."""
         unknown = args and args[0] not in _COMMANDS and not args[0].startswith("-")
         if unknown and not ctx.resilient_parsing:
             ctx.fail(about_command(args[0], _COMMANDS))
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; turn errors that a person can act on into one line and an exit code."""
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
@@ -361,10 +347,7 @@ def app(context: click.Context, root: str | None, remote: str | None, *, version
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; never raises and never shows a traceback.
 
-    Args:
-        args: Arguments after the program's name; by default those of this process. With
-            ``SEAMARK_TRACEBACK=1`` in the environment an unexpected error is raised instead of
-            printed, for a bug report.
+    ``SEAMARK_TRACEBACK=1`` in the environment has an unexpected error raised, for a bug report.
     """
     _open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
@@ -381,7 +364,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _open_missing_streams() -> None:
-    """Discard output where the caller closed standard output or standard error (``>&-``)."""
+    """Discard output where the caller closed standard output or error (``>&-``)."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open
@@ -415,7 +398,6 @@ def _run(args: Sequence[str] | None) -> int:
 
 
 def _print_error(error: click.ClickException) -> None:
-    """Write an error as one line on standard error, a misplaced one with its place below."""
     said = about_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()
     message, *place = said.split("\n")
     if not isinstance(error, Misplaced):
@@ -433,25 +415,16 @@ def _print_error(error: click.ClickException) -> None:
 
 
 def _drop_output() -> None:
-    """Point standard output at nothing, so that flushing at exit raises no complaint."""
+    # so that flushing at exit raises no complaint
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
 
 
 def place_of(context: click.Context, *, local: str = "") -> tuple[Path | str, bool]:
-    """Return where the runs are, and whether an option or a variable named it.
+    """Return where the runs are, a root or a server's address, and whether anything named it.
 
-    That is a root folder or the address of a server. An option counts before a variable, and
-    ``SEAMARK_REMOTE`` before ``SEAMARK_DIR``, where a training may keep its own copy.
-
-    Args:
-        context: Of the command.
-        local: Name of a command that can look at nothing but a root, for which only an option can
-            name a remote, and wrongly so; else empty.
-
-    Raises:
-        Misuse: If options name both a root and a remote, or a remote for a local command.
-        ArgumentError: If the remote cannot be read.
+    An option counts before a variable, and ``SEAMARK_REMOTE`` before ``SEAMARK_DIR``, where a
+    training may keep its own copy. ``local`` names a command that can look only at a root.
     """
     from seamark.journal.folder import root_dir
     from seamark.opening.place import first_remote, readable
@@ -472,5 +445,4 @@ def place_of(context: click.Context, *, local: str = "") -> tuple[Path | str, bo
 
 
 def misuse(message: str) -> NoReturn:
-    """Stop with exit code 2 and this line."""
     raise Misuse(message)

@@ -1,9 +1,6 @@
-"""Tab completion of runs, projects, paths, tags and states that exist.
+"""Tab completion of what exists; nothing here raises or prints, and little is read.
 
-A shell inserts these words into the command line unchanged, and anybody may have recorded them, so
-only words without characters that are special to a shell are proposed. Nothing here raises or
-prints anything, and little is read: runs that are not in the index yet are folded only if there are
-few.
+A shell inserts words unchanged, and anybody may have recorded them: none with special characters.
 """
 
 from __future__ import annotations
@@ -45,8 +42,6 @@ class _EnoughError(Exception):
 
 
 def _completer(find: Finder) -> Completer:
-    """Make a finder of words what click asks, which opens the runs and fails in silence."""
-
     @functools.wraps(find)
     def found(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         with contextlib.suppress(Exception), _opened(context) as here:
@@ -76,13 +71,11 @@ def _opened(context: click.Context) -> Iterator[Catalog]:
 
 
 def _not_much(done: int, total: int) -> None:
-    """Go on folding as long as there is little to fold."""
     if not done and total > _MOST_FOLDED:
         raise _EnoughError
 
 
 def _newest(index: Catalog, context: click.Context) -> list[tuple[Ref, dict[str, Any]]]:
-    """Return project, run id and facts of the newest runs."""
     from seamark.store.query.selection import Selection
 
     project, trashed = context.params.get("project"), context.info_name in _OF_TRASH
@@ -111,7 +104,6 @@ def _projects(index: Catalog, _: click.Context, __: str) -> Words:
 
 
 def _paths(index: Catalog, context: click.Context, incomplete: str) -> Words:
-    """Find the paths of the run that the line names before, else those of all runs."""
     from seamark.reading.finding import Finder
 
     known = index.paths()

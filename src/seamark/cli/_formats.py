@@ -37,34 +37,21 @@ __all__ = [
 
 
 class CsvWriter:
-    """Writes rows as Python's own writer does, and quotes carriage returns.
-
-    With line feeds as the ends of lines that one leaves them bare (in Pythons before 3.13), and
-    readers take them for the end of a row.
-
-    Args:
-        file: Where to write.
-    """
+    # With line feeds as the ends of lines Python's own writer leaves carriage returns bare (before
+    # 3.13), and readers take them for the end of a row.
 
     def __init__(self, file: IO[str]) -> None:
         self._plain = csv.writer(file, lineterminator="\n")
         self._quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
 
     def rows(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Write rows."""
         for row in rows:
             odd = any(isinstance(cell, str) and "\r" in cell for cell in row)
             (self._quoted if odd else self._plain).writerow(row)
 
 
 def write_rows(form: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a table to standard output.
-
-    Args:
-        form: ``"csv"`` or ``"json"``.
-        columns: What is written of each row; a slash at the beginning of a name is left out.
-        rows: Values by column; what is missing is null in JSON and an empty cell in CSV.
-    """
+    """Write a table as ``"csv"`` or ``"json"``; missing values are null or an empty cell."""
     if form == "json":
         click.echo(dumps([{name.lstrip("/"): row.get(name) for name in columns} for row in rows]))
         return
@@ -82,13 +69,7 @@ FAMILIES: Final = {"series": "float_series", "texts": "string_series"}
 
 
 class Tables:
-    """The tables of some runs; a run is read when its turn comes.
-
-    Args:
-        views: The runs; they are gone through once.
-        patterns: Only these paths, namespaces or patterns; none for all.
-        attempt: Which attempts to include.
-    """
+    """The tables of some runs, gone through once; a run is read when its turn comes."""
 
     def __init__(
         self, views: Iterator[tuple[RunRef, Reader]], patterns: Sequence[str], attempt: Attempt
@@ -96,11 +77,7 @@ class Tables:
         self.views, self.patterns, self.attempt = views, patterns, attempt
 
     def points(self, what: str) -> Iterator[tuple[str, str, Any, Any, Any, Any]]:
-        """Yield run id, path, steps, values, times (ns) and attempts of one series after the other.
-
-        Args:
-            what: One of `FAMILIES`.
-        """
+        """Yield run id, path, steps, values, times (ns) and attempts series by series."""
         for ref, view in self.views:
             for path in matching_paths(view, self.patterns, (FAMILIES[what],)):
                 if what == "series":
@@ -118,10 +95,7 @@ class Tables:
                     )
 
     def attributes(self) -> Iterator[tuple[tuple[str, ...], bool]]:
-        """Yield a row of texts for each attribute, and whether its value is free text.
-
-        Of a series the value is its summary, as JSON.
-        """
+        """Yield a row for each attribute (of series, JSON), and if its value is free text."""
         for ref, view in self.views:
             wanted = set(matching_paths(view, self.patterns, None))
             for one in own_attributes(view):
@@ -131,7 +105,6 @@ class Tables:
 
 
 def _text(view: Reader, text: Any, path: str) -> str:
-    """Return a text in full; of a long one whose file is not there, its record."""
     found = _facts.text_or_record(view, text, path)
     return found if isinstance(found, str) else dumps(found, indent=None)
 
@@ -150,11 +123,6 @@ _GROUP: Final = 1 << 18
 
 
 def check_parquet() -> None:
-    """Refuse to begin without what writes Parquet.
-
-    Raises:
-        MissingExtraError: If the extra ``parquet`` is not installed.
-    """
     try:
         import pyarrow.parquet  # noqa: F401 - whether it is there
     except ModuleNotFoundError as error:
@@ -163,13 +131,6 @@ def check_parquet() -> None:
 
 
 def write_parquet(file: IO[bytes], tables: Tables, what: str) -> int:
-    """Write one table and return the number of its rows.
-
-    Args:
-        file: Open for writing.
-        tables: Of the runs.
-        what: ``"series"``, ``"texts"`` or ``"attributes"``.
-    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -210,7 +171,6 @@ def _schema(what: str) -> pa.Schema:
 
 
 def _points(tables: Tables, what: str) -> Iterator[tuple[Any, ...]]:
-    """Yield the columns of one series after the other."""
     for run, path, step, value, time_ns, attempt in tables.points(what):
         values = [_unicode(text) for text in value] if what == "texts" else value
         size = len(step)

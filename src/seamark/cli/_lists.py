@@ -26,14 +26,7 @@ _SUMS: Final = ("n", "odd", "mean", "std", "min", "max")
 
 
 def print_groups(groups: RunGroups, by: Sequence[str], columns: Sequence[str], form: str) -> None:
-    """Print groups of runs.
-
-    Args:
-        groups: The groups.
-        by: Columns by which they are.
-        columns: Columns that are summed up.
-        form: ``"csv"``, ``"json"``, or empty for people.
-    """
+    """Print groups of runs as ``"csv"``, ``"json"``, or for people (empty ``form``)."""
     summed = [name for name in columns if any(name in group.values for group in groups)]
     if form:
         rows = groups.to_rows()
@@ -61,7 +54,6 @@ def print_groups(groups: RunGroups, by: Sequence[str], columns: Sequence[str], f
 
 
 def _words(spread: Spread, runs: int, *, exact: bool) -> str:
-    """Return mean and standard deviation, and of how many if not of all runs of the group."""
     number = exact_text if exact else human_number
     known = [number(one) for one in (spread.mean, spread.std) if one is not None]
     words = " ± ".join(known)
@@ -89,21 +81,9 @@ def list_places(
     limit: int,
     form: str,
 ) -> int:
-    """Write the projects or groups that match; return how many there are beyond the limit.
+    """Write the projects or groups that match; return how many there are beyond a limit (0: none).
 
-    Args:
-        runs: What is there, up to date.
-        kind: ``"project"`` or ``"group"``.
-        project: Only this one and those below it, or their groups; None for all.
-        query: In the language of queries; None for all.
-        columns: Paths and patterns; none for what people look for, or, of programs, everything.
-        sort: Path by which to sort; None leaves them in the order of their names.
-        descending: Greatest first; None does so where a path is given.
-        limit: How many are shown; 0 for all.
-        form: ``"csv"``, ``"json"``, or empty for people.
-
-    Raises:
-        QueryError: If the query breaks the grammar.
+    By default they are sorted by name; by a path, greatest first unless ``descending`` is False.
     """
     from seamark.registry.group import group_rows, project_rows, table_of
 
@@ -138,7 +118,6 @@ def _in_order(rows: Sequence[Row], sort: str | None, *, descending: bool | None)
 
 
 def _matching(rows: Sequence[Row], kind: str, patterns: Sequence[str]) -> list[str]:
-    """Return the columns that patterns name; of those of `PLACES` only what some row has."""
     known = sorted({path for row in rows for path in row} - {"sys/id", "project", kind})
     optional = PLACES[kind]
     return list(

@@ -1,4 +1,7 @@
-"""Output of commands: aligned text for pipes, tables for terminals, JSON, and progress bars."""
+"""Output of commands: aligned text for pipes, tables for terminals, JSON, and progress bars.
+
+Markup is never interpreted, so a run named ``[red]`` is printed as such.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,6 @@ _OBEYED: Final = re.compile("[\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u20
 
 
 def dumps(value: Any, *, indent: int | None = 2) -> str:
-    """Return ``value`` as one strict JSON document in UTF-8."""
     text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent)
     # Only texts hold such characters, where their escapes mean the same.
     return _OBEYED.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
@@ -72,8 +74,6 @@ _NAMED = 8
 
 
 class Cell(NamedTuple):
-    """Field of a table: its text, made safe to print, and a rich style."""
-
     text: str
     style: str = ""
 
@@ -83,7 +83,6 @@ class Column:
     """Column of a table.
 
     Attributes:
-        title: Its heading.
         right: Align to the right, for numbers, which are never shortened.
         shrink: May be shortened with an ellipsis on a narrow terminal.
         path: Contains paths, which are shortened at the front, and not below half of the terminal
@@ -103,23 +102,16 @@ class Column:
 
 
 def be_quiet(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - by click
-    """Make a command print nothing besides its output but warnings and errors, if it is to."""
     context.meta[_QUIET] = value or context.meta.get(_QUIET, False)
 
 
 def quiet() -> bool:
-    """Return whether an option or ``SEAMARK_QUIET`` asks for no hints, notes and progress bars."""
     context = click.get_current_context(silent=True)
     return (context is not None and context.meta.get(_QUIET, False)) or is_quiet()
 
 
 def note(message: str, *, style: str = "") -> None:
-    """Say something beside the output, on standard error, so that pipes stay clean.
-
-    Args:
-        message: One line or several.
-        style: ``"warning"``, ``"error"``, or empty for what may be left out; see `quiet`.
-    """
+    """Say something on standard error; without style it may be left out, see `quiet`."""
     if not style and quiet():
         return
     colour = {"warning": "yellow", "error": "red"}.get(style)
@@ -133,12 +125,6 @@ def note(message: str, *, style: str = "") -> None:
 
 
 def note_hidden_columns(titles: Sequence[str], more: int = 0) -> None:
-    """Say which columns a table had no room for, if any of them is worth a word.
-
-    Args:
-        titles: Of the columns that somebody misses; only the first of many are named.
-        more: How many others there were.
-    """
     if titles:
         named, more = list(titles[:_NAMED]), more + len(titles[_NAMED:])
         words = [*named, f"{more} more"] if more else named
@@ -147,37 +133,23 @@ def note_hidden_columns(titles: Sequence[str], more: int = 0) -> None:
 
 
 def wanted_colour() -> bool | None:
-    """Return False if ``NO_COLOR`` asks for plain text or the terminal would show escapes as text.
-
-    None lets click decide.
-    """
+    # None lets click decide.
     return False if os.environ.get("NO_COLOR") or is_dumb() else None
 
 
 def data_output() -> IO[str]:
-    """Return standard output for data: exact in a pipe, safe to look at on a terminal."""
     return cast("IO[str]", _SafeTerminal()) if sys.stdout.isatty() else sys.stdout
 
 
 class _SafeTerminal:
-    """Standard output for a person's eyes: what a terminal would obey is escaped."""
-
     def write(self, text: str) -> None:
-        """Write text."""
         sys.stdout.write(clean(text, block=True))
 
 
 class Screen:
-    """Standard output, or the file that stands for it.
-
-    Attributes:
-        terminal: Whether a person is looking: only then is output coloured, humanised and
-            shortened.
-        width: Cells in a line; what a pipe gets is not limited by it.
-    """
+    """Standard output, or its stand-in; shortened and coloured only for a person's terminal."""
 
     def __init__(self, file: IO[str] | None = None) -> None:
-        """Look at ``file``, by default standard output."""
         self._file = file or sys.stdout
         self.terminal = self._file.isatty()
         self.width = max(20, shutil.get_terminal_size().columns)
@@ -186,7 +158,7 @@ class Screen:
 
     @property
     def console(self) -> Console:
-        """Rich's console; imported when first needed, as it takes longer than small commands do."""
+        """Rich's console; imported when first needed, as it takes longer than small commands."""
         if self._rich is None:
             from rich.console import Console
 
@@ -197,22 +169,18 @@ class Screen:
 
     @property
     def colours(self) -> bool:
-        """Whether the terminal shows colours and nobody asked for none."""
         wanted = self.terminal and not self.console.no_color
         return wanted and self.console.color_system is not None
 
     @property
     def warning(self) -> str:
-        """A sign that something is not well, which what is written to can hold."""
         encoding = getattr(self._file, "encoding", None) or "ascii"
         return "⚠" if encoding.lower().replace("-", "").startswith("utf") else "!"
 
     def line(self, text: str = "", *, style: str = "") -> None:
-        """Print one line, whole; ``text`` is made safe here."""
         self.styled([(text, style)])
 
     def styled(self, parts: Iterable[tuple[str, str]]) -> None:
-        """Print one line made of (text, rich style) parts."""
         self._begun = True
         safe = [(clean(text, block=True), style) for text, style in parts]
         if not self.terminal or not any(style for _, style in safe):
@@ -223,12 +191,11 @@ class Screen:
         self.console.print(Text.assemble(*safe), soft_wrap=True)
 
     def fact(self, label: str, text: str) -> None:
-        """Print a fact; further lines of it are indented, so that none looks like one of ours."""
+        """Print a fact; further lines are indented, so that none looks like one of ours."""
         indented = text.replace("\n", "\n" + " " * LABEL)
         self.styled([(f"{label:<{LABEL}}", "dim"), (indented, "")])
 
     def heading(self, text: str) -> None:
-        """Print the title of a section, after an empty line unless it is the first."""
         if self._begun:
             self.line()
         self.line(text, style="bold")
@@ -236,16 +203,7 @@ class Screen:
     def table(
         self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, indent: int = 0
     ) -> list[str]:
-        """Print a table.
-
-        Args:
-            columns: What to show, in order.
-            rows: One cell for each column.
-            indent: Cells to leave free on the left.
-
-        Returns:
-            Titles of the columns that had to be left out for lack of room; always empty for a pipe.
-        """
+        """Print a table; return the titles left out for lack of room, none for a pipe."""
         self._begun = True
         lines = [[one.title for one in columns], *([cell.text for cell in row] for row in rows)]
         texts = list(zip(*lines, strict=True))
@@ -301,19 +259,12 @@ def _pad(text: str, width: int, right: bool) -> str:  # noqa: FBT001 - called th
 
 
 def _cut_alike(texts: Iterable[str], width: int) -> bool:
-    """Return whether texts that differ would be the same when they are cut at their end."""
     known = set(texts)
     return len({shorten(text, width) for text in known}) < len(known)
 
 
 def _fit(columns: Sequence[Column], texts: Sequence[Sequence[str]], room: int) -> dict[int, int]:
-    """Return the columns that fit into ``room`` cells, by position, and the cells of each.
-
-    Args:
-        columns: Of which those with a rank may be left out.
-        texts: What stands in each, its title first.
-        room: Cells in a line.
-    """
+    """Return the columns that fit into ``room`` cells, by position, and the cells of each."""
     shown, least = {}, {}
     for at, (column, (title, *cells)) in enumerate(zip(columns, texts, strict=True)):
         inside = max(map(display_width, cells), default=0)
@@ -337,12 +288,5 @@ def _fit(columns: Sequence[Column], texts: Sequence[Sequence[str]], room: int) -
 def progress_bar(
     title: str, *, of_bytes: bool = False
 ) -> AbstractContextManager[Callable[[int, int], None]]:
-    """Give a function that takes how much is done and how much there is.
-
-    Nothing is shown where an option or the environment asks for quiet.
-
-    Args:
-        title: What is done.
-        of_bytes: Whether bytes are counted, and their rate is told.
-    """
+    """See `seamark.pictures.progress.progress_bar`; `quiet` hides it."""
     return printing.progress_bar(title, quiet=quiet(), of_bytes=of_bytes)

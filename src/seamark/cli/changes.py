@@ -55,7 +55,6 @@ def changes(context: click.Context, cursor: str, project: str | None, *, as_json
 
 
 def _few(paths: list[str]) -> str:
-    """Return the first of some paths, and how many more there are."""
     shown = clean(", ".join(paths[:_LISTED]))
     more = len(paths) - _LISTED
     return f"{shown} and {plural(more, 'more path')}" if more > 0 else shown

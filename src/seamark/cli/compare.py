@@ -57,8 +57,6 @@ _LEAST: Final = 10
 
 
 class _Compared(NamedTuple):
-    """Run that is compared with others."""
-
     ref: RunRef
     label: str
     facts: Mapping[str, Any]
@@ -144,11 +142,6 @@ def compare(
 
 
 def _read(runs: Runs, refs: Sequence[RunRef], patterns: Sequence[str]) -> list[_Compared]:
-    """Read the runs, and of each what is at or below the patterns, if there are any.
-
-    Raises:
-        Misuse: If no run has anything at one of the patterns.
-    """
     found: list[_Compared] = []
     known: set[str] = set()
     labels = runs.finder.labels([(ref.project, ref.run) for ref in refs])
@@ -205,8 +198,6 @@ def _document(compared: Sequence[_Compared], rows: Sequence[Row]) -> dict[str, A
 
 
 class _Line(NamedTuple):
-    """Line of the table: its title, a cell for each run, and whether it is printed in full."""
-
     title: Cell
     cells: Sequence[Cell]
     whole: bool = False
@@ -241,7 +232,6 @@ def _print(
 
 
 def _head(screen: Screen, compared: Sequence[_Compared]) -> Iterator[_Line]:
-    """Yield what each run is; nothing of that counts as a difference."""
     now = datetime.now(timezone.utc)
 
     def created(one: _Compared) -> str:
@@ -277,7 +267,6 @@ def _lines(screen: Screen, row: Row, runs: int, *, everything: bool) -> Iterator
 
 
 def _number(screen: Screen, numbers: Mapping[int, float], at: int) -> Cell:
-    """Return a number and, in brackets, how much it is above or below that of the first run."""
     if at not in numbers:
         return _ABSENT
     number, first = numbers[at], numbers.get(0)
@@ -289,7 +278,6 @@ def _number(screen: Screen, numbers: Mapping[int, float], at: int) -> Cell:
 
 
 def _alike(rows: Sequence[Row], runs: int) -> str:
-    """Return that nothing differs, and how much there was that could."""
     counts = [(sum(row.section == section for row in rows), section) for section in TITLES]
     listed = ", ".join(f"{section} {count:,}" for count, section in counts if count)
     return f"nothing differs between these {runs} runs (compared: {listed or 'nothing'})"

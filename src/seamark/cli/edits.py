@@ -32,21 +32,10 @@ _LONGEST: Final = 60
 
 
 def record(runs: Runs, ref: RunRef, **changes: Any) -> None:
-    """Change a run on a server, or through a journal of our own, which is folded then.
+    """Change a run (name, description, tags) on a server, or through a journal that is folded then.
 
     Such a journal owns nothing: state, error, script and running time of the run stay as they are,
     whether it is finished or is being trained by another process at this moment.
-
-    Args:
-        runs: Where the run is.
-        ref: The run.
-        **changes: ``name``, ``description`` (None removes it), ``add_tags`` or ``remove_tags``.
-
-    Raises:
-        JournalError: If the folder of the run cannot be written.
-        Misuse: If a text does not fit into one record.
-        Trouble: If a record did not reach the disk.
-        SeamarkError: If the server cannot be reached, or refuses the changes.
     """
     from seamark.journal.format import LONG_TEXT, is_long
     from seamark.registry.edits import append_ops
@@ -69,7 +58,6 @@ def record(runs: Runs, ref: RunRef, **changes: Any) -> None:
 
 
 def _ops(changes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield changes as records."""
     from seamark.run.contents import assign_ops
     from seamark.values import encode_atom
 
@@ -84,27 +72,14 @@ def _ops(changes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def as_recorded(text: str) -> str:
-    """Return what a run keeps of a text that a person gave: no secrets.
-
-    Raises:
-        ArgumentError: If the environment says something else about secrets.
-    """
+    """Return a text without the secrets that the environment names."""
     from seamark.options.settings import hidden_by_environment
 
     return hidden_by_environment().text(text)
 
 
 def legible(text: str, what: str, *, block: bool = False) -> str:
-    """Return a text that a person gave, if it can be shown as it is and says something.
-
-    Args:
-        text: What was given.
-        what: How the message calls it.
-        block: Whether it may have several lines.
-
-    Raises:
-        Misuse: If it is empty, or holds something that a terminal would obey or cannot show.
-    """
+    """Return a person's text; Misuse if empty or holding what a terminal obeys or cannot show."""
     if not text.strip():
         misuse(f"{what}: expected some text, got {text!r}")
     if clean(text, block=block) != text:
@@ -113,7 +88,7 @@ def legible(text: str, what: str, *, block: bool = False) -> str:
 
 
 def print_change(screen: Screen, label: str, old: str, new: str) -> None:
-    """Print what something was and what it is now, in one line."""
+    """Print a value before and after an edit."""
     before, after = (
         shorten(clean(one), _LONGEST) if screen.terminal else clean(one) for one in (old, new)
     )
@@ -172,12 +147,6 @@ def _description(runs: Runs, ref: RunRef) -> str:
 
 
 def _read_text(old: str) -> str:
-    """Return the text that an editor or a pipe gives.
-
-    Raises:
-        Misuse: If it is none.
-        ClickException: If the editor cannot be started or fails.
-    """
     if sys.stdin is None or not sys.stdin.isatty():
         try:
             given = sys.stdin.read() if sys.stdin else ""

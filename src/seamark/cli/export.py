@@ -144,7 +144,6 @@ def export(
 
 
 def _format(kind: str | None, out: Path | None) -> str:
-    """Return the format to write: a file's ending says it, an option where it does not."""
     if out is None:
         if kind == "parquet":
             misuse("parquet is not for standard output: name a file with -o FILE.parquet")
@@ -173,7 +172,6 @@ def _check_place(out: Path, *, force: bool) -> None:
 def _check_paths(
     runs: Runs, refs: Sequence[RunRef], patterns: Sequence[str], what: str | None
 ) -> None:
-    """Refuse a path that none of the runs has, before anything is written."""
     missing, known = list(dict.fromkeys(patterns)), dict[str, str]()
     for ref in refs:
         if not missing:
@@ -188,7 +186,6 @@ def _check_paths(
 
 
 def _explain_missing_path(pattern: str, known: dict[str, str], what: str | None) -> str:
-    """Say why a path gives nothing: it holds something else, or is not there at all."""
     if held := next((family for path, family in known.items() if matches(path, pattern)), None):
         what_else = next((one for one, of in FAMILIES.items() if of == held), "attributes")
         kind = _NAMED[str(what)]
@@ -213,7 +210,7 @@ def _chosen(
 
 @contextmanager
 def _output(path: Path | None, *, binary: bool) -> Iterator[IO[Any]]:
-    """Open the file to write; it has another name until it is whole."""
+    # The file has another name until it is whole.
     if path is None:
         yield data_output()
         return
@@ -229,7 +226,6 @@ def _output(path: Path | None, *, binary: bool) -> Iterator[IO[Any]]:
 
 
 def _write_csv(file: IO[str], tables: Tables, what: str) -> int:
-    """Write one table and return the number of its rows."""
     writer = CsvWriter(file)
     writer.rows([ATTRIBUTES if what == "attributes" else POINTS])
     rows = 0
@@ -256,7 +252,6 @@ def _attribute_rows(tables: Tables) -> Iterator[list[Sequence[Any]]]:
 
 
 def _write_json(file: IO[str], tables: Tables, what: str | None) -> int:
-    """Write run after run, so that no more than one is held in memory; return what was counted."""
     file.write('{"runs": [')
     count = 0
     for number, (_, view) in enumerate(tables.views):

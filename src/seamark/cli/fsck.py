@@ -47,16 +47,10 @@ COPY: Final = "journal/"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Problem that a check found.
+    """Problem of a run (``.project`` for a project's own log) that a check found.
 
-    Attributes:
-        project: Project path.
-        run: Run id, or ``.project`` for a project's own log.
-        problem: Kind of the problem, in one or two fixed words: ``"gap"``, ``"torn tail"``, ...
-        where: The journal, blob, file or attribute, or ``""`` for the run as a whole.
-        detail: Description for people.
-        offset: Position in the journal, bytes; None if not applicable.
-        length: Length in the journal, bytes; None if not applicable.
+    ``problem`` is one or two fixed words (``"gap"``, ``"torn tail"``); ``offset`` and ``length``
+    are in the journal, bytes; ``where`` is ``""`` for the run as a whole.
     """
 
     project: str
@@ -70,8 +64,6 @@ class Finding:
 
 @dataclass(slots=True)
 class Totals:
-    """Numbers of checked items and their size."""
-
     runs: int = 0
     journals: int = 0
     frames: int = 0
@@ -81,11 +73,7 @@ class Totals:
 
 
 def check_journal(folder: RunFolder, file: JournalFile, totals: Totals) -> Iterator[Finding]:
-    """Read one journal to its end and yield what is wrong with it.
-
-    The end of a journal that is being written may be incomplete at any moment; that is not a
-    finding.
-    """
+    """Yield what is wrong with a journal; an incomplete end of one being written is not."""
     name = file.path.name
     totals.journals += 1
     try:
@@ -103,7 +91,6 @@ def _found(folder: RunFolder, problem: str, where: str, detail: str, *span: int)
 
 
 def _problems(reader: JournalReader, totals: Totals) -> Iterator[tuple[Any, ...]]:
-    """Yield the problem, its description, and its offset and length as far as they are known."""
     totals.size_bytes += reader.size
     if reader.damaged_header:
         yield "damaged header", "the first 32 bytes; the journal is still read, by its name", 0, 32
@@ -128,13 +115,7 @@ def _problems(reader: JournalReader, totals: Totals) -> Iterator[tuple[Any, ...]
 
 
 def check_folder(folder: RunFolder, *, live: bool) -> Iterator[Finding]:
-    """Yield what is wrong around the journals of one run.
-
-    Args:
-        folder: The run.
-        live: Whether a process is writing to it, which may be about to finish what is in
-            ``.staging``.
-    """
+    """Yield what is wrong around a run's journals; a ``live`` one may finish ``.staging``."""
     if folder.is_purged:
         detail = "purged, but its folder exists again (copied back?); seamark purge removes it"
         yield _found(folder, "purged", "", detail)
@@ -168,7 +149,6 @@ def _strange_entries(folder: RunFolder) -> Iterator[Finding]:
 
 
 def check_records(view: RunView) -> Iterator[Finding]:
-    """Yield the records of a run that are whole but cannot be applied."""
     for journal in view.journals():
         if journal.stopped == "unreadable":
             continue  # `check_journal` reports it
@@ -189,13 +169,7 @@ def check_copies(view: RunView) -> Iterator[Finding]:
 
 
 def check_blobs(view: RunView, totals: Totals, *, digests: bool) -> Iterator[Finding]:
-    """Yield the contents that a run names and does not have, or that are not what they should be.
-
-    Args:
-        view: The run, refreshed.
-        totals: Counts what was looked at.
-        digests: Read every blob and compare its SHA-256, instead of only its size.
-    """
+    """Yield contents that a run names and lacks, or of other size or (``digests``) SHA-256."""
     folder = view.folder
     seen: set[str] = set()
     for path, digest, size in _stored_contents(view):
@@ -212,10 +186,7 @@ def check_blobs(view: RunView, totals: Totals, *, digests: bool) -> Iterator[Fin
 
 
 def _is_whole(folder: RunFolder, record: Mapping[str, Any]) -> bool:
-    """Return whether a file that was left in the run folder, where a training put it, is intact.
-
-    One that is gone or newer is no damage: whoever made it may remove it and write it again.
-    """
+    # One that is gone or newer is no damage: whoever made it may remove it and write it again.
     from seamark.blobs.names import find_inside
     from seamark.blobs.store import digest_of
 
@@ -253,7 +224,6 @@ def _blob_problem(
 
 
 def _stored_contents(view: RunView) -> Iterator[tuple[str, str, int | None]]:
-    """Yield (attribute path, SHA-256, size in bytes) of every content that the run keeps itself."""
     for attribute in view.attributes():
         value = attribute.value
         if attribute.family == "file":
@@ -272,13 +242,11 @@ def _stored_contents(view: RunView) -> Iterator[tuple[str, str, int | None]]:
 
 
 def _long_text(path: str, text: Any) -> Iterator[tuple[str, str, int | None]]:
-    """Yield the file of a text that was too long for the journal; of others nothing."""
     if isinstance(text, Mapping) and "sha256" in text:
         yield path, str(text["sha256"]), text.get("size")
 
 
 def _records(path: str, record: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None]]:
-    """Yield the contents that a FILE record names: none if it is a reference, of a folder many."""
     if "ref" in record:
         return
     if record.get("dir"):
@@ -290,7 +258,7 @@ def _records(path: str, record: Mapping[str, Any]) -> Iterator[tuple[str, str, i
 
 
 def finish_queued(folders: Iterable[RunFolder]) -> int:
-    """Store the files that dead processes had taken; say how many, and return it."""
+    """Store the files that dead processes left, and return their number."""
     from seamark.blobs import finish_staged
 
     count = 0
@@ -305,12 +273,12 @@ def finish_queued(folders: Iterable[RunFolder]) -> int:
 
 
 def half_purged(root: Path, project: str | None) -> list[Path]:
-    """Return the folders that a purge hid and did not finish deleting."""
+    """Return the folders of runs whose removal was interrupted."""
     return [path for path in _hidden_folders(root, project) if path.name.endswith(PURGING)]
 
 
 def drafts(root: Path, project: str | None) -> list[RunFolder]:
-    """Return the folders of artifacts that are not saved, below ``root`` or one project."""
+    """Return the folders of artifacts that are not sealed yet."""
     return [
         RunFolder(root, path.parent.relative_to(root).as_posix(), path.name)
         for path in _hidden_folders(root, project)
@@ -322,7 +290,7 @@ def drafts(root: Path, project: str | None) -> list[RunFolder]:
 
 
 def project_logs(root: Path, project: str | None) -> list[RunFolder]:
-    """Return the folders of projects' own logs below ``root``, or below one project."""
+    """Return the folders with the records of projects."""
     return [
         RunFolder(root, path.parent.relative_to(root).as_posix(), PROJECT_LOG)
         for path in _hidden_folders(root, project)
@@ -331,7 +299,6 @@ def project_logs(root: Path, project: str | None) -> list[RunFolder]:
 
 
 def unreadable(root: Path, project: str | None) -> list[Finding]:
-    """Return the folders that cannot be looked into, whose runs no reader sees."""
     errors: list[OSError] = []
     for _ in _hidden_folders(root, project, errors.append):
         pass
@@ -344,7 +311,6 @@ def unreadable(root: Path, project: str | None) -> list[Finding]:
 def _hidden_folders(
     root: Path, project: str | None, on_error: Callable[[OSError], None] | None = None
 ) -> Iterator[Path]:
-    """Yield the hidden folders of projects, which are beside their runs."""
     start = root / project if project else root
     deepest = str(root).count(os.sep) + DEEPEST
     if project and is_linked(root, project):
@@ -496,7 +462,6 @@ def _print(screen: Screen, findings: Sequence[Finding], totals: Totals) -> None:
 
 
 def _list(screen: Screen, findings: Sequence[Finding]) -> None:
-    """Print findings: run by run, in as many lines as they take, on a terminal; else a table."""
     if not screen.terminal:
         rows = [
             [

@@ -30,12 +30,9 @@ _COLUMNS: Final = (
 
 
 class _Sources(click.Group):
-    """The kinds of sources; what is no name of one is a file."""
-
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Take a path that ends in ``.json`` for a document."""
         if args and args[0].lower().endswith(".json"):
             args = ["json", *args]
         return super().resolve_command(ctx, args)
@@ -160,7 +157,6 @@ def neptune(
 
 
 def _import(root: Path, sources: list[Source], left_out: Notes) -> bool:
-    """Import, and say what came; return whether something did not."""
     from seamark.interchange.importing import import_runs
 
     with progress_bar("Importing", of_bytes=True) as progress:
@@ -185,7 +181,6 @@ def _print_notes(notes: Notes) -> None:
 
 
 def _print_listed(root: Path, listed: list[Listed], left_out: Notes) -> bool:
-    """Show a table of what would come; return whether something cannot be read."""
     rows = [_row(one) for one in listed if not one.problem]
     if rows:
         Screen().table(_COLUMNS, rows)

@@ -129,11 +129,7 @@ def server(
 
 
 def size_of(text: str | None) -> int | None:
-    """Return a number of bytes as people write it, such as ``500GB`` or ``1.5 TiB``.
-
-    Raises:
-        click.BadParameter: If it is none.
-    """
+    """Return a number of bytes as people write it, such as ``500GB`` or ``1.5 TiB``."""
     if text is None:
         return None
     found = _SIZE.fullmatch(text.strip().lower())
@@ -226,8 +222,6 @@ _TIME_UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_536
 
 
 class _Served:
-    """Tokens of a server that is asked."""
-
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
@@ -243,7 +237,7 @@ class _Served:
 
 
 class _StoredTokens:
-    """Tokens in the database of a server on this machine: whoever may write it is its admin."""
+    """Tokens in a database on this machine: whoever may write it is its admin."""
 
     def __init__(self, accounts: Accounts) -> None:
         self._accounts = accounts
@@ -381,7 +375,6 @@ def _expect_for_neptune(project: str | None, database: object) -> None:
 
 
 def _for_neptune(url: str, project: str | None, secret: str) -> str:
-    """Return the variables that the package ``neptune`` reads."""
     address = url.rstrip("/")
     told = json.dumps({"api_address": address, "api_url": address, "api_key": secret})
     lines = [f"NEPTUNE_API_TOKEN={base64.b64encode(told.encode()).decode()}"]
@@ -447,7 +440,6 @@ def _opened(folder: Path | None, store: str | None) -> _StoredTokens:
 
 
 def _known_server() -> str:
-    """Return the server that is meant when none is named."""
     from seamark.remote.http.address import known_servers
 
     found = known_servers()

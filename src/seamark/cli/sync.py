@@ -113,12 +113,6 @@ def sync(
 
 
 def _targets(uris: Sequence[str]) -> list[str]:
-    """Return the URIs that were given, by option or variable.
-
-    Raises:
-        Misuse: If none was.
-        ArgumentError: If one is none.
-    """
     from seamark.remote.places import check_uri
 
     given = uris or os.environ.get("SEAMARK_REMOTE", "").replace(",", " ").split()
@@ -133,7 +127,6 @@ def _targets(uris: Sequence[str]) -> list[str]:
 def _chosen(
     context: click.Context, names: Sequence[str], project: str | None, query: str | None
 ) -> list[RunFolder]:
-    """Return the folders that are meant, purged ones left out."""
     chosen = bool(names) or query is not None
     runs = open_runs(context, project, refresh=chosen, local="sync")
     if chosen:
@@ -163,7 +156,6 @@ def _refs(
 def _sync_to(
     uri: str, folders: Sequence[RunFolder], given: Mapping[str, Any], *, dry_run: bool
 ) -> bool:
-    """Send to one place, and say what was sent; return whether something could not be."""
     from seamark.registry.moving import Mover, expect_other_place
     from seamark.remote.places import canonical, open_remote, shown
 
@@ -195,7 +187,6 @@ def _map_concurrently(
     given: Sequence[A],
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> list[B]:
-    """Return what a function returns for each, several at a time; an interrupt ends it soon."""
     found = []
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="seamark-sync")
     try:
@@ -209,7 +200,6 @@ def _map_concurrently(
 
 
 def _print_pending(place: str, found: Sequence[Left]) -> bool:
-    """Say what would be sent."""
     todo = [one for one in found if one.size or one.files]
     for one in todo:
         journals, files = sum(one.journals.values()), sum(one.files.values())
@@ -228,7 +218,6 @@ def _print_pending(place: str, found: Sequence[Left]) -> bool:
 
 
 def _print_sent(place: str, found: Sequence[Left], done: Sequence[Moved]) -> bool:
-    """Say what was sent and what was there already."""
     failed = _print_problems(done)
     if sent := [one for one in done if one.journal_bytes or one.files]:
         files = sum(one.files for one in sent)
@@ -248,7 +237,6 @@ def _print_sent(place: str, found: Sequence[Left], done: Sequence[Moved]) -> boo
 
 
 def _print_problems(found: Sequence[Left] | Sequence[Moved]) -> list[Left | Moved]:
-    """Say what went wrong, once where it is the same for many; return those that have problems."""
     failed = [one for one in found if one.problems]
     by_line: dict[str, list[Left | Moved]] = {}
     for one in failed:
@@ -274,7 +262,6 @@ def _print_up_to_date(place: str, found: Sequence[Left]) -> None:
 
 
 def _words(found: Sequence[Left | Moved]) -> str:
-    """Return how many runs and logs of projects these are, in words."""
     logs = sum(one.folder.run == PROJECT_LOG for one in found)
     runs = len(found) - logs
     parts = [plural(runs, "run")] if runs or not logs else []

@@ -79,19 +79,16 @@ def untrash(
 
 
 def _describe_unchanged(count: int, how: str) -> str:
-    """Return what is said of runs that were named and stay as they are."""
     return f" ({count:,} {'was' if count == 1 else 'were'} {how})" if count else ""
 
 
 def _named(runs: Runs, refs: Sequence[RunRef]) -> str:
-    """Return which runs those are, behind a colon; of many the first ones and a count."""
     labels = runs.finder.labels([(ref.project, ref.run) for ref in refs[:_LISTED]])
     more = f" and {len(refs) - _LISTED:,} more" if len(refs) > _LISTED else ""
     return f": {', '.join(labels)}{more}" if refs else ""
 
 
 def _mark(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> list[RunRef]:
-    """Write the mark where it is not there yet; return the runs that got it."""
     from seamark.registry.edits import set_trashed
 
     marks = {ref: runs.view(ref).attribute("sys/trashed") for ref in refs}
@@ -167,7 +164,6 @@ def purge(
 
 
 def _copied_back(root: Path, project: str | None) -> Iterator[RunRef]:
-    """Yield purged runs that somebody copied back."""
     for folder in iter_runs(root, project, models=True):
         if folder.is_purged:
             yield RunRef(folder.project, folder.run)
@@ -181,11 +177,6 @@ def _refuse_untrashed(runs: Runs, refs: Sequence[RunRef]) -> None:
 
 
 def _refuse_versions(runs: Runs, refs: Sequence[RunRef]) -> None:
-    """Refuse to delete a model with versions that are not to be deleted.
-
-    Raises:
-        Misuse: If there are any.
-    """
     for ref in refs:
         if kind_of(ref.project, ref.run) != "model":
             continue
@@ -206,7 +197,6 @@ def _refuse_live(folders: Sequence[RunFolder]) -> None:
 
 
 def _ask(runs: Runs, refs: Sequence[RunRef]) -> None:
-    """Ask whether runs are to be deleted; anything but a yes ends the command."""
     if not sys.stdin.isatty():
         misuse("purge asks before it deletes, and there is no terminal to answer from: add --yes")
     root, what = runs.root, plural(len(refs), "run")
@@ -231,7 +221,6 @@ def _size(folder: Path) -> int:
 
 
 def _clear(root: Path, project: str | None) -> None:
-    """Remove what earlier purges left, and drafts of artifacts that nobody can save any more."""
     left = [one.path for one in drafts(root, project) if not is_live(one)]
     for place in [*half_purged(root, project), *left]:
         delete_hidden(place)

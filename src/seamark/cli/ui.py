@@ -111,13 +111,6 @@ def ui(
 
 
 def _roots(context: click.Context, folders: Sequence[str]) -> Sequence[Root]:
-    """Return the roots that were named, else the one that `seamark ls` finds.
-
-    Raises:
-        Misuse: If one does not exist although it was named, is a file, or holds the root meant.
-        ArgumentError: If nobody named a root, and the nearest one is another user's; or if
-            ``SEAMARK_REMOTE`` cannot be read.
-    """
     from seamark.opening.place import first_remote, readable
     from seamark.page.roots import named_roots
 
@@ -142,7 +135,6 @@ def _roots(context: click.Context, folders: Sequence[str]) -> Sequence[Root]:
 
 
 def _renewed() -> str:
-    """Make a new token and return it."""
     from seamark.page import roots
 
     made = roots.new_token()
@@ -151,7 +143,6 @@ def _renewed() -> str:
 
 
 def _lines(roots: Sequence[Root], started: Started, watcher: Watcher) -> Iterator[str]:
-    """Yield what is printed once a page answers."""
     from seamark.page.watch import Looked
 
     watcher.wait_for_roots(_FIRST_LOOK_S)
@@ -187,7 +178,7 @@ def _addresses(started: Started) -> Iterator[str]:
 
 
 def _is_public_output() -> bool:
-    """Return whether what is printed goes into a file that others may read, as that of a job."""
+    """Return whether output goes into a file that others may read, as that of a job."""
     try:
         facts = os.fstat(sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):

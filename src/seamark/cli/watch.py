@@ -61,17 +61,8 @@ _MACHINE: Final = "monitoring"
 class Seen:
     """A run at one moment.
 
-    Attributes:
-        view: What reads it.
-        label: Its name, or its id.
-        state: Its state.
-        attributes: All that it shows.
-        series: The series that matter, by path, the most telling ones first.
-        progress: How far it is and how fast, in words; empty if nothing says it.
-        ranks: How each rank is doing.
-        problems: What a person should know, a line each.
-        output: The last lines that it printed.
-        curves: Lines that were drawn of its series, kept for the next look.
+    ``series`` are those that matter, the most telling ones first; ``progress`` says in words how
+    far and fast it is; ``curves`` are kept for the next look.
     """
 
     view: Reader
@@ -87,7 +78,6 @@ class Seen:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Single values, by path."""
         return {one.path: one.value for one in self.attributes if one.family == "atom"}
 
     def curve(self, path: str, width: int) -> str:
@@ -100,19 +90,11 @@ class Seen:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether more is to come, as far as the run itself says."""
         return self.state in _GOING_ON
 
 
 class Looker:
-    """Looks at one run again and again; reads what is new, and writes nothing to its folder.
-
-    Args:
-        runs: Where it is.
-        ref: The run.
-        patterns: Which series matter; by default all but those of monitoring, profilers and ranks
-            above 0.
-    """
+    """Looks at one run again and again; reads what is new, and writes nothing to its folder."""
 
     def __init__(self, runs: Runs, ref: RunRef, patterns: Sequence[str]) -> None:
         self.ref = ref
@@ -127,11 +109,7 @@ class Looker:
         self._output: list[str] = []
 
     def look(self) -> Seen:
-        """Return the run as it is now.
-
-        Raises:
-            RunNotFoundError: If it is gone.
-        """
+        """Refresh the run in the index and return its snapshot."""
         self._runs.index.refresh(self.ref.project, self.ref.run)
         view = self._runs.view(self.ref)
         modified = view.attribute("sys/modification_time")
@@ -167,7 +145,6 @@ class Looker:
         return aside(path) is None and of_rank(path) is None and not is_counter(path)
 
     def _format_progress(self, view: Reader) -> str:
-        """Return step, epoch, pace and time left, as far as the series say it."""
         told = next((one.value for one in self._attributes if one.path == PROGRESS), None)
         own = {
             one.path: one.value
@@ -190,7 +167,6 @@ class Looker:
 
 
 def _steps_per_second(view: Reader, path: str) -> float:
-    """Return the pace of the last points of a series; 0 where they do not tell."""
     points = view.points(path, limit=_PACE)
     if len(points) < 2:  # noqa: PLR2004 - a pace is between two points
         return 0.0
@@ -274,11 +250,6 @@ def watch(
 
 
 def _newest(runs: Runs, project: str | None) -> RunRef:
-    """Return the newest run that is running; if none is, the newest, and say so.
-
-    Raises:
-        Misuse: If there are no runs.
-    """
     if running := runs.select("sys/state = running", project, limit=1):
         return running[0]
     found = runs.select("", project, limit=1)
@@ -293,15 +264,12 @@ def _wait(seconds: float) -> None:
 
 
 class _Lines:
-    """A line for each change, for pipes and terminals that cannot go back."""
-
     def __init__(self) -> None:
         self._screen = Screen()
         self._said = ""
         self._problems: set[str] = set()
 
     def show(self, seen: Seen) -> None:
-        """Write what is new since the last time, if anything is."""
         if not self._said:
             self._screen.line(f"{seen.label}: {seen.view.contents.where}")
         news = repr(
@@ -322,11 +290,6 @@ class _Lines:
 
 @contextmanager
 def _picture(interval: float) -> Iterator[Callable[[Seen], None]]:
-    """Give what draws a run over the last picture of it; the last one stays.
-
-    Args:
-        interval: Seconds between two looks, to be told.
-    """
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -351,15 +314,11 @@ def _picture(interval: float) -> Iterator[Callable[[Seen], None]]:
 
 
 class _Page(io.StringIO):
-    """Text buffer that replaces the terminal while a picture is composed."""
-
     def isatty(self) -> bool:
-        """Return that a person will look at it."""
         return True
 
 
 def _draw(screen: Screen, seen: Seen, height: int, interval: float) -> None:
-    """Write a picture of a run, with as many series as a terminal of this height has room for."""
     screen.styled(
         [(seen.label, "bold"), ("  ", ""), (seen.state, STATE_STYLES.get(seen.state, ""))]
     )
@@ -438,7 +397,7 @@ def _draw_series(screen: Screen, seen: Seen, most: int) -> None:
 
 
 def _ranks_to_show(seen: Seen) -> list[RankStatus]:
-    """Return the ranks that need a look: what is not well first, then what is furthest behind."""
+    """Return the ranks that need a look: first what is not well, then the last behind."""
     if len(seen.ranks) < 2:  # noqa: PLR2004 - one process is the run
         return []
     behind = lags(seen.attributes)

@@ -1,4 +1,7 @@
-"""Database of a root's index: its path, its lock and its file."""
+"""Database of a root's index: its path, its lock and its file.
+
+A damaged file is made again.
+"""
 
 from __future__ import annotations
 

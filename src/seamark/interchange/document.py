@@ -49,12 +49,7 @@ _MOST_DEPTH: Final = 64
 
 
 def documents_in(path: Path) -> list[tuple[str, Any]]:
-    """Return the documents in a JSON file, and the place of each in it.
-
-    Raises:
-        ArgumentError: If the file holds none.
-        OSError: If it cannot be read.
-    """
+    """Return the documents in a JSON file, each with its place in it; else ArgumentError."""
 
     def refuse(token: str) -> Any:
         msg = f"{path}: expected strict JSON, got {token}"
@@ -71,7 +66,6 @@ def documents_in(path: Path) -> list[tuple[str, Any]]:
 
 
 def _unpacked(given: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the documents of runs, and the places that they have."""
     where = ""
     if not isinstance(given, Mapping):
         raise refused(where, "an object", given)
@@ -87,15 +81,7 @@ def _unpacked(given: Any) -> Iterator[tuple[str, Any]]:
 
 @dataclass(slots=True)
 class _Held:
-    """Checked contents of a document.
-
-    Attributes:
-        facts: Derived values, by path.
-        atoms: Values by path.
-        changes: Time in ns since the Unix epoch, path and value, in the order of time.
-        ops: Other records.
-        series: By family and path.
-    """
+    """Checked contents of a document; ``changes`` in the order of time, ns since the Unix epoch."""
 
     facts: dict[str, Any] = field(default_factory=dict)
     atoms: dict[str, Atom] = field(default_factory=dict)
@@ -105,21 +91,7 @@ class _Held:
 
 
 class DocumentRun:
-    """A run in a document, all of which is checked.
-
-    Args:
-        root: Root folder that it goes to.
-        document: One run's.
-        project: Project that it goes to; None for what the document says.
-        where: Place of the document in what was given.
-
-    Attributes:
-        folder: Where it goes.
-        points: How many points there are.
-
-    Raises:
-        ArgumentError: If something in it is not what a document holds; its place is named.
-    """
+    """A run in a document, all of which is checked; ArgumentError names the place of a mistake."""
 
     def __init__(
         self, root: Path, document: Any, project: str | None = None, where: str = ""
@@ -150,27 +122,18 @@ class DocumentRun:
         self.points = sum(len(one.step) for one in self._held.series.values())
 
     def expect_new(self) -> None:
-        """Refuse to make a run that exists.
-
-        Raises:
-            RunExistsError: If there is a run with its id in its project.
-        """
+        """Refuse, with RunExistsError, to make a run that exists."""
         if self.folder.path.exists():
             raise run_exists_error(self.folder)
 
     def make(self, progress: Callable[[int], None] = lambda _: None) -> RunFolder:
-        """Make the run; nothing of it is seen before it is whole.
+        """Make the run and return its folder; nothing of it is seen before it is whole.
 
-        Args:
-            progress: Takes how many points were written since the last call.
-
-        Returns:
-            Where it lies.
+        ``progress`` takes how many points were written since the last call.
 
         Raises:
             RunExistsError: If there is a run with its id in its project.
             NotImportedError: If it was purged there, or another process makes it now.
-            OSError: If it cannot be written.
         """
         self.expect_new()
         held = self._held
@@ -223,7 +186,6 @@ class DocumentRun:
             self._held.atoms.pop(path, None)
 
     def _facts(self, where: str) -> None:
-        """Check what is derived, of which times become nanoseconds since the Unix epoch."""
         facts = self._held.facts
         for path in _TIMES:
             facts[path] = _moment(facts.get(path), inside(inside(where, path), "value"))
@@ -257,7 +219,6 @@ class DocumentRun:
                 raise refused(place, "a text", facts[path])
 
     def _changes(self, given: Any, where: str) -> None:
-        """Take what parameters were before they were changed."""
         if not isinstance(given, Mapping):
             raise refused(where, "an object", given)
         for path, told in given.items():
@@ -321,7 +282,6 @@ def _check_path(path: Any, where: str) -> None:
 
 
 def _moment(given: Any, where: str) -> int:
-    """Return a time with a zone in nanoseconds since the Unix epoch."""
     try:  # a time without a zone cannot be compared with one that has one
         found = datetime.fromisoformat(given.replace("Z", "+00:00")) - _EPOCH
         time_ns = found // timedelta(microseconds=1) * 1000
@@ -336,7 +296,6 @@ def _moment(given: Any, where: str) -> int:
 
 
 def _atom(kind: Any, value: Any, where: str) -> Atom:
-    """Return an atom as it lies in a journal."""
     place = inside(where, "value")
     if kind == "json":
         if not isinstance(value, list | Mapping):

@@ -1,4 +1,14 @@
-"""A run on its way into a root, and the writer of its journals."""
+"""A run on its way into a root, and the writer of its journals.
+
+`seamark.journal.writer` gives each record the time at which it is made, and never waits for a disk.
+Here the times come from the source, a failure ends the import of the run, and the same source
+always results in the same bytes, so a repeated import changes nothing.
+
+It is written to a folder beside its place, under a name with a dot, which no reader looks at, and
+renamed at the end. What a killed import left there is removed by the next one, which begins that
+run again. Where the run is there already, as when a second process of a resumed run is found,
+contents are moved to it first and then journals, each by one renaming.
+"""
 
 from __future__ import annotations
 
@@ -64,18 +74,8 @@ def sound_time(time_ns: int | None) -> int:
 class GivenJournal:
     """A journal that is written once, from its first byte to its last.
 
-    Args:
-        folder: Of the run in which it is written.
-        run: Project and id of the run that it belongs to.
-        uid: 16 bytes that follow from what is imported.
-        header: The HEADER record's own part.
-        begun_ns: When it begins, nanoseconds since the Unix epoch.
-
-    Attributes:
-        last_t: Time of the last record, nanoseconds since the Unix epoch.
-
-    Raises:
-        OSError: If it cannot be made.
+    ``uid`` is 16 bytes that follow from what is imported; ``begun_ns`` and ``last_t``, the time of
+    the last record, are nanoseconds since the Unix epoch.
     """
 
     def __init__(
@@ -108,12 +108,7 @@ class GivenJournal:
         self._at = sound_time(time_ns)
 
     def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
-        """Append a JSON record.
-
-        Raises:
-            ValueError: If it is longer than a record may be, or holds what JSON has no form for.
-            OSError: If it cannot be written.
-        """
+        """Append a JSON record; ValueError if it is too long or holds what JSON has no form for."""
         payload, flags = dump_json(record), 0
         if len(payload) > MAX_PAYLOAD_BYTES:
             msg = f"a record of {len(payload):,} bytes is longer than {MAX_PAYLOAD_BYTES:,}"
@@ -149,10 +144,7 @@ class GivenJournal:
         steps: Sequence[float],
         times_ns: Sequence[int] | None,
     ) -> None:
-        """Append points of a series of numbers: as many finite steps, and times or none.
-
-        Times are in nanoseconds since the Unix epoch.
-        """
+        """Append points of a series of numbers; times (ns since the Unix epoch) or none."""
         for start in range(0, len(values), _COLUMN_POINTS):
             part = slice(start, start + _COLUMN_POINTS)
             times = None if times_ns is None else times_ns[part]
@@ -177,11 +169,7 @@ class GivenJournal:
             self.op(record, kind)
 
     def close(self, time_ns: int) -> None:
-        """Append the end at a time, nanoseconds since the Unix epoch, and force all to disk.
-
-        Raises:
-            OSError: If it cannot be written.
-        """
+        """Append the end at a time, ns since the Unix epoch, and force all to disk."""
         self.at(time_ns)
         self._add(self._frame(Kind.CLOSE, dump_json({"reason": "stop", "dropped": {}})))
         self._flush()
@@ -242,17 +230,10 @@ class NotImportedError(SeamarkError):
 
 
 class Draft:
-    """Run that is being written to a temporary folder.
-
-    Args:
-        folder: Final folder of the run.
-
-    Attributes:
-        folder: Final folder of the run.
+    """Run that is being written to a temporary folder; ``folder`` is its final one.
 
     Raises:
         NotImportedError: If the run was purged, or another import is writing it.
-        OSError: If the temporary folder cannot be written.
     """
 
     def __init__(self, folder: RunFolder) -> None:
@@ -287,7 +268,6 @@ class Draft:
         return fd
 
     def _try_lock(self, fd: int) -> bool:
-        """Lock the file of an open descriptor; return whether the draft is ours then."""
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Whoever had it may have finished meanwhile, and taken the folder with it.
@@ -345,12 +325,7 @@ class Draft:
     def finish(self, *, alone: bool = False) -> None:
         """Put the run, all of whose journals are closed, in its place.
 
-        Args:
-            alone: Whether nothing may be there yet.
-
-        Raises:
-            RunExistsError: If something is all the same.
-            OSError: If that is impossible.
+        With ``alone``, nothing may be there yet: RunExistsError if something is.
         """
         for sha256 in self._unsynced:
             sync_blob(self._place, sha256)
@@ -383,7 +358,6 @@ class Draft:
         return True
 
     def _join(self) -> None:
-        """Move what was written to a run that is there already."""
         for mine, theirs in (
             (self._place.blobs_dir, self.folder.blobs_dir),
             (self._place.journal_dir, self.folder.journal_dir),

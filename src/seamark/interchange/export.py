@@ -1,4 +1,10 @@
-"""Runs that neptune-exporter wrote: Parquet files with one row for each value and point."""
+"""Runs that neptune-exporter wrote: Parquet files with one row for each value and point.
+
+A run is the parts of one prefix, of which part 0 comes last into being. Rows are in no order, and a
+run may have hundreds of millions of them, so they go to the journal batch by batch, and only the
+few rows below ``sys/``, which tell times, owner and ids, are looked for beforehand. The order of
+points is their step, wherever their rows are; nothing has to be sorted.
+"""
 
 from __future__ import annotations
 
@@ -110,11 +116,7 @@ _ZIP_ERRORS: Final = (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.er
 
 
 def check_parquet() -> None:
-    """Refuse to begin without what reads Parquet.
-
-    Raises:
-        MissingExtraError: If the extra ``parquet`` is not installed.
-    """
+    """Refuse, with MissingExtraError, to begin without the extra ``parquet``."""
     try:
         import pyarrow.parquet  # noqa: F401 - whether it is there
     except ModuleNotFoundError as error:
@@ -140,15 +142,8 @@ def parts_below(folder: Path) -> dict[str, list[Path]]:
 class ExportedRun:
     """A run of an export; see `seamark.interchange.found.FoundRun`.
 
-    Args:
-        root: Root folder that it goes to.
-        parts: Its files, in their order.
-        files: The folder of the export's files.
-        project: Project that it goes to; None for what it says itself.
-        zone: Name of the time zone in which the exporter ran; None for UTC.
-
-    Raises:
-        NotImportedError: If it cannot be read.
+    ``project`` None is what it says itself; ``zone`` is the name of the exporter's time zone, None
+    for UTC. Raises NotImportedError if it cannot be read.
     """
 
     def __init__(
@@ -264,12 +259,7 @@ class ExportedRun:
 
 
 class _Rows:
-    """Takes the rows of a run, batch by batch, to its journal.
-
-    Attributes:
-        first_ns: The smallest time of a point, nanoseconds since the Unix epoch.
-        last_ns: The largest one.
-    """
+    """Takes the rows of a run, batch by batch, to its journal; times of points in ns."""
 
     def __init__(
         self, journal: GivenJournal, draft: Draft, notes: Notes, base: Path, zone: str | None
@@ -280,7 +270,6 @@ class _Rows:
         self.first_ns, self.last_ns = 1 << 63, 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take a batch."""
         import pyarrow.compute as pc
 
         kinds = batch.column("attribute_type")
@@ -340,7 +329,6 @@ class _Rows:
 
     @contextlib.contextmanager
     def _refusing(self, path: str, name: Any) -> Iterator[None]:
-        """Leave out, and note, a file that may not be read, is not there or is damaged."""
         try:
             yield
         except ArgumentError:
@@ -361,7 +349,6 @@ class _Rows:
             return self._draft.keep(file, shown or path.rpartition("/")[2], ext)
 
     def _file_set(self, name: str, path: str) -> None:
-        """Take a folder that holds one archive."""
         archives = [each for each in walk_below(self._base, name) if each.endswith(".zip")]
         if not archives:
             raise FileNotFoundError(name)
@@ -384,7 +371,6 @@ class _Rows:
     # ---------------------------------------------------------------- series
 
     def _series(self, kind: str, part: pa.RecordBatch) -> None:
-        """Take points of series, path by path."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -487,7 +473,6 @@ def _sets(members: Iterator[tuple[str, dict[str, Any]]]) -> Iterator[dict[str, d
 
 
 def _tracked(listed: Any) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the files of an artifact and the addresses that they had."""
     files, references = [], []
     for one in listed:
         name, size = escape(str(one["filePath"])), one.get("size")
@@ -507,11 +492,6 @@ def _tracked(listed: Any) -> tuple[list[dict[str, Any]], list[str]]:
 
 @contextlib.contextmanager
 def _readable() -> Iterator[None]:
-    """Word what cannot be read.
-
-    Raises:
-        NotImportedError: In the place of what pyarrow raises.
-    """
     import pyarrow as pa
 
     try:
@@ -535,7 +515,6 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 
 
 def _look(parts: Sequence[Path]) -> tuple[str, str, dict[str, Any], int]:
-    """Return project, run, values below ``sys/`` and the number of rows."""
     names: tuple[str, str] | None = None
     system: dict[str, Any] = {}
     rows = 0
@@ -578,7 +557,6 @@ def _may_hold_system(file: pq.ParquetFile, number: int) -> bool:
 
 
 def _system_of(file: pq.ParquetFile, number: int) -> dict[str, Any]:
-    """Return the values below ``sys/`` in a row group, times as datetimes with a zone."""
     import pyarrow.compute as pc
 
     paths = file.read_row_group(number, columns=["attribute_path"]).column(0)
@@ -595,5 +573,4 @@ def _system_of(file: pq.ParquetFile, number: int) -> dict[str, Any]:
 
 
 def _ns(moment: datetime) -> int:
-    """Return a time in nanoseconds since the Unix epoch."""
     return (moment - _EPOCH) // timedelta(microseconds=1) * 1000

@@ -60,12 +60,7 @@ DERIVED: Final = frozenset(
 
 @dataclass(slots=True)
 class Notes:
-    """Counts of lost data and other remarks by kind, with the first example of each.
-
-    Attributes:
-        counts: Number of occurrences, by kind.
-        examples: First example, by kind.
-    """
+    """Counts of lost data and other remarks by kind, with the first example of each."""
 
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, str] = field(default_factory=dict)
@@ -84,13 +79,7 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """Summary of a run before its import.
-
-    Attributes:
-        name: Name of the run; empty if unknown.
-        created_ns: Creation time, nanoseconds since the Unix epoch; 0 if unknown.
-        rows: Number of values, points and files, or of records of a log.
-    """
+    """Summary of a run before import; ``created_ns`` since the Unix epoch, 0 if unknown."""
 
     name: str
     created_ns: int
@@ -98,12 +87,9 @@ class Glance:
 
 
 class FoundRun(Protocol):
-    """A run of another program.
+    """A run of another program; ``called`` there by people, such as ``KEY-12``; ``size`` in bytes.
 
-    Attributes:
-        folder: Where it goes; settled by what the source says, so that it is the same each time.
-        called: What people call it there, such as ``KEY-12``.
-        size: Bytes that are read of it.
+    ``folder`` is settled by what the source says, so that it is the same each time.
     """
 
     folder: RunFolder
@@ -111,12 +97,7 @@ class FoundRun(Protocol):
     size: int
 
     def missing(self) -> list[bytes]:
-        """Return the uids of its journals that are not in the root; empty if all are.
-
-        Raises:
-            NotImportedError: If another run is in its place.
-            OSError: If it cannot be read.
-        """
+        """Return uids of journals not in the root; NotImportedError if another run is there."""
         ...
 
     def note(self) -> str:
@@ -124,21 +105,11 @@ class FoundRun(Protocol):
         ...
 
     def glance(self) -> Glance:
-        """Return what can be said of it without reading it whole.
-
-        Raises:
-            NotImportedError: If it cannot be read.
-            OSError: The same.
-        """
+        """Return what can be said of it without reading it whole; NotImportedError or OSError."""
         ...
 
     def write(self, draft: Draft, notes: Notes, progress: Progress) -> None:
-        """Write what is missing.
-
-        Raises:
-            NotImportedError: If it cannot be read.
-            OSError: The same, or if it cannot be written.
-        """
+        """Write what is missing; NotImportedError or OSError if that is impossible."""
         ...
 
 
@@ -146,11 +117,6 @@ def run_id_of(project: str, identity: tuple[str, ...], custom_run_id: str | None
     """Return the id of an imported run: the same from the same source, each time.
 
     A custom id goes on naming the run: ``init_run(custom_run_id=...)`` finds it.
-
-    Args:
-        project: Project that it goes to.
-        identity: What identifies it where it comes from.
-        custom_run_id: The id that a person gave it, if there is one.
     """
     return hashed_run_id(project, custom_run_id or "\0".join(("import", *identity)))
 
@@ -206,9 +172,7 @@ def extension_of(name: str, head: bytes = b"") -> str:
 def open_below(base: Path, name: str) -> Iterator[BinaryIO]:
     """Open a regular file below a folder; its name comes from the source.
 
-    Raises:
-        ArgumentError: If the name leads out of the folder.
-        OSError: If there is no such file, or a link is on the way.
+    Raises ArgumentError if the name leads out of the folder, OSError also if a link is on the way.
     """
     parts = parts_of(name, "file")
     with os.fdopen(open_file(base.joinpath(*parts), len(parts)), "rb") as file:
@@ -216,13 +180,7 @@ def open_below(base: Path, name: str) -> Iterator[BinaryIO]:
 
 
 def walk_below(base: Path, name: str) -> Iterator[str]:
-    """Yield the names, below a folder, of what lies in a folder that is below it.
-
-    No link to a folder is followed.
-
-    Raises:
-        ArgumentError: If the name leads out of the folder.
-    """
+    """Yield the names below a folder of what lies in one below it, but no links to folders."""
     parts = parts_of(name, "folder")
     here = base
     for part in parts:
@@ -237,11 +195,7 @@ def walk_below(base: Path, name: str) -> Iterator[str]:
 
 
 class Places:
-    """The folders from which files may be taken that a source names by absolute paths.
-
-    Args:
-        folders: Absolute.
-    """
+    """Absolute folders from which files may be taken that a source names by absolute paths."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = [Path(os.path.abspath(folder)) for folder in folders]
@@ -263,16 +217,9 @@ class Places:
 def keep_zip(
     file: BinaryIO, draft: Draft, path: str, notes: Notes
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield name and FILE record of what is in an archive.
+    """Yield name and FILE record of what is in an archive; BadZipFile if it is none, or damaged.
 
-    Args:
-        file: The archive.
-        draft: Keeps the contents.
-        path: Of the file set, for notes.
-        notes: Names that lead out of the set are refused and counted.
-
-    Raises:
-        zipfile.BadZipFile: If it is none, or damaged.
+    Names that lead out of the file set are refused and counted in ``notes``.
     """
     with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():

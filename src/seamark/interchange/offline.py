@@ -1,4 +1,14 @@
-"""Runs in the folders of the Neptune client: logged offline, or not sent yet."""
+"""Runs in the folders of the Neptune client: logged offline, or not sent yet.
+
+A log is JSON objects one behind the other, each with a number that rises by one: ``{"obj": ...,
+"version": ..., "at": ...}``. It is read piece by piece; its last object may be cut off, where the
+process was killed.
+
+``.neptune/offline`` and ``.neptune/async`` hold a folder for each process and run, with the
+operations that the process made, numbered, in files that only grow. A run that several processes
+resumed has several; each becomes a journal of one run. The run's own id follows from the id that
+the client gave it. Where a log has grown since it was imported, a further journal takes the rest.
+"""
 
 from __future__ import annotations
 
@@ -51,13 +61,7 @@ def logs_in(folder: Path) -> list[Path]:
 def operations(
     logs: Sequence[Path], notes: Notes, progress: Progress
 ) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Yield number, time (ns since the Unix epoch; 0 for none) and operation, in their order.
-
-    What is damaged is left out and noted.
-
-    Raises:
-        OSError: If a log cannot be read.
-    """
+    """Yield number, time (ns since the Unix epoch; 0: none) and operation; note damaged ones."""
     for log in logs:
         for found in _objects(log, notes, progress):
             try:
@@ -116,11 +120,8 @@ _METADATA_BYTES: Final = 1 << 20
 class ClientFolder(NamedTuple):
     """Folder of the Neptune client with the operations that one process logged to one container.
 
-    Attributes:
-        path: Path of the folder.
-        kind: ``run``, ``project``, ``model`` or ``model_version``.
-        container: Id that the client gave the container.
-        created_ns: Creation time, nanoseconds since the Unix epoch; 0 if unknown.
+    ``kind`` is ``run``, ``project``, ``model`` or ``model_version``; ``created_ns`` is nanoseconds
+    since the Unix epoch, 0 if unknown.
     """
 
     path: Path
@@ -182,14 +183,7 @@ def _moment(text: Any) -> int:
 
 
 class ClientRun:
-    """A run of the client; see `seamark.interchange.found.FoundRun`.
-
-    Args:
-        root: Root folder that it goes to.
-        folders: Of its processes.
-        project: Project that it goes to.
-        places: From which files may be taken that it only names.
-    """
+    """A run of the client; ``places`` are folders for files that it only names."""
 
     def __init__(
         self, root: Path, folders: Sequence[ClientFolder], project: str, places: Places
@@ -307,10 +301,7 @@ _VERSION: Final = re.compile(rb'"version": ?([0-9]{1,18})[,}]')
 
 
 def _last_version(logs: Sequence[Path]) -> int:
-    """Return the number of the last operation that is whole; 0 if there is none.
-
-    What is at the end of the last log tells it, unless that is one very long operation.
-    """
+    # What is at the end of the last log tells it, unless that is one very long operation.
     for log in reversed(logs):
         with os.fdopen(open_file(log, 1), "rb") as file:
             size = file.seek(0, os.SEEK_END)

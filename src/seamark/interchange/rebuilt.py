@@ -1,4 +1,10 @@
-"""Journals of a run that is rebuilt from a document, whose points are checked first."""
+"""Journals of a run that is rebuilt from a document, whose points are checked first.
+
+One journal speaks for the run: it tells its owner, when it was created and began, and for how long
+it ran; where it was resumed, one more tells when it ended. One holds values, and ends when the run
+was changed last. Points lie in one for each attempt, because the attempt of a point is that of its
+journal. None but the first two owns anything.
+"""
 
 from __future__ import annotations
 
@@ -67,10 +73,7 @@ class Columns:
     attempt: NDArray[np.int64]
 
     def parts(self) -> Iterator[tuple[int, NDArray[np.intp]]]:
-        """Yield attempts and which points they wrote.
-
-        Written in this order, points of one step keep the order that they have here.
-        """
+        """Yield attempts and their points; so written, points of one step keep their order."""
         import numpy as np
 
         if not len(self.step):
@@ -86,16 +89,7 @@ class Columns:
 
 
 def columns_of(given: Any, where: str, check: Callable[[list[Any], str], Any]) -> Columns:
-    """Return the points of a series.
-
-    Args:
-        given: Its part of a document.
-        where: The place of that.
-        check: Returns the values, given them and their place.
-
-    Raises:
-        ArgumentError: If something is not what a document holds.
-    """
+    """Return a series' points; ``check`` makes the values. ArgumentError names a wrong place."""
     import numpy as np
 
     if not isinstance(given, Mapping):
@@ -123,11 +117,7 @@ def columns_of(given: Any, where: str, check: Callable[[list[Any], str], Any]) -
 
 
 def floats_of(given: list[Any], where: str) -> NDArray[np.float64]:
-    """Return numbers, of which those that JSON cannot hold are texts.
-
-    Raises:
-        ArgumentError: If one is none.
-    """
+    """Return numbers, of which those that JSON cannot hold are texts; else ArgumentError."""
     import numpy as np
 
     kinds = set(map(type, given))
@@ -186,11 +176,7 @@ def _times_of(given: list[Any], where: str) -> NDArray[np.int64]:
 
 
 def time_of_text(given: Any, where: str) -> int:
-    """Return a time, ISO 8601 in UTC with up to nine digits, in ns since the Unix epoch.
-
-    Raises:
-        ArgumentError: If it is none.
-    """
+    """Return a time (ISO 8601 in UTC, up to nine digits) in ns since the Unix epoch."""
     import numpy as np
 
     if isinstance(given, str) and _ONE_TIME.fullmatch(given):
@@ -208,14 +194,7 @@ _LONG_CHARACTERS: Final = MAX_PAYLOAD_BYTES // 16
 
 
 class Rebuilt:
-    """Writes them.
-
-    Args:
-        draft: Of the run.
-        said: Project and id that the document says.
-        facts: What is derived of a run, by path; times in nanoseconds since the Unix epoch.
-        digest: Of the document.
-    """
+    """Writes the journals of a document; times in its facts are ns since the Unix epoch."""
 
     def __init__(
         self, draft: Draft, said: tuple[str, str], facts: Mapping[str, Any], digest: str

@@ -1,8 +1,7 @@
-"""Replay of the operations of the Neptune client into a journal.
+"""Replay of the operations of the Neptune client into a journal, in their order.
 
-The client's operations are replayed in their order. Points without a step are numbered as Neptune's
-server did, 1 after the last one of the series, so a log has to be read from its start even if its
-first part was imported before.
+Points without a step are numbered as Neptune's server did, 1 after the last one of the series, so a
+log has to be read from its start even if its first part was imported before.
 """
 
 from __future__ import annotations
@@ -53,13 +52,7 @@ _LAST_STEP: Final = 1e300
 
 
 class Memory:
-    """State of a run during the replay, as far as later operations depend on it.
-
-    Attributes:
-        atoms: Values by path.
-        steps: Last step of each series, by path.
-        members: Names in each file set, by path.
-    """
+    """State of a run, by path, as far as later operations depend on it."""
 
     def __init__(self) -> None:
         self.atoms: dict[str, Atom] = {}
@@ -75,17 +68,9 @@ class Memory:
 
 
 class Replay:
-    """Takes operations of one process to a journal.
+    """Takes operations of one process to a journal; None as long as they are known already.
 
-    Args:
-        draft: Keeps contents.
-        folder: Of the process.
-        container: Id that the client gave the run.
-        places: From which files may be taken that are only named.
-        memory: Of the run; goes from process to process.
-
-    Attributes:
-        journal: Where to; None as long as the operations are known already.
+    Files may be taken from ``places`` that are only named; ``memory`` goes from process to process.
     """
 
     def __init__(
@@ -127,11 +112,7 @@ class Replay:
         self.journal, self._notes = journal, notes
 
     def take(self, operation: Mapping[str, Any], time_ns: int) -> None:
-        """Take one operation that was made at a time, in nanoseconds since the Unix epoch.
-
-        Raises:
-            OSError: If something cannot be written.
-        """
+        """Take one operation that was made at a time, in nanoseconds since the Unix epoch."""
         kind = operation["type"]
         if (do := self._do.get(kind)) is None:
             self._notes.add("operations of an unknown kind", f"{kind!r:.80}")
@@ -162,7 +143,6 @@ class Replay:
         self._waiting = self._characters = 0
 
     def _op(self, op: Mapping[str, Any], *, after: str | None = None) -> None:
-        """Write an operation, after the points that wait for the series that it ends."""
         if after is not None and (self._floats or self._texts):
             self.finish()
         if self.journal is not None:
@@ -297,11 +277,6 @@ class Replay:
         self._op({"op": "file", "path": path, "file": record})
 
     def _place(self, path: Any) -> tuple[Path, str]:
-        """Return the folder that may be read, and the name in there, of an absolute path.
-
-        Raises:
-            ArgumentError: If it lies elsewhere.
-        """
         if not isinstance(path, str) or "\0" in path or (found := self._places.below(path)) is None:
             msg = f"{path!r:.120} is outside of the folders that may be read"
             raise ArgumentError(msg)
@@ -309,7 +284,6 @@ class Replay:
 
     @contextlib.contextmanager
     def _refusing(self, path: str, name: Any) -> Iterator[None]:
-        """Leave out, and note, a file that may not be read or is not there."""
         try:
             yield
         except ArgumentError:
@@ -339,10 +313,6 @@ class Replay:
             known.update(members)
 
     def _matches(self, path: str, patterns: Any) -> Iterator[tuple[Path, str, str]]:
-        """Yield folder, name in it and name in the set of the files that patterns stand for.
-
-        Only what lies in the folders that may be read is looked for.
-        """
         tops: list[str] = []
         for pattern in patterns:
             fixed = pattern

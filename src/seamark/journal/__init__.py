@@ -1,4 +1,1 @@
-"""Bytes on disk.
-
-One append-only file per writing process, and how it is written, read and laid out.
-"""
+"""Bytes on disk: an append-only file per process, and how it is written, read and laid out."""

@@ -1,4 +1,16 @@
-"""Bytes of a journal: file header, frames and limits, and the checked decoding of its records."""
+"""Bytes of a journal: file header, frames and limits, and the checked decoding of its records.
+
+See ``docs/explanation/journal.md``, table A. Everything is little-endian and every frame starts at
+a multiple of 8 bytes. A frame is::
+
+    0  u32 crc      crc32(frame[4:end], salt), padding included; salt = crc32(uid)
+    4  u32 length   payload bytes
+    8  u8  kind     9 u8 flags     10 u16 mark     12 u32 aux (row: schema number, else 0)
+    16 i64 t        nanoseconds since the Unix epoch, strictly increasing within a file
+    24 payload, zero-padded to a multiple of 8
+
+What passes has the types and ranges of ``docs/explanation/journal.md``, table C; null is absent.
+"""
 
 from __future__ import annotations
 
@@ -110,18 +122,10 @@ def padded(length: int) -> int:
 def frame_bytes(
     salt: int, kind: int, t: int, payload: bytes, *, flags: int = 0, aux: int = 0
 ) -> bytes:
-    """Return one whole frame.
+    """Return one whole frame; ``t`` in nanoseconds since the Unix epoch, ``salt`` from `salt_of`.
 
-    Args:
-        salt: See `salt_of`.
-        kind: One of `Kind`.
-        t: Time of the frame, nanoseconds since the Unix epoch.
-        payload: At most `MAX_PAYLOAD_BYTES` bytes.
-        flags: Any of `SKIPPABLE`, `USER_TIME` and `ZLIB`.
-        aux: The schema number of a row, else 0.
-
-    Raises:
-        ValueError: If the payload is longer than the limit.
+    ``aux`` is the schema number of a row, else 0. Raises ValueError for a payload longer than
+    `MAX_PAYLOAD_BYTES`.
     """
     length = len(payload)
     if length > MAX_PAYLOAD_BYTES:
@@ -219,22 +223,12 @@ _FILE: Final[dict[str, Check]] = {
 
 
 def file_of(value: Any) -> dict[str, Any]:
-    """Return a FILE record, without the keys that this version does not know.
-
-    Raises:
-        TypeError: If it is not an object.
-        ValueError: If one of its values is of another type, or out of range.
-    """
+    """Return a FILE record without unknown keys; TypeError or ValueError if it is not sound."""
     return _checked(value, _FILE, "file")
 
 
 def digest_of_text(value: Any) -> dict[str, Any]:
-    """Return what stands for a text that is kept as a blob: ``sha256`` and ``size``.
-
-    Raises:
-        TypeError: If it is not an object.
-        ValueError: If it is not exactly that.
-    """
+    """Return ``sha256`` and ``size`` of a text kept as a blob; TypeError or ValueError if none."""
     found = _checked(value, {"sha256": _is_digest, "size": whole}, "text")
     if len(found) != 2:  # noqa: PLR2004 - both of them
         msg = f"text: expected sha256 and size, got {value!r:.60}"
@@ -274,12 +268,7 @@ _TIMES: Final = range(-WHOLE, WHOLE)
 
 
 def sound_header(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a HEADER record in which every value has its type and range.
-
-    A value that has not counts as null, as if the key were not there: one odd fact does not take
-    the others with it. Positions that are none are left out one by one. Keys of newer versions
-    stay if they are plain values.
-    """
+    """Return a HEADER record without values of other types or ranges, each by itself."""
     found: dict[str, Any] = {}
     for key, value in record.items():
         kind = type(value)

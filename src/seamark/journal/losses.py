@@ -26,18 +26,16 @@ class Guard:
     """Runs one write after the other, for threads and the signal handlers that interrupt them.
 
     Args:
-        interrupted: Called when a write was left with an exception, before anything else is
-            written.
+        interrupted: Called when an exception ended a write, before anything else is written.
         failed: Called with an exception that is a fault of ours, to count and tell it. One that a
             signal handler raised is passed on to the code that was interrupted.
 
     Attributes:
-        lock: Held while something is written.
-        busy: Whether something is, by the thread that holds the lock.
+        busy: Whether the thread that holds the lock writes.
         deferred: What signal handlers gave to write meanwhile.
         unsaid: Warnings that are logged as soon as the lock is free. Never under it: a logging
             handler that writes to this very run holds a lock of its own, and may be waiting for
-            ours in another thread.
+            ours.
     """
 
     def __init__(
@@ -54,12 +52,9 @@ class Guard:
         self.unsaid: deque[str] = deque()
 
     def run(self, write: Callable[[], object]) -> bool:
-        """Run ``write`` under the lock; its faults end here.
+        """Run ``write`` under the lock; its faults end here. Return whether its answer was true.
 
         If this very thread is writing already (a signal handler), it runs right after that.
-
-        Returns:
-            Whether it ran and answered with something true.
         """
         with self.lock:
             if self.busy:
@@ -118,12 +113,8 @@ _KINDS: Final = 4096
 class Losses:
     """Counts and warnings of one writer, which holds its lock around all but `drop`.
 
-    Args:
-        guard: Of the writer.
-
     Attributes:
-        counts: How many records were lost, by reason, without those that an earlier journal
-            already holds.
+        counts: Lost records by reason, without those that an earlier journal already holds.
         owed: Whether something was lost because the disk refused it, and no journal holds it yet.
     """
 
@@ -195,17 +186,10 @@ def sound_row(
     claim: Callable[[str, str], None],
     losses: Losses,
 ) -> tuple[dict[str, float], float | None] | None:
-    """Return the numbers and the step that can be recorded; count and warn about the rest.
+    """Return the numbers and the step that can be recorded, None without; count and tell the rest.
 
-    Args:
-        metrics: Should be numbers by path.
-        step: Should be a finite number, or None.
-        found: What `to_floats` made of the numbers, if that is known: tensors are not moved again.
-        claim: Takes a path for a family; raises if it holds another one.
-        losses: Takes what is left out.
-
-    Returns:
-        None if nothing can be recorded.
+    ``found`` is what `to_floats` made of the numbers, if that is known: tensors are not moved
+    again. ``claim`` takes a path for a family, and raises if it holds another one.
     """
     if not isinstance(metrics, Mapping):
         what = f"expected a mapping of paths to numbers, got {metrics!r:.120}"

@@ -1,4 +1,16 @@
-"""Reservations: files that one process can make, and the numbers and claims built on them."""
+"""Reservations: files that one process can make, and the numbers and claims built on them.
+
+They work without a lock, on any shared disk, and their folders can be merged. A file says whose it
+is from the moment it is there: it is written under another name, and linked.
+
+Claim n of a run is the file ``<project>/.claims/<run id>.<n>``, and ``<run id>.<n>.released`` says
+that it was given back. Nothing is locked, renamed or rewritten, so that this works on any disk that
+several machines share, and folders can be merged. What lies there may be a stranger's.
+
+Where folders are merged, two machines may have made the same claim: the file that is left says who
+has it. That the other one gave its own back says nothing about this one: each file has the key of
+its claim, and where the place of a release is taken, the key is in the name, too.
+"""
 
 from __future__ import annotations
 
@@ -48,35 +60,21 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 class Reserved(NamedTuple):
-    """A reservation that somebody made.
-
-    Attributes:
-        holder: Content of the file, at most 64 KiB.
-        made_ns: When it was written, nanoseconds since the Unix epoch.
-    """
+    """A reservation that somebody made (ns since the Unix epoch); holder: at most 64 KiB."""
 
     holder: bytes
     made_ns: int
 
 
 class Reservations:
-    """The reservations of one kind.
-
-    Args:
-        base: Folder of a project, a model or the name of an artifact.
-        kind: Folders below it in which they are; none of them may be a link.
-    """
+    """Reservations in the folders ``kind`` below ``base``, none of which may be a link."""
 
     def __init__(self, base: Path, *kind: str) -> None:
         self._base, self._kind = base, kind
         self._folder = base.joinpath(*kind)
 
     def names(self) -> dict[str, bool]:
-        """Return the names that are taken, each with whether it is a file; none below a link.
-
-        Raises:
-            OSError: If they cannot be listed.
-        """
+        """Return the names that are taken, each with whether it is a file; none below a link."""
         try:
             fd = open_folder(self._folder, above=len(self._kind))
         except FileNotFoundError:
@@ -88,15 +86,7 @@ class Reservations:
             os.close(fd)
 
     def reserve(self, name: str, holder: str) -> bool:
-        """Make a reservation; return whether nobody else had.
-
-        Args:
-            name: A key, a number, or both; without ``/``.
-            holder: Whose it is.
-
-        Raises:
-            OSError: If nothing can be written there, or a link is in the place of a folder.
-        """
+        """Reserve a name for a holder; return whether nobody else had. OSError: a link is there."""
         part = f".tmp-{secrets.token_hex(8)}"
         with folder_below(self._base, self._kind) as fd:
             _write(fd, part, holder)
@@ -128,11 +118,7 @@ class Reservations:
             os.close(fd)
 
     def remove(self, name: str) -> None:
-        """Remove the reservation of a thing that is no more; a folder is nobody's, and stays.
-
-        Raises:
-            OSError: If it cannot be removed.
-        """
+        """Remove the reservation of a thing that is no more; a folder is nobody's, and stays."""
         with contextlib.suppress(FileNotFoundError), folder_below(self._base, self._kind) as fd:
             if not stat.S_ISDIR(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
                 os.unlink(name, dir_fd=fd)
@@ -161,14 +147,8 @@ def take_number(
 ) -> int:
     """Take the next free number (1-based) below a folder; nobody else gets the same one.
 
-    Args:
-        folder: Of the model or the artifact's name.
-        who: Id or digest of the version, which the file holds.
-        known: Numbers that are taken without a file here, as after folders were merged.
-        again: Whether the version may have a number already, which it keeps.
-
-    Raises:
-        OSError: If the folder cannot be written, or a link is in its place.
+    The file holds ``who``: id or digest of the version. ``known`` numbers are taken without a file,
+    as after folders were merged; with ``again`` the version keeps a number that it has.
     """
 
     def is_own(number: int) -> bool:
@@ -183,16 +163,7 @@ def take_number(
 
 
 def take_revision(project: Path, text: str, run: str) -> int:
-    """Take the next revision (1-based) of the runs that were given the same at their start.
-
-    Args:
-        project: Folder of the project.
-        text: Hash of what they were given.
-        run: Id of the run, which the file holds with the facts of this process.
-
-    Raises:
-        OSError: If nothing can be written there, or a link is in the place of the folder.
-    """
+    """Take the next revision (1-based) of the runs of one hash ``text`` of what they were given."""
     revisions = Reservations(project, REVISIONS)
     holder = json.dumps({"run": run, **process_facts(), "t": time.time_ns()})
     prefix = f"{text}."
@@ -208,15 +179,7 @@ def _next_number(
     taken: Collection[int],
     is_own: Callable[[int], bool] = lambda _: False,
 ) -> int:
-    """Reserve the first free number after those that are taken.
-
-    Args:
-        reservations: The reservations of one kind.
-        prefix: Beginning of their names; the number follows.
-        holder: Content of the reservation.
-        taken: Numbers that are taken.
-        is_own: Tells whether another process reserved a number for the same holder meanwhile.
-    """
+    """Reserve the first free number; ``is_own``: another process did, for the same holder."""
     number = max(taken, default=0) + 1
     if number > MOST_NUMBER:  # nobody counted that far
         number = 1
@@ -242,12 +205,7 @@ _PROCESS: Final = ("host", "boot", "pid", "start", "pid_namespace")
 
 @dataclass(frozen=True, slots=True)
 class ClaimState:
-    """State of the newest claim of a run or a group.
-
-    Attributes:
-        number: Which it is, 1-based.
-        held: Whether nobody released it, and it is a claim at all.
-    """
+    """State of the newest claim (1-based) of a run or a group; ``held`` if nobody released it."""
 
     number: int
     held: bool
@@ -255,14 +213,10 @@ class ClaimState:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim that this process made.
+    """A claim that this process made, on a run's id or a group's name; ``number`` is 1-based.
 
-    Attributes:
-        name: What was claimed: a run's id, or a group's name.
-        number: Which claim of it, 1-based.
-        key: Random; the file holds it, so that another machine's is known when folders are merged.
-        facts: Of the process.
-        positions: Up to where the journals of earlier claimants have to be read, bytes by writer.
+    The file holds the random ``key``, so that another machine's is known when folders are merged;
+    ``positions`` say up to where journals of earlier claimants have to be read, bytes by writer.
     """
 
     name: str
@@ -285,39 +239,20 @@ def is_same_process(header: Mapping[str, Any], facts: Mapping[str, Any]) -> bool
 
 
 def has_lapsed(facts: Mapping[str, Any], seen_ns: int, now_ns: int, *, here: bool = True) -> bool:
-    """Return whether a claimant counts as crashed: as for runs, it is gone, or silent for 90 s.
-
-    Args:
-        facts: Of its process.
-        seen_ns: Its last sign of life, nanoseconds since the Unix epoch.
-        now_ns: The moment.
-        here: Whether its process may be on this machine.
-    """
+    """Return whether a claimant crashed: gone, if it may be ``here``, or silent for 90 s."""
     if here and process_alive(facts) is False:
         return True
     return not now_ns - SETTLE_NS <= seen_ns <= now_ns + _AHEAD_NS
 
 
 class Claims:
-    """The claims of the runs of one project below a root, or of its groups.
-
-    Args:
-        root: The root.
-        project: Project path.
-        below: Folders below ``.claims`` in which they are; none for those of runs.
-    """
+    """The claims of the runs of a project below a root, or in folders below its ``.claims``."""
 
     def __init__(self, root: Path, project: str, below: tuple[str, ...] = ()) -> None:
         self._reservations = Reservations(root / project, CLAIMS, *below)
 
     def states(self) -> dict[str, ClaimState]:
-        """Return the state of the newest claim of everything that was ever claimed.
-
-        What is no file counts as a claim that nobody holds: its number is taken.
-
-        Raises:
-            OSError: If they cannot be listed.
-        """
+        """Return the state of each newest claim; what is no file is a claim that nobody holds."""
         newest: dict[str, int] = {}
         files: set[tuple[str, int]] = set()
         released: set[tuple[str, int]] = set()
@@ -335,23 +270,13 @@ class Claims:
         return {name: ClaimState(number, (name, number) in held) for name, number in newest.items()}
 
     def is_free(self, name: str, now: ClaimState, log: RunFolder, now_ns: int) -> bool:
-        """Return whether the next claim may be made: the newest was released, or has lapsed.
-
-        Args:
-            name: What was claimed.
-            now: State of its newest claim.
-            log: Whose journals show whether the claimant lives.
-            now_ns: Nanoseconds since the Unix epoch.
-        """
+        """Return whether the next claim may be made: the newest was released, or has lapsed."""
         if not now.held and self._release_of(name, now.number) is not None:
             return True
         return self._lapsed(name, now.number, log, now_ns)
 
     def _release_of(self, name: str, number: int) -> dict[str, Any] | None:
-        """Return what was said when a claim was given back; None if it was not, by its claimant.
-
-        What is no claim is nobody's, and so is given back.
-        """
+        """Return what a claimant said on release, or None; what is no claim counts as released."""
         claim = f"{name}.{number}"
         key = (self._read(claim) or {}).get("key")
         told = self._read(claim + _RELEASED) or {}
@@ -360,14 +285,6 @@ class Claims:
         return self._read(f"{claim}{_RELEASED}.{key}") if _KEY.fullmatch(str(key)) else None
 
     def _lapsed(self, name: str, number: int, log: RunFolder, now_ns: int) -> bool:
-        """Return whether who made a claim counts as crashed.
-
-        Args:
-            name: What was claimed.
-            number: Which claim.
-            log: Whose journals show whether the claimant lives.
-            now_ns: Nanoseconds since the Unix epoch.
-        """
         facts = self._read(f"{name}.{number}")
         if facts is None:
             return True  # it was taken away meanwhile, or is no file
@@ -378,11 +295,7 @@ class Claims:
         return has_lapsed(facts, max(seen, _last_sign_ns(log, facts)), now_ns)
 
     def take(self, name: str, number: int) -> Claim | None:
-        """Make claim ``number``; None if somebody else has.
-
-        Raises:
-            OSError: If nothing can be written there, or a link is in the place of a folder.
-        """
+        """Make claim ``number``; None if somebody else has. OSError: it cannot be written."""
         facts = claimant()
         if number > MOST_CLAIMS or not self._reservations.reserve(
             f"{name}.{number}", json.dumps(facts)
@@ -398,15 +311,7 @@ class Claims:
         return Claim(name, number, facts["key"], facts, positions)
 
     def release(self, claim: Claim, positions: Mapping[str, int]) -> None:
-        """Give a claim back; does nothing if it was.
-
-        Args:
-            claim: The claim.
-            positions: Up to where what the claimant recorded has to be read, bytes by writer id.
-
-        Raises:
-            OSError: If nothing can be written there.
-        """
+        """Give a claim back once, with positions up to which to read journals, bytes by writer."""
         told = json.dumps({"key": claim.key, "t": time.time_ns(), "positions": dict(positions)})
         file = f"{claim.name}.{claim.number}{_RELEASED}"
         reserve = self._reservations.reserve
@@ -414,11 +319,7 @@ class Claims:
             reserve(f"{file}.{claim.key}", told)
 
     def holds(self, claim: Claim) -> bool:
-        """Return whether a claim is still the newest, and this process's.
-
-        Raises:
-            OSError: If that cannot be known.
-        """
+        """Return whether a claim is still the newest, and this process's; OSError if unknown."""
         standing = self.states().get(claim.name)
         if standing is None or standing.number != claim.number:
             return False
@@ -426,20 +327,14 @@ class Claims:
         return found is not None and found.get("key") == claim.key
 
     def forget(self, name: str) -> None:
-        """Remove the claims of a run that is no more.
-
-        Raises:
-            OSError: If they cannot be removed.
-        """
+        """Remove the claims of a run that is no more."""
         for file in self._reservations.names():
             if (found := _NAME.fullmatch(file)) and found[1] == name:
                 self._reservations.remove(file)
 
     def _read(self, file: str) -> dict[str, Any] | None:
-        """Return what a file holds; None if there is none.
-
-        Of one that holds nothing that can be read, as it is being written, only its time is known.
-        """
+        # Of a file that holds nothing that can be read, as it is being written, only its time is
+        # known.
         if (reserved := self._reservations.read(file)) is None:
             return None
         try:
@@ -450,7 +345,6 @@ class Claims:
 
 
 def _last_sign_ns(log: RunFolder, facts: Mapping[str, Any]) -> int:
-    """Return when a process last wrote to a journal of a run, nanoseconds since the Unix epoch."""
     latest = 0
     for journal in log.journals():
         try:

@@ -1,4 +1,9 @@
-"""Numbers into frames: families, path numbers, schemas and steps of series."""
+"""Numbers into frames: families, path numbers, schemas and steps of series.
+
+A key set gets a schema the second time it is seen, at most `MAX_SCHEMAS` of them in a journal, and
+is then one short frame a row. Everything else is a sparse row over numbered paths: with a schema
+for each key set, key sets that vary would cost 33 bytes a point and memory without end.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +28,7 @@ _SPOKEN = {"atom": "a single value", "artifact": "an artifact"}
 class Families(dict[str, str]):
     """Family by path, of what a process wrote and what the run was known to hold.
 
-    Args:
-        reserved: The one family that paths below a namespace can take, by namespace. What is known
-            to hold another one all the same, as after an import, goes on.
+    Paths below a namespace in ``reserved`` can take only its family, but for those known otherwise.
     """
 
     def __init__(self, reserved: Mapping[str, str] | None = None) -> None:
@@ -33,11 +36,7 @@ class Families(dict[str, str]):
         self._reserved = dict(reserved or {})
 
     def claim(self, path: str, family: str) -> None:
-        """Take ``path`` for ``family``.
-
-        Raises:
-            FamilyError: If it is known to hold another one, or reserved for one.
-        """
+        """Take ``path`` for ``family``; FamilyError if it holds, or is reserved for, another."""
         if path not in self:
             self._expect_free(path, family)
         held = self.setdefault(path, family)
@@ -49,11 +48,7 @@ class Families(dict[str, str]):
             raise FamilyError(msg)
 
     def expect(self, families: Mapping[str, str]) -> None:
-        """Check that each path can take its family, before any of them is claimed.
-
-        Raises:
-            FamilyError: If one is known to hold another family, or reserved for another.
-        """
+        """Check as `claim` does that each path can take its family, before any is claimed."""
         for path, family in families.items():
             held = self.get(path)
             if held is None:
@@ -112,13 +107,9 @@ class Series:
 class Schema:
     """A key set with a number of its own in the open journal, and what its rows have in common.
 
-    A row is ``join(crc32(row, salt), head, row)`` of ``row = pack(t, step, *values)``.
-
-    Attributes:
-        head: The bytes between CRC and time in all these frames.
-        salt: CRC of ``head``, with which that of a row begins.
-        live: Until that journal is left.
-        plain: Until a row holds anything else than Python's own numbers.
+    A row is ``join(crc32(row, salt), head, row)`` of ``row = pack(t, step, *values)``. It is
+    ``live`` until that journal is left, ``plain`` until a row holds anything else than Python's own
+    numbers.
     """
 
     __slots__ = (
@@ -170,13 +161,8 @@ class Schema:
 class RowTable:
     """Series, path numbers and schemas of one writer; all calls come under the writer's lock.
 
-    Args:
-        frame: Makes frames for the open journal.
-
-    Attributes:
-        schemas: Live schemas by key set; read by the quick way of `JournalWriter.append_row`.
-        series: Series by path, for the life of the process.
-        salt: Start value of the CRCs in the open journal.
+    ``schemas`` by key set are read by the quick way of `JournalWriter.append_row`; ``salt`` starts
+    the CRCs in the open journal.
     """
 
     def __init__(self, frame: FrameMaker) -> None:
@@ -205,11 +191,7 @@ class RowTable:
         return max(steps) + 1 if steps else 0
 
     def name(self, paths: tuple[str, ...]) -> tuple[dict[str, int], list[int]]:
-        """Return the numbers that are new in this journal, in order, and those of all paths.
-
-        A number is given once, even if the write fails or an exception comes between, so that it
-        has one meaning in the whole file.
-        """
+        """Return the new numbers, in order, and all; one meaning each, even if the write fails."""
         new, numbers = {}, []
         for path in paths:
             number = self.numbers.get(path)
@@ -328,7 +310,7 @@ class Row:
         """Remember the numbers that are in the journal now, and with the row itself its step.
 
         Not the step of a row that waited: later rows may have been made meanwhile, or the series
-        been deleted.
+        deleted.
         """
         table, paths = self._table, self._paths
         table.mark_names_written(self._new, whole)

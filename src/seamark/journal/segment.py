@@ -30,19 +30,10 @@ _sync_data = getattr(os, "fdatasync", os.fsync)
 class Segment:
     """An open journal file; its writer holds the lock around all but `sync` and `sync_folder`.
 
-    Args:
-        folder: The run.
-        uid: 16 random bytes of its own.
-
     Attributes:
-        fd: Descriptor, opened for appending.
-        writer: Writer id.
         salt: Start value of every CRC in the file.
         begun: Whether it holds its HEADER, so that somebody may have read it.
         lost: True once nothing more can be appended; the writer continues in another file.
-
-    Raises:
-        OSError: If the file cannot be created.
     """
 
     def __init__(self, folder: RunFolder, uid: bytes) -> None:
@@ -66,11 +57,7 @@ class Segment:
         return stat.st_dev, stat.st_ino
 
     def start(self, frame: bytes) -> None:
-        """Write the file header and the HEADER frame, or leave no file behind.
-
-        Raises:
-            OSError: If they could not be written whole.
-        """
+        """Write the file header and the HEADER frame; on OSError, leave no file behind."""
         _, error = self.put([file_header(self.uid) + frame])
         if error is not None:
             self.discard()
@@ -78,20 +65,14 @@ class Segment:
         self.begun = True
 
     def discard(self) -> None:
-        """Close and remove a file that holds no frame, and that nobody has read anything in.
-
-        Raises:
-            OSError: If it cannot be removed.
-        """
+        """Close and remove a file that holds no frame, and that nobody has read anything in."""
         self.close()
         os.unlink(self.path)  # noqa: PTH108 - strings throughout
 
     def put(self, frames: Sequence[bytes]) -> tuple[int, OSError | None]:
-        """Append frames.
+        """Append frames; return how many are whole in the file, and why others are not, or None.
 
-        Returns:
-            How many of them are in the file, whole, and why the others are not: None if all are.
-            Of these others no byte is in the file, unless it is `lost` now.
+        Of these others no byte is in the file, unless it is `lost` now.
         """
         data, written = b"".join(frames), 0
         try:
@@ -115,8 +96,8 @@ class Segment:
     def take_back(self, torn: int, error: OSError | None) -> None:
         """Cut off the ``torn`` bytes of a frame that is not whole; if that fails, it is `lost`.
 
-        ``write(2)`` that raises has written nothing, so the size tells the last good offset at any
-        time.
+        A ``write(2)`` that raises has written nothing, so the size always tells the last good
+        offset.
         """
         try:
             size = os.fstat(self.fd).st_size - torn
@@ -130,11 +111,9 @@ class Segment:
             self.lost = True
 
     def mend(self) -> int:
-        """Cut off what follows the last whole frame, where it is unknown what was written.
+        """Cut off what follows the last whole frame; return its time, ns since the Unix epoch.
 
-        Returns:
-            The time of that frame, nanoseconds since the Unix epoch; -1 if there is none, or if the
-            file cannot be looked at. It is `lost` then, and removed if nothing was ever in it.
+        It is -1 without one; then the file is `lost`, and removed if nothing was ever in it.
         """
         self.lost = True  # until it was looked at
         with quietly(only=OSError), self._reader() as reader:
@@ -164,11 +143,7 @@ class Segment:
             os.close(fd)
 
     def sync(self) -> None:
-        """Force what was written since the last call to disk. Called on the sync thread only.
-
-        Raises:
-            OSError: If the disk says that it lost something.
-        """
+        """Force what is new to disk, on the sync thread only; OSError if the disk lost some."""
         # Once: the writer may close the file meanwhile, and -1 is a ValueError to some calls.
         fd = self.fd
         size = os.fstat(fd).st_size
@@ -182,10 +157,7 @@ class Segment:
                 raise
 
     def sync_folder(self) -> None:
-        """Force the new folder entries to disk, once.
-
-        Called on the sync thread only; failures are not fatal.
-        """
+        """Force new folder entries to disk once, on the sync thread; failures do not matter."""
         if self._folder_synced:
             return
         self._folder_synced = True
@@ -212,11 +184,7 @@ class Segment:
         return (stat.st_dev, stat.st_ino) == self._inode
 
     def bring_back(self) -> None:
-        """Write a removed file again where it was; the descriptor still holds every byte.
-
-        Raises:
-            OSError: If it cannot be written there.
-        """
+        """Write a removed file again where it was; the descriptor still holds every byte."""
         Path(self.path).parent.mkdir(parents=True, exist_ok=True)
         draft = f"{os.path.dirname(self.path)}/.{os.path.basename(self.path)}"  # noqa: PTH119, PTH120 - strings throughout
         fd = os.open(
@@ -265,23 +233,14 @@ class Record(Protocol):
         """Return the frames that are missing in the open journal; asked again for another one."""
 
     def mark_written(self, whole: int, t: int) -> None:
-        """Note that the first ``whole`` frames, as made last, are in the journal.
-
-        Harmless when called twice. ``t`` is the time of the last frame that was made, in ns.
-        """
+        """Note that the first ``whole`` frames, up to time ``t`` (ns), are written; idempotent."""
 
     def mark_queued(self, t: int) -> None:
         """Note that it waits, and was made at a time in ns."""
 
 
 class Payloads:
-    """JSON records that are appended together.
-
-    Args:
-        frame: Makes frames for the open journal.
-        kind: Of frame.
-        packed: Payload and flags of each.
-    """
+    """JSON records that are appended together; ``packed`` is payload and flags of each."""
 
     def __init__(self, frame: FrameMaker, kind: int, packed: Sequence[tuple[bytes, int]]) -> None:
         self._frame, self._kind, self._packed = frame, kind, packed
@@ -320,13 +279,7 @@ class Payloads:
 
 
 class Note:
-    """Frame about the writer itself, made when a journal is open to take it.
-
-    Args:
-        frame: Makes frames for the open journal.
-        kind: Kind of the frame.
-        payload: Returns its contents as they are now.
-    """
+    """Frame about the writer itself, made when a journal is open to take it."""
 
     count = size = 0
 
@@ -348,14 +301,7 @@ class Note:
 
 
 class Waiting(NamedTuple):
-    """A record that waits, or the place between two where another journal begins.
-
-    Attributes:
-        t: When it was made, nanoseconds since the Unix epoch.
-        record: The record, None where a journal begins.
-        size: Bytes that it was counted with.
-        header: What the HEADER of that journal says.
-    """
+    """A record made at ``t`` (ns since the Unix epoch); None: where another journal begins."""
 
     t: int
     record: Record | None
@@ -364,14 +310,7 @@ class Waiting(NamedTuple):
 
 
 class Backlog:
-    """Queue of waiting records, oldest first; the writer holds its lock around every call.
-
-    Args:
-        clock: Returns nanoseconds since the Unix epoch.
-
-    Attributes:
-        waiting: All entries.
-    """
+    """Queue of waiting records, oldest first; the writer holds its lock around every call."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
@@ -400,11 +339,7 @@ class Backlog:
         self._records, self._bytes = self._records + 1, self._bytes + size
 
     def begin_journal(self, header: Mapping[str, Any] | None) -> None:
-        """Mark that the records added from now on go to a new journal.
-
-        Args:
-            header: Contents of its HEADER; None to determine them when it is opened.
-        """
+        """Mark that later records go to a new journal; None: its HEADER is made at its opening."""
         self.waiting.append(Waiting(self._clock(), None, header=header))
 
     def done(self) -> None:

@@ -1,9 +1,4 @@
-"""Sources of the bytes of a journal: a file of this machine, or a byte string.
-
-A source gives bytes, their number, and whether more can still come. Everything that reads journals
-reads them through one, so that a store folds what lies in a folder, in the segments of a server or
-in a test in the same way.
-"""
+"""Sources of the bytes of a journal: a file, or a byte string; all reads go through one."""
 
 from __future__ import annotations
 
@@ -18,36 +13,20 @@ __all__ = ["BytesSource", "FileSource", "Source"]
 
 
 class Source(Protocol):
-    """The bytes of one journal, which only ever grow at their end.
-
-    Attributes:
-        name: Of the journal: ``<writer id>.<uid>``.
-    """
+    """Bytes of a journal (``<writer id>.<uid>``) that grow only at their end; may raise OSError."""
 
     name: str
 
     def size(self) -> int:
-        """Return how many bytes there are now.
-
-        Raises:
-            OSError: If that cannot be told.
-        """
+        """Return how many bytes there are now."""
         ...
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Return up to ``size`` bytes from ``offset`` on; fewer only where they end.
-
-        Raises:
-            OSError: If they cannot be read.
-        """
+        """Return up to ``size`` bytes from ``offset`` on; fewer only where they end."""
         ...
 
     def quiet_since_ns(self) -> int | None:
-        """Return when the last bytes came, ns since the Unix epoch; None: no more will come.
-
-        Raises:
-            OSError: If that cannot be told.
-        """
+        """Return when the last bytes came, ns since the Unix epoch; None: no more will come."""
         ...
 
     def owner(self) -> int | None:
@@ -55,13 +34,7 @@ class Source(Protocol):
         ...
 
     def gap_end(self, offset: int) -> int | None:
-        """Return where bytes end that are known never to be a frame, None if there are none.
-
-        Where a source knows of none, the reader finds out by itself.
-
-        Args:
-            offset: Of the first of them.
-        """
+        """Return where bytes from ``offset`` end that are known to be no frame; None: unknown."""
         ...
 
     def close(self) -> None:
@@ -70,15 +43,7 @@ class Source(Protocol):
 
 
 class FileSource:
-    """A journal in a file.
-
-    Args:
-        path: The file.
-        fd: A descriptor of it, if it is open already; it is closed with the source.
-
-    Raises:
-        JournalError: If it cannot be opened.
-    """
+    """A journal in a file; an open ``fd`` of it is closed with the source."""
 
     def __init__(self, path: str | os.PathLike[str], fd: int | None = None) -> None:
         self.path = os.fspath(path)
@@ -118,12 +83,7 @@ class FileSource:
 
 
 class BytesSource:
-    """A journal in memory, to which nothing is added.
-
-    Args:
-        name: ``<writer id>.<uid>``.
-        data: All of it.
-    """
+    """A journal in memory, to which nothing is added."""
 
     def __init__(self, name: str, data: bytes) -> None:
         self.name = name

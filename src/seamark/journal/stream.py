@@ -1,10 +1,5 @@
 """The journals of one writer, one after the other: frames go in, and lie in one of them.
 
-A `Stream` opens its first file at the first record and continues in a new file, which ``continues``
-the old one, after a fork, when it is asked to, and when a write or an ``fdatasync`` failed in a way
-that cannot be undone. A record that could not be written waits in memory, up to a limit, until the
-disk takes something again.
-
 The rules are in ``docs/explanation/journal.md``, "Writing".
 """
 
@@ -41,24 +36,14 @@ class Stream:
     """The open journal of a writer, or the next one, and what waits to be written to it.
 
     The writer holds its lock around every call. Where a method returns a text, it says why
-    something is impossible now; empty, it was done.
-
-    Args:
-        folder: The run.
-        header: Returns the HEADER record's own part for a new journal.
-        clock: Nanoseconds since the Unix epoch, never stepping.
-        losses: Takes what is lost.
+    something is impossible now; empty, it was done. ``clock`` is in nanoseconds since the Unix
+    epoch and never steps; ``header`` returns the HEADER record's own part for a new journal.
 
     Attributes:
-        table: Names and steps of series.
-        segment: The open journal.
-        fd: Its descriptor, or -1.
         last_t: Time of the last frame, nanoseconds since the Unix epoch.
-        backlog: What waits.
         left: Journals that are left, which the sync thread forces to disk and closes.
         ends: {writer id: bytes} of the journals that were left.
         in_doubt: Whether an exception left open what was written last.
-        closed: Whether there is no next journal.
         wake: Called when there is something for the sync thread to do.
     """
 
@@ -115,11 +100,7 @@ class Stream:
     # ---------------------------------------------------------------- writing
 
     def append(self, record: Record) -> bool:
-        """Write a record behind all that waits, or have it wait, or count it as lost.
-
-        Returns:
-            Whether all of it is in the kernel.
-        """
+        """Write a record behind all that waits, keep or lose it; return if it is in the kernel."""
         waits = self.closed or self.in_doubt or self.backlog.waiting
         why = (self.catch_up() if waits else "") or self._put(record)
         if why and not (self._may_wait(record, why) and self._keep_back(record, why)):
@@ -127,10 +108,7 @@ class Stream:
         return not why
 
     def _put(self, record: Record) -> str:
-        """Write a record, or what is missing of it in the next journal if this one has to be left.
-
-        Returns an empty string if its bytes are in the kernel.
-        """
+        """Write a record, or what is missing of it in the next journal if this one must be left."""
         why = ""
         for _ in range(2):
             if self.segment is None and (why := self._open()):
@@ -155,7 +133,6 @@ class Stream:
         return why
 
     def _report(self, segment: Segment) -> None:
-        """Tell how much was lost, now that the disk takes something again."""
         whole, _ = segment.put([self.frame(Kind.HEARTBEAT, self.losses.payload())])
         if whole:
             self.losses.mark_recorded()
@@ -237,11 +214,7 @@ class Stream:
         self._on_its_way, self.in_doubt = None, False
 
     def row_failed(self, error: BaseException) -> None:
-        """Deal with what was raised where a row of the quick way was written.
-
-        Raises:
-            BaseException: What is not the disk's answer.
-        """
+        """Deal with an error of a row of the quick way; raises what is not the disk's answer."""
         if not isinstance(error, OSError) or raised_by_signal_handler(error):
             self.interrupted()
             raise error
@@ -276,7 +249,6 @@ class Stream:
         return ""
 
     def _put_late(self, record: Record, t: int) -> str:
-        """Write a record as made at a time in ns; see `_put`."""
         self._as_of = t
         try:
             return self._put(record)
@@ -284,10 +256,7 @@ class Stream:
             self._as_of = None
 
     def _turn(self, header: Mapping[str, Any] | None) -> str:
-        """Close the open journal, so that what follows goes to a new one with this header.
-
-        Returns an empty string, or the reason why the journal could not be closed.
-        """
+        """Close the open journal; what follows goes to a new one with this header."""
         if self.segment is not None:
             if why := self.put_close("rotate"):
                 return why
@@ -301,7 +270,6 @@ class Stream:
         return not lasting and (self.segment is None or record.size <= LARGE_BYTES)
 
     def _keep_back(self, record: Record, why: str) -> bool:
-        """Keep a record in memory; False if there is no room for it."""
         if not self.backlog.can_add(record):
             return False
         if self.segment is None and not self.backlog.waiting:
@@ -317,13 +285,11 @@ class Stream:
         return True
 
     def _header_now(self) -> Mapping[str, Any] | None:
-        """Return what a HEADER would hold now, None if that is not known before it is written."""
         with quietly(only=OSError):
             return self.header()
         return None
 
     def _lose(self, count: int, why: str) -> None:
-        """Count what was neither written nor kept."""
         self.losses.owed = True
         self.losses.drop(
             "disk", count, f"{self.folder.path} cannot be written: {why}; values are being lost"
@@ -368,7 +334,6 @@ class Stream:
                 self.left.popleft().close()
 
     def _open(self) -> str:
-        """Open the next journal."""
         now = time.monotonic()
         if now < self._retry_at:
             return "it could not be opened just now"

@@ -18,20 +18,12 @@ __all__ = ["SyncThread", "Upkeep"]
 
 
 class _Keep(Protocol):
-    """Function that is called at each interval; never raises."""
-
     def __call__(self, *, heartbeat: bool = False) -> None:
         """Force data to disk, write what waits and, if asked, a heartbeat."""
 
 
 class SyncThread(threading.Thread):
-    """Daemon thread of one writer.
-
-    Args:
-        keep: Called at each interval.
-        sync_s: Interval of ``fdatasync``, in seconds.
-        heartbeat_s: Interval of heartbeat frames, in seconds.
-    """
+    """Daemon thread of a writer; ``sync_s`` and ``heartbeat_s`` are intervals in seconds."""
 
     def __init__(self, keep: _Keep, sync_s: float, heartbeat_s: float) -> None:
         super().__init__(name="seamark-sync", daemon=True)
@@ -41,10 +33,7 @@ class SyncThread(threading.Thread):
         self._done = threading.Event()
 
     def start_if_possible(self) -> None:
-        """Start, unless the interpreter is already shutting down.
-
-        The writer then syncs for itself at its end.
-        """
+        """Start, unless the interpreter shuts down: the writer then syncs for itself at its end."""
         try:
             self.start()
         except RuntimeError:
@@ -66,10 +55,7 @@ class SyncThread(threading.Thread):
         self._done.set()
 
     def finish(self, timeout_s: float) -> bool:
-        """Do the last round; return whether it is done within ``timeout_s`` seconds.
-
-        The calling thread does it if this one could not be started.
-        """
+        """Do the last round, here if not started; return whether it ended within ``timeout_s``."""
         self._done.set()
         if self.ident is None:
             self._keep()
@@ -79,18 +65,10 @@ class SyncThread(threading.Thread):
 
 
 class Upkeep:
-    """Keeps the journals of one writer.
+    """Keeps the journals of one writer; ``thread`` does it, None while there is nothing to do.
 
-    Attributes:
-        thread: That does it, None while there is nothing to do.
-
-    Args:
-        stream: The journals.
-        guard: Of the writer.
-        losses: Of the writer.
-        every_s: Intervals of ``fdatasync`` and of heartbeats, in seconds.
-        limit: Returns at which size a journal is continued in a new one, in bytes.
-        at_heartbeat: Called at each heartbeat.
+    ``every_s`` are intervals of ``fdatasync`` and of heartbeats, in seconds; ``limit`` returns the
+    size in bytes at which a journal is continued in a new one.
     """
 
     def __init__(
@@ -166,7 +144,6 @@ class Upkeep:
         self._guard.speak()
 
     def _finish(self, segment: Segment) -> None:
-        """Force a journal to disk that was left, and close it."""
         try:
             if not segment.lost:
                 self._bring_back(segment)
@@ -189,7 +166,7 @@ class Upkeep:
             self._losses.drop("sync", 1, f"{segment.path} {why}")
 
     def _bring_back(self, segment: Segment) -> None:
-        """Write a removed file again, unless the run was purged."""
+        # not if the run was purged
         if segment.is_linked():
             return
         with self._guard.lock:

@@ -66,11 +66,10 @@ _LOOKS: Final = 3
 
 
 def wall_clock() -> Callable[[], int]:
-    """Return a clock that reads the wall once and never steps after.
+    """Return a clock in nanoseconds since the Unix epoch that reads the wall once and never steps.
 
-    Nanoseconds since the Unix epoch. What tells which of two processes wrote last is their clocks:
-    a process that a busy machine stops between both of its looks would be late for good, so of a
-    few pairs of looks the closest one counts.
+    Clocks tell which of two processes wrote last: one that a busy machine stops between both of its
+    looks would be late for good, so of a few pairs of looks the closest one counts.
     """
     read = time.clock_gettime_ns
     closest, offset = math.inf, 0
@@ -88,14 +87,14 @@ class JournalWriter:
 
     An append answers whether its bytes are in the kernel, from where only the machine's end can
     take them. False: they wait in memory for the disk, or for the record that this very thread was
-    writing when a signal handler made this one; or they are lost, which is counted in `dropped`;
-    or there was nothing to write.
+    writing when a signal handler made this one; or they are lost, which is counted in `dropped`; or
+    there was nothing to write.
 
     Args:
         folder: The run.
         header: Returns the HEADER record's own part for a new journal (owner, attempt, rank, ...);
             ``format``, ``run``, ``project``, ``writer``, ``continues`` and ``prior_t`` are filled
-            in here.
+            in.
         clock: Nanoseconds since the Unix epoch, never stepping; see `wall_clock`.
         sync_s: Interval of ``fdatasync``, in seconds.
         heartbeat_s: Interval of heartbeats, in seconds.
@@ -103,11 +102,6 @@ class JournalWriter:
             epoch; every record of this object is later.
         reserved: See `Families`.
         at_heartbeat: Called by the sync thread at each heartbeat; must not raise.
-
-    Attributes:
-        families: Family by path, of what this process wrote and what the run was known to hold.
-        claim: Takes a path for a family; see `Families.claim`.
-        expect: Checks families of paths; see `Families.expect`.
     """
 
     def __init__(
@@ -204,14 +198,9 @@ class JournalWriter:
         """Record one value of several float series at one step; never raises for what it is given.
 
         The common case (a key set seen before, plain numbers) is one pack, one CRC and one write.
-
-        Args:
-            metrics: Number by path.
-            step: Finite number; None numbers the row 1 above the largest last step of these paths.
-            time_ns: A time of the caller's own, nanoseconds since the Unix epoch.
-
-        Returns:
-            Whether the row is in the kernel, without the values that are no numbers.
+        Without a step, the row is 1 above the largest last step of its paths; ``time_ns`` is a time
+        of the caller's own, nanoseconds since the Unix epoch. Returns whether all that are numbers
+        are in the kernel.
         """
         schema = found = None
         try:
@@ -270,7 +259,6 @@ class JournalWriter:
     def _append_slowly(
         self, metrics: Any, step: Any, time_ns: int | None, found: Converted | None
     ) -> bool:
-        """Record a row key by key; what cannot be kept is left out, counted and warned about."""
         if self._divert is not None and (rest := self._divert(metrics)) is not metrics:
             return self.append_row(rest, step, time_ns) if rest else False
         sound = sound_row(metrics, step, found, self.claim, self._losses)
@@ -300,19 +288,11 @@ class JournalWriter:
         steps: Sequence[float] | None = None,
         times_ns: Sequence[int] | None = None,
     ) -> bool:
-        """Record many points of one float series, in one frame for each 500,000 of them.
+        """Record many points of one float series at a checked path, a frame for each 500,000.
 
-        Args:
-            path: A checked path.
-            values: Numbers.
-            steps: As many finite numbers, or None to number the points from the last step on.
-            times_ns: As many times, nanoseconds since the Unix epoch, or None.
-
-        Returns:
-            Whether all of them are in the kernel.
-
-        Raises:
-            FamilyError: If the path is known to hold another family.
+        Without steps, points are numbered from the last step on; times are nanoseconds since the
+        Unix epoch. Returns whether all are in the kernel. Raises FamilyError if the path holds
+        another family.
         """
         self.claim(path, "float_series")
         written = []
@@ -342,16 +322,10 @@ class JournalWriter:
         return self.append_ops([op], kind)
 
     def append_ops(self, ops: Iterable[Mapping[str, Any]], kind: int = Kind.OP) -> bool:
-        """Append JSON records in one write.
+        """Append JSON records in one write; return whether all of them are in the kernel.
 
-        Where the disk takes only a part, the whole records in it stay, and the others wait.
-
-        Returns:
-            Whether all of them are in the kernel.
-
-        Raises:
-            ArgumentError: If one is longer than a frame may be.
-            ValueError: If one holds what JSON has no form for.
+        Where the disk takes only a part, the whole records in it stay, and the others wait. Raises
+        ArgumentError if one is longer than a frame may be, ValueError if JSON has no form for one.
         """
         packed = []
         for op in ops:
@@ -367,11 +341,9 @@ class JournalWriter:
     # ---------------------------------------------------------------- steps and families
 
     def divert_to(self, take: Callable[[Any], Any]) -> None:
-        """Ask first, of a row that is not of known series alone, for what is no point of a series.
+        """Have ``take`` take what is no point of a series out of each row that is not known.
 
-        Args:
-            take: Takes that out of the row and returns the rest; the row itself if nothing was
-                taken.
+        It returns the rest, or the row itself if it took nothing.
         """
         self._divert = take
 
@@ -384,10 +356,7 @@ class JournalWriter:
             return taken
 
     def remember_step(self, path: str, step: float) -> None:
-        """Take over the last step that a series had before this process wrote to it.
-
-        A series that was cleared has none: NaN is passed for it.
-        """
+        """Take over the last step of a series from before this process; NaN if it was cleared."""
         if not math.isfinite(step):
             return
         with self._guard.lock:
@@ -418,13 +387,10 @@ class JournalWriter:
         self.drop("metrics", 1, f"a call of log_metrics could not be recorded: {error!r:.300}")
 
     def drop(self, reason: str, count: int, message: str, *, once: object = None) -> None:
-        """Count what was lost and warn once about it; never raises.
+        """Count ``count`` lost values or records and warn once about it; never raises.
 
-        Args:
-            reason: Short name under which it is counted, such as ``"disk"``.
-            count: How many values or records; 0 for what may not be lost in the end.
-            message: What a person should read, once.
-            once: What "once" is decided by; the reason if left out.
+        ``reason`` is counted, such as ``"disk"``, and decides what "once" is unless ``once`` does;
+        ``count`` is 0 for what may not be lost in the end.
         """
         self._losses.drop(reason, count, message, once)
 
@@ -450,16 +416,12 @@ class JournalWriter:
         """Write all that waits and CLOSE, and give back the descriptor and the thread.
 
         The next record opens a journal that continues this one, with a header that is asked for
-        then and a thread of its own. What the disk refuses now keeps waiting, and keeps the
-        thread; `close` counts it. In a signal handler that interrupted a record, this follows that
-        record, and is not waited for.
+        then and a thread of its own. What the disk refuses now keeps waiting, and keeps the thread;
+        `close` counts it. In a signal handler that interrupted a record, this follows that record,
+        and is not waited for.
 
-        Args:
-            timeout_s: How long to wait for the disk, in seconds. With 0 the thread does what is
-                left, closes the journal and ends.
-
-        Returns:
-            Whether everything is on disk, and neither descriptor nor thread is left.
+        The disk has ``timeout_s`` seconds; with 0 the thread does what is left. Returns whether
+        everything is on disk, and neither descriptor nor thread is left.
         """
         ended: list[SyncThread | None] = []
         if not self._guard.run(lambda: self._rest(ended)):
@@ -475,14 +437,10 @@ class JournalWriter:
         return True
 
     def close(self, reason: str = "stop", timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
-        """Write CLOSE, have everything forced to disk by the sync thread, and close the file.
+        """Write CLOSE, have the sync thread force everything to disk, and close the file.
 
-        Args:
-            reason: ``"stop"``, or ``"exit"`` at the end of the process.
-            timeout_s: How long to wait for the disk, in seconds.
-
-        Returns:
-            False if the disk did not answer in time.
+        ``reason`` is ``"stop"``, or ``"exit"`` of a process. False: no answer in ``timeout_s``
+        seconds.
         """
         ended: list[SyncThread | None] = []
         self._guard.run(lambda: self._close(reason, ended))
@@ -496,10 +454,7 @@ class JournalWriter:
             ended.append(self._upkeep.end())
 
     def after_fork(self) -> None:
-        """Make the copy in a forked child whole again.
-
-        It opens a journal of its own only if it records something.
-        """
+        """Make the copy in a forked child whole; it opens a journal only for new records."""
         self._guard.begin_child()
         self._upkeep.begin_child()
         self._stream.begin_child()
@@ -507,12 +462,10 @@ class JournalWriter:
 
 
 def _all(written: Sequence[bool]) -> bool:
-    """Return whether there was something to write, and all of it is written."""
     return bool(written) and all(written)
 
 
 def _compressed(payload: bytes) -> tuple[bytes, int]:
-    """Return a long payload of a JSON record compressed, and its flags."""
     if len(payload) > MAX_PAYLOAD_BYTES:
         msg = f"record: expected at most {MAX_PAYLOAD_BYTES} bytes of JSON, got {len(payload)}"
         raise ArgumentError(msg)

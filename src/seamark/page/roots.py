@@ -1,4 +1,10 @@
-"""Roots that a page shows, and the tokens that admit to it."""
+"""Roots that a page shows, and the tokens that admit to it.
+
+The folder is ``seamark`` below ``XDG_STATE_HOME`` (``~/.local/state`` if that is not set)::
+
+    page.json   {"token": "seamark_..."}
+    open.html   leads a browser to the address with the token
+"""
 
 from __future__ import annotations
 

@@ -51,22 +51,12 @@ log = logging.getLogger("seamark")
 
 @dataclass(frozen=True, slots=True)
 class PlotOptions:
-    """Options of a plot: its look, and which attempts it shows.
-
-    Attributes:
-        look: Query for the points of each curve; its window is the argument ``smooth``.
-        attempt: Which attempts are shown.
-
-    Raises:
-        ArgumentError: If an option cannot be used.
-        PathError: If x is no path.
-    """
+    """Options of a plot: look (its window is ``smooth``) and attempts; refuses what cannot be."""
 
     look: Look
     attempt: Attempt = "latest"
 
     def __post_init__(self) -> None:
-        """Check everything, before anything is read."""
         check_attempt(self.attempt)
         if self.look.log_x and self.look.x == "time":
             msg = "log_x: clock times have no logarithm; x='relative' counts from the run's start"
@@ -97,12 +87,7 @@ class PlotOptions:
         return "" if look.window is None else f"mean of {look.window:,.10g} {units}"
 
     def axes(self, title: str, unit: str = "") -> Axes:
-        """Return the axes of a picture.
-
-        Args:
-            title: Text above the picture, to which the unit is added.
-            unit: Common unit of the curves; empty if they have none.
-        """
+        """Return the axes of a picture; ``unit`` of all curves, else empty, joins the title."""
         from seamark.pictures.plots import Axes
 
         look, named = self.look, self.look.x in NAMED_AXES
@@ -119,13 +104,7 @@ class PlotOptions:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A run that is drawn.
-
-    Attributes:
-        label: Name for people.
-        key: Project and id, which name exactly this run and choose its colour.
-        reader: Reader of the run.
-    """
+    """A run that is drawn; its key (project and id) chooses its colour."""
 
     label: str
     key: str
@@ -133,13 +112,7 @@ class Source:
 
 
 def no_series(missing: str, known: Collection[str], where: str) -> MissingFieldError:
-    """Return the error that there is no such series, with the nearest path and some others.
-
-    Args:
-        missing: Path or pattern.
-        known: Paths of series of numbers.
-        where: Description of the place that was searched.
-    """
+    """Return the error that there is no such series, with the nearest path and some others."""
     near = nearest_path(missing, known)
     hint = f"did you mean {near!r}? " if near else ""
     some = ", ".join(list(known)[:_LISTED]) or "none"
@@ -158,19 +131,9 @@ def picture_of(
     where: str,
     warn: Callable[..., None] = log.warning,
 ) -> tuple[list[Curve], Axes]:
-    """Read the curves of runs; return them with the axes of their picture.
+    """Read the curves of runs at paths, namespaces or patterns; return them with the axes.
 
-    Where several runs were given, the labels name the run of each curve.
-
-    Args:
-        sources: The runs, each with its own label.
-        patterns: Paths, namespaces, or patterns with ``*`` and ``?``.
-        options: Options of the plot.
-        where: Description of the runs, for messages.
-        warn: Called with warnings about the picture, as `logging.Logger.warning` is.
-
-    Raises:
-        MissingFieldError: If a pattern matches no series of any run, or x is none of theirs.
+    Raises MissingFieldError if a pattern matches no series of any run, or x is none of theirs.
     """
     from seamark.pictures.plots import COLOURS, slots
 
@@ -256,7 +219,6 @@ def _curve(drawing: Drawing, label: str, colour: int) -> Curve:
 
 
 def _with_ends(drawing: Drawing) -> tuple[Floats, Floats]:
-    """Return the representative points of a curve with the first and last of its series."""
     import numpy as np
 
     x, y = drawing.curve.step, drawing.curve.value
@@ -277,18 +239,7 @@ def curves_of_groups(
     options: PlotOptions,
     where: str,
 ) -> list[GroupCurve]:
-    """Read the mean curves of groups of runs.
-
-    Args:
-        index: Catalog of the runs.
-        groups: The groups.
-        patterns: Paths, namespaces, or patterns with ``*`` and ``?``.
-        options: Options of the plot.
-        where: Description of the groups, for messages.
-
-    Raises:
-        MissingFieldError: If a pattern matches no series of any run, or none of them has points.
-    """
+    """Read the mean curves of groups of runs; MissingFieldError if there is none."""
     from seamark.reading.drawn import group_curves
 
     refs = list(dict.fromkeys(ref for group in groups for ref in group.refs))
@@ -312,13 +263,7 @@ def curves_of_groups(
 def picture_of_groups(
     found: Sequence[GroupCurve], options: PlotOptions, words: Callable[[object], str]
 ) -> tuple[list[Curve], Axes]:
-    """Return the means of groups, with one standard deviation on either side, and the axes.
-
-    Args:
-        found: The curves; see `curves_of_groups`.
-        options: Options of the plot.
-        words: Formats a value.
-    """
+    """Return the means of groups, with one standard deviation on either side, and axes."""
     from seamark.pictures.plots import COLOURS, Curve, slots
 
     paths = list(dict.fromkeys(one.path for one in found))
@@ -357,13 +302,7 @@ Warn = Callable[..., None]
 
 
 class _Found(NamedTuple):
-    """Runs of a picture.
-
-    Attributes:
-        sources: The runs that are drawn.
-        where: Description of the runs, for messages.
-        goes_on: Whether one of them goes on, or one that has nothing to draw yet.
-    """
+    """Runs of a picture; ``goes_on``: one goes on, or has nothing to draw yet."""
 
     sources: list[Source]
     where: str
@@ -373,13 +312,7 @@ class _Found(NamedTuple):
 def plot_run(
     recorded: Recording, patterns: Sequence[str], options: PlotOptions, refresh: float | None
 ) -> Any:
-    """Return what `Run.plot` returns.
-
-    Raises:
-        MissingExtraError: If the extra ``plot`` is not installed.
-        MissingFieldError: If there is no such series.
-        ArgumentError: If ``refresh`` is no number, or asked for outside of a notebook.
-    """
+    """Return what `Run.plot` returns, and raise what it raises."""
 
     def find(_: Warn) -> _Found:
         reader = recorded.reader()
@@ -413,21 +346,10 @@ def plot_runs(
     refresh: float | None,
     order: str = "first",
 ) -> Any:
-    """Return what `Project.plot` returns.
+    """Return what `Project.plot` returns, of the first few runs that have such a series.
 
-    Args:
-        runs: Returns the catalog, up to now, and (project, run id) of the runs, of which the first
-            few that have such a series are drawn.
-        patterns: Paths, namespaces, or patterns with ``*`` and ``?``.
-        options: Options of the plot.
-        where: Description of the runs, for messages.
-        refresh: Seconds between two looks; None for one.
-        order: Description of the first runs: ``"newest"`` or ``"first"``.
-
-    Raises:
-        MissingExtraError: If the extra ``plot`` is not installed.
-        MissingFieldError: If no run has such a series.
-        ArgumentError: If ``refresh`` is no number, or asked for outside of a notebook.
+    ``runs`` returns the catalog, up to now, and (project, run id); ``order`` names the first ones,
+    ``"newest"`` or ``"first"``.
     """
 
     def find(warn: Warn) -> _Found:
@@ -477,7 +399,7 @@ def _plot(
     told: set[str] = set()
 
     def warn(message: str, *given: object) -> None:
-        """Warn at the first picture of which it is true, and not again at each refresh."""
+        # at the first picture of which it is true, and not again at each refresh
         if message not in told:
             told.add(message)
             log.warning(message, *given)
@@ -529,14 +451,7 @@ def follow(
     show: Callable[[Any], None],
     wait: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Draw again and again, until no run in the picture goes on or a person interrupts it.
-
-    Args:
-        draw: Makes the picture.
-        seconds: Between two looks.
-        show: Shows a picture in the place of the one before.
-        wait: Waits so many seconds.
-    """
+    """Draw every so many seconds until no run in the picture goes on, or an interrupt."""
     try:
         while True:
             figure, goes_on = draw()
@@ -549,11 +464,6 @@ def follow(
 
 
 def _display() -> Callable[[Any], None]:
-    """Return a function that shows a figure in the output of the cell, replacing the one before.
-
-    Raises:
-        ArgumentError: If this is no notebook.
-    """
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if not hasattr(shell, "kernel"):
         msg = "refresh: expected None outside of a notebook; there is no picture to change"

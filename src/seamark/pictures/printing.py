@@ -56,10 +56,7 @@ def obeys_escapes(stream: TextIO) -> bool:
 
 
 def show(text: str) -> None:
-    """Print text; what standard output cannot encode is escaped, as nobody expects this to raise.
-
-    Names are a person's own: of paths, of functions, of classes.
-    """
+    """Print text; what cannot be encoded is escaped, as nobody expects this to raise."""
     try:
         print(text)  # noqa: T201 - the purpose of this function
     except UnicodeEncodeError:
@@ -77,13 +74,8 @@ def progress_bar(
 ) -> Iterator[Callable[[int, int], None]]:
     """Yield a function that takes the amount that is done and the amount that there is.
 
-    Nothing is shown where standard error is not a terminal that can move its cursor, and rich is
-    only imported once there is something to show.
-
-    Args:
-        title: Name of the work.
-        quiet: Show nothing in any case.
-        of_bytes: Whether bytes are counted, and their rate is shown.
+    Nothing is shown where standard error is not a terminal that can move its cursor; rich is only
+    imported once there is something to show. With ``of_bytes``, the rate of bytes is shown.
     """
     began, wanted = time.monotonic(), not quiet and obeys_escapes(sys.stderr)
     bar: Any = None

@@ -25,10 +25,7 @@ __all__ = [
 
 
 def host_name() -> str:
-    """Return this host's name with everything replaced that could not be in a file name.
-
-    Never empty.
-    """
+    """Return this host's name as a file name can hold it; never empty."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", socket.gethostname())[:60].strip(".-_")
     return name or "host"
 
@@ -56,15 +53,11 @@ def process_facts() -> dict[str, Any]:
 
 
 def process_alive(header: Mapping[str, Any]) -> bool | None:
-    """Return whether the process that wrote a journal still lives.
+    """Return whether the process that wrote a journal still lives, by its HEADER record.
 
-    Args:
-        header: The journal's HEADER record.
-
-    Returns:
-        True or False on the same boot of the same host (pid and start time must both match, as pids
-        are used again); None where that is not known here, as in another container of this host,
-        where pids stand for other processes.
+    Pid and start time must both match, as pids are used again, on the same boot of the same host;
+    None where that is not known here, as in another container, where pids stand for other
+    processes.
     """
     boot, start, pid = header.get("boot"), header.get("start"), header.get("pid")
     if boot is None or start is None or not isinstance(pid, int) or boot != boot_id():
@@ -95,9 +88,7 @@ def boot_id() -> str | None:
 
 
 def process_start(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot.
-
-    None if it is gone or that cannot be known.
+    """Return when a process started, in clock ticks since boot; None if it is gone or unknown.
 
     Source: proc(5), field 22 of ``/proc/<pid>/stat``; a zombie counts as gone.
     """

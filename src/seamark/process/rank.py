@@ -1,4 +1,43 @@
-"""Rank and job of this process, as launchers announce them."""
+"""Rank and job of this process, as launchers announce them.
+
+Nothing is cached between calls and nothing is imported: with several launchers the rank is not
+known when a logger is constructed, or when it is unpickled in a worker. (Frequent callers may cache
+a rank for as long as the check of `lasting` returns true.) The first available source in this
+table is used:
+
+==  ===========================================  =========  =====================================
+no  source                                       launcher   when it is available
+==  ===========================================  =========  =====================================
+1   ``torch.distributed``, an initialised        as below   from ``init_process_group`` on; in
+    process group                                           Lightning before any call of a logger
+2   ``horovod.torch``, initialised               horovod    from ``hvd.init()`` on, also under
+                                                            ``mpirun``
+3   TORCHELASTIC_RUN_ID with RANK, WORLD_SIZE    torchrun   from the start of each worker
+4   HOROVOD_RANK, HOROVOD_SIZE                   horovod    from the start of each worker;
+                                                            Lightning's own rank is 0 in all of
+                                                            them until a Trainer is made
+5   RANK, WORLD_SIZE                             env        DeepSpeed, accelerate, Kubernetes
+6   ``rank_zero_only.rank``, above 0             lightning  ``ddp_spawn``, ``ddp_fork``: from the
+                                                            start of training in the worker (1.9
+                                                            sets no variables there at all)
+7   NODE_RANK, LOCAL_RANK, LOCAL_WORLD_SIZE,     lightning  its script launcher: from the start
+    WORLD_SIZE                                              for ranks above 0; rank 0 is the
+                                                            process that was there before, which
+                                                            has no variable until ``fit``
+8   OMPI_COMM_WORLD_RANK, PMIX_RANK              openmpi    from the start
+    MV2_COMM_WORLD_RANK                          mvapich
+    PMI_RANK (MPICH, Intel MPI)                  mpich
+    JSM_NAMESPACE_RANK                           jsrun
+9   SLURM_PROCID with SLURM_STEP_NUM_TASKS or    slurm      from the start, in steps of several
+    SLURM_NTASKS above 1                                    tasks that ``srun`` started; not in an
+                                                            interactive shell (a job named
+                                                            ``bash`` or ``interactive``)
+10  none of these                                none       rank 0
+==  ===========================================  =========  =====================================
+
+Number 7 cannot be exact on further nodes without LOCAL_WORLD_SIZE. It distinguishes rank 0 from the
+others, which determines the process that records; numbers 1 and 6 are exact once training starts.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +109,7 @@ class Rank:
         launcher: ``"torchrun"``, ``"horovod"``, ``"lightning"``, ``"slurm"``, ``"openmpi"``,
             ``"mpich"``, ``"mvapich"``, ``"jsrun"``, ``"env"`` (RANK is set otherwise), or None for
             a single process.
-        source: Source of the rank, such as ``"HOROVOD_RANK"`` or ``"torch.distributed"``;
-            ``"none"`` if there is none.
+        source: Such as ``"HOROVOD_RANK"`` or ``"torch.distributed"``; ``"none"`` if there is none.
     """
 
     rank: int
@@ -84,13 +122,7 @@ _ALONE: Final = Rank(0, None, None, "none")
 
 
 def current_rank(environment: Mapping[str, str] | None = None) -> Rank:
-    """Return the rank of this process as far as it can be known now. Never raises.
-
-    The table above says from what.
-
-    Args:
-        environment: Stands in for ``os.environ``.
-    """
+    """Return the rank of this process as far as the table above tells it now. Never raises."""
     env = os.environ if environment is None else environment
     if _LIBRARIES.isdisjoint(sys.modules) and _VARIABLES.isdisjoint(env):
         return _ALONE
@@ -112,13 +144,7 @@ def current_rank(environment: Mapping[str, str] | None = None) -> Rank:
 
 
 def local_rank(environment: Mapping[str, str] | None = None) -> int | None:
-    """Return the number of this process among those of its host, 0-based, as its launcher says it.
-
-    None where none does: processes that were spawned, or one process on each host.
-
-    Args:
-        environment: Stands in for ``os.environ``.
-    """
+    """Return this process's 0-based number on its host by its launcher; None without one."""
     env = os.environ if environment is None else environment
     return next((found for name in _LOCAL if (found := number(env, name)) is not None), None)
 
@@ -128,7 +154,6 @@ def local_rank(environment: Mapping[str, str] | None = None) -> int | None:
 
 
 def _process_group() -> tuple[int, int] | None:
-    """Return (rank, world size) of torch's default process group, or None if there is none."""
     module: Any = sys.modules.get("torch.distributed")
     try:
         if module is not None and module.is_available() and module.is_initialized():
@@ -169,14 +194,11 @@ def alone() -> bool:
 
 
 def lasting(rank: Rank) -> Callable[[], bool] | None:
-    """Return a quick check of whether what `current_rank` said still holds; None if it may not.
+    """Return a quick check of whether what `current_rank` said just now still holds, or None.
 
     For ranks above 0, which record nothing and are not to pay for asking at every step. A process
     group and Horovod are the last word until they are left or initialised again; what a launcher
-    gave a process at its start holds until there is a group.
-
-    Args:
-        rank: What it said just now, in this process; a fork makes it worthless.
+    gave a process at its start holds until there is a group. A fork makes the check worthless.
     """
     if rank.source == "torch.distributed":
         return _while_same_group()
@@ -212,7 +234,7 @@ def _while_same_horovod(rank: int) -> Callable[[], bool]:
 
 
 def _while_alone(variable: str | None) -> Callable[[], bool]:
-    """Check that no group was joined, and that a variable which anybody may set is still so."""
+    """Check that no group was joined, and that a variable which anybody may set is unchanged."""
     modules, environment = sys.modules, os.environ
     value = None if variable is None else environment.get(variable)
 
@@ -236,20 +258,11 @@ _alone = _while_alone(None)
 
 
 def broadcast_from_rank_zero(text: str) -> str | None:
-    """Return rank 0's text on every rank; every rank has to call this.
+    """Return rank 0's text on every rank, all of which call this; None where there are no others.
 
     It goes over torch's process group if one is initialised, else over Horovod. A group that moves
     tensors between GPUs only is left alone: which device this process will use may not be settled
-    yet, so a group for the CPU is made for the moment.
-
-    Args:
-        text: What rank 0 says; that of other ranks is not looked at.
-
-    Returns:
-        None where there is neither, or nobody else in it.
-
-    Raises:
-        RuntimeError: If the group fails, in its own words.
+    yet, so a group for the CPU is made for the moment. Raises RuntimeError if the group fails.
     """
     group = _process_group()
     if group is not None:
@@ -289,12 +302,6 @@ def number(env: Mapping[str, str], name: str) -> int | None:
 def _from_variables(
     env: Mapping[str, str], launchers: Iterable[tuple[str, str, str]]
 ) -> Rank | None:
-    """Return the rank that the first launcher names whose variable is set.
-
-    Args:
-        env: Variables.
-        launchers: Name of each, and its variables for the rank and the world size.
-    """
     for launcher, rank, size in launchers:
         if (found := number(env, rank)) is not None:
             return Rank(found, number(env, size), launcher, rank)
@@ -329,9 +336,6 @@ def job_key(environment: Mapping[str, str] | None = None) -> str | None:
     Up to two parts, joined by ``;``: ``slurm:<job>`` or ``slurm:<array job>_<task>``, and
     ``torchelastic:<run id>:<host>:<pid>:<start>`` of the agent that watches this worker (its
     parent). A job may have both, and either may restart it: compare with `same_job`.
-
-    Args:
-        environment: Used instead of ``os.environ``.
     """
     env = os.environ if environment is None else environment
     return _PART.join(_job_parts(env)) or None
@@ -349,27 +353,17 @@ def _job_parts(env: Mapping[str, str]) -> Iterator[str]:
 
 
 def restart_count(environment: Mapping[str, str] | None = None) -> int:
-    """Return how often a launcher restarted this job.
-
-    The larger one of torchrun's and SLURM's counts; 0 without them.
-
-    Args:
-        environment: Used instead of ``os.environ``.
-    """
+    """Return how often torchrun or SLURM (the larger count) restarted this job, or 0."""
     env = os.environ if environment is None else environment
     return max([number(env, name) or 0 for name in _COUNTS if name in env], default=0)
 
 
 def same_job(recorded: str | None, environment: Mapping[str, str] | None = None) -> bool:
-    """Return whether this process is a restart of the job that had the key ``recorded``.
+    """Return whether this process is a restart of the job whose `job_key` was ``recorded``.
 
     True only after a restart, and only if the part of the key that belongs to the launcher is
     equal: a job that SLURM requeued has a new torchrun agent, one that torchrun restarted has the
     same of both.
-
-    Args:
-        recorded: What `job_key` returned then.
-        environment: Used instead of ``os.environ``.
     """
     env = os.environ if environment is None else environment
     by_torchrun, by_slurm = (number(env, name) or 0 for name in _COUNTS)

@@ -1,4 +1,9 @@
-"""Answers to reads, and their encoding as msgpack."""
+"""Answers to reads, and their encoding as msgpack.
+
+Arrays are their little-endian bytes. Values of attributes that MessagePack has no form for are
+extensions of type 1 with the content ``[name, content]``, again in MessagePack. The receiver checks
+everything; neither side trusts the other.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Contents of files and artifacts."""
+"""Contents of files and artifacts.
+
+``NAME:3`` is the third version, ``NAME:latest`` the one with the greatest number, ``NAME:best``
+that of an alias, and ``NAME@sha256:<digest>`` (eight digits or more of it) always the same bytes.
+``NAME`` alone means the latest. Before each there may be ``PROJECT/``.
+"""
 
 from __future__ import annotations
 

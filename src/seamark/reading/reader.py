@@ -1,4 +1,8 @@
-"""Protocol of a reader of one run, and its verbs."""
+"""Protocol of a reader of one run, and its verbs.
+
+A method of `seamark.reading.reader.Reader` with the mark `verb` is a route and a method of the
+client. Limits of its arguments are in its annotations.
+"""
 
 from __future__ import annotations
 

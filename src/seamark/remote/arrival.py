@@ -1,4 +1,9 @@
-"""Questions to a remote before a run opens or moves, with a time limit."""
+"""Questions to a remote before a run opens or moves, with a time limit.
+
+Its beginning is sent first and puts the run into the trash, where no list and no name finds it;
+it is the same each time, so that a transfer that was cut short goes on. Its end takes the run out
+again and says what it is called there and where it came from.
+"""
 
 from __future__ import annotations
 

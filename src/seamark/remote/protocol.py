@@ -1,4 +1,7 @@
-"""Protocol of remotes: runs, batches and errors."""
+"""Protocol of remotes: runs, batches and errors.
+
+A run that is forwarded there counts what could not be sent as it is: ``<place>/<kind>``.
+"""
 
 # ruff: noqa: N818 - answers of a remote, more than errors
 

@@ -1,4 +1,11 @@
-"""Transfer of whole runs: push what is left, pull the journals of a run."""
+"""Transfer of whole runs: push what is left, pull the journals of a run.
+
+Whole frames are appended to the files here as `seamark.remote.file` does. So it may be cut short at
+any time, goes on where it stopped, and several processes may pull one run.
+
+What is sent is what lies in the folder now, without what is kept elsewhere already; so it may be
+cut short and called again, also while a process still records and sends the same run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Objects of a run that are artifacts or are recorded as files."""
+"""Objects of a run that are artifacts or are recorded as files.
+
+A name is where the object lies in a download, on whatever disk that is: it stays inside, no other
+name differs from it by case alone, and none of its parts is a device of Windows.
+"""
 
 from __future__ import annotations
 

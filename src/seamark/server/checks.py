@@ -1,4 +1,12 @@
-"""Checks before a server starts, each problem one line that says how to fix it."""
+"""Checks before a server starts, each problem one line that says how to fix it.
+
+A server on another place for its objects, or on the empty folder below a mount that did not come
+up, would acknowledge what nobody finds again, and miss what it had acknowledged.
+
+It is a lock of the kernel on an open file (flock): the file stays, and says nothing by itself. No
+child process inherits it. Network file systems, where a lock may hold on one machine only, are
+refused for SQLite altogether (`seamark.server.databases`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Claims of runs on a server, and permanent removal of runs."""
+"""Claims of runs on a server, and permanent removal of runs.
+
+Claim n of a run or a group is its row 2n - 1, and row 2n says that the claim was given back. Who
+saw the same newest row inserts the same one, so that only one can, on whichever worker of the
+server they ask and whatever the engine.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""Interfaces between routes and the provider of runs, and signed addresses of contents."""
+"""Interfaces between routes and the provider of runs, and signed addresses of contents.
+
+A browser sends no header of ours with what it saves, plays or shows in a frame, and a token has no
+place in an address, which is kept and passed on. So who has a token asks for a signed address of
+one content. The whole of it is given for a minute; parts of it, for playing a film, for hours.
+
+The content, the end and who asked stand in the address itself, so that every process that has the
+key answers it alike. Whether who asked may still read the content is for whoever opens it to find
+out: an address opens nothing that its maker may not.
+
+A server has them in its databases (`seamark.server.state.Server`), a page of local folders in the
+index of each (`seamark.page.folder.Folder`); both use the same routes.
+"""
 
 from __future__ import annotations
 

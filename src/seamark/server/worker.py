@@ -1,4 +1,8 @@
-"""Process of the server that answers requests or folds, and its application."""
+"""Process of the server that answers requests or folds, and its application.
+
+It is started by `seamark.server.run` only, which sends the settings as one line of standard input
+and keeps that open: end of file means that the supervisor has exited.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Database of a store: transactions, statements and damage."""
+"""Database of a store: transactions, statements and damage.
+
+SQLite and PostgreSQL (and CockroachDB by its protocol) take the same statements of SQLAlchemy Core;
+this module has the differences.
+"""
 
 from __future__ import annotations
 

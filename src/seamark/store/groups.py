@@ -1,4 +1,12 @@
-"""Row groups: stretches of one journal whose points are packed, series by series."""
+"""Row groups: stretches of one journal whose points are packed, series by series.
+
+Integers (times, offsets, most steps) are kept as differences in as few bytes as they need, floats
+that came from float32 in four. The bytes of equal weight are put side by side (a byte shuffle),
+because that is where they are alike, and compressed with zstd.
+
+A group's series share the columns of steps, times and offsets; counts and bounds in the tables tell
+whether a series has to be unpacked at all.
+"""
 
 from __future__ import annotations
 

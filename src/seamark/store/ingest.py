@@ -1,4 +1,8 @@
-"""Folding of a run from its journals into a store, and the hash of its content."""
+"""Folding of a run from its journals into a store, and the hash of its content.
+
+New bytes are read once: the same pass counts them into the registers and packs points into row
+groups. A run is saved in one transaction, a very long journal in several.
+"""
 
 from __future__ import annotations
 

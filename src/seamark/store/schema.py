@@ -1,4 +1,7 @@
-"""Tables of a store, the numbers of attribute paths, and the limit of silence."""
+"""Tables of a store, the numbers of attribute paths, and the limit of silence.
+
+A store is derived from journals: one of another version is rebuilt, not migrated.
+"""
 
 from __future__ import annotations
 

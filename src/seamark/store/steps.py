@@ -1,4 +1,8 @@
-"""Steps of a series, and statistics of its consecutive stretches."""
+"""Steps of a series, and statistics of its consecutive stretches.
+
+A cell is a stretch between multiples of a power of two of steps, as a part of a curve is: parts
+that are no narrower consist of whole cells, and none of their points is read.
+"""
 
 from __future__ import annotations
 

@@ -78,7 +78,6 @@ def _is_named(kind: type) -> bool:
 
 
 def _field_names(kind: type) -> tuple[str, ...]:
-    """Return the names of the fields that a class declares, if it is of the kind that does."""
     if dataclasses.is_dataclass(kind):
         return tuple(field.name for field in dataclasses.fields(kind))
     attrs = getattr(kind, "__attrs_attrs__", None)
@@ -89,10 +88,7 @@ def _field_names(kind: type) -> tuple[str, ...]:
 
 
 def members(value: Any) -> list[tuple[Any, Any]] | None:
-    """Return (key, value) of what a container holds, in order; None if it is not a container.
-
-    Fields are read from where they are stored, so that no property of the object is called.
-    """
+    """Return (key, value) of a container in order, calling no property; None if it is none."""
     kind = type(value)
     if issubclass(kind, dict):
         return list(dict.items(value))
@@ -108,7 +104,6 @@ def members(value: Any) -> list[tuple[Any, Any]] | None:
 
 
 def _stored(value: Any, name: str) -> Any:
-    """Return a field's value without running a property; `_NOTHING` if it was never set."""
     held = getattr(value, "__dict__", {})
     if name in held:
         return held[name]
@@ -119,17 +114,11 @@ def _stored(value: Any, name: str) -> Any:
 
 
 def flatten(value: Any, path: str, leaves: tuple[type, ...] = ()) -> dict[str, Any]:
-    """Return the leaves of nested containers with their paths.
+    """Return ``{path: leaf}`` of nested containers, in order; an empty one is a leaf, ``{}``.
 
-    Args:
-        value: A container (see `is_container`), or a leaf.
-        path: Where it is being assigned; ``""`` is the root of the run. Keys that are no strings
-            are turned into text; a key that holds ``/`` makes levels, as in Neptune.
-        leaves: Classes whose instances are not taken apart.
-
-    Returns:
-        ``{path: leaf}`` in order. A container that is empty is a leaf itself, ``{}``. Whether the
-        paths are legal is checked where they are written.
+    Keys that are no strings are turned into text; a key that holds ``/`` makes levels, as in
+    Neptune. Whether paths are legal is checked where they are written. Instances of ``leaves`` stay
+    whole.
 
     Raises:
         ArgumentError: If two keys lead to one path, such as ``1`` and ``"1"``.
@@ -218,10 +207,8 @@ def encode_atom(value: Any) -> Atom:
 
     Kept are None, bools, ints of any size, floats, strings, datetimes (a naive one is local time),
     enums, paths, dates, decimals, NumPy scalars, tensors and arrays of up to `MAX_ARRAY` elements,
-    and lists, tuples, sets and mappings of all these, as JSON.
-
-    Raises:
-        ValueKindError: If the value, or something inside it, cannot be kept; says where.
+    and lists, tuples, sets and mappings of all these, as JSON. Raises ValueKindError if the value,
+    or something inside it, cannot be kept; says where.
     """
     plain = scalar(value)
     if plain is NOT_PLAIN:
@@ -250,7 +237,7 @@ def atom_of(plain: Any) -> Atom:
 
 
 def scalar(value: Any) -> Any:
-    """Return a single value as exactly a Python None, bool, int, float, str or aware datetime.
+    """Return a value as exactly a built-in None, bool, int, float, str or aware datetime.
 
     Anything else gives `NOT_PLAIN`. Subclasses are reduced with the methods of the built-in type,
     so that nothing that they override is called.
@@ -284,7 +271,6 @@ def _enum(value: Enum) -> str:
 
 
 def _moment(value: datetime) -> datetime | None:
-    """Return an aware datetime of exactly the built-in type; None for pandas' "not a time"."""
     if value != value:  # noqa: PLR0124 - "not a time" alone differs from itself
         return None
     parts = (value.year, value.month, value.day, value.hour, value.minute, value.second)
@@ -300,12 +286,10 @@ def _moment(value: datetime) -> datetime | None:
 class JsonWalk:
     """Turn nested values into what `json.dumps` takes, one level at a time.
 
-    Args:
-        odd: Called with a value that has no JSON form, with its place, and with the reason
-            ("" if it is its type); returns what to keep in its place, or raises. Containers that
-            hold themselves or are nested too deep are such values too.
-        array_limit: Arrays and tensors with more elements than this are odd.
-        limit: After this many values further containers are odd; shared references can multiply.
+    ``odd`` is called with a value without a JSON form, its place, and the reason ("" if it is its
+    type); it returns what to keep, or raises. So it is for containers that hold themselves or are
+    nested too deep, arrays above ``array_limit``, and containers after ``limit`` values: shared
+    references can multiply.
     """
 
     def __init__(
@@ -379,7 +363,6 @@ class JsonWalk:
 
 
 def _sorted(value: Any) -> list[Any]:
-    """Return a set in an order that does not depend on the process."""
     with quietly():  # mixed types, or a broken order
         return sorted(value)
     return sorted(value, key=lambda each: (type(each).__qualname__, repr(each)))
@@ -397,19 +380,10 @@ def _refuse(value: Any, where: str, reason: str) -> Any:
 
 
 def decode_atom(type: str, value: Any) -> Any:  # noqa: A002 - the journal's own word
-    """Return the Python value of an atom read from a journal.
+    """Return the Python value of an atom read from a journal; ValueKindError if it is no such.
 
-    Args:
-        type: The atom's type, see `Atom`.
-        value: Its JSON value.
-
-    Returns:
-        None, bool, int, float, str, an aware datetime or, for ``json``, what the text holds. The
-        value of ``text``, a string too long for a journal, is where it is kept (``sha256``,
-        ``size``).
-
-    Raises:
-        ValueKindError: If type and value do not belong together.
+    Datetimes are aware; ``json`` is what the text holds; the value of ``text``, a string too long
+    for a journal, is where it is kept (``sha256``, ``size``).
     """
     try:
         return _DECODERS[type](value)
@@ -436,7 +410,7 @@ def _exactly(kind: type, value: Any) -> Any:
 
 
 def _decode_json(value: Any) -> Any:
-    """Return what a text of JSON holds; deeper than ours ever is, it would stop who writes it."""
+    # deeper than ours ever is, it would stop who writes it
     found = json.loads(value)
     if value.count("[") + value.count("{") <= MAX_DEPTH:  # else it cannot be too deep
         return found

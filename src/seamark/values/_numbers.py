@@ -39,18 +39,11 @@ _DEVICE_PIECE: Final = 1 << 22
 def histograms(
     tensors: Mapping[str, Any], bins: int = 64
 ) -> tuple[dict[str, tuple[list[float], list[float]]], dict[str, Exception]]:
-    """Return histograms of tensors, with equal bins from the smallest to the largest value.
+    """Return (edges, counts) by name, with one edge more than counts, and the errors of the rest.
 
-    They are counted on the device of each tensor, and moved in one transfer from each device. NaN
-    and infinities have no place in a histogram and are not counted.
-
-    Args:
-        tensors: Of any shape, by name; of a sparse one the stored values count.
-        bins: How many bins; 1 where all values are equal.
-
-    Returns:
-        (edges, counts) by name, with one edge more than counts; and by name what was wrong with the
-        rest.
+    Bins are equal, from the smallest to the largest value (one where all are equal), counted on the
+    device of each tensor and moved in one transfer from each device. NaN and infinities do not
+    count; of a sparse tensor the stored values do.
     """
     rows: dict[str, Any] = {}
     failed: dict[str, Exception] = {}
@@ -75,7 +68,6 @@ def histograms(
 
 
 def _row(tensor: Any, bins: int) -> Any:
-    """Return smallest value, largest value and counts, still on the tensor's device."""
     values = tensor.detach()
     if values.is_complex():
         msg = "expected real numbers, got complex ones"
@@ -136,15 +128,10 @@ _MAX_NS: Final = 2**63 - 1
 
 
 def to_float(value: Any) -> float:
-    """Return a number as a float.
+    """Return a number, a one-element tensor or array, or what has ``__float__``, as a float.
 
-    Args:
-        value: A bool, int, float, NumPy scalar, tensor or array with one element, or anything else
-            with ``__float__``, such as a Decimal. NaN and infinities are numbers. Ints beyond 2^53
-            are rounded.
-
-    Raises:
-        ValueKindError: If it is not a real number, or too large for a float.
+    NaN and infinities are numbers. Ints beyond 2^53 are rounded. Raises ValueKindError if it is not
+    a real number, or too large for a float.
     """
     kind = type(value)
     if kind is float:
@@ -163,7 +150,6 @@ def _from_int(value: int) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _how(kind: type) -> Callable[[Any], float]:
-    """Return what converts values of a type; a metric has the same type at every step."""
     if kind is int or kind is bool:
         return _from_int
     if issubclass(kind, _NO_NUMBERS):
@@ -221,13 +207,10 @@ def _no_float(value: Any, what: str | None = None) -> ValueKindError:
 
 
 def to_floats(values: Mapping[str, Any]) -> Converted:
-    """Return the numbers among ``values`` as floats, and the errors of the others.
+    """Return the numbers among ``values`` as floats in their order, and the errors of the others.
 
     Tensors on a device are stacked there and moved in one transfer, so that a row of metrics costs
     one synchronisation with the device rather than one a metric.
-
-    Returns:
-        The floats in the order of ``values``, and by name what was wrong with the rest.
     """
     found: dict[str, float] = {}
     failed: dict[str, Exception] = {}
@@ -269,10 +252,7 @@ def waits(tensor: Any) -> bool:
 
 
 def move(tensors: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Return the numbers of tensors that lie on devices, in one transfer from each device.
-
-    Those of a device whose tensors cannot be joined are left out.
-    """
+    """Return tensors' numbers, in one transfer from each device; none that cannot be joined."""
     by_device: dict[Any, dict[str, Any]] = {}
     for name, tensor in tensors.items():
         by_device.setdefault(tensor.device, {})[name] = tensor.detach()
@@ -304,15 +284,7 @@ def _joined(device: Any, tensors: dict[str, Any]) -> dict[str, list[float]]:
 
 
 def to_step(step: Any) -> float:
-    """Return a step as a float.
-
-    Args:
-        step: A finite real number; steps may repeat, fall, and lie between integers. A datetime
-            is its seconds since the Unix epoch; a naive one is local time.
-
-    Raises:
-        ArgumentError: If it is anything else.
-    """
+    """Return a finite step, or a datetime's seconds since the Unix epoch; else ArgumentError."""
     try:
         timed = isinstance(step, datetime)
         found = (to_time_ns(step) or 0) / _NS if timed else to_float(step)
@@ -325,13 +297,10 @@ def to_step(step: Any) -> float:
 
 
 def to_time_ns(timestamp: float | datetime | None) -> int | None:
-    """Return a time given by the user in nanoseconds since the Unix epoch.
+    """Return a time (seconds since the Unix epoch, or a datetime) in nanoseconds since the epoch.
 
-    Args:
-        timestamp: Seconds since the epoch, or a datetime (a naive one is local time), or None.
-
-    Raises:
-        ArgumentError: If it is anything else, not finite, or beyond the years 1678 to 2262.
+    A naive datetime is local time. Raises ArgumentError if it is anything else, not finite, or
+    beyond the years 1678 to 2262.
     """
     if timestamp is None:
         return None

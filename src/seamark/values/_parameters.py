@@ -39,12 +39,7 @@ _NO_SEQUENCES = (str, bytes, bytearray, memoryview)
 
 
 class SeriesLeaves(NamedTuple):
-    """Points by path.
-
-    Attributes:
-        numbers: Plain numbers, and other values, which ``log_metrics`` refuses.
-        texts: Points of string series.
-    """
+    """Points by path; other values are among ``numbers``, for ``log_metrics`` to refuse."""
 
     numbers: dict[str, Any]
     texts: dict[str, str]
@@ -56,10 +51,6 @@ def series_leaves(values: Mapping[str, Any], prefix: str = "") -> SeriesLeaves:
     Mappings, dataclasses and namespaces go on by name, lists, tuples and one-dimensional arrays and
     tensors by their 0-based index: ``{"iou": [0.5, 0.7]}`` is ``iou/0`` and ``iou/1``. Tensors on a
     device are moved together, in one transfer.
-
-    Args:
-        values: Points by name; names that are no strings are turned into text.
-        prefix: Namespace of the names; empty for none.
     """
     leaves = {path: (leaf, _dimensions(leaf)) for path, leaf in _flatten(values, prefix, ())}
     waiting = {
@@ -82,7 +73,6 @@ def series_leaves(values: Mapping[str, Any], prefix: str = "") -> SeriesLeaves:
 
 
 def _dimensions(leaf: Any) -> int | None:
-    """Return how many dimensions an array has; None for more than one, or for other values."""
     kind = type(leaf)
     if kind is float or not is_array(kind) or leaf.ndim > 1:
         return None
@@ -120,7 +110,7 @@ _NAMED: Final = (
 
 
 def parameters(params: Any, path: str) -> dict[str, Atom]:
-    """Return whatever was given as hyperparameters as atoms below ``path``.
+    """Return whatever was given as hyperparameters as atoms below a legal path; never raises.
 
     Containers nest; lists, tuples and sets are JSON; small tensors and arrays are values and large
     ones a summary (type, shape, dtype, extremes); functions, classes and modules are their names,
@@ -129,15 +119,8 @@ def parameters(params: Any, path: str) -> dict[str, Atom]:
 
     A key that is not a legal part of a path is made one visibly: control characters, and the
     slashes of a key with empty parts, are percent-encoded; an empty key is ``(empty)``; a key that
-    meets another gets a ``~2`` behind; one too long for a path is cut and its value holds the
-    whole key.
-
-    Args:
-        params: Anything at all.
-        path: A legal path.
-
-    Returns:
-        ``{path: atom}``; never raises.
+    meets another gets a ``~2`` behind; one too long for a path is cut and its value holds the whole
+    key.
     """
     with quietly():
         return _Walk().run(params, path)
@@ -157,8 +140,6 @@ def has_name(value: Any) -> bool:
 
 
 class _Walk:
-    """State of a call of `parameters`."""
-
     def __init__(self) -> None:
         self._found: dict[str, Atom] = {}
         self._above: list[int] = []
@@ -201,7 +182,6 @@ class _Walk:
         return free
 
     def leaf(self, value: Any) -> Atom:
-        """Return a value that is not taken apart into paths."""
         with quietly():  # recursion, or fails whatever it is asked
             if id(value) in self._above:
                 return Atom("string", f"<{type(value).__name__} that holds itself>")
@@ -228,7 +208,6 @@ def _text_of_key(key: Any) -> str:
 
 
 def _legal(key: str) -> str:
-    """Return a key as one or more parts of a path, see `parameters`."""
     name = _ILLEGAL.sub(_percent, key)
     if not name:
         return "(empty)"
@@ -244,12 +223,8 @@ def _percent(found: re.Match[str]) -> str:
 def text_of(value: Any, *, names_callables: bool = True) -> str:
     """Return the name or the text of any object; never raises and calls nothing but ``__str__``.
 
-    Memory addresses are left out: they say nothing, and two runs that are equal should read so.
-
-    Args:
-        value: The object.
-        names_callables: Whether an object that can be called, such as a metric or a model, is named
-            by its class, instead of printed.
+    Memory addresses are left out: two runs that are equal should read so. An object that can be
+    called, such as a metric or a model, is named by its class with ``names_callables``.
     """
     ways = (_name, str, repr) if names_callables or not _prints_itself(value) else (str, repr)
     for describe in ways:
@@ -261,13 +236,11 @@ def text_of(value: Any, *, names_callables: bool = True) -> str:
 
 
 def _prints_itself(value: Any) -> bool:
-    """Return whether an object that can be called, and has no name, has a text of its own."""
     own = {getattr(type(value), name, None) for name in ("__str__", "__repr__")}
     return callable(value) and not has_name(value) and own != _DEFAULT_TEXT
 
 
 def _name(value: Any) -> str | None:
-    """Return the name of what is known by one; None for what has to be printed."""
     kind = type(value)
     if issubclass(kind, type):
         return str(value.__name__)  # alone, as NeptuneLogger recorded it

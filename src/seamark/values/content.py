@@ -30,12 +30,8 @@ def is_parameter(path: str) -> bool:
 def content_hash(atoms: Mapping[str, tuple[str, Any]]) -> str | None:
     """Return a digest that is equal for runs with the same parameters and the same code.
 
-    Args:
-        atoms: Type and value at paths of a run, in the form of the journal, with secrets hidden.
-            Only parameters and the version of the code are used.
-
-    Returns:
-        32 hexadecimal digits; None without parameters.
+    ``atoms`` are type and value by path, as the journal has them, with secrets hidden. The digest
+    has 32 hexadecimal digits; None without parameters.
     """
     found = [
         [path, kind, _plain(kind, value)]
@@ -50,7 +46,7 @@ def content_hash(atoms: Mapping[str, tuple[str, Any]]) -> str | None:
 
 
 def _plain(kind: str, value: Any) -> Any:
-    """Return a value so that what is equal is written alike, be it from a journal or a database."""
+    """Return a value so that what is equal is written alike, from a journal or a database."""
     if kind == "float":
         return repr(float(value))
     if kind == "int":

@@ -67,15 +67,8 @@ _LENGTH: Final = 13
 class Moments:
     """Moments of finite observations; immutable, so that no thread sees a partial update.
 
-    Attributes:
-        count: Number of observations.
-        total: Their exact sum, in units of 2 ** -1074.
-        squares: Sum of the squared distances from the mean, rounded.
-        rest: Rounding error of ``squares``.
-        min: Smallest.
-        max: Largest.
-        first: The first of them.
-        last: The last of them.
+    ``total`` is their exact sum, in units of 2 ** -1074; ``squares`` the sum of the squared
+    distances from the mean, rounded, and ``rest`` the rounding error of that.
     """
 
     count: int = 0
@@ -145,7 +138,6 @@ class Moments:
 
 
 def _added(parts: Sequence[float]) -> tuple[float, float]:
-    """Return a sum, rounded, and what rounding left out."""
     try:
         whole = math.fsum(parts)
         return whole, (math.fsum((*parts, -whole)) if math.isfinite(whole) else 0.0)
@@ -220,7 +212,6 @@ class Statistics(Keep):
             self._not_finite += other.not_finite
 
     def _settle(self) -> Moments:
-        """Take in what waits, and return what all comes to."""
         with self._lock:
             # A signal handler that interrupts this very thread in here goes without what waits.
             if self._waiting and not self._busy:
@@ -416,7 +407,6 @@ def _rounded(total: int) -> float:
 
 
 def _parts(total: int, most: int | None = None) -> list[float]:
-    """Return floats that add up to an exact sum, the largest first."""
     found: list[float] = []
     while total and (most is None or len(found) < most):
         part = max(-_LARGEST, min(_LARGEST, _rounded(total)))
@@ -426,7 +416,6 @@ def _parts(total: int, most: int | None = None) -> list[float]:
 
 
 def _plain(number: float) -> float | str | None:
-    """Return a number as strict JSON can hold it; what is not there is None."""
     return number if math.isfinite(number) else None if math.isnan(number) else str(number)
 
 
@@ -456,11 +445,7 @@ _KINDS: Final[dict[str, Any]] = {one.kind: one for one in (Statistics, Last, Rin
 
 
 def load_aggregate(kind: object, state: object) -> Keep:
-    """Return what a record tells: a kind, and what its ``state_dict`` returned.
-
-    Raises:
-        ArgumentError: If there is no such kind, or it has no such state.
-    """
+    """Return what a record tells: a kind, and its ``state_dict``; else ArgumentError."""
     made = _KINDS.get(kind) if isinstance(kind, str) else None
     if made is None:
         msg = f"kind: expected one of {', '.join(_KINDS)}, got {kind!r:.60}"

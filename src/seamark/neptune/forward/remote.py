@@ -1,4 +1,9 @@
-"""Remote that sends to a server of Neptune's protocol through a helper process."""
+"""Remote that sends to a server of Neptune's protocol through a helper process.
+
+Why a process: the package brings threads, handlers, retries of a minute that hold the GIL's
+attention and no promise about signals; its server may tell it to end the process that it runs in;
+and where Seamark stands in for ``neptune``, a process has no other ``neptune``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""Forwarding of a run: its journals are read from the start, and sent from the stored position."""
+"""Forwarding of a run: its journals are read from the start, and sent from the stored position.
+
+Its small journals do not own the run. Their headers name the run on the server, so that one that
+was deleted there is not created again.
+
+It has them if its answer to the batch was lost, or if it accepted only a part of the batch.
+
+The position in each journal is stored on the server in the same request as the data before it.
+After any error the run is opened again, from the state on the server.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Translation of a journal's items to operations of Neptune's protocol."""
+"""Translation of a journal's items to operations of Neptune's protocol.
+
+Items that have no exact form in the protocol are counted by kind.
+"""
 
 from __future__ import annotations
 

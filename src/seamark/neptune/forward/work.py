@@ -1,4 +1,7 @@
-"""Items of a journal, the paths held by the server, and the operations and files to send."""
+"""Items of a journal, the paths held by the server, and the operations and files to send.
+
+The same frame always gives the same items, so that a position within a frame can be resumed from.
+"""
 
 from __future__ import annotations
 

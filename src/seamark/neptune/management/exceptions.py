@@ -1,4 +1,7 @@
-"""Neptune's exceptions of ``management``, roles and visibilities."""
+"""Neptune's exceptions of ``management``, roles and visibilities.
+
+Those that nothing raises are there so that code that mentions them can be imported and run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Admission, request bodies and refusals in the form that Neptune's client understands."""
+"""Admission, request bodies and refusals in the form that Neptune's client understands.
+
+Only the fields that are used are declared here; all others are accepted. A field that may be null
+may also be left out: versions of the client differ in that.
+
+The client knows operations by name and learns where they are from these documents (Swagger 2.0), so
+addresses are ours. `seamark.neptune.server.answers.Routes` mounts each where it is told here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Projects and models by the keys and numbers that Neptune's client shows."""
+"""Projects and models by the keys and numbers that Neptune's client shows.
+
+Nothing of these ids is recorded: the first part is the key of the project, the last the number of
+the version. Keys and numbers are taken in the database of the accounts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Address of a server, and the tokens for servers that this machine keeps."""
+"""Address of a server, and the tokens for servers that this machine keeps.
+
+The file is ``$XDG_CONFIG_HOME/seamark/credentials.json`` (``~/.config`` where that is not set), for
+its owner's eyes only::
+
+    {"servers": {"https://seamark.lab": {"token": "..."}}}
+"""
 
 from __future__ import annotations
 

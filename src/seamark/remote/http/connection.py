@@ -1,4 +1,7 @@
-"""HTTP connection to a server: sockets, retries and errors."""
+"""HTTP connection to a server: sockets, retries and errors.
+
+It does not retry: the caller knows whether a retry is of use.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tables of accounts: everything that cannot be rebuilt from recorded runs."""
+"""Tables of accounts: everything that cannot be rebuilt from recorded runs.
+
+Migrations make and change them (`seamark.server.accounts.migrations`); a test compares the two.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Process that folds received journals into the store."""
+"""Process that folds received journals into the store.
+
+A run counts as crashed when nothing was heard of it for a while. The time is written with what is
+folded, which may take minutes to come; so it is written ahead of the folding, too.
+
+Any number of them share the work. What one was doing when it died is done by another once its lease
+has lapsed; nothing is counted twice: how far a run is folded is written with what was folded.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Tables that a server adds to a store, and leases on runs."""
+"""Tables that a server adds to a store, and leases on runs.
+
+The position of a run is committed together with what was folded.
+
+Saving a run (`seamark.store.runs.Saving`) ensures that nothing is folded twice.
+"""
 
 from __future__ import annotations
 

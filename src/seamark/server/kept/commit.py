@@ -1,4 +1,12 @@
-"""Transaction that names an object, and objects that grow with many groups of batches."""
+"""Transaction that names an object, and objects that grow with many groups of batches.
+
+Where the tables are files of one machine (SQLite), what is small is added to an object that grows.
+Its bytes are durable before anybody is answered; the rows that name them are not, and need not be:
+after a loss of power the object says what the tables have lost. For that its own row is durable
+before the first byte, and with it all rows before: only the newest object can hold acknowledged
+bytes that the tables do not know of. It has the state `GROWING`, and is looked through before
+anything else is taken (`take_up`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Intake of batches: several runs' batches are stored together, then acknowledged."""
+"""Intake of batches: several runs' batches are stored together, then acknowledged.
+
+One thread collects what has arrived for a moment, writes it into one object, and names it in one
+transaction; only then are the senders answered. Who sends alone does not wait for that thread.
+"""
 
 from __future__ import annotations
 

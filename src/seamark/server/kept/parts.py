@@ -1,4 +1,16 @@
-"""Objects that hold stretches of journals, and bounded decompression of batches."""
+"""Objects that hold stretches of journals, and bounded decompression of batches.
+
+::
+
+    0   8  89 53 4D 4F 0D 0A 1A 0A     magic
+    8   4  u32 length of the list      12  4  u32 crc32 of the list
+    16  …  the list: JSON, then the bytes of its parts, one after the other
+
+The list has when the object was written, and for each part the run, the journal, where in the
+file it begins, how long it is, when it came, and its CRC. A declared gap is a part without bytes.
+An object that grows (`seamark.server.kept.commit`) has more of the same behind it: magic, list and
+bytes, again and again, and zeros up to its end.
+"""
 
 from __future__ import annotations
 

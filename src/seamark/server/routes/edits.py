@@ -1,4 +1,8 @@
-"""Routes for edits of runs, and for their permanent removal."""
+"""Routes for edits of runs, and for their permanent removal.
+
+Records in a journal of the server's own come after all that the run holds. State, times and owner
+are derived, and cannot be edited.
+"""
 
 from __future__ import annotations
 

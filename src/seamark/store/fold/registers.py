@@ -1,4 +1,11 @@
-"""State of one attribute during folding: one register for each family."""
+"""State of one attribute during folding: one register for each family.
+
+Every finite float64 is a whole multiple of 2 ** -1074, so a sum is kept as an int in that unit.
+
+An attribute is identified by run, path and family. Every class takes operations in any order, any
+number of times (series: once a point), and ends in the same state; table B of
+`docs/explanation/journal.md` has the rules.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Syntax tree of a query, its patterns, and errors that show the place."""
+"""Syntax tree of a query, its patterns, and errors that show the place.
+
+The 0-based position of a node (``at``) is for error messages and ignored in comparisons.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Selection and order of runs, models and artifacts."""
+"""Selection and order of runs, models and artifacts.
+
+A model has a key, a version of it an id and the key with a number: ``RESNET``, ``RESNET-3``. A
+prefix before them and ``-`` is ignored, as Neptune put the key of the project there
+(``CLS-RESNET-3``). For artifacts see `seamark.reading.contents`. Before each there may be
+``PROJECT/``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Tags inherited from projects, and paths that runs share."""
+"""Tags inherited from projects, and paths that runs share.
+
+They are only in the logs of these projects, so that a moved run inherits from where it is then. Of
+several projects with one key, the uppermost counts.
+"""
 
 from __future__ import annotations
 

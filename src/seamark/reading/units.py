@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-__all__ = ["is_measured", "shared_unit", "unit_of"]
+__all__ = ["FACT_UNITS", "UNITS", "is_measured", "shared_unit", "unit_of"]
 
 _SPACE: Final = "monitoring"
 _FACTS: Final = "environment"
 _LEAST: Final = 2
-_UNITS: Final[Mapping[str, str]] = {
+UNITS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("cpu", "gpu"), "%"),
     **dict.fromkeys(("memory", "process_memory", "gpu_memory", "disk_free"), "GiB"),
     **dict.fromkeys(("disk_read_rate", "disk_write_rate"), "MiB/s"),
@@ -19,9 +19,11 @@ _UNITS: Final[Mapping[str, str]] = {
     "gpu_temperature": "°C",
     "process_cores": "cores",
 }
-_FACT_UNITS: Final[Mapping[str, str]] = dict.fromkeys(
+"""Units of series by the last part of their paths, without the number of a device."""
+FACT_UNITS: Final[Mapping[str, str]] = dict.fromkeys(
     ("memory", "memory_limit", "gpu_memory"), "GiB"
 )
+"""Units of facts about a machine."""
 
 
 def is_measured(path: str) -> bool:
@@ -37,7 +39,7 @@ def unit_of(path: str) -> str:
     name, _, number = parts[-1].rpartition("_")
     if not (number.isascii() and number.isdecimal()):
         name = parts[-1]
-    return (_FACT_UNITS if parts[-2] == _FACTS else _UNITS).get(name, "")
+    return (FACT_UNITS if parts[-2] == _FACTS else UNITS).get(name, "")
 
 
 def shared_unit(paths: Iterable[str]) -> str:

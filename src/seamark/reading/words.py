@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
 
 __all__ = [
+    "FACT_UNITS",
+    "UNITS",
     "age_text",
     "age_words",
     "clean",
@@ -82,7 +84,7 @@ def nearest_path(path: str, known: Iterable[str]) -> str | None:
 _SPACE: Final = "monitoring"
 _FACTS: Final = "environment"
 _LEAST: Final = 2
-_UNITS: Final[Mapping[str, str]] = {
+UNITS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("cpu", "gpu"), "%"),
     **dict.fromkeys(("memory", "process_memory", "gpu_memory", "disk_free"), "GiB"),
     **dict.fromkeys(("disk_read_rate", "disk_write_rate"), "MiB/s"),
@@ -91,9 +93,11 @@ _UNITS: Final[Mapping[str, str]] = {
     "gpu_temperature": "°C",
     "process_cores": "cores",
 }
-_FACT_UNITS: Final[Mapping[str, str]] = dict.fromkeys(
+"""Units of series by the last part of their paths, without the number of a device."""
+FACT_UNITS: Final[Mapping[str, str]] = dict.fromkeys(
     ("memory", "memory_limit", "gpu_memory"), "GiB"
 )
+"""Units of facts about a machine."""
 
 
 def is_measured(path: str) -> bool:
@@ -109,7 +113,7 @@ def unit_of(path: str) -> str:
     name, _, number = parts[-1].rpartition("_")
     if not (number.isascii() and number.isdecimal()):
         name = parts[-1]
-    return (_FACT_UNITS if parts[-2] == _FACTS else _UNITS).get(name, "")
+    return (FACT_UNITS if parts[-2] == _FACTS else UNITS).get(name, "")
 
 
 def shared_unit(paths: Iterable[str]) -> str:

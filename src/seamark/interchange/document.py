@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,7 +31,10 @@ from seamark.values.statistics import load_aggregate
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["DocumentRun", "documents_in"]
+__all__ = ["DocumentRun", "documents_in", "documents_of", "importers"]
+
+GROUP: Final = "seamark.importers"
+"""Entry points that take a path and yield documents, one for each run."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _OURS: Final = "monitoring/seamark/"
@@ -46,6 +50,28 @@ _SPAN: Final = frozenset({"sys/start_time", "sys/end_time"})
 _RECORDED: Final = frozenset({"sys/revision", "sys/start_hash", "sys/trashed"})
 """What no person writes, but a process did."""
 _MOST_DEPTH: Final = 64
+
+
+def importers() -> list[str]:
+    """Return the names of the importers that packages bring, sorted."""
+    return sorted({point.name for point in entry_points(group=GROUP)})
+
+
+def documents_of(importer: str, path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the documents that an importer makes of a path, and a place for each.
+
+    Raises:
+        SeamarkError: If the importer fails.
+    """
+    point = next(iter(entry_points(group=GROUP, name=importer)))
+    try:
+        for at, document in enumerate(point.load()(path)):
+            yield inside(importer, at), document
+    except SeamarkError:
+        raise
+    except Exception as error:
+        msg = f"{path}: the importer {importer} ({point.value}) failed: {error!r:.300}"
+        raise SeamarkError(msg) from error
 
 
 def documents_in(path: Path) -> list[tuple[str, Any]]:

@@ -1,10 +1,11 @@
 """Names of files: references, members of file sets, and files inside the run folder.
 
-A recorded absolute path leads nowhere, or to the original, once the folder was moved or copied. So
-the record also says where the file lies below the run folder (``inside``); readers look there
-first. Records without it, of earlier versions, are read alike where the path goes through a folder
-``<project>/<run id>``. Names may be a stranger's: no link is followed, and nothing but regular
-files and folders is taken for what was recorded.
+An absolute path that was recorded is wrong once the run folder was moved or copied. Therefore the
+record also has the path relative to the run folder (``inside``), which readers try first. In
+records of earlier versions, which lack it, the part after ``<project>/<run id>`` is used instead.
+
+Names may come from an untrusted source: no link is followed, and only regular files and folders are
+opened.
 """
 
 from __future__ import annotations

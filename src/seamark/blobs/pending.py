@@ -1,14 +1,13 @@
-"""Records about files, files that are not stored yet, and recovery of what a dead process left.
+"""Records about files, files that are not stored yet, and recovery after a crash.
 
-A file that was taken is named in the journal before it is stored. If the process dies in between,
-its staged clone or link still has the bytes, and the next process makes the blob and records the
-digest in a journal of its own. Nothing is touched while the process may still live.
+A file is named in the journal before it is stored. If the process dies in between, its staged clone
+or link still has the bytes, and the next process stores the file and records the digest in a
+journal of its own. Nothing is changed while the first process may still be alive.
 
-What a journal says is data. Only what lies in the run's own ``.staging/``, and is not a link,
-becomes a blob. A file that was held open where it lay (``source``) may be any file: it is only
-taken if the same user recorded it on this host since it was started, else it stays pending. An
-archive whose maker guessed name and place of a private file cannot have it copied into a run,
-which may be published.
+A journal may come from an untrusted source. Only regular files in the run's own ``.staging/`` are
+stored. A file that was kept open at its place (``source``) can be any file of the machine: it is
+stored only if the same user recorded it on this host since the last boot, and stays pending
+otherwise. So an archive cannot have a private file copied into a run that may be published.
 """
 
 from __future__ import annotations

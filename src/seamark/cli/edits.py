@@ -1,4 +1,4 @@
-"""``seamark describe``, ``rename`` and ``tag``: edit a run from outside."""
+"""``seamark describe``, ``rename`` and ``tag``: edits of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``seamark watch``: one run, live."""
+"""``seamark watch``: live display of one run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Handlers that record values of engines, optimizers and models, and the checkpoint saver.
 
 Names, arguments and checks are those of Ignite's own handlers. Each call records one row, with the
-numbers of a device read in one transfer. What a person hands in (transforms, reductions) may raise;
+numbers of a device read in one transfer. Functions of the user (transforms, reductions) may raise;
 recording does not.
 """
 

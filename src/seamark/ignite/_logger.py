@@ -1,4 +1,4 @@
-"""Logger that attaches handlers to engines, which record into one run."""
+"""Logger that attaches handlers to engines, and recorder of the checkpoints of a run."""
 
 from __future__ import annotations
 

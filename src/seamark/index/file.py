@@ -1,7 +1,4 @@
-"""Database of a root's index: its path, its lock and its file.
-
-A damaged file is made again.
-"""
+"""Database file of a root's index: its path, its lock, and its replacement when it is damaged."""
 
 from __future__ import annotations
 

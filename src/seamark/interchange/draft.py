@@ -1,13 +1,13 @@
-"""A run on its way into a root, and the writer of its journals.
+"""Run that is being imported into a root, and the writer of its journals.
 
-`seamark.journal.writer` gives each record the time at which it is made, and never waits for a disk.
+`seamark.journal.writer` takes the time of each record from the clock, and never waits for a disk.
 Here the times come from the source, a failure ends the import of the run, and the same source
-always results in the same bytes, so a repeated import changes nothing.
+always gives the same bytes, so a repeated import changes nothing.
 
-It is written to a folder beside its place, under a name with a dot, which no reader looks at, and
-renamed at the end. What a killed import left there is removed by the next one, which begins that
-run again. Where the run is there already, as when a second process of a resumed run is found,
-contents are moved to it first and then journals, each by one renaming.
+The run is written to a hidden folder beside its final place, which no reader opens, and renamed at
+the end. Files of an import that was killed are removed by the next one, which starts that run
+again. If the run exists already, as when a second process of a resumed run is imported, first the
+contents and then the journals are moved to it, each with one rename.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Interface of all import sources: the runs, notes and files that a source offers."""
+"""Interface of all import sources: the runs, notes and files that a source offers.
+
+Only files below allowed folders are opened, and never through a link.
+"""
 
 from __future__ import annotations
 

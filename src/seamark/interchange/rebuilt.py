@@ -1,9 +1,9 @@
-"""Journals of a run that is rebuilt from a document, whose points are checked first.
+"""Journals of a run that is rebuilt from a document, and checks of its points.
 
-One journal speaks for the run: it tells its owner, when it was created and began, and for how long
-it ran; where it was resumed, one more tells when it ended. One holds values, and ends when the run
-was changed last. Points lie in one for each attempt, because the attempt of a point is that of its
-journal. None but the first two owns anything.
+One journal owns the run: it has the owner, the times of creation and start, and the running time;
+if the run was resumed, a second one has the time of its end. Another journal holds single values
+and ends when the run was last modified. Points are in one journal for each attempt, because the
+attempt of a point is that of its journal. Only the first two journals own the run.
 """
 
 from __future__ import annotations

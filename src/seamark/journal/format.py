@@ -1,4 +1,4 @@
-"""Bytes of a journal: file header, frames and limits, and the checked decoding of its records.
+"""Format of a journal: file header, frames and limits, and the checked decoding of its records.
 
 See ``docs/explanation/journal.md``, table A. Everything is little-endian and every frame starts at
 a multiple of 8 bytes. A frame is::
@@ -9,7 +9,8 @@ a multiple of 8 bytes. A frame is::
     16 i64 t        nanoseconds since the Unix epoch, strictly increasing within a file
     24 payload, zero-padded to a multiple of 8
 
-What passes has the types and ranges of ``docs/explanation/journal.md``, table C; null is absent.
+Decoded records have the types and ranges of ``docs/explanation/journal.md``, table C; null is the
+same as absent.
 """
 
 from __future__ import annotations

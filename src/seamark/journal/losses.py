@@ -1,4 +1,4 @@
-"""Losses of a writer: check of metrics, lock around appends, and counts of what was lost."""
+"""Losses of a writer: checks of metrics, the lock around appends, and counts of lost records."""
 
 from __future__ import annotations
 

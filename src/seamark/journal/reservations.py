@@ -1,15 +1,13 @@
-"""Reservations: files that one process can make, and the numbers and claims built on them.
+"""Reservations: files that only one process can create, and the numbers and claims built on them.
 
-They work without a lock, on any shared disk, and their folders can be merged. A file says whose it
-is from the moment it is there: it is written under another name, and linked.
+Nothing is locked, renamed or rewritten, so reservations work on any disk that several machines
+share, and their folders can be merged. A file is written under another name and then linked, so it
+has its holder from the moment it exists. Files may come from an untrusted source.
 
-Claim n of a run is the file ``<project>/.claims/<run id>.<n>``, and ``<run id>.<n>.released`` says
-that it was given back. Nothing is locked, renamed or rewritten, so that this works on any disk that
-several machines share, and folders can be merged. What lies there may be a stranger's.
-
-Where folders are merged, two machines may have made the same claim: the file that is left says who
-has it. That the other one gave its own back says nothing about this one: each file has the key of
-its claim, and where the place of a release is taken, the key is in the name, too.
+Claim n of a run is the file ``<project>/.claims/<run id>.<n>``, and ``<run id>.<n>.released`` marks
+its release. Two machines may have made the same claim before their folders were merged; the file
+that remains decides. Therefore each file has the key of its claim, and a release by the other
+machine does not count. If the name of a release is taken, the key is added to the name.
 """
 
 from __future__ import annotations

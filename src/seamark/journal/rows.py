@@ -1,8 +1,8 @@
-"""Numbers into frames: families, path numbers, schemas and steps of series.
+"""Encoding of numbers as frames: families, path numbers, schemas and steps of series.
 
-A key set gets a schema the second time it is seen, at most `MAX_SCHEMAS` of them in a journal, and
-is then one short frame a row. Everything else is a sparse row over numbered paths: with a schema
-for each key set, key sets that vary would cost 33 bytes a point and memory without end.
+A set of keys gets a schema the second time it is written; its rows are then one short frame each. A
+journal has at most `MAX_SCHEMAS` schemas. All other rows are sparse rows over numbered paths: if
+every set of keys had a schema, varying sets would cost 33 bytes a point and unlimited memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Background work of a journal writer, and the thread that syncs the journal."""
+"""Background work of a journal writer, and the thread that does it.
+
+At intervals data is forced to disk, waiting records are written, a heartbeat shows that the process
+lives, a long journal is continued in a new file, and a file that somebody removed is written again.
+"""
 
 from __future__ import annotations
 

@@ -341,9 +341,9 @@ class JournalWriter:
     # ---------------------------------------------------------------- steps and families
 
     def divert_to(self, take: Callable[[Any], Any]) -> None:
-        """Have ``take`` take what is no point of a series out of each row that is not known.
+        """Pass each row with a new set of keys to ``take``, which removes all that are no points.
 
-        It returns the rest, or the row itself if it took nothing.
+        ``take`` returns the rest, or the row itself if it removed nothing.
         """
         self._divert = take
 

@@ -1,8 +1,9 @@
-"""The parts of Lightning that the adapter uses, and arguments of older loggers.
+"""Parts of Lightning that the adapter uses, and arguments of older loggers.
 
-The two are the same code under two names, and their classes are unrelated. Ours derive from those
-of each package that is imported already, because ``LightningCLI`` insists on subclasses of its own
-package's classes, and nobody has to load the other package for our sake.
+``lightning`` and ``pytorch_lightning`` are the same code under two names, with unrelated classes.
+Seamark's classes derive from those of each package that is already imported, because
+``LightningCLI`` accepts only subclasses of its own package's classes. The other package is not
+imported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finder under which ``neptune`` and its submodules are Seamark's modules."""
+"""Finder that imports Seamark's modules as ``neptune`` and its submodules."""
 
 from __future__ import annotations
 

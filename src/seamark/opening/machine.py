@@ -1,4 +1,4 @@
-"""Answers of this machine and of remotes to the questions of an opening."""
+"""Facts that this machine and the remotes contribute to the opening of a run."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Decision about the opening of a run: its folder, role, rank and attempt.
 
-An attempt begins when a checkpoint is loaded or a launcher restarts the job. It is a property of
-the journals that are opened from then on: their header carries its number and, where a checkpoint
-was loaded, how far every journal had come when that was saved (its *positions*). By default readers
-hide what older attempts recorded from there on.
+A new attempt begins when a checkpoint is loaded or a launcher restarts the job. The attempt is a
+property of the journals that are opened from then on: their header has its number and, if a
+checkpoint was loaded, the *positions*: how far every journal had come when the checkpoint was
+saved. By default readers hide records of older attempts after these positions.
 """
 
 from __future__ import annotations

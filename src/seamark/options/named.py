@@ -1,4 +1,4 @@
-"""Named places, and options with the names of other loggers."""
+"""Places named in options, and options with the names of other loggers."""
 
 from __future__ import annotations
 

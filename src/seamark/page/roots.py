@@ -1,6 +1,7 @@
-"""Roots that a page shows, and the tokens that admit to it.
+"""Root folders that a page shows, and the token that gives access to it.
 
-The folder is ``seamark`` below ``XDG_STATE_HOME`` (``~/.local/state`` if that is not set)::
+The token is stored in the folder ``seamark`` below ``XDG_STATE_HOME`` (``~/.local/state`` if that
+is not set), which nobody else can open::
 
     page.json   {"token": "seamark_..."}
     open.html   leads a browser to the address with the token

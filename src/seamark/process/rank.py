@@ -122,7 +122,7 @@ _ALONE: Final = Rank(0, None, None, "none")
 
 
 def current_rank(environment: Mapping[str, str] | None = None) -> Rank:
-    """Return the rank of this process as far as the table above tells it now. Never raises."""
+    """Return the rank of this process by the table at the top of this module. Never raises."""
     env = os.environ if environment is None else environment
     if _LIBRARIES.isdisjoint(sys.modules) and _VARIABLES.isdisjoint(env):
         return _ALONE

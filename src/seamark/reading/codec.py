@@ -1,6 +1,6 @@
-"""Answers to reads, and their encoding as msgpack.
+"""Answers to reads, and their encoding as MessagePack.
 
-Arrays are their little-endian bytes. Values of attributes that MessagePack has no form for are
+Arrays are little-endian bytes. Values of attributes that MessagePack cannot represent are
 extensions of type 1 with the content ``[name, content]``, again in MessagePack. The receiver checks
 everything; neither side trusts the other.
 """

@@ -1,8 +1,8 @@
-"""Contents of files and artifacts.
+"""Contents of files, and names of artifact versions.
 
-``NAME:3`` is the third version, ``NAME:latest`` the one with the greatest number, ``NAME:best``
-that of an alias, and ``NAME@sha256:<digest>`` (eight digits or more of it) always the same bytes.
-``NAME`` alone means the latest. Before each there may be ``PROJECT/``.
+``NAME:3`` is the third version, ``NAME:latest`` the one with the greatest number, ``NAME:best`` the
+one with the alias ``best``, and ``NAME@sha256:<digest>`` (at least eight digits) always the same
+contents. ``NAME`` alone means the latest version. Each form may be preceded by ``PROJECT/``.
 """
 
 from __future__ import annotations

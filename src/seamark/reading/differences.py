@@ -1,4 +1,4 @@
-"""Columns of a table, and differences between runs."""
+"""Columns that distinguish runs, and differences between runs."""
 
 from __future__ import annotations
 

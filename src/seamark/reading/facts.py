@@ -61,7 +61,7 @@ _TEXTS_OF_CODE: Final = {
 def health_of(view: Reader) -> dict[str, Any]:
     """Return the problems of a run by kind, without kinds that have none.
 
-    The kinds are those of `seamark.reading.reader.Reader.troubles`, ``output`` (bytes that were
+    The kinds are those of `seamark.reading.reader.Reader.problems`, ``output`` (bytes that were
     left out, by stream) and ``forward`` (what is counted below `FORWARD`, by place).
     """
     found = dict(view.problems())  # not the attributes: anybody may write them

@@ -1,7 +1,7 @@
-"""Protocol of a reader of one run, and its verbs.
+"""Protocol of a reader of one run, and the questions that a server answers.
 
-A method of `seamark.reading.reader.Reader` with the mark `verb` is a route and a method of the
-client. Limits of its arguments are in its annotations.
+A method of `Reader` with the mark `verb` is a route of the server and a method of the client. The
+annotations of its arguments have their limits.
 """
 
 from __future__ import annotations

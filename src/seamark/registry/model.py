@@ -1,4 +1,4 @@
-"""Models and their versions, and the place where a registered container is kept."""
+"""Models and their versions, and the place where a registered container is recorded."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Questions to a remote before a run opens or moves, with a time limit.
+"""Journal that hides a run until its transfer is complete, and questions with a time limit.
 
-Its beginning is sent first and puts the run into the trash, where no list and no name finds it;
-it is the same each time, so that a transfer that was cut short goes on. Its end takes the run out
-again and says what it is called there and where it came from.
+The beginning of this journal is sent before all others and puts the run into the trash, so that no
+list shows it. Its end is sent last: it takes the run out of the trash and has the run's name and
+origin. The beginning is the same each time, so an interrupted transfer can be continued.
 """
 
 from __future__ import annotations

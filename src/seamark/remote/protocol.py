@@ -1,6 +1,6 @@
 """Protocol of remotes: runs, batches and errors.
 
-A run that is forwarded there counts what could not be sent as it is: ``<place>/<kind>``.
+Data that a remote cannot represent is counted in the run, at ``<place>/<kind>``.
 """
 
 # ruff: noqa: N818 - answers of a remote, more than errors

@@ -1,4 +1,4 @@
-"""Shipment of a run: what follows of its journals, and what a remote has."""
+"""Transfer of the journals of a run to a remote while it is recorded."""
 
 from __future__ import annotations
 

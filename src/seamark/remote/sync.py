@@ -1,10 +1,8 @@
-"""Transfer of whole runs: push what is left, pull the journals of a run.
+"""Transfer of whole runs: push unsent journals and files, and pull the journals of a run.
 
-Whole frames are appended to the files here as `seamark.remote.file` does. So it may be cut short at
-any time, goes on where it stopped, and several processes may pull one run.
-
-What is sent is what lies in the folder now, without what is kept elsewhere already; so it may be
-cut short and called again, also while a process still records and sends the same run.
+A push sends the data that is in the folder now and that the remote does not store yet. A pull
+appends whole frames to the files on this disk. Both can be interrupted and repeated at any time: a
+push also while a process still records and sends the run, a pull also by several processes at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Base of containers: namespaces, tags and attribute access."""
+"""Base class of runs and projects: a tree of attributes, and keyed tags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""End of a run: captures stop, files and remotes are flushed."""
+"""Target of the captures of a run, and the end of a run in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shipping of a run to remotes, and transfers of files."""
+"""Transfer of a run to remotes while it is recorded."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """Answers to reads: authorization, time of the data, encoding and compression.
 
-Texts, booleans, null, finite floats and ints below 2**53 are what they are in JSON (a float has a
-point or an exponent). Everything else is an object with the key ``$``, which says what it is:
+Texts, booleans, null, finite floats and ints below 2**53 are the same in JSON (a float has a point
+or an exponent). Every other value is an object with the key ``$``, which names its type:
 
 - ``{"$": "float", "v": "nan"}``, ``"inf"``, ``"-inf"``; ``{"$": "int", "v": "-0x2386f26fc10000"}``;
 - ``{"$": "datetime", "v": "2026-01-31T12:00:00+00:00"}``, ISO 8601;
 - ``{"$": "dict", "v": {...}}``: an object that has a key ``$`` of its own;
 - ``{"$": "f8", "v": "<base64>"}`` and ``"i8"``: arrays of little-endian float64 and int64. With
-  ``?arrays=json`` there is a list of numbers in place of the base64, in which ``"nan"``, ``"inf"``
-  and ``"-inf"`` stand for what JSON cannot write;
+  ``?arrays=json`` a list of numbers replaces the base64 text; ``"nan"``, ``"inf"`` and ``"-inf"``
+  stand for values that JSON cannot represent;
 - the name of a class, beside its fields: ``{"$": "Attribute", "path": ...}``.
 """
 

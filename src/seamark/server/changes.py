@@ -1,10 +1,10 @@
 """Changes of runs since a cursor, and positions up to which runs are folded.
 
-The position of a run is the number of bytes stored of all its journals, gaps included: it only
-grows. Every answer to a batch contains it; a read that names it sees at least that much.
+The position of a run is the number of stored bytes of all its journals, gaps included; it only
+grows. Every answer to a batch contains it, and a read that names it sees at least that much.
 
-The number of a change is taken from one row, which stays locked until the change is committed,
-whichever process saves: a reader that has seen a number has seen all smaller ones.
+The number of a change is taken from a single row, which stays locked until the change is committed.
+So a reader that has seen a number has seen all smaller ones, whichever process wrote them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Quota of a workspace, and a bounded mapping of recent entries.
+"""Quota of a workspace, and a mapping that keeps only the latest entries.
 
-It applies to a workspace and not to a project: a user who may record in a workspace may record in
-any project in it, and could evade a quota by using another project name.
+The quota applies to a workspace and not to a project: a user who may record in a workspace may
+record in any project in it, and could evade a quota by using another project name.
 """
 
 from __future__ import annotations

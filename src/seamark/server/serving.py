@@ -1,15 +1,14 @@
 """Interfaces between routes and the provider of runs, and signed addresses of contents.
 
-A browser sends no header of ours with what it saves, plays or shows in a frame, and a token has no
-place in an address, which is kept and passed on. So who has a token asks for a signed address of
-one content. The whole of it is given for a minute; parts of it, for playing a film, for hours.
+A browser cannot add a header when it saves, plays or embeds a file, and a token must not be in an
+address, which is stored and passed on. Therefore a user with a token requests a signed address of
+one content. The whole content is served for a minute, parts of it (for videos) for hours.
 
-The content, the end and who asked stand in the address itself, so that every process that has the
-key answers it alike. Whether who asked may still read the content is for whoever opens it to find
-out: an address opens nothing that its maker may not.
+The content, the end of validity and the user are in the address itself, so any process with the key
+can answer. Whoever opens the content still checks whether that user may read it.
 
-A server has them in its databases (`seamark.server.state.Server`), a page of local folders in the
-index of each (`seamark.page.folder.Folder`); both use the same routes.
+`seamark.server.state.Server` provides runs from the server's databases,
+`seamark.page.folder.Folder` from the index of local folders; both use the same routes.
 """
 
 from __future__ import annotations

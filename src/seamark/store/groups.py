@@ -1,11 +1,11 @@
-"""Row groups: stretches of one journal whose points are packed, series by series.
+"""Row groups: parts of one journal whose points are packed, series by series.
 
-Integers (times, offsets, most steps) are kept as differences in as few bytes as they need, floats
-that came from float32 in four. The bytes of equal weight are put side by side (a byte shuffle),
-because that is where they are alike, and compressed with zstd.
+Integers (times, offsets, most steps) are stored as differences in as few bytes as they need, and
+floats that came from float32 in four bytes. Bytes of equal significance are stored side by side (a
+byte shuffle), which compresses better, and compressed with zstd.
 
-A group's series share the columns of steps, times and offsets; counts and bounds in the tables tell
-whether a series has to be unpacked at all.
+The series of a group share the columns of steps, times and offsets. Counts and bounds in the tables
+tell whether a series has to be unpacked at all.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Tables of a store, the numbers of attribute paths, and the limit of silence.
+"""Tables of a store, the numbers of attribute paths, and the time after which a run is silent.
 
-A store is derived from journals: one of another version is rebuilt, not migrated.
+A store is derived from journals: a store of another version is rebuilt, not migrated.
 """
 
 from __future__ import annotations

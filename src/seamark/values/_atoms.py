@@ -1,4 +1,4 @@
-"""Atoms: single values with their type, and flattening of containers."""
+"""Atoms, which are single values with their type, and flattening of containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers on their way into a series, and histograms."""
+"""Conversion of numbers, steps and times for a series, and histograms."""
 
 from __future__ import annotations
 

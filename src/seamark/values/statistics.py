@@ -1,4 +1,4 @@
-"""Statistics of many observations in little memory, and exact sums."""
+"""Statistics of many observations in little memory, with exact sums."""
 
 from __future__ import annotations
 

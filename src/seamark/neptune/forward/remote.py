@@ -1,8 +1,9 @@
 """Remote that sends to a server of Neptune's protocol through a helper process.
 
-Why a process: the package brings threads, handlers, retries of a minute that hold the GIL's
-attention and no promise about signals; its server may tell it to end the process that it runs in;
-and where Seamark stands in for ``neptune``, a process has no other ``neptune``.
+The client package needs a process of its own for three reasons: it brings threads, handlers and
+retries of a minute, with no promise about signals; its server may tell it to end the process in
+which it runs; and if Seamark replaces ``neptune`` in this process, the client cannot be imported
+here. A helper that is killed or hangs does not affect the training.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""Forwarding of a run: its journals are read from the start, and sent from the stored position.
+"""Forwarding of one run to a server of Neptune's protocol.
 
-Its small journals do not own the run. Their headers name the run on the server, so that one that
-was deleted there is not created again.
+The journals of the run are read from the start and sent from the stored position. The position in
+each journal is stored on the server in the same request as the data before it. After any error the
+run is opened again, with the state on the server.
 
-It has them if its answer to the batch was lost, or if it accepted only a part of the batch.
+A request is repeated if its answer was lost or if only a part of it was accepted; points that the
+server already has are then removed (`without_known`).
 
-The position in each journal is stored on the server in the same request as the data before it.
-After any error the run is opened again, from the state on the server.
+The destination is recorded in small journals that do not own the run. Their headers have the id on
+the server, so that a run that was deleted there is not created again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Items of a journal, the paths held by the server, and the operations and files to send.
 
-The same frame always gives the same items, so that a position within a frame can be resumed from.
+The same frame always gives the same items, so a transfer can be resumed within a frame.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Neptune's exceptions of ``management``, roles and visibilities.
 
-Those that nothing raises are there so that code that mentions them can be imported and run.
+Exceptions that are never raised exist so that scripts that mention them can be imported.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Admission, request bodies and refusals in the form that Neptune's client understands.
+"""Requests of Neptune's client: access checks and bodies, and answers and errors in its form.
 
-Only the fields that are used are declared here; all others are accepted. A field that may be null
-may also be left out: versions of the client differ in that.
+Bodies declare only the fields that are used; all others are accepted. A field that may be null may
+also be left out, because versions of the client differ in that.
 
-The client knows operations by name and learns where they are from these documents (Swagger 2.0), so
-addresses are ours. `seamark.neptune.server.answers.Routes` mounts each where it is told here.
+The client knows operations by name and reads their addresses from Swagger 2.0 documents, so the
+addresses are Seamark's own. `Routes` mounts each operation at the address in these documents.
 """
 
 from __future__ import annotations

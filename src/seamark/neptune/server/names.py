@@ -1,4 +1,4 @@
-"""Names of containers, and waiting until what was written can be read."""
+"""Names and ids of containers, and waiting until written data can be read."""
 
 from __future__ import annotations
 

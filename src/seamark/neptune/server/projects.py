@@ -1,7 +1,7 @@
 """Projects and models by the keys and numbers that Neptune's client shows.
 
-Nothing of these ids is recorded: the first part is the key of the project, the last the number of
-the version. Keys and numbers are taken in the database of the accounts.
+The id of a run, model or version consists of the key of its project and numbers. Keys and numbers
+are assigned in the database of accounts; they are not recorded in journals.
 """
 
 from __future__ import annotations

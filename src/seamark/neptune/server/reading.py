@@ -1,4 +1,4 @@
-"""Reads of runs for Neptune's client: attributes, and values of lists."""
+"""Attributes of runs and file lists of artifacts, as Neptune's client reads them."""
 
 from __future__ import annotations
 

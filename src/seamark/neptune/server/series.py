@@ -1,4 +1,4 @@
-"""Downloads of series for Neptune's client, and the temporary file of an upload."""
+"""Series for Neptune's client, and temporary files for uploads in parts."""
 
 from __future__ import annotations
 

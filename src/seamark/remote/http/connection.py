@@ -1,6 +1,6 @@
-"""HTTP connection to a server: sockets, retries and errors.
+"""HTTP connection to a server: sockets, compression and errors.
 
-It does not retry: the caller knows whether a retry is of use.
+A connection does not retry: the caller knows whether a retry is useful.
 """
 
 from __future__ import annotations

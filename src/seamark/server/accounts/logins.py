@@ -1,4 +1,4 @@
-"""Logins, and the rate limit on failed attempts."""
+"""Authentication of requests, and the rate limit on failed attempts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Tables of accounts: everything that cannot be rebuilt from recorded runs.
+"""Tables of accounts, and their migrations.
 
-Migrations make and change them (`seamark.server.accounts.migrations`); a test compares the two.
+These tables hold everything that cannot be rebuilt from recorded runs. The steps in
+`seamark.server.accounts.migrations` create and change them; a test compares the result with the
+tables here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Contents of files by project and digest."""
+"""Storage of file contents by project and digest."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
 """Process that folds received journals into the store.
 
-A run counts as crashed when nothing was heard of it for a while. The time is written with what is
-folded, which may take minutes to come; so it is written ahead of the folding, too.
+Any number of these processes share the work. If one dies, another one repeats its work once the
+lease has lapsed. Nothing is counted twice, because the position up to which a run is folded is
+committed together with the folded data.
 
-Any number of them share the work. What one was doing when it died is done by another once its lease
-has lapsed; nothing is counted twice: how far a run is folded is written with what was folded.
+A run counts as crashed if nothing was received from it for a while. The time of the last batch is
+stored with the folded data, but folding may be minutes behind; therefore it is also written ahead.
 """
 
 from __future__ import annotations

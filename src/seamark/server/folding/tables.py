@@ -1,8 +1,8 @@
 """Tables that a server adds to a store, and leases on runs.
 
-The position of a run is committed together with what was folded.
-
-Saving a run (`seamark.store.runs.Saving`) ensures that nothing is folded twice.
+The tables are in the database of the folded runs, so that the position of a run is committed
+together with the folded data. A lease only avoids duplicate work; saving a run
+(`seamark.store.runs.Saving`) ensures that nothing is folded twice.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Maintenance of objects after they are written: compaction, rewriting, garbage collection.
 
-Several fold workers may run it at once: every step takes effect as a whole or is undone.
+Several fold workers may run the maintenance at once: every step is done completely or undone.
 """
 
 from __future__ import annotations

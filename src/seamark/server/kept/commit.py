@@ -1,11 +1,10 @@
-"""Transaction that names an object, and objects that grow with many groups of batches.
+"""Transactions that register an object, and objects that grow with many groups of batches.
 
-Where the tables are files of one machine (SQLite), what is small is added to an object that grows.
-Its bytes are durable before anybody is answered; the rows that name them are not, and need not be:
-after a loss of power the object says what the tables have lost. For that its own row is durable
-before the first byte, and with it all rows before: only the newest object can hold acknowledged
-bytes that the tables do not know of. It has the state `GROWING`, and is looked through before
-anything else is taken (`take_up`).
+On SQLite, small groups of batches are appended to a growing object. Its bytes are durable before a
+sender is answered; the rows that name them need not be, because after a loss of power the object
+still has what the tables lost. The object's own row is durable before its first byte, and with it
+all earlier rows. Therefore only the newest object can hold acknowledged bytes that the tables lack.
+It has the state `GROWING`, and is read before any new batch is accepted (`take_up`).
 """
 
 from __future__ import annotations

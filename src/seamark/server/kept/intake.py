@@ -1,7 +1,7 @@
-"""Intake of batches: several runs' batches are stored together, then acknowledged.
+"""Intake of batches: the batches of several runs are stored together, then acknowledged.
 
-One thread collects what has arrived for a moment, writes it into one object, and names it in one
-transaction; only then are the senders answered. Who sends alone does not wait for that thread.
+A thread collects the batches of a short interval, writes them to one object, and registers it in
+one transaction; only then are the senders answered. A single sender does not wait for the thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Objects that hold stretches of journals, and bounded decompression of batches.
+"""Format of objects that hold parts of journals, and bounded decompression of batches.
 
 ::
 
@@ -6,10 +6,9 @@
     8   4  u32 length of the list      12  4  u32 crc32 of the list
     16  …  the list: JSON, then the bytes of its parts, one after the other
 
-The list has when the object was written, and for each part the run, the journal, where in the
-file it begins, how long it is, when it came, and its CRC. A declared gap is a part without bytes.
-An object that grows (`seamark.server.kept.commit`) has more of the same behind it: magic, list and
-bytes, again and again, and zeros up to its end.
+The list has the time of writing and, for each part, its run, journal, offset in the journal,
+length, time of arrival and CRC. A declared gap is a part without bytes. A growing object
+(`seamark.server.kept.commit`) repeats this layout (magic, list, bytes) and ends with zeros.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Route that tells under which name a run may come; see `seamark.reading.arriving`."""
+"""Route that decides the name of an arriving run; see `seamark.reading.arriving`."""
 
 from __future__ import annotations
 

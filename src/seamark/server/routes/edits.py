@@ -1,7 +1,7 @@
-"""Routes for edits of runs, and for their permanent removal.
+"""Routes for edits and claims of runs, and for their permanent removal.
 
-Records in a journal of the server's own come after all that the run holds. State, times and owner
-are derived, and cannot be edited.
+An edit is written to a journal of the server's own, and counts as newer than all records of the
+run. State, times and owner are derived and cannot be edited.
 """
 
 from __future__ import annotations

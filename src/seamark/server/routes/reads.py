@@ -1,4 +1,4 @@
-"""Routes for reads that are not a method of a run's reader, and for changes of runs."""
+"""Routes for reads that are not methods of a run's reader, and for changes of runs."""
 
 from __future__ import annotations
 

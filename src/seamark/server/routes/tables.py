@@ -1,4 +1,4 @@
-"""Reads of many runs at once; see `seamark.server.routes`."""
+"""Routes for reads of many runs at once; see `seamark.server.routes`."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """State of one attribute during folding: one register for each family.
 
-Every finite float64 is a whole multiple of 2 ** -1074, so a sum is kept as an int in that unit.
+An attribute is identified by run, path and family. A register takes operations in any order and any
+number of times (series: each point once) and reaches the same state; table B of
+``docs/explanation/journal.md`` has the rules.
 
-An attribute is identified by run, path and family. Every class takes operations in any order, any
-number of times (series: once a point), and ends in the same state; table B of
-`docs/explanation/journal.md` has the rules.
+Sums are exact: every finite float64 is a multiple of 2 ** -1074, so a sum is an int in that unit.
 """
 
 from __future__ import annotations

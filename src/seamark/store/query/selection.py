@@ -1,9 +1,9 @@
-"""Selection and order of runs, models and artifacts.
+"""Selection and order of runs, and search for models and artifacts by name.
 
-A model has a key, a version of it an id and the key with a number: ``RESNET``, ``RESNET-3``. A
-prefix before them and ``-`` is ignored, as Neptune put the key of the project there
-(``CLS-RESNET-3``). For artifacts see `seamark.reading.contents`. Before each there may be
-``PROJECT/``.
+A model has a key, such as ``RESNET``; a version has an id, and the key with a number, such as
+``RESNET-3``. A prefix that ends in ``-`` is ignored, because Neptune put the key of the project
+there (``CLS-RESNET-3``). `seamark.reading.contents` describes the names of artifacts. Each name may
+be preceded by ``PROJECT/``.
 """
 
 from __future__ import annotations

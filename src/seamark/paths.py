@@ -114,7 +114,7 @@ def check_path(path: object) -> str:
 
 
 def given_path(path: object) -> str:
-    """Return the attribute path that a person means, without slashes at the ends and doubled ones.
+    """Return an attribute path without slashes at its ends and without doubled slashes.
 
     Integrations join paths to prefixes that may be empty, or end with a slash, as Neptune allows.
     Raises PathError as `check_path` does.

@@ -47,10 +47,10 @@ _USER: Final = re.compile(r"//[^/#]*@")
 
 
 class FileFilter(Protocol):
-    """Tells whether files and folders are meant that were not named themselves."""
+    """Decides whether files and folders found below a given folder belong to a file set."""
 
     def __call__(self, path: str, *, is_folder: bool) -> bool:
-        """Return whether what is at a path is meant."""
+        """Return whether the file or folder at a path is included."""
 
 
 def extension_of(name: str) -> str:

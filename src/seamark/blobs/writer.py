@@ -1,4 +1,4 @@
-"""Taking files into a run: hold of the bytes at once, blobs of them on a thread."""
+"""Uploads of files into a run: the bytes are secured at once and stored as blobs on a thread."""
 
 from __future__ import annotations
 

@@ -74,10 +74,10 @@ class EventTimes(Durations):
 
 
 class GpuTimes(Durations):
-    """The time that a device spends on each step, between two CUDA events on the current stream.
+    """Time that a device spends on each step, between two CUDA events on the current stream.
 
-    Each step reads the pairs that the device has passed. Nothing waits for the device while
-    training runs; a copy, of which results are made, has all of them.
+    Each step reads the pairs of events that the device has passed, so the training does not wait
+    for the device. Pickling waits for the rest, because results are made from a copy.
     """
 
     def __init__(self) -> None:

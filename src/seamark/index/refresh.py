@@ -74,7 +74,7 @@ class UnreadFolders:
         ]
 
     def first_above(self, path: str) -> Unread | None:
-        """Return the first noted folder among a folder and those that it is in."""
+        """Return the first unreadable folder among a folder and its parents."""
         found = (one for one in (path, *self._folders_above(path)) if one in self._why)
         return next((Unread(one, self._why[one]) for one in found), None)
 

@@ -90,7 +90,7 @@ class Glance:
 
 
 class FoundRun(Protocol):
-    """A run of another program; ``called`` there by people, such as ``KEY-12``; ``size`` in bytes.
+    """A run of another program, which is ``called`` such as ``KEY-12`` there; ``size`` in bytes.
 
     ``folder`` is settled by what the source says, so that it is the same each time.
     """
@@ -162,7 +162,7 @@ _MAGIC: Final = (
 
 
 def extension_of(name: str, head: bytes = b"") -> str:
-    """Return the extension of a file, of its name or else of what it begins with; no dot."""
+    """Return the extension of a file without the dot, from its name or else its first bytes."""
     if ext := os.path.splitext(name)[1].removeprefix("."):
         return ext
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":

@@ -229,7 +229,7 @@ def file_of(value: Any) -> dict[str, Any]:
 
 
 def digest_of_text(value: Any) -> dict[str, Any]:
-    """Return ``sha256`` and ``size`` of a text kept as a blob; TypeError or ValueError if none."""
+    """Return ``sha256`` and ``size`` of a text kept as a blob; invalid: TypeError or ValueError."""
     found = _checked(value, {"sha256": _is_digest, "size": whole}, "text")
     if len(found) != 2:  # noqa: PLR2004 - both of them
         msg = f"text: expected sha256 and size, got {value!r:.60}"

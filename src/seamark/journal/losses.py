@@ -45,7 +45,7 @@ class Guard:
         self.begin_child()
 
     def begin_child(self) -> None:
-        """Forget what other threads of the parent were doing when this process was forked."""
+        """Reset lock and queues after a fork: the parent's other threads do not exist here."""
         self.lock = threading.RLock()
         self.busy = False
         self.deferred: deque[Callable[[], object]] = deque()
@@ -70,7 +70,7 @@ class Guard:
         return done
 
     def run_deferred(self) -> None:
-        """Write what signal handlers gave, also while what they interrupted is left."""
+        """Write the records of signal handlers, also while an interrupted write is being left."""
         with self.lock:
             while self.deferred and not self.busy:
                 self._run(self._write_next)
@@ -159,7 +159,7 @@ class Losses:
         self._told = {}
 
     def begin_child(self) -> None:
-        """Leave to the parent, after a fork, what it lost."""
+        """Reset the counts after a fork: the parent reports its own losses."""
         self.counts, self._told, self.owed = {}, {}, False
 
     # ---------------------------------------------------------------- to people

@@ -94,9 +94,9 @@ class Segment:
         return len(frames), None
 
     def take_back(self, torn: int, error: OSError | None) -> None:
-        """Cut off the ``torn`` bytes of a frame that is not whole; if that fails, it is `lost`.
+        """Cut off the ``torn`` bytes of an incomplete frame; if that fails, the file is `lost`.
 
-        A ``write(2)`` that raises has written nothing, so the size always tells the last good
+        A ``write(2)`` that raises has written nothing, so the size always gives the last valid
         offset.
         """
         try:

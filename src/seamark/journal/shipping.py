@@ -104,7 +104,7 @@ class ForeignHeaderError(BatchError):
 
 
 class TooLargeError(BatchError):
-    """A batch exceeds a limit of ``allowed`` bytes; in smaller parts it may be accepted."""
+    """A batch exceeds the limit of ``allowed`` bytes; smaller parts may be accepted."""
 
     slug = "too-large"
 

@@ -91,7 +91,7 @@ class Upkeep:
         self.begin_child()
 
     def begin_child(self) -> None:
-        """Forget the thread of the parent, and its round, when this process was forked."""
+        """Reset the thread and its lock after a fork: the parent's thread does not exist here."""
         self._round = threading.Lock()
         self.thread: SyncThread | None = None
 

@@ -157,7 +157,7 @@ class JournalWriter:
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """Number of lost records by reason, without those that a journal tells that was left."""
+        """Number of lost records by reason, without those reported by an earlier journal."""
         return self._losses.counts
 
     @property

@@ -322,7 +322,7 @@ class SeamarkLogger(DeprecatedMethods):
 
     @guarded
     def begin_training(self, trainer: Any) -> None:
-        """Record how many samples a step takes; the trainer has its data now."""
+        """Record the number of samples in a step, which is known once the trainer has its data."""
         if self._run.session.speaks_for_all:
             self._note_facts(batch_facts(trainer))
 

@@ -266,7 +266,7 @@ class Folder:
 
     @property
     def writer(self) -> Folder:
-        """Itself: it records."""
+        """The object itself, which also records."""
         return self
 
     @property

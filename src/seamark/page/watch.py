@@ -286,7 +286,7 @@ class Watcher:
             )
 
     def note_request(self) -> None:
-        """See `Watch.asked`."""
+        """See `Watch.note_request`."""
         for one in self._lookers:
             one.note_request()
         self._wake.set()

@@ -112,7 +112,7 @@ class Source:
 
 
 def no_series(missing: str, known: Collection[str], where: str) -> MissingFieldError:
-    """Return the error that there is no such series, with the nearest path and some others."""
+    """Return the error for a series that does not exist; it names similar paths."""
     near = nearest_path(missing, known)
     hint = f"did you mean {near!r}? " if near else ""
     some = ", ".join(list(known)[:_LISTED]) or "none"

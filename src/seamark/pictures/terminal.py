@@ -339,7 +339,7 @@ class Terminal:
         return settled
 
     def live(self) -> list[Line]:
-        """Return lines that can still change, but no given ones nor empty ones at the end."""
+        """Return the lines that can still change, without empty lines at the end."""
         lines = [line for row in self._rows for line in row.given(colours=self._colours, now=False)]
         while lines and not lines[-1].text:
             lines.pop()

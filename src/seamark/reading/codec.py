@@ -154,7 +154,7 @@ class Attempts:
 
     Attributes:
         attempts: Project, run id and number of attempts, where there are several.
-        openings: The same of how often a run was opened to record.
+        openings: Project, run id and number of times that the run was opened for recording.
         begins: Project, run id, path, and (attempt, step, time in ns, x) where each attempt begins.
     """
 

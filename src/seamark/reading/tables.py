@@ -24,7 +24,7 @@ _MOST_KEYS: Final = 5000
 
 
 class RunRow(dict[str, Any]):
-    """A row of a table of runs: a dict from column to value, without what the run does not have."""
+    """A row of a table of runs: a dict from column to value; missing values are left out."""
 
     __slots__ = ()
 

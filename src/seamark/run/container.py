@@ -291,7 +291,7 @@ class Container(Recordable, metaclass=_Opening):
         return {NEW: "created", STOPPED: "stopped"}.get(phase, "started")
 
     def lock(self) -> threading.RLock:
-        """Return a lock for code that does several things at once; nothing in Seamark takes it."""
+        """Return a lock that callers can share; Seamark itself never acquires it."""
         return self.__dict__.setdefault("_lock", threading.RLock())  # type: ignore[no-any-return]
 
     def ping(self) -> None:

@@ -169,7 +169,7 @@ class Recorded:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to read, for this process at least."""
+        """Whether there is nothing that this process can read."""
         if self._policy.silent:
             return True
         return not (self.remote or self._is_partial or self._read_folder.journal_dir.is_dir())

@@ -158,7 +158,7 @@ class Resume:
             recorder.begin_attempt()
 
     def follow(self, attempt: int | None) -> None:
-        """Continue the run in the attempt that rank 0 has begun; None if it has begun none."""
+        """Continue the run in the attempt that rank 0 has begun; None if it began none."""
         begun = None if attempt is None else Attempt(attempt, None)
         self.origin = replace(self.origin, begun=begun, continues=True)
 

@@ -219,7 +219,7 @@ class Run(Container):
 
     @property
     def params(self) -> Params:
-        """Its hyperparameters, kept under ``parameters/``: a mapping to read and to change."""
+        """Hyperparameters of the run, a mapping to read and change, kept under ``parameters/``."""
         return Params(self._params)
 
     @property
@@ -299,9 +299,10 @@ class Run(Container):
         self.session.shipping.send_along(self._associations.mark("output", what, name))
 
     def lineage(self) -> Lineage:
-        """Return what led to this run and what came of it, over all generations.
+        """Return the ancestors and descendants of this run, over all generations.
 
-        What it read and made, the runs that made or read that, and so on, in the same place.
+        These are its inputs and outputs, the runs that made or read them, and so on, in the same
+        place.
 
         Raises:
             RunNotFoundError: If nothing was recorded yet.

@@ -45,7 +45,7 @@ NOBODY = Identity()
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """Project paths that may be read, each with what is in it; `but` are exceptions in these."""
+    """Project paths that may be read, sub-projects included; `but` has the exceptions."""
 
     everything: bool = False
     projects: frozenset[str] = frozenset()

@@ -111,7 +111,7 @@ class Positions:
 
 
 def from_header(text: str) -> dict[Ref, int]:
-    """Return the positions that a header names; what cannot be read is passed over."""
+    """Return the positions that a header names; invalid ones are ignored."""
     found: dict[Ref, int] = {}
     for part in text.split(",")[:_MOST]:
         name, _, number = part.strip().rpartition("=")
@@ -163,9 +163,10 @@ _SILENT: Final = sa.select(sa.func.count()).where(
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Up to where somebody has seen what changed; a cursor of another store begins anew.
+    """Position of a reader in the changes; with a cursor of another store the reader starts again.
 
-    `at_ns`, in nanoseconds since the Unix epoch, is there as runs also change by falling silent.
+    `at_ns`, in nanoseconds since the Unix epoch, is needed because runs also change by falling
+    silent.
     """
 
     store: str
@@ -191,7 +192,7 @@ def note_changes(
     *,
     gone: bool = False,
 ) -> None:
-    """Note that runs were saved or removed, as the last act of the transaction that did so."""
+    """Register that runs were saved or removed; called last in the transaction that did so."""
     if not database.run(connection, _NEXT, one=_KEY):
         database.run_many(connection, _FIRST, [(_KEY, 0)])
         database.run(connection, _NEXT, one=_KEY)
@@ -201,7 +202,7 @@ def note_changes(
 
 
 def now_at(database: Database, connection: sa.Connection, now_ns: int) -> tuple[int, int]:
-    """Return the number of the last change, and how many runs have fallen silent since theirs.
+    """Return the number of the last change, and the number of runs that fell silent since.
 
     As long as both stay the same, nothing that is read of any run changed.
     """

@@ -301,7 +301,7 @@ class GrowingObject:
         return self._size - self.end
 
     def add(self, *parts: bytes) -> None:
-        """Add bytes durably behind the others; after an `OSError` nothing must be added."""
+        """Append bytes durably; after an `OSError` nothing more may be added."""
         self.end += self._write(self.end, b"".join(parts))
 
     def take_back(self, end: int) -> None:

@@ -269,7 +269,7 @@ class PathNumbers:
         return self.known(connection, [path]).get(path)
 
     def known(self, connection: sa.Connection, paths: Collection[str]) -> dict[str, int]:
-        """Return the numbers of those paths that have one."""
+        """Return the numbers of paths by path; paths without a number are left out."""
         found = self._stored_numbers(paths)
         missing = [path for path in paths if path not in found and can_hold(path)]
         if not missing:

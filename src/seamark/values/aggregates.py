@@ -237,7 +237,7 @@ def _plain(number: float) -> float | str:
 
 
 def a_mapping(kind: type, state: object) -> Mapping[str, Any]:
-    """Return the state of a kind; ArgumentError if it is no mapping."""
+    """Return the state of an aggregate; ArgumentError if it is not a mapping."""
     if not isinstance(state, Mapping):
         msg = f"{kind.__name__}.from_dict: expected what state_dict() returned, got {shown(state)}"
         raise ArgumentError(msg)

@@ -112,7 +112,7 @@ def diff_of(git: Git, top: Path, head: str, filters: Collection[str]) -> Diff | 
 
 
 def _changed(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield name and status of what differs; a last entry that was cut off is none."""
+    """Yield name and status of each changed file; a last entry that was cut off is ignored."""
     entries = raw.split(b"\0")[:-1]
     for head, name in zip(entries[::2], entries[1::2], strict=False):
         if head.startswith(b":"):
@@ -163,13 +163,13 @@ def _batches(names: Sequence[bytes]) -> Iterator[list[bytes]]:
 def _parts(
     git: Git, head: str, names: Sequence[bytes], left_out: dict[bytes, str]
 ) -> dict[bytes, bytes]:
-    """Return the parts of a patch by file; what does not fit is left out.
+    """Return the patch of each file; files whose part exceeds the limit are left out.
 
     Args:
-        git: Asks git.
+        git: Function that runs git.
         head: A commit or a tree.
-        names: Of the files.
-        left_out: Takes why a file is.
+        names: Names of the files.
+        left_out: Receives the reason for each file that is left out.
     """
     found: dict[bytes, bytes] = {}
     room = MAX_DIFF

@@ -50,7 +50,7 @@ class MemoryLimit:
 
 @dataclass(frozen=True, slots=True)
 class _Mount:
-    """A hierarchy of groups, or a part of one, as it is seen here."""
+    """A mounted hierarchy of control groups, or a visible part of one."""
 
     version: int
     controllers: frozenset[str]

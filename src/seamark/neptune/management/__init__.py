@@ -171,7 +171,7 @@ def remove_project_member(
     workspace: str | None = None,
     api_token: str | None = None,
 ) -> None:
-    """Take the role of a user in a project away.
+    """Remove the role of a user in a project.
 
     Raises:
         UserNotExistsOrWithoutAccess: If they have no role there.

@@ -112,7 +112,7 @@ class Served:
     # ------------------------------------------------------------------ members
 
     def members(self, project: str, *, service: bool) -> dict[str, str]:
-        """Return the roles that people, or service accounts, have in a project."""
+        """Return the roles of users, or of service accounts, in a project."""
         path = "backend/v1/accounts" if service else "backend/v1/members"
         found = self._ask("GET", path, {404: ProjectNotFound}, projectIdentifier=project)
         if service:

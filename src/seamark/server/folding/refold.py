@@ -95,7 +95,7 @@ def refold(
 ) -> str:
     """Fold all runs into a new store, make it the live one, remove the others; return its name.
 
-    `progress` is called with the bytes that are done and all of them.
+    `progress` is called with the number of bytes that are done, and the total.
     """
     there, copy = databases.stores(), 0
     while (name := store_name(copy=copy)) in there:

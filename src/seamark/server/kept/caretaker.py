@@ -175,11 +175,11 @@ class Caretaker:
                 connection.execute(done)
 
     def claim_orphans(self, stop: Callable[[], bool]) -> None:
-        """Claim the names of objects that nobody named, so that nobody can any more.
+        """Claim the names of objects that the tables do not list, so that nobody can register them.
 
-        Whoever wrote one and died had acknowledged nothing; whoever is only late will find the name
-        taken, and write another object. An object with bytes that are kept nowhere else is left
-        alone: it may be that the tables were lost, or are those of a backup.
+        A process that died before registering its object has acknowledged nothing; one that is only
+        late finds the name claimed and writes another object. An object with bytes that are kept
+        nowhere else is left alone: the tables may have been lost, or come from a backup.
         """
         alone = 0
         before = self._now_ns() - ORPHAN_NS

@@ -201,7 +201,7 @@ class _EditBody(BaseModel):
 class _EditedRun(BaseModel):
     """Outcome for one run; the edit can be read from ``position`` on.
 
-    If it was not edited, ``error`` is the reason, a short code, and ``hint`` says it in words.
+    If the run was not edited, ``error`` is a short code of the reason and ``hint`` explains it.
     """
 
     project: str

@@ -154,7 +154,7 @@ class RunReader:
 
     @_question
     def has(self, seen: Snapshot, path: str) -> bool:
-        """Return whether a path, or anything below it, shows something."""
+        """Return whether there is a visible value at a path or below it."""
         seen.state.need((), [path])
         if any(is_inside(shown, path) for shown, _ in seen.state.visible()):
             return True

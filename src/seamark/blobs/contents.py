@@ -87,7 +87,7 @@ class FolderContents:
             return blob.read(most)
 
     def finish(self, files: Collection[Mapping[str, Any]]) -> bool:
-        """Store what a process that died had taken of files, in a folder of this user."""
+        """Store the files that a dead process had staged, in a folder of this user."""
         if not any(map(is_pending, files)) or not _is_own(self._folder.path):
             return False
         with contextlib.suppress(OSError):  # a root that is read-only stays as it is

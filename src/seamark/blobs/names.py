@@ -146,7 +146,7 @@ def matches(target: str, takes: FileFilter | None = None) -> dict[str, str]:
 
 
 class InRun(NamedTuple):
-    """Location of what a record refers to, below and with the run folder, and its `os.stat`."""
+    """Location of a recorded file, relative and absolute, and its `os.stat`."""
 
     parts: tuple[str, ...]
     path: Path
@@ -208,7 +208,7 @@ def _homes(folder: RunFolder) -> tuple[str, str]:
 
 
 def _below_the_run(folder: RunFolder, path: str) -> Iterator[str]:
-    """Yield what follows ``<project>/<run id>/`` in a path, which may go through it twice."""
+    """Yield the parts of a path after each ``<project>/<run id>/`` in it."""
     path = path.replace(os.sep, "/")
     mark = f"/{folder.project}/{folder.run}/"
     at = path.find(mark)

@@ -128,7 +128,7 @@ class Worker:
             self._unregister()
 
     def _rest(self) -> bool:
-        """Wait while there is only what failed, then try it again; False if there is nothing."""
+        """Wait while all jobs are failed ones, then retry them; False if there are none."""
         with self._changed:
             only_failed = self._later and not (self._queue or self._stopped)
             if only_failed and not self._changed.wait(self._pause_s):

@@ -79,7 +79,7 @@ def as_recorded(text: str) -> str:
 
 
 def legible(text: str, what: str, *, block: bool = False) -> str:
-    """Return a person's text; Misuse if empty or holding what a terminal obeys or cannot show."""
+    """Return a text of the user; Misuse if it is empty or has unprintable characters."""
     if not text.strip():
         misuse(f"{what}: expected some text, got {text!r}")
     if clean(text, block=block) != text:

@@ -393,7 +393,7 @@ def _guest_of(run: Run, _process: int) -> Run:
 
 
 def _write(checkpoint: Mapping[str, Any], target: Path) -> None:
-    """Write a checkpoint; whoever looks sees the old bytes or the new ones."""
+    """Write a checkpoint; readers see either the old bytes or the new ones."""
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f".{secrets.token_hex(8)}")
     try:

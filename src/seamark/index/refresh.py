@@ -155,7 +155,7 @@ class Refresh:
             self._saving = folding.saving(owner=self._owner, more=self._write_statuses)
 
     def write(self, connection: sa.Connection) -> None:
-        """Write what is new; raises `Conflict`, before anything is written."""
+        """Write the new records; raises `Conflict` before anything is written."""
         saving, self._saving = self._saving, None  # it refers to this, and is let go
         if saving is not None:
             saving.write(connection)

@@ -104,11 +104,11 @@ class GivenJournal:
         self._add(self._frame(Kind.HEADER, dump_json(told)))
 
     def at(self, time_ns: int) -> None:
-        """Give what follows this time, in nanoseconds since the Unix epoch, or the next one."""
+        """Set the time of the following records, or the next one; ns since the Unix epoch."""
         self._at = sound_time(time_ns)
 
     def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
-        """Append a JSON record; ValueError if it is too long or holds what JSON has no form for."""
+        """Append a JSON record; ValueError if it is too long or JSON cannot hold a value."""
         payload, flags = dump_json(record), 0
         if len(payload) > MAX_PAYLOAD_BYTES:
             msg = f"a record of {len(payload):,} bytes is longer than {MAX_PAYLOAD_BYTES:,}"

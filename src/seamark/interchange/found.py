@@ -75,7 +75,7 @@ class Notes:
             self.examples.setdefault(kind, example)
 
     def join(self, other: Notes) -> None:
-        """Add what was counted elsewhere."""
+        """Add the counts of other notes."""
         for kind, count in other.counts.items():
             self.add(kind, other.examples.get(kind, ""), count)
 
@@ -104,15 +104,15 @@ class FoundRun(Protocol):
         ...
 
     def note(self) -> str:
-        """Return what is to be known of a run that is there already; mostly nothing."""
+        """Return the notes about a run that exists already; usually none."""
         ...
 
     def glance(self) -> Glance:
-        """Return what can be said of it without reading it whole; NotImportedError or OSError."""
+        """Return a summary without reading the whole run; NotImportedError or OSError."""
         ...
 
     def write(self, draft: Draft, notes: Notes, progress: Progress) -> None:
-        """Write what is missing; NotImportedError or OSError if that is impossible."""
+        """Write the missing journals; NotImportedError or OSError if that is impossible."""
         ...
 
 
@@ -183,7 +183,7 @@ def open_below(base: Path, name: str) -> Iterator[BinaryIO]:
 
 
 def walk_below(base: Path, name: str) -> Iterator[str]:
-    """Yield the names below a folder of what lies in one below it, but no links to folders."""
+    """Yield the names of files below a folder; links to folders are not followed."""
     parts = parts_of(name, "folder")
     here = base
     for part in parts:
@@ -220,7 +220,7 @@ class Places:
 def keep_zip(
     file: BinaryIO, draft: Draft, path: str, notes: Notes
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield name and FILE record of what is in an archive; BadZipFile if it is none, or damaged.
+    """Yield name and FILE record of each member of an archive; BadZipFile if it is damaged.
 
     Names that lead out of the file set are refused and counted in ``notes``.
     """

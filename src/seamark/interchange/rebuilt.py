@@ -52,7 +52,7 @@ def inside(where: str, key: str | int) -> str:
 
 
 def refused(where: str, expected: str, got: object) -> ArgumentError:
-    """Return the error that says what is wrong where."""
+    """Return the error that describes a problem and its place in the document."""
     return ArgumentError(f"{where or 'the document'}: expected {expected}, got {shown(got)}")
 
 
@@ -264,7 +264,7 @@ class Rebuilt:
     # ---------------------------------------------------------------- what it holds
 
     def values(self, atoms: Mapping[str, Atom], ops: Sequence[Mapping[str, Any]]) -> None:
-        """Write what has no points."""
+        """Write the single values."""
         kept = {path: self._short(atom) for path, atom in atoms.items()}
         self._write(self._values, lambda to: to.assign(kept))
         for op in ops:
@@ -280,7 +280,7 @@ class Rebuilt:
         return atom if isinstance(kept, str) else Atom("text", kept)
 
     def changes(self, changes: Sequence[tuple[int, str, Atom]]) -> None:
-        """Write what parameters were, and are since when."""
+        """Write the former and present values of parameters, with their times."""
         for time_ns, path, atom in changes:
             self._t = max(self._t, time_ns)
             self._write(self._values, lambda to, one={path: atom}: to.assign(one))  # type: ignore[misc]

@@ -150,7 +150,7 @@ class Losses:
         self._told, self.owed = dict(self.counts), False
 
     def start_journal(self) -> None:
-        """Start counting again: what a journal holds stays there, the next counts only the rest."""
+        """Start counting again: the next journal reports only losses that the last one did not."""
         self.counts = {
             reason: count - self._told.get(reason, 0)
             for reason, count in self.counts.items()

@@ -58,7 +58,7 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 class Reserved(NamedTuple):
-    """A reservation that somebody made (ns since the Unix epoch); holder: at most 64 KiB."""
+    """A reservation with its time (ns since the Unix epoch); ``holder``: at most 64 KiB."""
 
     holder: bytes
     made_ns: int
@@ -161,7 +161,7 @@ def take_number(
 
 
 def take_revision(project: Path, text: str, run: str) -> int:
-    """Take the next revision (1-based) of the runs of one hash ``text`` of what they were given."""
+    """Take the next revision (1-based) of the runs whose inputs have the hash ``text``."""
     revisions = Reservations(project, REVISIONS)
     holder = json.dumps({"run": run, **process_facts(), "t": time.time_ns()})
     prefix = f"{text}."
@@ -225,7 +225,7 @@ class Claim:
 
 
 def claimant() -> dict[str, Any]:
-    """Return what a claim says of the process that makes it."""
+    """Return the description of this process in a claim."""
     return {**process_facts(), "key": secrets.token_hex(8), "t": time.time_ns()}
 
 
@@ -250,7 +250,7 @@ class Claims:
         self._reservations = Reservations(root / project, CLAIMS, *below)
 
     def states(self) -> dict[str, ClaimState]:
-        """Return the state of each newest claim; what is no file is a claim that nobody holds."""
+        """Return the state of each newest claim; an entry that is no file counts as released."""
         newest: dict[str, int] = {}
         files: set[tuple[str, int]] = set()
         released: set[tuple[str, int]] = set()
@@ -274,7 +274,7 @@ class Claims:
         return self._lapsed(name, now.number, log, now_ns)
 
     def _release_of(self, name: str, number: int) -> dict[str, Any] | None:
-        """Return what a claimant said on release, or None; what is no claim counts as released."""
+        """Return the record of a release, or None; an invalid claim counts as released."""
         claim = f"{name}.{number}"
         key = (self._read(claim) or {}).get("key")
         told = self._read(claim + _RELEASED) or {}
@@ -293,7 +293,7 @@ class Claims:
         return has_lapsed(facts, max(seen, _last_sign_ns(log, facts)), now_ns)
 
     def take(self, name: str, number: int) -> Claim | None:
-        """Make claim ``number``; None if somebody else has. OSError: it cannot be written."""
+        """Make claim ``number``; None if another process has it. OSError: it cannot be written."""
         facts = claimant()
         if number > MOST_CLAIMS or not self._reservations.reserve(
             f"{name}.{number}", json.dumps(facts)

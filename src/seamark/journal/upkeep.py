@@ -23,7 +23,7 @@ __all__ = ["SyncThread", "Upkeep"]
 
 class _Keep(Protocol):
     def __call__(self, *, heartbeat: bool = False) -> None:
-        """Force data to disk, write what waits and, if asked, a heartbeat."""
+        """Force data to disk, write waiting records and, on request, a heartbeat."""
 
 
 class SyncThread(threading.Thread):
@@ -124,7 +124,7 @@ class Upkeep:
     # ---------------------------------------------------------------- a round
 
     def keep(self, *, heartbeat: bool = False) -> None:
-        """Do what is due; never raises."""
+        """Do the work that is due; never raises."""
         with self._round, quietly(self._failed):  # no two rounds sync, or exchange, one file
             self._keep(heartbeat=heartbeat)
 

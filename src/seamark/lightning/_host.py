@@ -132,7 +132,7 @@ _LEGACY: Final[Mapping[str, str]] = {
 
 
 def check_legacy(given: Iterable[str]) -> None:
-    """Raise `ArgumentError`, with what to write instead, for keywords of earlier loggers."""
+    """Raise `ArgumentError`, with the replacement, for keywords of earlier loggers."""
     if found := [name for name in given if name in _LEGACY]:
         advice = "\n".join(f"  {name}: use {_LEGACY[name]}" for name in found)
         msg = (
@@ -143,7 +143,7 @@ def check_legacy(given: Iterable[str]) -> None:
 
 
 class DeprecatedMethods(RunLogger):
-    """Four methods that warn and still work; of others the error says what to write instead."""
+    """Four methods that warn and still work; errors for others name the replacement."""
 
     ARTIFACTS_KEY = "artifacts"
     PARAMETERS_KEY = "hyperparams"

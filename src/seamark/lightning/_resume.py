@@ -72,7 +72,7 @@ class Checkpoints:
             )
 
     def saved(self, callback: Any) -> None:
-        """Record what a callback (or a weak proxy of one) keeps; it has just saved something."""
+        """Record the files that a callback (or a weak proxy of one) keeps, after a save."""
         key = _key(callback)
         if not self._savers:  # not before: the run, which is recorded to by now, closes after it
             settle_at_exit(self)

@@ -94,7 +94,7 @@ def new_token() -> str:
 
 
 def instance_of(token: str, roots: Sequence[Root]) -> str:
-    """Return what a page with these roots calls itself, the same after each start."""
+    """Return the id of a page with these roots, the same after each start."""
     text = "\0".join([token, *sorted(os.path.realpath(root.path) for root in roots)])
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 

@@ -47,7 +47,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """State of a run, and what went wrong with it; see `seamark.reading.reader.Reader`.
+    """State and problems of a run; see `seamark.reading.reader.Reader`.
 
     ``failed`` tells whether a process that spoke for the run noted that it failed.
     """

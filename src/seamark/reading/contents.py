@@ -20,7 +20,7 @@ __all__ = ["ArtifactName", "Contents", "check_alias", "label_of", "source_label"
 
 
 class Contents(Protocol):
-    """The files and very long texts of one run, found by what was recorded of them.
+    """The files and very long texts of one run, found by their records.
 
     `seamark.blobs.contents.FolderContents` has those of a run folder, and
     `seamark.remote.http.run.RemoteContents` those that a server keeps.
@@ -65,7 +65,7 @@ class Contents(Protocol):
         ...
 
     def finish(self, files: Collection[Mapping[str, Any]]) -> bool:
-        """Complete what a dead process left of FILE records; return if there may be more now."""
+        """Complete FILE records that a dead process left; return whether there may be new ones."""
         ...
 
     def whereabouts(self, record: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Runs grouped by what they show, and statistics of the numbers of each group."""
+"""Runs grouped by their values, and statistics of the numbers of each group."""
 
 from __future__ import annotations
 

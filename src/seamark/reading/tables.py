@@ -41,7 +41,7 @@ class RunRow(dict[str, Any]):
 
 
 class RunsTable:
-    """Runs and what they show, one row each; made by `seamark.Project.fetch_runs_table`.
+    """Table of runs, one row each; made by `seamark.Project.fetch_runs_table`.
 
     ``table[0]`` is a row, ``table["val/loss"]`` a column, ``"val/loss" in table`` tells whether
     there is one, and iterating gives the rows.
@@ -93,7 +93,7 @@ class RunsTable:
         limit: int | None = None,
         without: Collection[str] = (),
     ) -> RunsTable:
-        """Return the rows of some runs, at most so many, in order, without some columns."""
+        """Return the rows of some runs up to a limit, in order, without some columns."""
         places = [at for at, ref in enumerate(self.refs) if ref in refs]
         shown = places[:limit]
         cells = {

@@ -168,7 +168,7 @@ class Mover:
         return unsent_data(folder, self._remote, self._patience, self._project)
 
     def move(self, left: Left, progress: Callable[[int], None] = lambda _: None) -> Moved:
-        """Send what is left of a run, as `look` returned it.
+        """Send the unsent data of a run, as `look` returned it.
 
         What is there already goes on: only a run of which nothing is there, or that was cut short
         on its way, is asked for by name. Raises only `RunExistsError`: what else is wrong is among

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 def call_within(ask: Callable[[], T], name: str, seconds: float = PATIENCE_S) -> T:
-    """Return what `ask` returns on a thread of its own; `Unreachable` if that takes too long."""
+    """Return the result of `ask`, called on a thread; `Unreachable` if it takes too long."""
     told: list[T] = []
     failed: list[Exception] = []
 
@@ -59,7 +59,7 @@ def call_within(ask: Callable[[], T], name: str, seconds: float = PATIENCE_S) ->
 def ask_remote(
     uri: str, token: str | None, ask: Callable[[Settles], T], seconds: float = PATIENCE_S
 ) -> T | None:
-    """Return what a remote answers that can settle who goes on; None of one that cannot."""
+    """Return the answer of a remote that decides between runs; None if it cannot decide."""
 
     def opened() -> T | None:
         with fork.held_off():  # modules are imported

@@ -63,7 +63,7 @@ class ArtifactObject:
     uri: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is not None, by name."""
+        """Return the values that are not None, by name."""
         told = {"path": self.path, "size": self.size, "sha256": self.sha256, "uri": self.uri}
         return {key: value for key, value in told.items() if value is not None}
 

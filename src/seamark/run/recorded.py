@@ -253,7 +253,7 @@ class Recorded:
     # ---------------------------------------------------------------- files, very long texts
 
     def contents(self) -> Contents:
-        """Return the files of what is recorded."""
+        """Return the contents of the recorded files."""
         found = self._last or self.index
         contents: Contents = found.view(self.folder.project, self.folder.run).contents
         if self._server is not None and self._last is None:

@@ -42,7 +42,7 @@ class Resume:
         self.origin = opening.origin
 
     def adopt(self, opening: Opening) -> None:
-        """Continue from what is on this disk now: the journals of the run were copied."""
+        """Continue from the journals on this disk, to which they were copied."""
         self._opening = opening
 
     @property

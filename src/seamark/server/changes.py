@@ -178,7 +178,7 @@ class Cursor:
 
     @classmethod
     def of(cls, text: str) -> Cursor | None:
-        """Return what a client gave back; None if it is none."""
+        """Return the cursor in a client's text; None if it is invalid."""
         store, *numbers = text.rsplit(".", 2)
         if len(numbers) != 2 or not all(map(_NUMBER.fullmatch, numbers)):  # noqa: PLR2004 - see above
             return None
@@ -214,7 +214,7 @@ def now_at(database: Database, connection: sa.Connection, now_ns: int) -> tuple[
 def changes_since(
     database: Database, connection: sa.Connection, cursor: Cursor, now_ns: int
 ) -> tuple[Cursor, list[ChangedRun], bool]:
-    """Return what changed since a cursor of this store, oldest first.
+    """Return the changes since a cursor of this store, oldest first.
 
     The result is the next cursor, the runs that changed (without their paths), and whether there is
     more already.
@@ -252,12 +252,12 @@ class ServerChanges:
         return self._databases.store_in_use
 
     def tag(self, now_ns: int) -> str:
-        """Return what changes whenever anything does that can be read."""
+        """Return a tag that changes with anything that can be read."""
         number, silent = self._now(now_ns)
         return f"{self.name()}.{number}.{silent}"
 
     def cursor(self, now_ns: int) -> str:
-        """Return up to where somebody who reads now has seen what changed."""
+        """Return the cursor of a reader who has seen all changes up to now."""
         number, _ = self._now(now_ns)
         return str(Cursor(self.name(), number, now_ns))
 
@@ -269,7 +269,7 @@ class ServerChanges:
     def since(
         self, cursor: str, project: str, may_read: Callable[[str], bool], now_ns: int
     ) -> Answer[Changes]:
-        """Return what changed since a cursor."""
+        """Return the changes since a cursor."""
         since = Cursor.of(cursor)
         if since is None or since.store != self.name():
             return Answer(Changes(self.cursor(now_ns), reset=True, runs=[], looked_ns=now_ns))

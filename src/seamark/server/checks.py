@@ -331,7 +331,7 @@ def _last_s(databases: Databases) -> float:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; processes that inherit it share what connects.
+    """Return a listening socket; processes that inherit it share its connections.
 
     A port that is taken is tried again for some seconds: processes of a server that was killed
     notice that and end.

@@ -188,7 +188,7 @@ class ServerClaims:
 
 
 def forget_claims(account: Database, connection: sa.Connection, project: str, run: str) -> None:
-    """Remove what is known of claims of a run that is no more."""
+    """Remove the claims of a run that was removed."""
     account.run(connection, _FORGET, at=project, who=run)
 
 

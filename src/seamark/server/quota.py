@@ -88,7 +88,7 @@ class Quota:
         self._counted = Latest[str, tuple[float, int]](_KEPT)
 
     def expect(self, project: str, more: int) -> None:
-        """Raise `QuotaExceeded` if a workspace has no room for so many bytes more."""
+        """Raise `QuotaExceeded` if a workspace has no room for a number of bytes."""
         if self._most is None:
             return
         workspace = project.partition("/")[0]
@@ -105,7 +105,7 @@ class Quota:
         return self._used(workspace), self._most
 
     def added(self, project: str, more: int) -> None:
-        """Count what was taken, until everything is counted anew."""
+        """Count accepted bytes until everything is counted anew."""
         workspace = project.partition("/")[0]
         with self._lock:
             if (known := self._counted.get(workspace)) is not None:

@@ -112,7 +112,7 @@ def diff_of(git: Git, top: Path, head: str, filters: Collection[str]) -> Diff | 
 
 
 def _changed(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield name and status of each changed file; a last entry that was cut off is ignored."""
+    """Yield name and status of what differs; a last entry that was cut off is none."""
     entries = raw.split(b"\0")[:-1]
     for head, name in zip(entries[::2], entries[1::2], strict=False):
         if head.startswith(b":"):
@@ -163,13 +163,13 @@ def _batches(names: Sequence[bytes]) -> Iterator[list[bytes]]:
 def _parts(
     git: Git, head: str, names: Sequence[bytes], left_out: dict[bytes, str]
 ) -> dict[bytes, bytes]:
-    """Return the patch of each file; files whose part exceeds the limit are left out.
+    """Return the parts of a patch by file; what does not fit is left out.
 
     Args:
-        git: Function that runs git.
+        git: Asks git.
         head: A commit or a tree.
-        names: Names of the files.
-        left_out: Receives the reason for each file that is left out.
+        names: Of the files.
+        left_out: Takes why a file is.
     """
     found: dict[bytes, bytes] = {}
     room = MAX_DIFF

@@ -52,10 +52,10 @@ def _packages(folder: Path) -> str:
 
 
 def _line_of(file: Path) -> str:
-    """Return the line of a package; empty if the file describes none.
+    """Return the line of a package; empty for what describes none.
 
-    The file name has everything but the channel. The contents are searched and not parsed, because
-    they list every file of the package, and parsing would block other threads.
+    The name of the file says all but the channel. What is in it is searched rather than parsed: it
+    lists every file of the package, and parsing holds the interpreter meanwhile.
     """
     name, _, build = file.stem.rpartition("-")
     name, _, version = name.rpartition("-")

@@ -322,7 +322,7 @@ def cells_of_session() -> dict[int, str]:
 
 
 def _notebook_file(script: Script, here: Path) -> Path | None:
-    """Return the file of the running notebook; None if the front end does not tell it."""
+    """Return the file of the notebook that runs, as far as the front end leaves its place."""
     named = [os.environ.get("JPY_SESSION_NAME") or "", script.entrypoint]
     if os.environ.get("KAGGLE_KERNEL_RUN_TYPE"):
         named.append("__notebook__.ipynb")

@@ -143,11 +143,11 @@ def repository_of(git_ref: Any, script: Script) -> Path | None:
 
 
 def warn_of_none(git_ref: Any, folder: Path) -> None:
-    """Warn that there is no repository at a path given by the user; once for each path.
+    """Say that there is no repository where a person named one; once for each place.
 
     Args:
-        git_ref: As in `repository_of`; there is no warning if it names no path.
-        folder: Folder in which git searched.
+        git_ref: As in `repository_of`; one that names no path leaves nothing to say.
+        folder: Where git was asked.
     """
     if _path_named(git_ref) and folder not in _told:
         _told.add(folder)

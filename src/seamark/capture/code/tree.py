@@ -49,10 +49,10 @@ class Tree:
         return _is_within(self._own, self._top) or self._is_named_by_configuration()
 
     def keeps(self, files: Iterable[str], reference: str) -> bool:
-        """Return whether all files that git reads are in its own folders, links resolved.
+        """Return whether what git reads lies in its folder: a link may lead to anybody's.
 
         Args:
-            files: Files that git reads: objects and index.
+            files: What is read: objects and index.
             reference: The name of a branch; may be empty.
         """
         named = [os.path.join(self._common, name) for name in (*_WITHIN, reference)]

@@ -283,8 +283,8 @@ def _notify_unseen() -> None:
 def _interrupt_of_last_cell() -> BaseException | None:
     """Return what interrupted the last cell of this notebook (or line of IPython), or None.
 
-    If a kernel is restarted or stopped during a cell, Jupyter first interrupts the cell and then
-    ends the process regularly.
+    Whoever restarts or stops a kernel in the middle of a cell has Jupyter interrupt the cell first,
+    and end the process in good order then.
     """
     try:
         shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None

@@ -50,7 +50,7 @@ class MemoryLimit:
 
 @dataclass(frozen=True, slots=True)
 class _Mount:
-    """A mounted hierarchy of control groups, or a visible part of one."""
+    """A hierarchy of groups, or a part of one, as it is seen here."""
 
     version: int
     controllers: frozenset[str]

@@ -202,7 +202,7 @@ class NvidiaGpus:
 
     @staticmethod
     def _ask(question: Callable[..., Any], *about: Any) -> Any:
-        """Return the result of a call of NVML, bytes as text; None if the call failed."""
+        """Return an answer, texts as such; None if there is none."""
         try:
             said = question(*about)
         except Exception:  # noqa: BLE001 - see `_read`

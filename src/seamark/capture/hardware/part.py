@@ -1,4 +1,4 @@
-"""Capture that records facts and measurements of the machine."""
+"""The part of a run's captures that records what its machine does."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Hardware:
     """Records facts of the machine once, and its numbers as long as the run is being recorded.
 
     Args:
-        run: Run that they are recorded into.
-        namespace: Path above them, such as ``monitoring/<writer>``.
+        run: Where they are recorded.
+        namespace: Path below which they stand, such as ``monitoring/<writer>``.
         facts: Whether facts are recorded.
-        metrics: Whether numbers are recorded.
-        sampler: Sampler that takes the measurements.
+        metrics: Whether numbers are.
+        sampler: What takes the samples.
     """
 
     def __init__(

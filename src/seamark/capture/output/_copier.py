@@ -75,7 +75,7 @@ _IDLE, _READING, _SHOWING, _RECORDING = range(4)
 
 
 class _Orphaned(Exception):  # noqa: N818 - no error
-    """The parent process has ended."""
+    """The process that waits for this one is gone."""
 
 
 class _Finished(Exception):  # noqa: N818 - no error

@@ -272,7 +272,7 @@ def _names_of(path: str, atoms: Mapping[str, Atom]) -> tuple[str, ...]:
 
 
 def _named_by(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the names of members of a mapping that other members give.
+    """Return what the members of a mapping are called, where others of them say so.
 
     ``{"name": "DB_PASSWORD", "value": "X"}`` is how containers and workflows write variables;
     ``{"username": "me", "key": "X"}`` is how Kaggle writes a token.

@@ -182,5 +182,5 @@ class WorkspaceMemberRole(Enum):
     ADMIN = "admin"
 
     def to_api(self) -> str:
-        """Return what a server calls it."""
+        """Return the server's name for it."""
         return "owner" if self is WorkspaceMemberRole.ADMIN else self.value

@@ -163,7 +163,7 @@ def instance_of(account: Database) -> str:
 
 
 def link_key_of(account: Database) -> bytes:
-    """Return what addresses of contents are signed with, the same in all processes."""
+    """Return the key that signs addresses of contents, the same in all processes."""
     return bytes.fromhex(_random_fact(account, "link_key", 32))
 
 

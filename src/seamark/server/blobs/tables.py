@@ -163,7 +163,7 @@ def new_object(project: str, digest: str, size: int, upload: str, what: str | in
 
 
 def parse(name: str) -> BlobObject | None:
-    """Return what a name says; None if it is of no object of this kind."""
+    """Return the parsed name of an object; None for other objects."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -247,7 +247,7 @@ _PACKED: Final = -1
 def rebuild_blobs(
     database: Database, objects: ObjectStore, now_ns: int, *, whole: bool = True
 ) -> int:
-    """Fill the tables of contents from the objects, keeping what is in them; return the count.
+    """Fill the tables of contents from the objects, keeping existing rows; return the count.
 
     Which runs need what is not known then: `settle_blobs` finds it out. If not all journals could
     be read (`whole`), nobody knows what those need of which bytes are lost, and all stays for good.

@@ -135,7 +135,7 @@ _LATE_AT_ONCE: Final = 1000
 
 
 def main(settings: Settings, stop: threading.Event) -> None:
-    """Fold until `stop` is set, finishing what is being folded then."""
+    """Fold until `stop` is set; a run that is being folded is finished."""
     from seamark.server.checks import open_matching_objects
     from seamark.server.kept import tables
     from seamark.server.kept.journals import IntakeJournals
@@ -165,7 +165,7 @@ def _opened(url: str, stop: threading.Event) -> Databases | None:
 
 
 class FoldWorker:
-    """Folds what is kept and not folded yet; one of perhaps several on the same store."""
+    """Folds stored bytes that are not folded yet; several workers may use the same store."""
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ def refold_server(
 
 
 def take_up(databases: Databases, objects: ObjectStore) -> None:
-    """Make the tables of what is kept again from the objects; nobody may send meanwhile.
+    """Rebuild the tables of stored journals from the objects; senders must wait meanwhile.
 
     Runs that were purged are left out, as far as the tables of accounts remember them.
     """

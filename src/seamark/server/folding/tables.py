@@ -141,7 +141,7 @@ class Leases:
             self.release(connection, project, run)
 
     def close(self) -> None:
-        """Stop renewing; what is held lapses. Harmless when called twice."""
+        """Stop renewing the leases, which then lapse. Harmless when called twice."""
         self._ended.set()
 
     def _now(self, connection: sa.Connection) -> int:

@@ -145,7 +145,7 @@ class Caretaker:
         self._failed: dict[tuple[str, int], int] = {}
 
     def tend(self, stop: Callable[[], bool]) -> None:
-        """Do what is to be done now, a little of each; `stop` returns whether to end soon."""
+        """Do a limited amount of each kind of due work; `stop` returns whether to end soon."""
         self.remove_due(stop)
         self.compact(stop)
         self.rewrite(stop)

@@ -122,7 +122,7 @@ def commit(
     *,
     grown: int | None = None,
 ) -> Rows:
-    """Advance the journals of a durable object by what it holds; return their rows and their runs'.
+    """Advance journals by the bytes in a durable object; return the rows of journals and runs.
 
     Args:
         database: Which has the tables.
@@ -327,7 +327,7 @@ class Growing:
         self.number = 0
 
     def open(self, size: int) -> GrowingObject | None:
-        """Return the object that takes so many bytes; None where they get their own."""
+        """Return the growing object for a number of bytes; None if they need one of their own."""
         if size > SMALL_BYTES or not self._grows:
             return None
         if self._file is None or self._file.capacity < size or self.is_old():
@@ -387,7 +387,7 @@ def take_up(
     gone: Callable[[str, str], bool],
     now_ns: Callable[[], int],
 ) -> int:
-    """Name what objects hold that grew when their process ended, as far as the tables lack it.
+    """Register the contents of growing objects of ended processes that the tables lack.
 
     Nobody may send anything meanwhile. `gone` tells whether a run that the tables do not know was
     purged. The result is the number of bytes of journals that were named.

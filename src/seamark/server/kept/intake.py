@@ -66,7 +66,7 @@ class Recent:
         self._journals: OrderedDict[Key, JournalRow] = OrderedDict()
 
     def of(self, group: Iterable[Arrived]) -> Rows | None:
-        """Return the rows of a group; None unless each batch goes on where its journal ends."""
+        """Return the rows of a group; None unless each batch begins at the end of its journal."""
         ends: dict[Key, int] = {}
         rows = Rows({}, {})
         for batch in group:
@@ -326,7 +326,7 @@ class Intake:
                 self._arriving -= mine
 
     def close(self) -> None:
-        """Keep what was accepted, then accept no more; harmless when called twice."""
+        """Store accepted batches, then accept no more; harmless when called twice."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()

@@ -77,7 +77,7 @@ def longest_body() -> int:
 
 
 def unpacked(body: bytes, packing: str) -> bytes:
-    """Return what was sent without its ``Content-Encoding``, ``zstd`` or ``identity``."""
+    """Return a request body decoded by its ``Content-Encoding``, ``zstd`` or ``identity``."""
     if packing in ("", "identity"):
         data = body
     elif packing != "zstd":
@@ -159,7 +159,7 @@ def packed(
     sizes: Sequence[int],
     start: int = 0,
 ) -> tuple[bytes, list[Part]]:
-    """Return what goes before the bytes of parts, and the parts with their places.
+    """Return the bytes before those of the parts, and the parts with their places.
 
     `sizes` are the bytes that each part has in the object, 0 for a declared gap; `start` is the
     place of all this in the object. `shared` tells whether it is of several runs.
@@ -193,7 +193,7 @@ class Listed(NamedTuple):
 
 
 def read_parts(objects: ObjectStore, name: str, size: int) -> Listed:
-    """Return what an object holds; `ValueError` if it is none, or damaged where it begins.
+    """Return the contents of an object; `ValueError` if its beginning is invalid or damaged.
 
     One that grew holds several lists, each with its parts. Its end may be torn, if a machine lost
     power: what is there was not acknowledged, and is passed over.

@@ -1,4 +1,4 @@
-"""Routes for uploads of contents: the question what is missing, and transfer in parts.
+"""Routes for uploads of contents: which ones are missing, and transfer in parts.
 
 `seamark.server.routes.contents` has the downloads.
 """

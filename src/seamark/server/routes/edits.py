@@ -78,7 +78,7 @@ class _ClaimBody(BaseModel):
 
 
 class _Claimed(BaseModel):
-    """The claim that was made, or null; `position` is what the run is to be read up to, bytes."""
+    """The claim that was made, or null; the run must be read up to `position`, bytes."""
 
     ref: Ref | None
     number: int | None
@@ -228,7 +228,7 @@ class _Edited(BaseModel):
     },
 )
 def edit(every: All, body: _EditBody) -> Response:
-    """Change name, description, tags or the trash of runs, and say for each what became of it.
+    """Change name, description, tags or the trash of runs; return the outcome for each run.
 
     If one run alone is named and cannot be edited, that is the answer: 403, 404, or 409 with
     ``description`` if it is not what ``description_was`` says.

@@ -93,7 +93,7 @@ class Which(Question, kw_only=True):
     counted: bool = True
 
     def selection(self, every: Several, **more: Any) -> Selection:
-        """Return it as the store takes it, restricted to what may be read."""
+        """Return the selection for the store, restricted to readable projects."""
         if self.query is not None and len(self.query.encode("utf-8", "replace")) > _MOST_QUERY:
             msg = f"query: expected at most {_MOST_QUERY:,} bytes"
             raise ArgumentError(msg)

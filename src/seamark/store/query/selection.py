@@ -233,7 +233,7 @@ class Selection:
         return inside and (self.readable is None or self.readable(project))
 
     def check(self) -> None:
-        """Check what `expression` does not; raises `ArgumentError`."""
+        """Check the parts that `expression` does not check; raises `ArgumentError`."""
         if self.kind not in KINDS:
             msg = f"kind: expected one of {', '.join(KINDS)}, got {self.kind!r:.80}"
             raise ArgumentError(msg)

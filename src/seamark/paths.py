@@ -114,7 +114,7 @@ def check_path(path: object) -> str:
 
 
 def given_path(path: object) -> str:
-    """Return the attribute path that a person means, without slashes at the ends and doubled ones.
+    """Return an attribute path without slashes at its ends and without doubled slashes.
 
     Integrations join paths to prefixes that may be empty, or end with a slash, as Neptune allows.
     Raises PathError as `check_path` does.
@@ -258,7 +258,7 @@ def check_scope(project: object) -> str:
 
 
 def kind_of(project: str, run: str) -> str:
-    """Return what a container is, one of `KINDS`; where it lies says so.
+    """Return the kind of a container, one of `KINDS`, from its place.
 
     =====================  ==========================  =================
     kind                   project                     run
@@ -290,7 +290,7 @@ def in_project(place: str, project: str) -> str:
 
 
 def model_key(project: str, run: str) -> str:
-    """Return the key of a model, or of what a version is of: a model or an artifact's name."""
+    """Return the key of a model or of a version's model, or the name of a version's artifact."""
     return run if project.endswith(f"/{MODELS}") else project.rpartition("/")[2]
 
 

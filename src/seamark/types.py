@@ -432,8 +432,8 @@ class Integer(Single):
     """A whole number; anything that ``int`` takes.
 
     Raises:
-        ValueKindError: If the value is of a type that is no number.
-        ArgumentError: If it cannot be one, such as ``"x"`` or NaN.
+        ValueKindError: If the value is not of a numeric type.
+        ArgumentError: If it cannot be converted, such as ``"x"`` or NaN.
     """
 
     __slots__ = ()

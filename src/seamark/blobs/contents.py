@@ -1,10 +1,10 @@
-"""Files of a run: their bytes, wherever they lie, and downloads of them.
+"""Contents of recorded files: opening, verification and download.
 
-A run from somebody else can name ``~/.ssh/id_ed25519`` as its checkpoint, and a download would put
-it where it is published. So a reference is opened if what it names lies in the run's own folder, or
-if it is known to be of this user's making: every journal of the run was recorded here, and the
-file is still the one that was recorded. The second is not for tidiness: an archive can claim the
-name of a host, but not know size, time and inode of a file that its maker never saw.
+A run from an untrusted source can name ``~/.ssh/id_ed25519`` as its checkpoint, and a download
+would copy that file to a public place. Therefore a reference is opened in two cases only: the file
+lies in the run's own folder, or this user recorded the reference. The second is assumed if every
+journal of the run was recorded on this host and the file is unchanged. An archive can claim the
+name of a host, but its maker does not know size, time and inode of a file that they never saw.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class FolderContents:
             return blob.read(most)
 
     def finish(self, files: Collection[Mapping[str, Any]]) -> bool:
-        """Store what a process that died had taken of files, in a folder of this user."""
+        """Store the files that a dead process had staged, in a folder of this user."""
         if not any(map(is_pending, files)) or not _is_own(self._folder.path):
             return False
         with contextlib.suppress(OSError):  # a root that is read-only stays as it is

@@ -234,7 +234,7 @@ class _Each:
         ]
 
     def results(self, progress: Callable[[int], object]) -> list[tuple[str, int]]:
-        """Return what the function made of each; what was begun is finished before it raises."""
+        """Return the results of a function; calls that have begun are finished before it raises."""
         begun = []
         try:
             for one in self._threads:

@@ -1,10 +1,11 @@
 """Names of files: references, members of file sets, and files inside the run folder.
 
-A recorded absolute path leads nowhere, or to the original, once the folder was moved or copied. So
-the record also says where the file lies below the run folder (``inside``); readers look there
-first. Records without it, of earlier versions, are read alike where the path goes through a folder
-``<project>/<run id>``. Names may be a stranger's: no link is followed, and nothing but regular
-files and folders is taken for what was recorded.
+An absolute path that was recorded is wrong once the run folder was moved or copied. Therefore the
+record also has the path relative to the run folder (``inside``), which readers try first. In
+records of earlier versions, which lack it, the part after ``<project>/<run id>`` is used instead.
+
+Names may come from an untrusted source: no link is followed, and only regular files and folders are
+opened.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ _USER: Final = re.compile(r"//[^/#]*@")
 
 
 class FileFilter(Protocol):
-    """Tells whether files and folders are meant that were not named themselves."""
+    """Decides whether files and folders found below a given folder belong to a file set."""
 
     def __call__(self, path: str, *, is_folder: bool) -> bool:
-        """Return whether what is at a path is meant."""
+        """Return whether the file or folder at a path is included."""
 
 
 def extension_of(name: str) -> str:
@@ -145,7 +146,7 @@ def matches(target: str, takes: FileFilter | None = None) -> dict[str, str]:
 
 
 class InRun(NamedTuple):
-    """Location of what a record refers to, below and with the run folder, and its `os.stat`."""
+    """Location of a recorded file, relative and absolute, and its `os.stat`."""
 
     parts: tuple[str, ...]
     path: Path
@@ -207,7 +208,7 @@ def _homes(folder: RunFolder) -> tuple[str, str]:
 
 
 def _below_the_run(folder: RunFolder, path: str) -> Iterator[str]:
-    """Yield what follows ``<project>/<run id>/`` in a path, which may go through it twice."""
+    """Yield the parts of a path after each ``<project>/<run id>/`` in it."""
     path = path.replace(os.sep, "/")
     mark = f"/{folder.project}/{folder.run}/"
     at = path.find(mark)

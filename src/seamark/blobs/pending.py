@@ -1,14 +1,13 @@
-"""Records about files, files that are not stored yet, and recovery of what a dead process left.
+"""Records about files, files that are not stored yet, and recovery after a crash.
 
-A file that was taken is named in the journal before it is stored. If the process dies in between,
-its staged clone or link still has the bytes, and the next process makes the blob and records the
-digest in a journal of its own. Nothing is touched while the process may still live.
+A file is named in the journal before it is stored. If the process dies in between, its staged clone
+or link still has the bytes, and the next process stores the file and records the digest in a
+journal of its own. Nothing is changed while the first process may still be alive.
 
-What a journal says is data. Only what lies in the run's own ``.staging/``, and is not a link,
-becomes a blob. A file that was held open where it lay (``source``) may be any file: it is only
-taken if the same user recorded it on this host since it was started, else it stays pending. An
-archive whose maker guessed name and place of a private file cannot have it copied into a run,
-which may be published.
+A journal may come from an untrusted source. Only regular files in the run's own ``.staging/`` are
+stored. A file that was kept open at its place (``source``) can be any file of the machine: it is
+stored only if the same user recorded it on this host since the last boot, and stays pending
+otherwise. So an archive cannot have a private file copied into a run that may be published.
 """
 
 from __future__ import annotations
@@ -85,12 +84,12 @@ class Target:
         return {"op": "files", "path": self.path, "members": members}
 
     def completed(self, found: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the FILE record with what is known now; the file is no longer staged."""
+        """Return the completed FILE record; the file is no longer staged."""
         return {key: each for key, each in self.file.items() if key != "staged"} | dict(found)
 
 
 def file_record(name: str, ext: str, size: int | None, **more: Any) -> dict[str, Any]:
-    """Return a FILE record with what is not None; names are made fit for UTF-8."""
+    """Return a FILE record without the values None; names are made valid UTF-8."""
     found = {"name": escape(name), "ext": escape(ext), "size": size, **more}
     return {key: value for key, value in found.items() if value is not None}
 
@@ -190,7 +189,7 @@ class Pending:
         )
 
     def store(self, folder: RunFolder, changed: Callable[[HeldFile], None]) -> dict[str, Any]:
-        """Make blobs of what was not stored before; return what is known for the FILE record."""
+        """Store the contents that are new; return the facts for the FILE record."""
         for name, file in self.files.items():
             if name not in self._members:
                 self._members[name] = self._store_one(folder, file, changed)
@@ -230,7 +229,7 @@ class Pending:
             shutil.rmtree(self.place, ignore_errors=True)
 
     def close(self) -> None:
-        """Close the descriptors; what is staged stays, to be completed later."""
+        """Close the descriptors; staged files remain, to be completed later."""
         self.closed = True
         for file in self.files.values():
             file.close()
@@ -259,13 +258,13 @@ class UsedBlobs:
         self._elsewhere: set[bytes] = set()
 
     def put(self, path: str, file: Mapping[str, Any]) -> None:
-        """Remember what was recorded as the file at a path."""
+        """Remember the record of the file at a path."""
         with self._worker.lock:
             self._at[path] = frozenset(digests_of(file))
             self._paths.add(path)
 
     def pop(self, path: str) -> frozenset[str]:
-        """Return what was recorded at a path, which has it no more."""
+        """Remove and return the record of the file at a path."""
         with self._worker.lock:
             return self._at.pop(path, frozenset())
 
@@ -354,7 +353,7 @@ class _IngestedFile(NamedTuple):
 
 
 def finish_staged(folder: RunFolder, record: Record | None = None) -> int:
-    """Store what dead processes had taken but not stored; return how many files were completed.
+    """Store files that dead processes had staged; return the number of completed files.
 
     ``record`` appends an OP record, and answers False if its bytes are not in the journal. None
     opens a journal of this process's own if there is something to record, which decides nothing
@@ -380,7 +379,7 @@ def finish_staged(folder: RunFolder, record: Record | None = None) -> int:
 def _write(
     folder: RunFolder, found: dict[Target, dict[str, Any]], record: Record | None
 ) -> list[Target]:
-    """Append what is known; return targets whose record is written: others stay staged."""
+    """Append the known records; return their targets. The files of other targets stay staged."""
     ops = {target: target.op(target.completed(more)) for target, more in found.items()}
     if record is not None:
         return [target for target, op in ops.items() if record(op) is not False]

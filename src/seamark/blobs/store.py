@@ -79,7 +79,7 @@ class Stamp(NamedTuple):
 
     @classmethod
     def of(cls, stat: os.stat_result) -> Stamp:
-        """Return the stamp in what ``os.stat`` gave."""
+        """Return the stamp of a file from its ``os.stat``."""
         return cls(stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev)
 
 
@@ -253,7 +253,7 @@ def clone(source: int, target: int) -> bool:
 
 
 def copy_into(source: int, target: int) -> tuple[str, int]:
-    """Copy an open file from its start, and return SHA-256 and size in bytes of what was copied."""
+    """Copy an open file from its start, and return SHA-256 and size (bytes) of the copy."""
     return _hash_content(source, lambda block: _write_all(target, block))
 
 
@@ -318,7 +318,7 @@ def _move(folder: RunFolder, path: Path, sha256: str) -> None:
 
 
 def remove_leftovers(folder: RunFolder, wanted: Container[str], now_s: float | None = None) -> None:
-    """Remove from ``.staging/`` what nobody will ask for: half-written copies, deleted files.
+    """Remove useless files from ``.staging/``: incomplete copies and deleted files.
 
     What is ``wanted``, or was touched in the last hour, stays: a writer may be about to record it.
     """

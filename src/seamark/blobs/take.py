@@ -145,7 +145,7 @@ class HeldFile:
             raise ChangedError(self.source)
 
     def close(self) -> None:
-        """Close the descriptor; what is staged stays."""
+        """Close the descriptor; staged files remain."""
         if self.fd is not None:
             with quietly(only=OSError):
                 os.close(self.fd)
@@ -160,14 +160,14 @@ class HeldFile:
 
 
 class Sources:
-    """Files that were taken, by resolved path: what was taken once is not taken again."""
+    """Staged files by resolved path; an unchanged file is not staged again."""
 
     def __init__(self) -> None:
         self._taken: dict[str, tuple[Stamp, str | None]] = {}
         self._rewritten: set[str] = set()
 
     def remember(self, source: str, stamp: Stamp, sha256: str | None) -> None:
-        """Remember what a source was like when it was taken, and its digest once it is known."""
+        """Remember the stamp of a source when it was staged, and its digest once it is known."""
         self._taken.pop(source, None)
         self._taken[source] = (stamp, sha256)
         if len(self._taken) > _MAX_SOURCES:

@@ -1,7 +1,9 @@
-"""Thread that stores files, and the contents that the disk refused and that are tried again.
+"""Thread that stores files, and contents that are stored later because the disk refused them.
 
-A file that was uploaded is recorded at once, as taken, because what it replaces and what replaces
-it go by that moment; its digest follows. Points of a series, and very long texts, follow whole.
+A record that names a content is written after the content; while a disk is full, both are kept in
+memory. An uploaded file is an exception: its record is written at once, because its time decides
+which value of the attribute is the latest, and its digest follows. Records of series points and of
+very long texts are not split in this way.
 """
 
 from __future__ import annotations
@@ -126,7 +128,7 @@ class Worker:
             self._unregister()
 
     def _rest(self) -> bool:
-        """Wait while there is only what failed, then try it again; False if there is nothing."""
+        """Wait while all jobs are failed ones, then retry them; False if there are none."""
         with self._changed:
             only_failed = self._later and not (self._queue or self._stopped)
             if only_failed and not self._changed.wait(self._pause_s):

@@ -1,4 +1,4 @@
-"""Taking files into a run: hold of the bytes at once, blobs of them on a thread."""
+"""Uploads of files into a run: the bytes are secured at once and stored as blobs on a thread."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class BlobWriter:
         return record
 
     def put_text(self, text: str) -> dict[str, Any]:
-        """Store a text like `put`, and return what names it in a record: digest and size."""
+        """Store a text like `put`, and return its digest and size for a record."""
         content = text.encode("utf-8", "backslashreplace")
         record = {"sha256": self._bytes.put(content), "size": len(content)}
         self._used.hand_out(record)
@@ -237,7 +237,7 @@ class BlobWriter:
     # ---------------------------------------------------------------- letting go
 
     def forget(self, path: str, names: Iterable[str] | None = None) -> None:
-        """Store nothing more for a deleted path and what is below, or these members of its set."""
+        """Cancel uploads for a deleted path and paths below it, or for members of its set."""
         gone = None if names is None else set(names)
         with self._worker.lock:
             for pending in self._pending:
@@ -261,7 +261,7 @@ class BlobWriter:
         return self._worker.flush(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Wait like `flush`, then record nothing; what is staged is left to `finish_staged`."""
+        """Wait like `flush`, then stop recording; staged files are left to `finish_staged`."""
         if self._worker.stop(timeout_s):
             with quietly(only=OSError):  # not empty: another process has something there
                 self.folder.staging_dir.rmdir()

@@ -1,7 +1,7 @@
-"""Group of commands: suggestions for wrong names, and one line and an exit code for an error.
+"""Group of commands, suggestions for wrong names, and errors as one line with an exit code.
 
-Exit codes: 0 done; 1 something is wrong with the data or it could not be done; 2 the command was
-given something wrong; 130 interrupted; 141 the reader of a pipe went away.
+Exit codes: 0 success; 1 a problem of the data, or a failure; 2 wrong usage; 130 interrupted; 141
+the reader of a pipe has gone. An error in a query is longer: its line and a caret follow.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]
 
 
 class _EnoughError(Exception):
-    """There is more to read than somebody waits for who pressed Tab."""
+    """There is too much to read while a user waits for completion."""
 
 
 def _completer(find: Finder) -> Completer:

@@ -125,7 +125,7 @@ def whole_text(view: Reader, text: str | Mapping[str, Any]) -> str:
 
 
 def text_or_record(view: Reader, text: str | Mapping[str, Any], path: str) -> Any:
-    """Return a text in full; where it is not there, what stands for it, and say so."""
+    """Return a text in full; if it is missing, a substitute, and report that."""
     try:
         return whole_text(view, text)
     except RemoteError:
@@ -374,7 +374,7 @@ def _attempts(told: Mapping[str, Any]) -> str:
 
 
 def _code(told: Mapping[str, Any]) -> str:
-    """Return what was executed: ``"main.py · 3f2a91c0 (main, 2 files changed: diff kept)"``."""
+    """Return the executed code: ``"main.py · 3f2a91c0 (main, 2 files changed: diff kept)"``."""
     names = ("entrypoint", "commit", "branch", "version")
     script, commit, branch, version = (shorten(clean(told.get(one, "")), 60) for one in names)
     words = [branch] if branch else []

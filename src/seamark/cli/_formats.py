@@ -1,4 +1,7 @@
-"""Runs as long tables, part by part, and the formats in which they are exported."""
+"""Export of runs as long tables, in CSV, JSON and Parquet.
+
+Runs are read one after the other, so a table of many runs needs little memory.
+"""
 
 from __future__ import annotations
 

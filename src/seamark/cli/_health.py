@@ -73,7 +73,7 @@ class Ailment:
 
 
 def ailments(found: Mapping[str, Any]) -> Iterator[Ailment]:
-    """Yield what is lost, damaged or contradictory, of `seamark.reading.facts.health_of`."""
+    """Yield lost, damaged and contradictory data from `seamark.reading.facts.health_of`."""
     if dropped := found.get("dropped"):
         words = {reason: _LOST.get(reason, (reason, reason)) for reason in dropped}
         text = ", ".join(plural(count, *words[reason]) for reason, count in dropped.items())
@@ -160,7 +160,7 @@ def print_health(screen: Screen, found: Iterable[Ailment]) -> None:
 
 
 def losses_in_short(losses: Mapping[str, int]) -> str:
-    """Return what is missing of a run (`losses_of`) for a table: ``"1 gap, 12 lost"``."""
+    """Return the losses of a run (`losses_of`) for a table: ``"1 gap, 12 lost"``."""
     words = (("gaps", "gap"), ("errors", "damaged record"))
     found = [plural(losses[name], noun) for name, noun in words if losses.get(name)]
     if count := losses.get("dropped"):

@@ -1,4 +1,4 @@
-"""Lists of projects and groups, and the groups of ``seamark ls --by``."""
+"""Lists of projects, and of the groups of ``seamark ls --by``."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Process:
 
 
 class Part(NamedTuple):
-    """Part of what a process printed, or a line as a terminal shows it in the end.
+    """Part of the output of a process, or a line as a terminal finally shows it.
 
     ``t`` is when it was recorded, or changed last, nanoseconds since the Unix epoch.
     """
@@ -88,7 +88,7 @@ def processes_that_printed(view: Reader, streams: Collection[str] = STREAMS) -> 
 
 
 class Printing:
-    """Reads what is printed in a run, page by page, and goes on where it ended.
+    """Reads the output of a run, page by page, and continues where it ended.
 
     ``since_ns`` and ``lines`` (the last ones) limit it roughly. ``quick`` looks only so far back as
     costs little; of a bar that has been drawn for hours, nothing further is known.
@@ -194,7 +194,7 @@ class _Screen:
             self.terminal.feed(waiting.text, waiting.t)
 
     def final(self, lines: Iterable[Any]) -> Iterator[tuple[int, Part]]:
-        """Yield lines, and by what they are sorted: none comes before the one above it."""
+        """Yield lines with their sort keys, which never decrease."""
         for line in lines:
             self._latest = max(self._latest, line.at)
             yield self._latest, Part(line.at, self.process, self.path, line.text)
@@ -207,7 +207,7 @@ class _Screen:
 
 
 class Lines:
-    """Makes lines of what several streams printed, in the order in which they were finished."""
+    """Makes lines from the output of several streams, in the order in which they were finished."""
 
     def __init__(self, *, colours: bool, since_ns: int | None = None) -> None:
         self._colours = colours
@@ -269,7 +269,7 @@ class LastLines:
         self._printing: Printing | None = None
 
     def look(self, view: Reader) -> list[Part]:
-        """Return the last lines as they are now; reads only what is new."""
+        """Return the last lines as they are now; only new output is read."""
         if self._printing is None:
             there = {one.rank for one in processes_that_printed(view)}
             if not there:

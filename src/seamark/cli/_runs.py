@@ -46,7 +46,7 @@ _LISTED = 8
 
 
 def filled(expected: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return what refuses empty values of an option or argument; ``expected`` would do instead.
+    """Return a check that refuses empty values; ``expected`` describes a valid value.
 
     An empty one is nearly always a script's unset variable; taken for "all" it would hide every
     run.
@@ -265,7 +265,7 @@ def open_runs(
     missing_ok: bool = False,
     local: str = "",
 ) -> Runs:
-    """Open the root or server that was asked for (``local`` commands: a root); read what is new."""
+    """Open the requested root or server (``local`` commands: a root), and read new records."""
     from seamark.opening.place import open_catalog
 
     if project is not None:

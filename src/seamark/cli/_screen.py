@@ -288,5 +288,5 @@ def _fit(columns: Sequence[Column], texts: Sequence[Sequence[str]], room: int) -
 def progress_bar(
     title: str, *, of_bytes: bool = False
 ) -> AbstractContextManager[Callable[[int, int], None]]:
-    """See `seamark.pictures.progress.progress_bar`; `quiet` hides it."""
+    """See `seamark.pictures.printing.progress_bar`; `quiet` hides it."""
     return printing.progress_bar(title, quiet=quiet(), of_bytes=of_bytes)

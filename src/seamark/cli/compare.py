@@ -1,4 +1,4 @@
-"""``seamark compare``: in what runs differ."""
+"""``seamark compare``: differences between runs."""
 
 from __future__ import annotations
 

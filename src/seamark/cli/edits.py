@@ -1,4 +1,4 @@
-"""``seamark describe``, ``rename`` and ``tag``: edit a run from outside."""
+"""``seamark describe``, ``rename`` and ``tag``: edits of a run."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def as_recorded(text: str) -> str:
 
 
 def legible(text: str, what: str, *, block: bool = False) -> str:
-    """Return a person's text; Misuse if empty or holding what a terminal obeys or cannot show."""
+    """Return a text of the user; Misuse if it is empty or has unprintable characters."""
     if not text.strip():
         misuse(f"{what}: expected some text, got {text!r}")
     if clean(text, block=block) != text:

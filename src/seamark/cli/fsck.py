@@ -73,7 +73,7 @@ class Totals:
 
 
 def check_journal(folder: RunFolder, file: JournalFile, totals: Totals) -> Iterator[Finding]:
-    """Yield what is wrong with a journal; an incomplete end of one being written is not."""
+    """Yield the problems of a journal; an incomplete end is none while it is being written."""
     name = file.path.name
     totals.journals += 1
     try:
@@ -115,7 +115,7 @@ def _problems(reader: JournalReader, totals: Totals) -> Iterator[tuple[Any, ...]
 
 
 def check_folder(folder: RunFolder, *, live: bool) -> Iterator[Finding]:
-    """Yield what is wrong around a run's journals; a ``live`` one may finish ``.staging``."""
+    """Yield the problems of a run's other files; a ``live`` run may still finish ``.staging``."""
     if folder.is_purged:
         detail = "purged, but its folder exists again (copied back?); seamark purge removes it"
         yield _found(folder, "purged", "", detail)
@@ -134,7 +134,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _strange_entries(folder: RunFolder) -> Iterator[Finding]:
-    """Yield what no reader opens: links, pipes, devices and names that are not text."""
+    """Yield entries that no reader opens: links, pipes, devices and names that are not text."""
     places = (folder.files_dir, folder.staging_dir, folder.journal_dir, folder.blobs_dir)
     for place in places:
         strange = [place] if place.is_symlink() else []

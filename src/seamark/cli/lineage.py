@@ -1,4 +1,4 @@
-"""``seamark lineage``: where something comes from and what came of it."""
+"""``seamark lineage``: ancestors and descendants of a run, an artifact or a model version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``seamark logs``: what a run printed."""
+"""``seamark logs``: output of a run."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class Sorting(NamedTuple):
 
 
 def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
-    """Return by what to sort; of a minimum people look for the smallest."""
+    """Return the column and direction to sort by; minimums are sorted from the smallest."""
     from seamark.store.query.language import parse_field
 
     field = parse_field(_NEWEST if path is None else path, "sort_by")

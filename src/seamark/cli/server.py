@@ -237,7 +237,7 @@ class _Served:
 
 
 class _StoredTokens:
-    """Tokens in a database on this machine: whoever may write it is its admin."""
+    """Tokens in a database on this machine; write access makes the user an admin."""
 
     def __init__(self, accounts: Accounts) -> None:
         self._accounts = accounts

@@ -1,4 +1,4 @@
-"""``seamark sync``: send what is left of runs to the places that keep them too."""
+"""``seamark sync``: send unsent data of runs to their remotes."""
 
 from __future__ import annotations
 

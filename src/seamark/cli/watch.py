@@ -1,4 +1,4 @@
-"""``seamark watch``: one run, live."""
+"""``seamark watch``: live display of one run."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Seen:
         return {one.path: one.value for one in self.attributes if one.family == "atom"}
 
     def curve(self, path: str, width: int) -> str:
-        """Return a series as one line of so many cells; read again only if it has new points."""
+        """Return a series as one line of a width in cells; read again only if it has new points."""
         known, now = self.curves.get(path), self.series[path]
         if known is None or known[0] != now:
             known = (now, sparkline(self.view.curve(path, 2 * width).value, width))
@@ -94,7 +94,7 @@ class Seen:
 
 
 class Looker:
-    """Looks at one run again and again; reads what is new, and writes nothing to its folder."""
+    """Reads new records of one run repeatedly; writes nothing to its folder."""
 
     def __init__(self, runs: Runs, ref: RunRef, patterns: Sequence[str]) -> None:
         self.ref = ref
@@ -397,7 +397,7 @@ def _draw_series(screen: Screen, seen: Seen, most: int) -> None:
 
 
 def _ranks_to_show(seen: Seen) -> list[RankStatus]:
-    """Return the ranks that need a look: first what is not well, then the last behind."""
+    """Return the ranks to show: first those with problems, then those furthest behind."""
     if len(seen.ranks) < 2:  # noqa: PLR2004 - one process is the run
         return []
     behind = lags(seen.attributes)

@@ -153,7 +153,7 @@ class _Table(defaultdict[Any, Any]):
 
 
 class EngineClock:
-    """Writes down what an engine does, for the profilers that are attached to it.
+    """Records the events of an engine for the profilers attached to it.
 
     Attributes:
         run: The run that goes on; one that never began while nothing is written.
@@ -423,7 +423,7 @@ class AttachedEngine:
             self.record.summary(sources, times.breakdown(by_handler=self._by_handler))
 
     def record_latest(self, record: TimesInRun) -> None:
-        """Record the latest run now; what was recorded there before is not recorded again."""
+        """Record the latest run now; values recorded before are not recorded again."""
         if self.runs:
             times = self.runs[max(self.runs)].now()
             record = self._records.setdefault(record.place, record)

@@ -1,7 +1,7 @@
 """Handlers that record values of engines, optimizers and models, and the checkpoint saver.
 
 Names, arguments and checks are those of Ignite's own handlers. Each call records one row, with the
-numbers of a device read in one transfer. What a person hands in (transforms, reductions) may raise;
+numbers of a device read in one transfer. Functions of the user (transforms, reductions) may raise;
 recording does not.
 """
 
@@ -393,7 +393,7 @@ def _guest_of(run: Run, _process: int) -> Run:
 
 
 def _write(checkpoint: Mapping[str, Any], target: Path) -> None:
-    """Write a checkpoint; whoever looks sees the old bytes or the new ones."""
+    """Write a checkpoint; readers see either the old bytes or the new ones."""
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f".{secrets.token_hex(8)}")
     try:

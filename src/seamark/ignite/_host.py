@@ -1,4 +1,4 @@
-"""The parts of Ignite that the adapter uses, and the run that a logger records into."""
+"""Parts of Ignite that the adapter uses, and the run that a logger records into."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logger that attaches handlers to engines, which record into one run."""
+"""Logger that attaches handlers to engines, and recorder of the checkpoints of a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["NeptuneLogger", "SeamarkLogger", "setup_seamark_logging"]
 
 
 class CheckpointRecorder:
-    """Compares what a ``Checkpoint`` or ``DiskSaver`` keeps with what is recorded, when called."""
+    """Records the files of a ``Checkpoint`` or ``DiskSaver`` that are new, when called."""
 
     def __init__(self, logger: Any, handler: Any, tag: str | None) -> None:
         saver = getattr(handler, "save_handler", handler)
@@ -57,7 +57,7 @@ class CheckpointRecorder:
         return engine.add_event_handler(wanted, self)
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> None:
-        """Record what the handler keeps now. Never raises."""
+        """Record the files that the handler keeps now. Never raises."""
         self._update(is_end=False)
 
     def settle(self) -> None:
@@ -84,7 +84,7 @@ class CheckpointRecorder:
                 self._files.settle()
 
     def _saved(self) -> list[tuple[float, str]]:
-        """Return (priority, file name) of what a ``Checkpoint`` keeps, the best one last."""
+        """Return (priority, file name) of the files of a ``Checkpoint``, the best one last."""
         return list(self._handler.state_dict()["_saved"])
 
     def _locations(self) -> list[str]:
@@ -228,7 +228,7 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         self.__exit__(*sys.exc_info())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps of the run: its id, and how far it has been recorded."""
+        """Return the state of the run for a checkpoint: its id, and the position of its records."""
         run = self._run
         return run.checkpoint_state(marked=run.session.recording and self._watch.expect_step())
 

@@ -1,4 +1,4 @@
-"""Time profilers with the reports of Ignite's own."""
+"""Time profilers with the same reports as Ignite's own."""
 
 from __future__ import annotations
 

@@ -74,10 +74,10 @@ class EventTimes(Durations):
 
 
 class GpuTimes(Durations):
-    """The time that a device spends on each step, between two CUDA events on the current stream.
+    """Time that a device spends on each step, between two CUDA events on the current stream.
 
-    Each step reads the pairs that the device has passed. Nothing waits for the device while
-    training runs; a copy, of which results are made, has all of them.
+    Each step reads the pairs of events that the device has passed, so the training does not wait
+    for the device. Pickling waits for the rest, because results are made from a copy.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class GpuTimes(Durations):
             self._read(_UNREAD)
 
     def _read(self, limit: int) -> None:
-        """Read what the device has passed; wait for it if more than ``limit`` pairs are unread."""
+        """Read events that the device has passed; wait if more than ``limit`` pairs are unread."""
         while self._unread and (len(self._unread) > limit or self._unread[0][1].query()):
             start, end, at = self._unread.popleft()
             end.synchronize()
@@ -161,7 +161,7 @@ class RunTimes:
         return found
 
     def fold(self, *, closes: bool = False) -> None:
-        """Take in what is on the tape but its last event, with which more begins.
+        """Process the events on the tape but the last one, which begins the next part.
 
         With ``closes`` it takes in the last event too, and what its handlers took so far.
         """

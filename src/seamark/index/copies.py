@@ -1,7 +1,7 @@
 """Choice among the copies of a journal, and the reader of one run of the index.
 
-Of several files with one uid the one with the most valid bytes is read; other contents are
-reported.
+Of several files with the same uid, the one with the most valid bytes is read. Copies with other
+contents are reported.
 """
 
 from __future__ import annotations

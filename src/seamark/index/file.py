@@ -1,7 +1,4 @@
-"""Database of a root's index: its path, its lock and its file.
-
-A damaged file is made again.
-"""
+"""Database file of a root's index: its path, its lock, and its replacement when it is damaged."""
 
 from __future__ import annotations
 
@@ -328,7 +325,7 @@ class IndexFile:
         return pool.connection.driver_connection
 
     def version(self) -> object:
-        """Return a value that changes when anybody else writes to the index."""
+        """Return a value that changes when another connection writes to the index."""
         connection = self._driver
         return connection, connection.execute("PRAGMA data_version").fetchone()
 

@@ -1,4 +1,4 @@
-"""The local index of one root: a cache of what its journals say, to use and to throw away.
+"""The local index of one root: a cache of its journals that can be rebuilt at any time.
 
 It lies outside the root (`seamark.index.file`); see `seamark.index.file` for its database, and
 `seamark.index.updater` for how it follows the journals.
@@ -261,7 +261,7 @@ class Index:
         return self._updater.guarded(answer)
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
-        """Return what is missing of runs; see `load_losses`."""
+        """Return the lost records of runs; see `load_losses`."""
         return self._of_runs(refs, load_losses)
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:

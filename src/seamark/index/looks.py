@@ -105,7 +105,7 @@ _FILE_OF: Final = operator.attrgetter("file")
 
 
 class Stat(NamedTuple):
-    """Size in bytes, times of the last change of contents and of anything in ns, inode."""
+    """Size in bytes, times (ns) of the last changes of contents and of metadata, and inode."""
 
     size: int
     mtime: int

@@ -74,7 +74,7 @@ class UnreadFolders:
         ]
 
     def first_above(self, path: str) -> Unread | None:
-        """Return the first noted folder among a folder and those that it is in."""
+        """Return the first unreadable folder among a folder and its parents."""
         found = (one for one in (path, *self._folders_above(path)) if one in self._why)
         return next((Unread(one, self._why[one]) for one in found), None)
 
@@ -155,7 +155,7 @@ class Refresh:
             self._saving = folding.saving(owner=self._owner, more=self._write_statuses)
 
     def write(self, connection: sa.Connection) -> None:
-        """Write what is new; raises `Conflict`, before anything is written."""
+        """Write the new records; raises `Conflict` before anything is written."""
         saving, self._saving = self._saving, None  # it refers to this, and is let go
         if saving is not None:
             saving.write(connection)

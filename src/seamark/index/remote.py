@@ -1,4 +1,4 @@
-"""Another root as a remote, and the search for runs and names below a root."""
+"""Another root folder as a remote, and the search for runs and names below a root."""
 
 from __future__ import annotations
 

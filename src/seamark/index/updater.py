@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class Updater:
-    """Folds what is new below a root into its index, and makes the index again if it is damaged.
+    """Folds new records below a root into its index, and rebuilds the index if it is damaged.
 
     Attributes:
         lock: Held by whoever uses the index.
@@ -102,12 +102,12 @@ class Updater:
         self.unread.warn(before)
 
     def guarded(self, work: Callable[[], T]) -> T:
-        """Return what ``work`` returns, with the lock; see `healing`."""
+        """Return the result of ``work``, called with the lock; see `healing`."""
         with self.lock:
             return self.healing(work)
 
     def healing(self, work: Callable[[], T]) -> T:
-        """Return what ``work`` returns; make the index again if it is unusable."""
+        """Return the result of ``work``; rebuild the index if it is unusable."""
         try:
             return work()
         except (sa.exc.DatabaseError, sqlite3.DatabaseError, DamageError) as error:

@@ -117,7 +117,7 @@ class _Held:
 
 
 class DocumentRun:
-    """A run in a document, all of which is checked; ArgumentError names the place of a mistake."""
+    """A run in a document, completely checked; ArgumentError names the place of a mistake."""
 
     def __init__(
         self, root: Path, document: Any, project: str | None = None, where: str = ""

@@ -1,13 +1,13 @@
-"""A run on its way into a root, and the writer of its journals.
+"""Run that is being imported into a root, and the writer of its journals.
 
-`seamark.journal.writer` gives each record the time at which it is made, and never waits for a disk.
+`seamark.journal.writer` takes the time of each record from the clock, and never waits for a disk.
 Here the times come from the source, a failure ends the import of the run, and the same source
-always results in the same bytes, so a repeated import changes nothing.
+always gives the same bytes, so a repeated import changes nothing.
 
-It is written to a folder beside its place, under a name with a dot, which no reader looks at, and
-renamed at the end. What a killed import left there is removed by the next one, which begins that
-run again. Where the run is there already, as when a second process of a resumed run is found,
-contents are moved to it first and then journals, each by one renaming.
+The run is written to a hidden folder beside its final place, which no reader opens, and renamed at
+the end. Files of an import that was killed are removed by the next one, which starts that run
+again. If the run exists already, as when a second process of a resumed run is imported, first the
+contents and then the journals are moved to it, each with one rename.
 """
 
 from __future__ import annotations
@@ -104,11 +104,11 @@ class GivenJournal:
         self._add(self._frame(Kind.HEADER, dump_json(told)))
 
     def at(self, time_ns: int) -> None:
-        """Give what follows this time, in nanoseconds since the Unix epoch, or the next one."""
+        """Set the time of the following records, or the next one; ns since the Unix epoch."""
         self._at = sound_time(time_ns)
 
     def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
-        """Append a JSON record; ValueError if it is too long or holds what JSON has no form for."""
+        """Append a JSON record; ValueError if it is too long or JSON cannot hold a value."""
         payload, flags = dump_json(record), 0
         if len(payload) > MAX_PAYLOAD_BYTES:
             msg = f"a record of {len(payload):,} bytes is longer than {MAX_PAYLOAD_BYTES:,}"

@@ -1,9 +1,9 @@
 """Runs that neptune-exporter wrote: Parquet files with one row for each value and point.
 
-A run is the parts of one prefix, of which part 0 comes last into being. Rows are in no order, and a
-run may have hundreds of millions of them, so they go to the journal batch by batch, and only the
-few rows below ``sys/``, which tell times, owner and ids, are looked for beforehand. The order of
-points is their step, wherever their rows are; nothing has to be sorted.
+The files of a run have a common prefix and a part number; part 0 is written last. Rows are in no
+order, and a run may have hundreds of millions of them, so they go to the journal batch by batch.
+Only the few rows below ``sys/``, which have times, owner and ids, are read before. Points are
+ordered by their step when they are read, so nothing has to be sorted here.
 """
 
 from __future__ import annotations

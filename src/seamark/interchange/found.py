@@ -1,4 +1,7 @@
-"""Interface of all import sources: the runs, notes and files that a source offers."""
+"""Interface of all import sources: the runs, notes and files that a source offers.
+
+Only files below allowed folders are opened, and never through a link.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ class Notes:
             self.examples.setdefault(kind, example)
 
     def join(self, other: Notes) -> None:
-        """Add what was counted elsewhere."""
+        """Add the counts of other notes."""
         for kind, count in other.counts.items():
             self.add(kind, other.examples.get(kind, ""), count)
 
@@ -87,7 +90,7 @@ class Glance:
 
 
 class FoundRun(Protocol):
-    """A run of another program; ``called`` there by people, such as ``KEY-12``; ``size`` in bytes.
+    """A run of another program, which is ``called`` such as ``KEY-12`` there; ``size`` in bytes.
 
     ``folder`` is settled by what the source says, so that it is the same each time.
     """
@@ -101,15 +104,15 @@ class FoundRun(Protocol):
         ...
 
     def note(self) -> str:
-        """Return what is to be known of a run that is there already; mostly nothing."""
+        """Return the notes about a run that exists already; usually none."""
         ...
 
     def glance(self) -> Glance:
-        """Return what can be said of it without reading it whole; NotImportedError or OSError."""
+        """Return a summary without reading the whole run; NotImportedError or OSError."""
         ...
 
     def write(self, draft: Draft, notes: Notes, progress: Progress) -> None:
-        """Write what is missing; NotImportedError or OSError if that is impossible."""
+        """Write the missing journals; NotImportedError or OSError if that is impossible."""
         ...
 
 
@@ -159,7 +162,7 @@ _MAGIC: Final = (
 
 
 def extension_of(name: str, head: bytes = b"") -> str:
-    """Return the extension of a file, of its name or else of what it begins with; no dot."""
+    """Return the extension of a file without the dot, from its name or else its first bytes."""
     if ext := os.path.splitext(name)[1].removeprefix("."):
         return ext
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
@@ -180,7 +183,7 @@ def open_below(base: Path, name: str) -> Iterator[BinaryIO]:
 
 
 def walk_below(base: Path, name: str) -> Iterator[str]:
-    """Yield the names below a folder of what lies in one below it, but no links to folders."""
+    """Yield the names of files below a folder; links to folders are not followed."""
     parts = parts_of(name, "folder")
     here = base
     for part in parts:
@@ -217,7 +220,7 @@ class Places:
 def keep_zip(
     file: BinaryIO, draft: Draft, path: str, notes: Notes
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield name and FILE record of what is in an archive; BadZipFile if it is none, or damaged.
+    """Yield name and FILE record of each member of an archive; BadZipFile if it is damaged.
 
     Names that lead out of the file set are refused and counted in ``notes``.
     """

@@ -1,4 +1,4 @@
-"""Importing what was found, one run after the other; one that cannot be read ends nothing."""
+"""Import of the found runs, one after the other; a run that cannot be read is skipped."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def find_neptune(
     files: Sequence[Path] = (),
     zone: str | None = None,
 ) -> tuple[list[Source], Notes]:
-    """Return the runs of Neptune at or below a path, and what is there but cannot be imported.
+    """Return the runs of Neptune at or below a path, and entries that cannot be imported.
 
     Args:
         root: Root folder that they go to.
@@ -201,7 +201,7 @@ def _opened(source: Source) -> tuple[FoundRun | None, str]:
 
 
 def list_runs(sources: Iterable[Source]) -> Iterator[Listed]:
-    """Yield what an import would do with each run."""
+    """Yield the result that an import would have for each run."""
     for source in sources:
         run, problem = _opened(source)
         if run is None:

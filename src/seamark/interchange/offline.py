@@ -1,13 +1,13 @@
 """Runs in the folders of the Neptune client: logged offline, or not sent yet.
 
-A log is JSON objects one behind the other, each with a number that rises by one: ``{"obj": ...,
-"version": ..., "at": ...}``. It is read piece by piece; its last object may be cut off, where the
+A log is a sequence of JSON objects, each with a number that rises by one: ``{"obj": ...,
+"version": ..., "at": ...}``. It is read piece by piece; the last object may be incomplete if the
 process was killed.
 
-``.neptune/offline`` and ``.neptune/async`` hold a folder for each process and run, with the
-operations that the process made, numbered, in files that only grow. A run that several processes
-resumed has several; each becomes a journal of one run. The run's own id follows from the id that
-the client gave it. Where a log has grown since it was imported, a further journal takes the rest.
+``.neptune/offline`` and ``.neptune/async`` have a folder for each process and run, with the
+numbered operations of the process in files that only grow. A run that several processes resumed has
+several folders; each becomes a journal of one run. The run's own id is derived from the id that the
+client gave it. If a log has grown since it was imported, the rest becomes a further journal.
 """
 
 from __future__ import annotations

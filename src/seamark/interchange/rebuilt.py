@@ -1,9 +1,9 @@
-"""Journals of a run that is rebuilt from a document, whose points are checked first.
+"""Journals of a run that is rebuilt from a document, and checks of its points.
 
-One journal speaks for the run: it tells its owner, when it was created and began, and for how long
-it ran; where it was resumed, one more tells when it ended. One holds values, and ends when the run
-was changed last. Points lie in one for each attempt, because the attempt of a point is that of its
-journal. None but the first two owns anything.
+One journal owns the run: it has the owner, the times of creation and start, and the running time;
+if the run was resumed, a second one has the time of its end. Another journal holds single values
+and ends when the run was last modified. Points are in one journal for each attempt, because the
+attempt of a point is that of its journal. Only the first two journals own the run.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def inside(where: str, key: str | int) -> str:
 
 
 def refused(where: str, expected: str, got: object) -> ArgumentError:
-    """Return the error that says what is wrong where."""
+    """Return the error that describes a problem and its place in the document."""
     return ArgumentError(f"{where or 'the document'}: expected {expected}, got {shown(got)}")
 
 
@@ -264,7 +264,7 @@ class Rebuilt:
     # ---------------------------------------------------------------- what it holds
 
     def values(self, atoms: Mapping[str, Atom], ops: Sequence[Mapping[str, Any]]) -> None:
-        """Write what has no points."""
+        """Write the single values."""
         kept = {path: self._short(atom) for path, atom in atoms.items()}
         self._write(self._values, lambda to: to.assign(kept))
         for op in ops:
@@ -280,7 +280,7 @@ class Rebuilt:
         return atom if isinstance(kept, str) else Atom("text", kept)
 
     def changes(self, changes: Sequence[tuple[int, str, Atom]]) -> None:
-        """Write what parameters were, and are since when."""
+        """Write the former and present values of parameters, with their times."""
         for time_ns, path, atom in changes:
             self._t = max(self._t, time_ns)
             self._write(self._values, lambda to, one={path: atom}: to.assign(one))  # type: ignore[misc]

@@ -52,7 +52,7 @@ _LAST_STEP: Final = 1e300
 
 
 class Memory:
-    """State of a run, by path, as far as later operations depend on it."""
+    """State of a run by path, of which later operations depend."""
 
     def __init__(self) -> None:
         self.atoms: dict[str, Atom] = {}
@@ -60,7 +60,7 @@ class Memory:
         self.members: dict[str, set[str]] = {}
 
     def forget(self, path: str) -> None:
-        """Forget what is at a path and below it."""
+        """Forget the state of a path and of everything below it."""
         held: dict[str, Any]
         for held in (self.atoms, self.steps, self.members):
             for each in [one for one in held if is_inside(one, path)]:
@@ -108,7 +108,7 @@ class Replay:
         }
 
     def begin(self, journal: GivenJournal, notes: Notes) -> None:
-        """Write what is taken from now on."""
+        """Write the following operations."""
         self.journal, self._notes = journal, notes
 
     def take(self, operation: Mapping[str, Any], time_ns: int) -> None:

@@ -121,7 +121,7 @@ def mint_run_id() -> str:
 
 
 def is_run_id(text: str) -> bool:
-    """Return whether a text is what ids look like, minted or hashed, in this release or earlier."""
+    """Return whether a text has the form of an id, random or hashed, of this release or earlier."""
     return len(text) == _ID_LENGTH and set(text) <= set(_DIGITS)
 
 

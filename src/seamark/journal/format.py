@@ -1,4 +1,4 @@
-"""Bytes of a journal: file header, frames and limits, and the checked decoding of its records.
+"""Format of a journal: file header, frames and limits, and the checked decoding of its records.
 
 See ``docs/explanation/journal.md``, table A. Everything is little-endian and every frame starts at
 a multiple of 8 bytes. A frame is::
@@ -9,7 +9,8 @@ a multiple of 8 bytes. A frame is::
     16 i64 t        nanoseconds since the Unix epoch, strictly increasing within a file
     24 payload, zero-padded to a multiple of 8
 
-What passes has the types and ranges of ``docs/explanation/journal.md``, table C; null is absent.
+Decoded records have the types and ranges of ``docs/explanation/journal.md``, table C; null is the
+same as absent.
 """
 
 from __future__ import annotations
@@ -228,7 +229,7 @@ def file_of(value: Any) -> dict[str, Any]:
 
 
 def digest_of_text(value: Any) -> dict[str, Any]:
-    """Return ``sha256`` and ``size`` of a text kept as a blob; TypeError or ValueError if none."""
+    """Return ``sha256`` and ``size`` of a text kept as a blob; invalid: TypeError or ValueError."""
     found = _checked(value, {"sha256": _is_digest, "size": whole}, "text")
     if len(found) != 2:  # noqa: PLR2004 - both of them
         msg = f"text: expected sha256 and size, got {value!r:.60}"

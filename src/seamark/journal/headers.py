@@ -57,7 +57,7 @@ def first_record_ns(folder: RunFolder) -> int:
 
 
 def may_grow(reader: JournalReader) -> bool:
-    """Return whether a process may still append to a journal, or finish what it says.
+    """Return whether a process may still append to a journal or complete its records.
 
     One that is stopped, or of a sleeping laptop, beats no more, but lives: it is asked if possible.
     """

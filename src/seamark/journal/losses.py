@@ -1,4 +1,4 @@
-"""Losses of a writer: check of metrics, lock around appends, and counts of what was lost."""
+"""Losses of a writer: checks of metrics, the lock around appends, and counts of lost records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Guard:
         self.begin_child()
 
     def begin_child(self) -> None:
-        """Forget what other threads of the parent were doing when this process was forked."""
+        """Reset lock and queues after a fork: the parent's other threads do not exist here."""
         self.lock = threading.RLock()
         self.busy = False
         self.deferred: deque[Callable[[], object]] = deque()
@@ -70,7 +70,7 @@ class Guard:
         return done
 
     def run_deferred(self) -> None:
-        """Write what signal handlers gave, also while what they interrupted is left."""
+        """Write the records of signal handlers, also while an interrupted write is being left."""
         with self.lock:
             while self.deferred and not self.busy:
                 self._run(self._write_next)
@@ -150,7 +150,7 @@ class Losses:
         self._told, self.owed = dict(self.counts), False
 
     def start_journal(self) -> None:
-        """Start counting again: what a journal holds stays there, the next counts only the rest."""
+        """Start counting again: the next journal reports only losses that the last one did not."""
         self.counts = {
             reason: count - self._told.get(reason, 0)
             for reason, count in self.counts.items()
@@ -159,7 +159,7 @@ class Losses:
         self._told = {}
 
     def begin_child(self) -> None:
-        """Leave to the parent, after a fork, what it lost."""
+        """Reset the counts after a fork: the parent reports its own losses."""
         self.counts, self._told, self.owed = {}, {}, False
 
     # ---------------------------------------------------------------- to people

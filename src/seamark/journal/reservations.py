@@ -1,15 +1,13 @@
-"""Reservations: files that one process can make, and the numbers and claims built on them.
+"""Reservations: files that only one process can create, and the numbers and claims built on them.
 
-They work without a lock, on any shared disk, and their folders can be merged. A file says whose it
-is from the moment it is there: it is written under another name, and linked.
+Nothing is locked, renamed or rewritten, so reservations work on any disk that several machines
+share, and their folders can be merged. A file is written under another name and then linked, so it
+has its holder from the moment it exists. Files may come from an untrusted source.
 
-Claim n of a run is the file ``<project>/.claims/<run id>.<n>``, and ``<run id>.<n>.released`` says
-that it was given back. Nothing is locked, renamed or rewritten, so that this works on any disk that
-several machines share, and folders can be merged. What lies there may be a stranger's.
-
-Where folders are merged, two machines may have made the same claim: the file that is left says who
-has it. That the other one gave its own back says nothing about this one: each file has the key of
-its claim, and where the place of a release is taken, the key is in the name, too.
+Claim n of a run is the file ``<project>/.claims/<run id>.<n>``, and ``<run id>.<n>.released`` marks
+its release. Two machines may have made the same claim before their folders were merged; the file
+that remains decides. Therefore each file has the key of its claim, and a release by the other
+machine does not count. If the name of a release is taken, the key is added to the name.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 class Reserved(NamedTuple):
-    """A reservation that somebody made (ns since the Unix epoch); holder: at most 64 KiB."""
+    """A reservation with its time (ns since the Unix epoch); ``holder``: at most 64 KiB."""
 
     holder: bytes
     made_ns: int
@@ -163,7 +161,7 @@ def take_number(
 
 
 def take_revision(project: Path, text: str, run: str) -> int:
-    """Take the next revision (1-based) of the runs of one hash ``text`` of what they were given."""
+    """Take the next revision (1-based) of the runs whose inputs have the hash ``text``."""
     revisions = Reservations(project, REVISIONS)
     holder = json.dumps({"run": run, **process_facts(), "t": time.time_ns()})
     prefix = f"{text}."
@@ -227,7 +225,7 @@ class Claim:
 
 
 def claimant() -> dict[str, Any]:
-    """Return what a claim says of the process that makes it."""
+    """Return the description of this process in a claim."""
     return {**process_facts(), "key": secrets.token_hex(8), "t": time.time_ns()}
 
 
@@ -252,7 +250,7 @@ class Claims:
         self._reservations = Reservations(root / project, CLAIMS, *below)
 
     def states(self) -> dict[str, ClaimState]:
-        """Return the state of each newest claim; what is no file is a claim that nobody holds."""
+        """Return the state of each newest claim; an entry that is no file counts as released."""
         newest: dict[str, int] = {}
         files: set[tuple[str, int]] = set()
         released: set[tuple[str, int]] = set()
@@ -276,7 +274,7 @@ class Claims:
         return self._lapsed(name, now.number, log, now_ns)
 
     def _release_of(self, name: str, number: int) -> dict[str, Any] | None:
-        """Return what a claimant said on release, or None; what is no claim counts as released."""
+        """Return the record of a release, or None; an invalid claim counts as released."""
         claim = f"{name}.{number}"
         key = (self._read(claim) or {}).get("key")
         told = self._read(claim + _RELEASED) or {}
@@ -295,7 +293,7 @@ class Claims:
         return has_lapsed(facts, max(seen, _last_sign_ns(log, facts)), now_ns)
 
     def take(self, name: str, number: int) -> Claim | None:
-        """Make claim ``number``; None if somebody else has. OSError: it cannot be written."""
+        """Make claim ``number``; None if another process has it. OSError: it cannot be written."""
         facts = claimant()
         if number > MOST_CLAIMS or not self._reservations.reserve(
             f"{name}.{number}", json.dumps(facts)

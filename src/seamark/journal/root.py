@@ -51,13 +51,13 @@ def nearest_root(*, used: bool = True) -> Path:
 
 
 def root_inside(folder: Path) -> Path | None:
-    """Return the ``.seamark`` folder in a folder that somebody named as root; None without one."""
+    """Return the ``.seamark`` folder in a folder that was named as root; None without one."""
     inside = folder / ROOT_NAME
     return inside if is_folder(inside) else None
 
 
 def root_near(folder: Path) -> Path | None:
-    """Return the root, above or beside, that somebody may have meant by a folder; else None."""
+    """Return a root above or beside a folder that may have been meant; else None."""
     there = next((one for one in (folder, *folder.parents) if one.is_dir()), folder)
     for one in map(Path, _upwards(str(there))):
         if one.name == ROOT_NAME and one != folder:
@@ -104,7 +104,7 @@ def _expect_own(root: str) -> None:
 
 
 def name_of(user: int | None) -> str:
-    """Return what a user is called: ``alice (uid 1000)``."""
+    """Return the text that describes a user: ``alice (uid 1000)``."""
     with quietly(only=(KeyError, ImportError)):
         import pwd
 

@@ -1,8 +1,8 @@
-"""Numbers into frames: families, path numbers, schemas and steps of series.
+"""Encoding of numbers as frames: families, path numbers, schemas and steps of series.
 
-A key set gets a schema the second time it is seen, at most `MAX_SCHEMAS` of them in a journal, and
-is then one short frame a row. Everything else is a sparse row over numbered paths: with a schema
-for each key set, key sets that vary would cost 33 bytes a point and memory without end.
+A set of keys gets a schema the second time it is written; its rows are then one short frame each. A
+journal has at most `MAX_SCHEMAS` schemas. All other rows are sparse rows over numbered paths: if
+every set of keys had a schema, varying sets would cost 33 bytes a point and unlimited memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SPOKEN = {"atom": "a single value", "artifact": "an artifact"}
 
 
 class Families(dict[str, str]):
-    """Family by path, of what a process wrote and what the run was known to hold.
+    """Families by path, of the process's own values and those already in the run.
 
     Paths below a namespace in ``reserved`` can take only its family, but for those known otherwise.
     """
@@ -72,7 +72,7 @@ class Families(dict[str, str]):
 
 
 def spoken(family: str) -> str:
-    """Return what messages call a family: ``a single value``, ``a float series``."""
+    """Return the words for a family in messages: ``a single value``, ``a float series``."""
     return _SPOKEN.get(family) or f"a {family.replace('_', ' ')}"
 
 
@@ -98,14 +98,14 @@ class Series:
         self.schemas: list[Schema] = []
 
     def settle(self) -> None:
-        """Take over what the schemas saw later."""
+        """Take over later steps from the schemas."""
         for schema in self.schemas:
             if schema.last_t > self.last_t:
                 self.last_t, self.last_step = schema.last_t, schema.last_step
 
 
 class Schema:
-    """A key set with a number of its own in the open journal, and what its rows have in common.
+    """Set of keys with a number in the open journal, and the common data of its rows.
 
     A row is ``join(crc32(row, salt), head, row)`` of ``row = pack(t, step, *values)``. It is
     ``live`` until that journal is left, ``plain`` until a row holds anything else than Python's own

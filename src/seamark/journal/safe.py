@@ -245,7 +245,7 @@ def remove_entry(folder: int, name: str, depth: int = 0) -> None:
 
 @contextlib.contextmanager
 def locked(fd: int) -> Iterator[None]:
-    """Hold the lock of an open file for a block; waits for whoever has it."""
+    """Hold the lock of an open file for a block; waits until it is free."""
     import fcntl  # not on Windows
 
     fcntl.flock(fd, fcntl.LOCK_EX)

@@ -94,9 +94,9 @@ class Segment:
         return len(frames), None
 
     def take_back(self, torn: int, error: OSError | None) -> None:
-        """Cut off the ``torn`` bytes of a frame that is not whole; if that fails, it is `lost`.
+        """Cut off the ``torn`` bytes of an incomplete frame; if that fails, the file is `lost`.
 
-        A ``write(2)`` that raises has written nothing, so the size always tells the last good
+        A ``write(2)`` that raises has written nothing, so the size always gives the last valid
         offset.
         """
         try:
@@ -111,7 +111,7 @@ class Segment:
             self.lost = True
 
     def mend(self) -> int:
-        """Cut off what follows the last whole frame; return its time, ns since the Unix epoch.
+        """Cut off bytes after the last whole frame; return its time, ns since the Unix epoch.
 
         It is -1 without one; then the file is `lost`, and removed if nothing was ever in it.
         """
@@ -128,7 +128,7 @@ class Segment:
         return -1
 
     def _reader(self) -> JournalReader:
-        """Return a reader of what is behind the descriptor, wherever the file lies."""
+        """Return a reader of the open file, even if it was moved or removed."""
         return JournalReader(FileSource(self.path, os.dup(self.fd)))
 
     @property
@@ -143,7 +143,7 @@ class Segment:
             os.close(fd)
 
     def sync(self) -> None:
-        """Force what is new to disk, on the sync thread only; OSError if the disk lost some."""
+        """Force new bytes to disk, on the sync thread only; OSError if the disk lost some."""
         # Once: the writer may close the file meanwhile, and -1 is a ValueError to some calls.
         fd = self.fd
         size = os.fstat(fd).st_size
@@ -343,7 +343,7 @@ class Backlog:
         self.waiting.append(Waiting(self._clock(), None, header=header))
 
     def done(self) -> None:
-        """Take away what was next."""
+        """Remove the oldest entry."""
         first = self.waiting.popleft()
         if first.record is not None:
             self._records, self._bytes = self._records - 1, self._bytes - first.size

@@ -1,4 +1,4 @@
-"""Journals in batches, for both sides: what is sent elsewhere, and what such a place accepts.
+"""Batches of journals: how a sender makes them, and how a receiver checks them.
 
 A batch is whole valid frames, or a declared gap: bytes that will never be a frame, by the rule that
 every reader follows (`seamark.journal.reader`). The first batch of a journal begins with the file's
@@ -87,12 +87,12 @@ class Batch(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Offset of what follows."""
+        """Offset of the bytes after it."""
         return self.offset + self.length
 
 
 class BatchError(SeamarkError, ValueError):
-    """A batch is not what it has to be, as ``slug`` tells programs; a retry is of no use."""
+    """A batch is invalid; ``slug`` is the code for programs. A retry is useless."""
 
     slug = "not-a-journal"
 
@@ -104,7 +104,7 @@ class ForeignHeaderError(BatchError):
 
 
 class TooLargeError(BatchError):
-    """A batch exceeds a limit of ``allowed`` bytes; in smaller parts it may be accepted."""
+    """A batch exceeds the limit of ``allowed`` bytes; smaller parts may be accepted."""
 
     slug = "too-large"
 
@@ -118,7 +118,7 @@ class TooLargeError(BatchError):
 
 
 def next_batch(reader: JournalReader, offset: int, limit: int = _DEFAULT_BYTES) -> Batch | None:
-    """Return what to send next of a journal of at most ``limit`` bytes (or one frame), or None.
+    """Return the next batch of a journal, at most ``limit`` bytes (or one frame), or None.
 
     ``offset`` is how much is kept there, bytes. Afterwards ``stopped``, ``tail`` and ``closed`` of
     the reader say what it met: where it stopped as ``"newer"``, this version cannot send the rest.

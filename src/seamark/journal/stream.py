@@ -33,7 +33,7 @@ _STOPPED: Final = "the run is stopped"
 
 
 class Stream:
-    """The open journal of a writer, or the next one, and what waits to be written to it.
+    """Open journal of a writer, or the next one, and the records that wait for it.
 
     The writer holds its lock around every call. Where a method returns a text, it says why
     something is impossible now; empty, it was done. ``clock`` is in nanoseconds since the Unix
@@ -77,7 +77,7 @@ class Stream:
 
     @property
     def writer(self) -> str | None:
-        """Writer id of the open journal, or of that in which what waits will lie; else None."""
+        """Writer id of the open journal, or of that of waiting records; else None."""
         if self.segment is not None:
             return self.segment.writer
         return None if self._uid is None else writer_id(self._uid)
@@ -108,7 +108,7 @@ class Stream:
         return not why
 
     def _put(self, record: Record) -> str:
-        """Write a record, or what is missing of it in the next journal if this one must be left."""
+        """Write a record; if this journal must be left, write the rest to the next one."""
         why = ""
         for _ in range(2):
             if self.segment is None and (why := self._open()):
@@ -140,7 +140,7 @@ class Stream:
             self.switch_file()
 
     def beat(self) -> bool:
-        """Write a heartbeat, with what was lost so far; return whether it is written."""
+        """Write a heartbeat with the losses so far; return whether it is written."""
         beat = Note(self.frame, Kind.HEARTBEAT, self.losses.payload)
         if self.catch_up() or self._put(beat):
             return False
@@ -159,7 +159,7 @@ class Stream:
         return why
 
     def rotate(self) -> None:
-        """Go on in a new journal with the next record; its header says what is so then."""
+        """Continue in a new journal with the next record; its header has the facts of that time."""
         self.catch_up()
         if self.backlog.waiting:
             self.backlog.begin_journal(self._header_now())
@@ -181,7 +181,7 @@ class Stream:
         return ""
 
     def end(self, reason: str) -> None:
-        """Write all that waits, then CLOSE, and leave the journal for good; count what is lost."""
+        """Write waiting records and CLOSE, and leave the journal for good; count lost records."""
         if self.segment is not None or self.losses.owed or self.backlog.waiting:
             self._retry_at = 0.0
             why = self.catch_up() or self.put_close(reason)
@@ -197,12 +197,12 @@ class Stream:
     # ---------------------------------------------------------------- after an exception
 
     def interrupted(self) -> None:
-        """Note that an exception interrupted a write; the next record checks first what it left."""
+        """Note that an exception interrupted a write; the next record first checks the file."""
         self.in_doubt = True
         self.table.retire_all()  # that is the slow way's to do
 
     def settle(self) -> None:
-        """Cut off what is not whole; note what is, so that nothing that waits is written twice."""
+        """Cut off an incomplete frame; note whole ones, so that no record is written twice."""
         if (segment := self.segment) is not None:
             last_t = segment.mend()
             if self._on_its_way is not None:
@@ -214,7 +214,7 @@ class Stream:
         self._on_its_way, self.in_doubt = None, False
 
     def row_failed(self, error: BaseException) -> None:
-        """Deal with an error of a row of the quick way; raises what is not the disk's answer."""
+        """Handle an error of a row written the quick way; raise it if it is not from the disk."""
         if not isinstance(error, OSError) or raised_by_signal_handler(error):
             self.interrupted()
             raise error
@@ -231,7 +231,7 @@ class Stream:
     # ---------------------------------------------------------------- what waits
 
     def catch_up(self) -> str:
-        """Write what waits, oldest first, each record at the time at which it was made."""
+        """Write waiting records, oldest first, each with the time at which it was made."""
         if self.closed:
             return _STOPPED
         if self.in_doubt:
@@ -256,7 +256,7 @@ class Stream:
             self._as_of = None
 
     def _turn(self, header: Mapping[str, Any] | None) -> str:
-        """Close the open journal; what follows goes to a new one with this header."""
+        """Close the open journal; following records go to a new one with this header."""
         if self.segment is not None:
             if why := self.put_close("rotate"):
                 return why
@@ -324,7 +324,7 @@ class Stream:
             self.switch_file()
 
     def begin_child(self) -> None:
-        """Leave to the parent, after a fork, its journal and what waits."""
+        """Leave the journal and waiting records to the parent after a fork."""
         self._on_its_way, self.in_doubt = None, False
         self.backlog, self._uid = Backlog(self.clock), None
         self._told = self._as_of = None

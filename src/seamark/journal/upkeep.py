@@ -1,4 +1,8 @@
-"""Background work of a journal writer, and the thread that syncs the journal."""
+"""Background work of a journal writer, and the thread that does it.
+
+At intervals data is forced to disk, waiting records are written, a heartbeat shows that the process
+lives, a long journal is continued in a new file, and a file that somebody removed is written again.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ __all__ = ["SyncThread", "Upkeep"]
 
 class _Keep(Protocol):
     def __call__(self, *, heartbeat: bool = False) -> None:
-        """Force data to disk, write what waits and, if asked, a heartbeat."""
+        """Force data to disk, write waiting records and, on request, a heartbeat."""
 
 
 class SyncThread(threading.Thread):
@@ -87,7 +91,7 @@ class Upkeep:
         self.begin_child()
 
     def begin_child(self) -> None:
-        """Forget the thread of the parent, and its round, when this process was forked."""
+        """Reset the thread and its lock after a fork: the parent's thread does not exist here."""
         self._round = threading.Lock()
         self.thread: SyncThread | None = None
 
@@ -120,7 +124,7 @@ class Upkeep:
     # ---------------------------------------------------------------- a round
 
     def keep(self, *, heartbeat: bool = False) -> None:
-        """Do what is due; never raises."""
+        """Do the work that is due; never raises."""
         with self._round, quietly(self._failed):  # no two rounds sync, or exchange, one file
             self._keep(heartbeat=heartbeat)
 

@@ -1,4 +1,4 @@
-"""Writing a journal: one ``write(2)`` a call, and what happens when that fails.
+"""Writer of a journal: one ``write(2)`` a call, and the handling of its failures.
 
 `JournalWriter` is what a run holds. It takes what is given to numbers and records, one at a time
 (`seamark.journal.losses`), has them written (`seamark.journal.stream`), counts what is lost
@@ -141,7 +141,7 @@ class JournalWriter:
 
     @property
     def writer(self) -> str | None:
-        """Writer id of the open journal, or of that in which what waits will lie; else None."""
+        """Writer id of the open journal, or of that of waiting records; else None."""
         return self._stream.writer
 
     def name(self) -> str:
@@ -157,7 +157,7 @@ class JournalWriter:
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """Number of lost records by reason, without those that a journal tells that was left."""
+        """Number of lost records by reason, without those reported by an earlier journal."""
         return self._losses.counts
 
     @property
@@ -195,7 +195,7 @@ class JournalWriter:
     def append_row(  # noqa: C901, PLR0912 - inlined: every call would cost a tenth of a row
         self, metrics: Mapping[str, Any], step: float | None = None, time_ns: int | None = None
     ) -> bool:
-        """Record one value of several float series at one step; never raises for what it is given.
+        """Record one value of several float series at one step; no argument makes it raise.
 
         The common case (a key set seen before, plain numbers) is one pack, one CRC and one write.
         Without a step, the row is 1 above the largest last step of its paths; ``time_ns`` is a time
@@ -341,9 +341,9 @@ class JournalWriter:
     # ---------------------------------------------------------------- steps and families
 
     def divert_to(self, take: Callable[[Any], Any]) -> None:
-        """Have ``take`` take what is no point of a series out of each row that is not known.
+        """Pass each row with a new set of keys to ``take``, which removes all that are no points.
 
-        It returns the rest, or the row itself if it took nothing.
+        ``take`` returns the rest, or the row itself if it removed nothing.
         """
         self._divert = take
 
@@ -401,11 +401,11 @@ class JournalWriter:
         self._upkeep.every_s = (self._upkeep.every_s[0], heartbeat_s)
 
     def keep(self, *, heartbeat: bool = False) -> None:
-        """Do what the sync thread does at each interval; never raises."""
+        """Do the work of the sync thread at each interval; never raises."""
         self._upkeep.keep(heartbeat=heartbeat)
 
     def rotate(self) -> None:
-        """Go on in a new journal with the next record; its header says what is so then."""
+        """Continue in a new journal with the next record; its header has the facts of that time."""
         self._guard.run(self._stream.rotate)
 
     def retry_now(self) -> None:

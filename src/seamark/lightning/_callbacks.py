@@ -233,10 +233,10 @@ class _StepClock(QuietCallback):
             self._spent, self._steps = 0.0, 0
 
     def _count_batch(self, batch: Any) -> None:
-        """Count what a subclass counts of a batch."""
+        """Count a batch; implemented by subclasses."""
 
     def _record_steps(self, trainer: Any) -> None:
-        """Record what a subclass records of the steps since it did so last."""
+        """Record the steps since the last record; implemented by subclasses."""
 
 
 @_host.configurable

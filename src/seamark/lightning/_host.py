@@ -1,8 +1,9 @@
-"""The parts of Lightning that the adapter uses, and arguments of older loggers.
+"""Parts of Lightning that the adapter uses, and arguments of older loggers.
 
-The two are the same code under two names, and their classes are unrelated. Ours derive from those
-of each package that is imported already, because ``LightningCLI`` insists on subclasses of its own
-package's classes, and nobody has to load the other package for our sake.
+``lightning`` and ``pytorch_lightning`` are the same code under two names, with unrelated classes.
+Seamark's classes derive from those of each package that is already imported, because
+``LightningCLI`` accepts only subclasses of its own package's classes. The other package is not
+imported.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ _LEGACY: Final[Mapping[str, str]] = {
 
 
 def check_legacy(given: Iterable[str]) -> None:
-    """Raise `ArgumentError`, with what to write instead, for keywords of earlier loggers."""
+    """Raise `ArgumentError`, with the replacement, for keywords of earlier loggers."""
     if found := [name for name in given if name in _LEGACY]:
         advice = "\n".join(f"  {name}: use {_LEGACY[name]}" for name in found)
         msg = (
@@ -142,7 +143,7 @@ def check_legacy(given: Iterable[str]) -> None:
 
 
 class DeprecatedMethods(RunLogger):
-    """Four methods that warn and still work; of others the error says what to write instead."""
+    """Four methods that warn and still work; errors for others name the replacement."""
 
     ARTIFACTS_KEY = "artifacts"
     PARAMETERS_KEY = "hyperparams"

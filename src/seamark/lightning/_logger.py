@@ -268,7 +268,7 @@ class SeamarkLogger(DeprecatedMethods):
 
     @guarded
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
-        """Record what a checkpoint callback, or a weak proxy of it, keeps now."""
+        """Record the files that a checkpoint callback, or a weak proxy of it, keeps now."""
         if self._log_model_checkpoints and self._run.session.speaks_for_all:
             self._recording()
             self._checkpoints.saved(checkpoint_callback)
@@ -307,7 +307,7 @@ class SeamarkLogger(DeprecatedMethods):
             set_aside(self._run.folder.files_dir)
 
     def checkpoint_state(self, *, marked: bool = False) -> dict[str, Any]:
-        """Return what a checkpoint keeps of the run; see ``Run.checkpoint_state``."""
+        """Return the state of the run for a checkpoint; see ``Run.checkpoint_state``."""
         return {**self._run.checkpoint_state(marked=marked), "prefix": self._prefix}
 
     def resume(self, state: Mapping[str, Any], *, training: bool) -> None:
@@ -322,7 +322,7 @@ class SeamarkLogger(DeprecatedMethods):
 
     @guarded
     def begin_training(self, trainer: Any) -> None:
-        """Record how many samples a step takes; the trainer has its data now."""
+        """Record the number of samples in a step, which is known once the trainer has its data."""
         if self._run.session.speaks_for_all:
             self._note_facts(batch_facts(trainer))
 

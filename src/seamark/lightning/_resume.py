@@ -3,13 +3,13 @@
 Lightning (1.9.5 to 2.6.6) calls, in this order: ``setup`` of every callback, in which
 ``ModelCheckpoint`` takes its folder from the first logger; ``on_load_checkpoint`` of every callback
 with the whole checkpoint; ``load_state_dict`` of every callback, in which ``ModelCheckpoint``
-forgets what it kept if its folder is not the one in the checkpoint; ``on_fit_start``; and then
-``log_hyperparams`` and ``log_graph``, the first that a logger records. So runs and folders change
-in ``on_load_checkpoint``.
+forgets its saved files if its folder is not the one in the checkpoint; ``on_fit_start``; and then
+``log_hyperparams`` and ``log_graph``, the first calls that a logger records. Therefore runs and
+folders change in ``on_load_checkpoint``.
 
-Rank 0 decides and tells the others, because each of them may see another disk. Where one rank
-changes the folder of a ``ModelCheckpoint`` and another does not, they differ later in whether to
-save, and wait for each other for ever.
+Rank 0 decides and broadcasts the result, because the ranks may see different disks. If only some
+ranks changed the folder of a ``ModelCheckpoint``, they would later disagree on whether to save, and
+wait for each other for ever.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Checkpoints:
             )
 
     def saved(self, callback: Any) -> None:
-        """Record what a callback (or a weak proxy of one) keeps; it has just saved something."""
+        """Record the files that a callback (or a weak proxy of one) keeps, after a save."""
         key = _key(callback)
         if not self._savers:  # not before: the run, which is recorded to by now, closes after it
             settle_at_exit(self)

@@ -72,7 +72,7 @@ def settings(trainer: Any) -> dict[str, Any]:
 
 
 def facts(trainer: Any) -> dict[str, Any]:
-    """Return what a trainer that begins a stage knows of its ranks and devices, by name."""
+    """Return facts of a trainer about its ranks and devices, by name, when a stage begins."""
     strategy = trainer.strategy
     launcher = current_rank().launcher
     if launcher is None and getattr(strategy, "launcher", None) is not None:

@@ -1,4 +1,4 @@
-"""Finder under which ``neptune`` and its submodules are Seamark's modules."""
+"""Finder that imports Seamark's modules as ``neptune`` and its submodules."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ _NAMED_OTHERWISE: Final = {"neptune_kedro": "kedro_neptune"}
 
 
 def install() -> None:
-    """Make ``neptune`` mean Seamark in this process, for every import that comes after.
+    """Make later imports of ``neptune`` in this process return Seamark's modules.
 
     ``neptune``, ``neptune.new`` and their submodules are Seamark's modules then, so that
     integrations which import ``neptune`` themselves work as they are, and
@@ -154,7 +154,7 @@ class Finder(MetaPathFinder):
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return what makes a module of the client, or None for all others."""
+        """Return the spec of a module of the client, or None for all others."""
         if not f"{fullname}.".startswith(f"{self._name}."):
             return None
         rest = fullname[len(self._name) + 1 :]
@@ -166,7 +166,7 @@ class Finder(MetaPathFinder):
 
 
 def find_substitute(rest: str, fullname: str) -> ModuleSpec | None:
-    """Return what makes a module of the client that is none of this package; None for others.
+    """Return a substitute for a module of the client outside this package; None for others.
 
     `rest` is its name below ``neptune``. Raises `ModuleNotFoundError` for an integration, with what
     to do.

@@ -1,4 +1,4 @@
-"""Answers of this machine and of remotes to the questions of an opening."""
+"""Facts that this machine and the remotes contribute to the opening of a run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def is_run(options: Settings, project: str) -> bool:
 def open_checkpoint(
     opening: Opening, saved: Saved, *, stay: bool, training: bool, is_new: bool
 ) -> CheckpointDecision:
-    """Decide which run goes on where a checkpoint is loaded; see `resolve_checkpoint`."""
+    """Decide which run continues when a checkpoint is loaded; see `resolve_checkpoint`."""
     world = _Machine(opening.options, opening.folder.root, None)
     found = resolve_checkpoint(opening, saved, world, stay=stay, training=training, is_new=is_new)
     if found.switch is None:
@@ -148,7 +148,7 @@ log = logging.getLogger("seamark")
 
 
 def ask_for_run(options: Settings, root: Path, place: RunFolder | None) -> RemoteAnswer:
-    """Ask the remotes of a run for it, or for what ``with_id`` names, until one knows it."""
+    """Ask the remotes for a run, or for the run that ``with_id`` names, until one knows it."""
     failures: list[str] = []
 
     def ask() -> RemoteAnswer | ArgumentError:

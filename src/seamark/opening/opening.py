@@ -1,9 +1,9 @@
 """Decision about the opening of a run: its folder, role, rank and attempt.
 
-An attempt begins when a checkpoint is loaded or a launcher restarts the job. It is a property of
-the journals that are opened from then on: their header carries its number and, where a checkpoint
-was loaded, how far every journal had come when that was saved (its *positions*). By default readers
-hide what older attempts recorded from there on.
+A new attempt begins when a checkpoint is loaded or a launcher restarts the job. The attempt is a
+property of the journals that are opened from then on: their header has its number and, if a
+checkpoint was loaded, the *positions*: how far every journal had come when the checkpoint was
+saved. By default readers hide records of older attempts after these positions.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Saved(NamedTuple):
 
     @classmethod
     def of(cls, state: object) -> Saved:
-        """Return what a checkpoint holds, or raise `ArgumentError`."""
+        """Return the content of a checkpoint, or raise `ArgumentError`."""
         if isinstance(state, Mapping):
             run, project, positions = (state.get(key) for key in ("run", "project", "positions"))
             if isinstance(run, str) and isinstance(project, str):
@@ -206,13 +206,13 @@ class World(Protocol):
         """Return the state of a run on this disk."""
 
     def ask_remotes(self, place: RunFolder | None) -> RemoteAnswer:
-        """Ask the remotes for a run, or without a place for what ``with_id`` names."""
+        """Ask the remotes for a run, or without a place for the run that ``with_id`` names."""
 
     def job_run(self) -> JobRun:
         """Return the place that a run without a name has in its job; counts the run."""
 
     def restarted(self, folder: RunFolder, job_run: JobRun | None) -> Restart:
-        """Return the run that this restarted job goes on with."""
+        """Return the run that this restarted job continues."""
 
     def find_duplicate(self, folder: RunFolder) -> str | None:
         """Return the id of the newest run of the project that is the same experiment."""
@@ -222,7 +222,7 @@ class World(Protocol):
 
 
 def resolve(options: Settings, world: World) -> Opening:
-    """Decide where a run is recorded, and what it goes on with."""
+    """Decide where a run is recorded, and which run it continues."""
     is_named = options.names_a_run
     folder, unfound = _locate(options, world)
     if (same := _duplicate(options, folder, world)) is not None:
@@ -383,7 +383,7 @@ def _with_free_name(found: Opening, world: World) -> Opening:
 
 
 class CheckpointDecision(NamedTuple):
-    """Decision which run goes on where a checkpoint is loaded.
+    """Decision about the run that continues when a checkpoint is loaded.
 
     That is the run of ``switch``, or the begun one if it is None. It ``begins`` an attempt, and
     names the run that its weights come from if it ``notes_origin``.
@@ -398,7 +398,7 @@ class CheckpointDecision(NamedTuple):
 def resolve_checkpoint(
     opening: Opening, saved: Saved, world: World, *, stay: bool, training: bool, is_new: bool
 ) -> CheckpointDecision:
-    """Decide which run goes on where a checkpoint is loaded.
+    """Decide which run continues when a checkpoint is loaded.
 
     ``training`` is False where it is only evaluated: no attempt begins, and only
     ``resume="must"`` switches to its run. ``is_new`` tells whether the run that was begun holds

@@ -130,7 +130,7 @@ def first_remote(given: str | Sequence[str] | None) -> str | None:
 
 
 def readable(uri: str) -> Path | str:
-    """Return what a remote is as a place to read: a root on this machine, or a server's address."""
+    """Return the readable place of a remote: a root on this machine, or a server's address."""
     from seamark.remote.places import canonical
 
     known = canonical(uri)

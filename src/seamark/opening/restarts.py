@@ -88,7 +88,7 @@ def _attempt_of(header: Mapping[str, Any]) -> int | None:
 
 
 class Restart(NamedTuple):
-    """The run that a restarted job goes on with.
+    """Run that a restarted job continues.
 
     ``attempt`` is 0-based, None if the job did not record the run. ``passed_over`` is the id of a
     run that did not complete and was recorded by another command line, or None.

@@ -54,7 +54,7 @@ class StartVersion:
 
     @classmethod
     def of(cls, options: Settings) -> StartVersion:
-        """Return what a person called the code, or else the version of what was executed so far.
+        """Return the version of the code given by the user, else that of the code executed so far.
 
         Waits for that, because a run is found by a hash of it, but no longer than two seconds.
         """
@@ -73,7 +73,7 @@ class StartVersion:
 
 
 def start_hash(options: Settings, version: StartVersion) -> str | None:
-    """Return the hash of what a run is given at its start; None without parameters."""
+    """Return the hash of a run's inputs at its start; None without parameters."""
     secrets = options.hidden()
     atoms: dict[str, tuple[str, Any]] = {}
     for path, (kind, value) in secrets.atoms(options.params).items():
@@ -123,7 +123,7 @@ def _find_in(place: Path | str, options: Settings, folder: RunFolder, text: str)
 
 
 def take_revision(options: Settings, folder: RunFolder, version: StartVersion) -> dict[str, Any]:
-    """Take the next revision of what a run is given; nothing if impossible. Never raises."""
+    """Take the next revision of a run's inputs; nothing if impossible. Never raises."""
     found: dict[str, Any] = {}
 
     def lost(error: Exception) -> None:
@@ -140,7 +140,7 @@ def take_revision(options: Settings, folder: RunFolder, version: StartVersion) -
 
 
 def check_hash(text: object, revision: object) -> None:
-    """Raise `ArgumentError` for what can be no hash of a run, and no revision."""
+    """Raise `ArgumentError` for a value that is neither a hash of a run nor a revision."""
     if not isinstance(text, str) or not _HASH.fullmatch(text):
         msg = f"content_hash: expected 32 hexadecimal digits, got {text!r:.80}"
         raise ArgumentError(msg)

@@ -1,4 +1,4 @@
-"""Checks of the options of a run: each takes a name and a value, and returns what is kept."""
+"""Checks of the options of a run: each takes name and value, and returns the value to use."""
 
 # ruff: noqa: D103 - a check is named by what it checks, and all have one signature
 

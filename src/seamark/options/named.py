@@ -1,4 +1,4 @@
-"""Named places, and options with the names of other loggers."""
+"""Places named in options, and options with the names of other loggers."""
 
 from __future__ import annotations
 
@@ -227,5 +227,5 @@ REPLACED: Final[Mapping[str, str]] = {
 
 
 def also(words: Mapping[str, str], name: str) -> str:
-    """Return what ends the message about a name that is not here: nothing if nobody has it."""
+    """Return the hint about a name for the end of a message; empty if there is none."""
     return f": {words[name]}" if name in words else ""

@@ -266,7 +266,7 @@ class Folder:
 
     @property
     def writer(self) -> Folder:
-        """Itself: it records."""
+        """The object itself, which also records."""
         return self
 
     @property
@@ -277,11 +277,11 @@ class Folder:
         return ""
 
     def store(self) -> Store:
-        """Return what is folded now."""
+        """Return the store with the folded runs."""
         return self._opened_now().store
 
     def sources(self, project: str, run: str) -> Sources:
-        """Return what opens the journals of a run."""
+        """Return the source that opens the journals of a run."""
         return partial(open_journal, RunFolder(self.root, project, run))
 
     def reader(self, project: str, run: str) -> RunView:
@@ -301,7 +301,7 @@ class Folder:
         self._watch.shown(self._place, refs)
 
     def behind(self, wanted: Mapping[Ref, int]) -> int:
-        """Wait until what was edited here can be read; only that is waited for."""
+        """Wait until the edits made here can be read."""
         ends = {ref: found for ref in wanted if (found := self.edits.ends(ref))}
         end = time.monotonic() + _WAIT_S
         while ends:

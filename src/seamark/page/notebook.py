@@ -74,7 +74,7 @@ class Frame:
 
 
 def ui(*folders: str | os.PathLike[str], height: int = 800) -> Frame:
-    """Show runs in a cell of a notebook: tables, curves, what was printed, live while they train.
+    """Show runs in a cell of a notebook: tables, curves and output, live while they train.
 
     The page is a process of its own, one for the same folders, which ends with the kernel. It needs
     ``pip install "seamark[ui]"``, and behind a JupyterHub jupyter-server-proxy; otherwise the

@@ -37,7 +37,7 @@ def address(host: str, port: int) -> str:
 
 
 def fragment(token: str | None) -> str:
-    """Return what stands behind an address, from which the page takes its token."""
+    """Return the fragment of an address, from which the page reads its token."""
     return "" if token is None else f"#token={quote(token, safe='')}"
 
 
@@ -56,7 +56,7 @@ def _reachable(host: str) -> str:
 
 
 def over_ssh(env: Mapping[str, str] = os.environ) -> bool:
-    """Return whether whoever started this sits at another machine."""
+    """Return whether the user works at another machine, as over ssh."""
     return any(env.get(name) for name in ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"))
 
 

@@ -1,6 +1,7 @@
-"""Roots that a page shows, and the tokens that admit to it.
+"""Root folders that a page shows, and the token that gives access to it.
 
-The folder is ``seamark`` below ``XDG_STATE_HOME`` (``~/.local/state`` if that is not set)::
+The token is stored in the folder ``seamark`` below ``XDG_STATE_HOME`` (``~/.local/state`` if that
+is not set), which nobody else can open::
 
     page.json   {"token": "seamark_..."}
     open.html   leads a browser to the address with the token
@@ -93,7 +94,7 @@ def new_token() -> str:
 
 
 def instance_of(token: str, roots: Sequence[Root]) -> str:
-    """Return what a page with these roots calls itself, the same after each start."""
+    """Return the id of a page with these roots, the same after each start."""
     text = "\0".join([token, *sorted(os.path.realpath(root.path) for root in roots)])
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 

@@ -42,7 +42,7 @@ _TAKEN: Final = (errno.EADDRINUSE, errno.EACCES)
 
 
 class StartError(SeamarkError):
-    """The page cannot start like this; the message says what to do."""
+    """The page cannot start; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,10 +71,10 @@ class Looked:
 
 
 class Watch(Protocol):
-    """Interface of a page to what reads its folders. No method waits."""
+    """Interface of a page to the readers of its folders. No method waits."""
 
     def note_request(self) -> None:
-        """Take note that somebody looks at the page."""
+        """Note that the page is being viewed."""
 
     def looked(self, root: int) -> Looked:
         """Return the progress of reading a root, by its index among those of the page."""
@@ -121,7 +121,7 @@ class Looker:
         self.looks = self.quick = 0
 
     def note_request(self) -> None:
-        """Take note that somebody looks at the page."""
+        """Note that the page is being viewed."""
         self._asked_at = self._clock()
 
     def shown(self, refs: Iterable[Ref]) -> None:
@@ -279,14 +279,14 @@ class Watcher:
         return self._looked[root]
 
     def wait_for_roots(self, wait_s: float) -> bool:
-        """Wait for so many seconds until each root was read; return whether it was."""
+        """Wait at most ``wait_s`` seconds until each root was read; return whether it was."""
         with self._news:
             return self._news.wait_for(
                 lambda: all(one.looked_ns or one.trouble for one in self._looked), wait_s
             )
 
     def note_request(self) -> None:
-        """See `Watch.asked`."""
+        """See `Watch.note_request`."""
         for one in self._lookers:
             one.note_request()
         self._wake.set()

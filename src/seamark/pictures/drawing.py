@@ -51,7 +51,7 @@ log = logging.getLogger("seamark")
 
 @dataclass(frozen=True, slots=True)
 class PlotOptions:
-    """Options of a plot: look (its window is ``smooth``) and attempts; refuses what cannot be."""
+    """Checked options of a plot: look (its window is ``smooth``) and attempts."""
 
     look: Look
     attempt: Attempt = "latest"
@@ -112,7 +112,7 @@ class Source:
 
 
 def no_series(missing: str, known: Collection[str], where: str) -> MissingFieldError:
-    """Return the error that there is no such series, with the nearest path and some others."""
+    """Return the error for a series that does not exist; it names similar paths."""
     near = nearest_path(missing, known)
     hint = f"did you mean {near!r}? " if near else ""
     some = ", ".join(list(known)[:_LISTED]) or "none"
@@ -163,7 +163,7 @@ def picture_of(
 
 
 def title_of(sources: Sequence[Source], patterns: Sequence[str]) -> str:
-    """Return the text above a picture: what the labels of its curves have in common."""
+    """Return the title of a picture: the common part of the labels of its curves."""
     if len(sources) == 1:
         return sources[0].label
     return patterns[0] if sources and len(patterns) == 1 else ""
@@ -302,7 +302,7 @@ Warn = Callable[..., None]
 
 
 class _Found(NamedTuple):
-    """Runs of a picture; ``goes_on``: one goes on, or has nothing to draw yet."""
+    """Runs of a picture; ``goes_on``: a run is not finished, or has nothing to draw yet."""
 
     sources: list[Source]
     where: str
@@ -312,7 +312,7 @@ class _Found(NamedTuple):
 def plot_run(
     recorded: Recording, patterns: Sequence[str], options: PlotOptions, refresh: float | None
 ) -> Any:
-    """Return what `Run.plot` returns, and raise what it raises."""
+    """Implement `Run.plot`."""
 
     def find(_: Warn) -> _Found:
         reader = recorded.reader()
@@ -346,7 +346,7 @@ def plot_runs(
     refresh: float | None,
     order: str = "first",
 ) -> Any:
-    """Return what `Project.plot` returns, of the first few runs that have such a series.
+    """Implement `Project.plot` for the first few runs that have such a series.
 
     ``runs`` returns the catalog, up to now, and (project, run id); ``order`` names the first ones,
     ``"newest"`` or ``"first"``.
@@ -372,7 +372,7 @@ def plot_runs(
 
 
 def _having(index: Catalog, refs: list[Ref], patterns: Sequence[str], x: str) -> list[Ref]:
-    """Return the runs that have what is drawn; if none has, a few that make the error name it."""
+    """Return the runs with the drawn series; if there are none, a few runs for the error."""
     series = index.series_of(refs, lambda path: path == x or matches(path, *patterns))
 
     def has(ref: Ref) -> bool:
@@ -451,7 +451,7 @@ def follow(
     show: Callable[[Any], None],
     wait: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Draw every so many seconds until no run in the picture goes on, or an interrupt."""
+    """Draw at an interval in seconds until all runs have ended, or until an interrupt."""
     try:
         while True:
             figure, goes_on = draw()

@@ -1,4 +1,4 @@
-"""HTML of runs, projects and their attributes in notebooks; only what is shown is read."""
+"""HTML of runs, projects and their attributes in notebooks; only shown values are read."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def page_of_project(recorded: Recording, project: str, states: RunsTable, newest
 
 
 def page_of_path(recorded: Recording, path: str) -> str:
-    """Return a path of a run or project, with what lies below it, as HTML."""
+    """Return a path of a run or project, with the paths below it, as HTML."""
     reader, families = recorded.reader(), recorded.families(path)
     here = _some(recorded, reader, [path]) if path in families else []
     families.pop(path, None)

@@ -56,7 +56,7 @@ def obeys_escapes(stream: TextIO) -> bool:
 
 
 def show(text: str) -> None:
-    """Print text; what cannot be encoded is escaped, as nobody expects this to raise."""
+    """Print text; characters that cannot be encoded are escaped, so that this never raises."""
     try:
         print(text)  # noqa: T201 - the purpose of this function
     except UnicodeEncodeError:

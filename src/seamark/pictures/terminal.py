@@ -48,7 +48,7 @@ Cell = TypeVar("Cell", int, str)
 
 
 def collapse(text: str) -> str:
-    r"""Leave out what is overwritten within a text, so that it looks the same on a terminal.
+    r"""Remove overwritten parts of a text, so that it looks the same on a terminal.
 
     The text may begin and end anywhere in a line, and move the cursor above its beginning; where a
     stream is cut between its escape sequences, the collapsed pieces show what the stream shows.
@@ -67,7 +67,7 @@ def collapse(text: str) -> str:
 
 
 def stripped(text: str) -> str:
-    """Return what a terminal shows of a text in the end, without colours; see `Terminal`."""
+    """Return a text as a terminal finally shows it, without colours; see `Terminal`."""
     terminal = Terminal()
     lines = [line.text for line in terminal.feed(text)]
     return "\n".join([*lines, *(line.text for line in terminal.close())])
@@ -78,7 +78,7 @@ class _TooWide(Exception):  # noqa: N818 - no error: a text that is kept as it i
 
 
 class _Write(NamedTuple):
-    """A printed text and its place; the row is `_NOBODY` for what has no place."""
+    """A printed text and its place; the row is `_NOBODY` for a text without a place."""
 
     row: int
     column: int
@@ -301,7 +301,7 @@ class Line(NamedTuple):
 
 
 class Terminal:
-    """Makes lines of what was printed, in order.
+    """Makes lines of the output, in order.
 
     Only text and colours come out: what sets a title, writes to the clipboard, asks the terminal
     something or moves about the whole screen is left out. So are blanks at the end of a line. Lines
@@ -339,7 +339,7 @@ class Terminal:
         return settled
 
     def live(self) -> list[Line]:
-        """Return lines that can still change, but no given ones nor empty ones at the end."""
+        """Return the lines that can still change, without empty lines at the end."""
         lines = [line for row in self._rows for line in row.given(colours=self._colours, now=False)]
         while lines and not lines[-1].text:
             lines.pop()

@@ -1,4 +1,4 @@
-"""Reasons why a process ended without a record of its end, as far as its host knows them.
+"""Reasons why a process ended without a record of its end, as known on its host.
 
 Only known reasons are reported. The kernel's log names the process it killed; a counter of its
 control group (a container, a job, a service) only shows that some process in the group was killed
@@ -218,7 +218,7 @@ class Evidence:
         return self._in_groups(header.get("cgroup"))
 
     def _lives(self, header: Mapping[str, Any]) -> bool | None:
-        """Return what `process_alive` does; of thousands that are gone, without asking for each."""
+        """Return the result of `process_alive`, fast also for thousands of dead processes."""
         here = header.get("pid_namespace") in (None, self._namespace)
         if here and self._pids and str(header.get("pid")) not in self._pids:
             return None if header.get("start") is None else False

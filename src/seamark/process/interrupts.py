@@ -24,7 +24,7 @@ _SIGNALS: Final = tuple(signal.valid_signals())
 
 
 class quietly(contextlib.ContextDecorator, contextlib.AbstractContextManager[object]):  # noqa: N801 - read as a statement, like ``suppress``
-    """Swallow what the block raises, but never what a signal handler raised in it.
+    """Suppress exceptions of the block, but never those of a signal handler in it.
 
     A context manager and a decorator; one may be kept, used again, and used inside itself. A
     decorated function returns None where it failed. ``KeyboardInterrupt``, ``SystemExit`` and the

@@ -40,7 +40,7 @@ def user_name() -> str | None:
 
 
 def process_facts() -> dict[str, Any]:
-    """Return what the HEADER of a journal says of the process that writes it."""
+    """Return the facts about this process for the HEADER of a journal."""
     pid = os.getpid()
     return {
         "user": user_name(),

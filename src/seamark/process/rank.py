@@ -122,7 +122,7 @@ _ALONE: Final = Rank(0, None, None, "none")
 
 
 def current_rank(environment: Mapping[str, str] | None = None) -> Rank:
-    """Return the rank of this process as far as the table above tells it now. Never raises."""
+    """Return the rank of this process by the table at the top of this module. Never raises."""
     env = os.environ if environment is None else environment
     if _LIBRARIES.isdisjoint(sys.modules) and _VARIABLES.isdisjoint(env):
         return _ALONE
@@ -194,7 +194,7 @@ def alone() -> bool:
 
 
 def lasting(rank: Rank) -> Callable[[], bool] | None:
-    """Return a quick check of whether what `current_rank` said just now still holds, or None.
+    """Return a quick check that the last result of `current_rank` still holds, or None.
 
     For ranks above 0, which record nothing and are not to pay for asking at every step. A process
     group and Horovod are the last word until they are left or initialised again; what a launcher
@@ -234,7 +234,7 @@ def _while_same_horovod(rank: int) -> Callable[[], bool]:
 
 
 def _while_alone(variable: str | None) -> Callable[[], bool]:
-    """Check that no group was joined, and that a variable which anybody may set is unchanged."""
+    """Check that no process group was joined and the variables are unchanged."""
     modules, environment = sys.modules, os.environ
     value = None if variable is None else environment.get(variable)
 

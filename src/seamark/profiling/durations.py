@@ -194,7 +194,7 @@ class Durations:
 
     @property
     def own_ns(self) -> int:
-        """The sum without what is timed elsewhere too."""
+        """The sum without times that are counted elsewhere, too."""
         return max(0, self.total_ns - self.nested_ns)
 
     @property

@@ -218,7 +218,7 @@ class TrackedFile(dict[str, Any]):
 
     @property
     def type(self) -> str:
-        """``"Local"``: what lies elsewhere is among the references of the artifact."""
+        """``"Local"``; remote files are among the references of the artifact."""
         return _LOCAL
 
     @property

@@ -1,4 +1,4 @@
-"""Looking around in a run or project: what lies below a path, for loops and for notebooks."""
+"""Navigation in a run or project: the paths below a path, for loops and notebooks."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ class Recording(Protocol):
 
     @property
     def words(self) -> str:
-        """Name of what is read, for messages."""
+        """Name of the container, for messages."""
 
     @property
     def index(self) -> Catalog:
         """Catalog that it is read from."""
 
     def reader(self) -> Reader | None:
-        """Return what is recorded up to now; None while nothing is."""
+        """Return a reader of the records so far; None while there are none."""
 
     def attributes(self) -> list[Attribute]:
-        """Return what every path shows, also what is known before the first record."""
+        """Return the value of every path, also those known before the first record."""
 
     def attribute(self, path: str) -> Attribute:
-        """Return what a path shows; raise `MissingFieldError` if nothing is recorded there."""
+        """Return the value at a path; raise `MissingFieldError` if nothing is recorded there."""
 
     def whole(self, value: Any) -> Any:
         """Return a value as it was written, also a very long text, whose record it is."""
 
     def families(self, namespace: str = "") -> dict[str, str]:
-        """Return what each path at and below a path holds, sorted by path."""
+        """Return the attribute at each path at and below a path, sorted by path."""
 
     def exists(self, path: str) -> bool:
         """Return whether something is recorded at a path or below it."""

@@ -190,7 +190,7 @@ class Wanted(Protocol):
         ...
 
     def check(self) -> None:
-        """Check what `expression` does not look at; raises `ArgumentError`."""
+        """Check the parts that `expression` does not check; raises `ArgumentError`."""
         ...
 
     def expression(self) -> Any:
@@ -304,7 +304,7 @@ class Catalog(Protocol):
         ...
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
-        """Return what is missing of runs, without runs that are complete."""
+        """Return the lost records of runs, without runs that are complete."""
         ...
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:

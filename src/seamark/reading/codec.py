@@ -1,6 +1,6 @@
-"""Answers to reads, and their encoding as msgpack.
+"""Answers to reads, and their encoding as MessagePack.
 
-Arrays are their little-endian bytes. Values of attributes that MessagePack has no form for are
+Arrays are little-endian bytes. Values of attributes that MessagePack cannot represent are
 extensions of type 1 with the content ``[name, content]``, again in MessagePack. The receiver checks
 everything; neither side trusts the other.
 """
@@ -47,7 +47,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """State of a run, and what went wrong with it; see `seamark.reading.reader.Reader`.
+    """State and problems of a run; see `seamark.reading.reader.Reader`.
 
     ``failed`` tells whether a process that spoke for the run noted that it failed.
     """
@@ -154,7 +154,7 @@ class Attempts:
 
     Attributes:
         attempts: Project, run id and number of attempts, where there are several.
-        openings: The same of how often a run was opened to record.
+        openings: Project, run id and number of times that the run was opened for recording.
         begins: Project, run id, path, and (attempt, step, time in ns, x) where each attempt begins.
     """
 

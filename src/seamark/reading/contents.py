@@ -1,8 +1,8 @@
-"""Contents of files and artifacts.
+"""Contents of files, and names of artifact versions.
 
-``NAME:3`` is the third version, ``NAME:latest`` the one with the greatest number, ``NAME:best``
-that of an alias, and ``NAME@sha256:<digest>`` (eight digits or more of it) always the same bytes.
-``NAME`` alone means the latest. Before each there may be ``PROJECT/``.
+``NAME:3`` is the third version, ``NAME:latest`` the one with the greatest number, ``NAME:best`` the
+one with the alias ``best``, and ``NAME@sha256:<digest>`` (at least eight digits) always the same
+contents. ``NAME`` alone means the latest version. Each form may be preceded by ``PROJECT/``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["ArtifactName", "Contents", "check_alias", "label_of", "source_label"
 
 
 class Contents(Protocol):
-    """The files and very long texts of one run, found by what was recorded of them.
+    """The files and very long texts of one run, found by their records.
 
     `seamark.blobs.contents.FolderContents` has those of a run folder, and
     `seamark.remote.http.run.RemoteContents` those that a server keeps.
@@ -65,7 +65,7 @@ class Contents(Protocol):
         ...
 
     def finish(self, files: Collection[Mapping[str, Any]]) -> bool:
-        """Complete what a dead process left of FILE records; return if there may be more now."""
+        """Complete FILE records that a dead process left; return whether there may be new ones."""
         ...
 
     def whereabouts(self, record: Mapping[str, Any]) -> str:

@@ -113,7 +113,7 @@ def _is_number(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """A float series in parts: what is drawn of a series that has more points than a screen.
+    """A float series in parts, for a series that has more points than a screen.
 
     Part k holds the points with ``k * width <= step < (k + 1) * width``; parts without points are
     left out. A curve that was asked for with ``points`` has at most ``points // 2`` parts,
@@ -228,7 +228,7 @@ _COLUMNS: Final = tuple(one.name for one in fields(Curve)[1:])
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawing:
-    """A float series along an x axis of the reader's choice, and what a picture says of it.
+    """A float series along a chosen x axis, and the notes on it in a picture.
 
     Attributes:
         curve: Its steps are places on the x axis: steps, seconds, or values of another series. On a
@@ -344,7 +344,7 @@ class Drawing:
 
     @classmethod
     def none(cls) -> Drawing:
-        """Return what is drawn of a series without points."""
+        """Return the drawing of a series without points."""
         import numpy as np
 
         none = np.empty(0)

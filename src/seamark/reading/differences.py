@@ -1,4 +1,4 @@
-"""Columns of a table, and differences between runs."""
+"""Columns that distinguish runs, and differences between runs."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class Row:
     keys: dict[int, Hashable] = field(default_factory=dict)
 
     def differs(self, runs: int) -> bool:
-        """Return whether two of so many runs differ; a missing value is a difference too."""
+        """Return whether any two runs differ; a missing value is a difference, too."""
         return len(self.keys) < runs or len(set(self.keys.values())) > 1
 
 

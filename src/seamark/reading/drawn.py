@@ -146,7 +146,7 @@ def _on_one_grid(
     path: str,
     look: Look,
 ) -> tuple[float, Floats, Floats] | None:
-    """Return width, numbers of the parts (or their x), and what each run has there (runs, N)."""
+    """Return width, numbers of the parts (or their x), and the values of each run (runs, N)."""
     import numpy as np
 
     width = max((one.curve.width for one in own.values()), default=0.0)

@@ -61,7 +61,7 @@ _TEXTS_OF_CODE: Final = {
 def health_of(view: Reader) -> dict[str, Any]:
     """Return the problems of a run by kind, without kinds that have none.
 
-    The kinds are those of `seamark.reading.reader.Reader.troubles`, ``output`` (bytes that were
+    The kinds are those of `seamark.reading.reader.Reader.problems`, ``output`` (bytes that were
     left out, by stream) and ``forward`` (what is counted below `FORWARD`, by place).
     """
     found = dict(view.problems())  # not the attributes: anybody may write them
@@ -130,7 +130,7 @@ def attempts_of(
 
 
 def code_of(attributes: Iterable[Attribute]) -> dict[str, Any]:
-    """Return facts of the executed code: texts, and changes since the commit; only what there is.
+    """Return facts of the executed code: texts, and changes since the commit.
 
     ``entrypoint``, ``commit``, ``branch``, ``version``; ``files_changed``, or ``dirty`` where it is
     not known how many; ``diff``: ``"kept"`` or ``"partly"``.
@@ -351,7 +351,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
 def checkpoint_notes(
     attributes: Sequence[Attribute], best: Mapping[str, str]
 ) -> dict[str, CheckpointNote]:
-    """Return what is known of each checkpoint, by its path."""
+    """Return the facts about each checkpoint, by its path."""
     files = {one.path: one for one in attributes if is_checkpoint(one)}
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
     below: dict[str, list[str]] = {path: [] for path in files}

@@ -1,4 +1,4 @@
-"""Runs grouped by what they show, and statistics of the numbers of each group."""
+"""Runs grouped by their values, and statistics of the numbers of each group."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class RunGroup:
-    """Runs that show the same.
+    """Runs with the same values in the grouping columns.
 
     Attributes:
-        by: What they show, by column; None where they show nothing.
-        refs: (project, run id) of the runs, in the order in which they were chosen.
-        values: What their numbers come to, by column.
+        by: The common values, by column; None where the runs have no value.
+        refs: (project, run id) of the runs, in the order in which they were selected.
+        values: Summaries of their numbers, by column.
     """
 
     by: Mapping[str, Any]
@@ -89,7 +89,7 @@ class RunGroups(Sequence[RunGroup]):
         return f"<RunGroups: {len(self)} of {self.total} groups>"
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return one dict a group: what it is by, ``n``, ``ids``, and ``PATH:mean`` and so on."""
+        """Return a dict for each group: values by column, ``n``, ``ids``, ``PATH:mean`` etc."""
         found = []
         for group in self:
             row: dict[str, Any] = {**group.by, "n": group.n, "ids": [run for _, run in group.refs]}

@@ -1,4 +1,4 @@
-"""Pieces of HTML that show in a notebook what was read.
+"""Pieces of HTML that show read values in a notebook.
 
 They hold no script, no address and no colour but that of the text, and so suit light and dark
 pages. Text from a run is untrusted: it is cut to a length and escaped.
@@ -30,7 +30,7 @@ _FAINT: Final = 'style="opacity:.7"'
 
 
 def text(value: Any, most: int = _MOST) -> str:
-    """Return a value as HTML, cut to so many characters, unprintable ones escaped."""
+    """Return a value as HTML, cut to a number of characters, unprintable ones escaped."""
     plain = _plain(value, most)
     cut = plain if len(plain) <= most else plain[: most - 1] + "…"
     if not cut.isprintable():

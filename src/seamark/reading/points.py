@@ -227,7 +227,7 @@ def number_of(at: object, count: int) -> int:
 
 
 def time_of(t_ns: int) -> datetime:
-    """Return ns since the Unix epoch as a datetime in UTC; what does not fit is the epoch."""
+    """Return ns since the Unix epoch as a datetime in UTC; out of range: the epoch."""
     try:
         return _EPOCH + timedelta(microseconds=t_ns // 1000)
     except OverflowError:

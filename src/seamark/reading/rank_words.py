@@ -1,8 +1,9 @@
 """Description of ranks, and the search for slow ones.
 
-Where ranks wait for each other in every step, as with DDP, all steps take the same time. Ranks
-therefore record ``profiling/step_time_s``, from step to step, and ``profiling/own_time_s``, the
-part of it without waiting for others, which shows the straggler; without it, the first one is used.
+Where ranks wait for each other in every step, as with DDP, all steps take the same time. Therefore
+ranks record ``profiling/step_time_s``, the time from step to step, and ``profiling/own_time_s``,
+the part without waiting for other ranks, which shows the straggler. The first is used if the second
+is missing.
 """
 
 from __future__ import annotations

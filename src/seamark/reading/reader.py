@@ -1,7 +1,7 @@
-"""Protocol of a reader of one run, and its verbs.
+"""Protocol of a reader of one run, and the questions that a server answers.
 
-A method of `seamark.reading.reader.Reader` with the mark `verb` is a route and a method of the
-client. Limits of its arguments are in its annotations.
+A method of `Reader` with the mark `verb` is a route of the server and a method of the client. The
+annotations of its arguments have their limits.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Reader(Protocol):
 
     @property
     def now_ns(self) -> int:
-        """Time by the clock of who judges the run, nanoseconds since the Unix epoch."""
+        """Time by the clock of the judging machine, nanoseconds since the Unix epoch."""
         ...
 
     @property
@@ -177,12 +177,12 @@ class Reader(Protocol):
 
     @verb(heavy=True)
     def attributes(self, namespace: Path = "") -> list[Attribute]:
-        """Return what is visible at and below a path, sorted by path."""
+        """Return the visible attributes at and below a path, sorted by path."""
         ...
 
     @verb()
     def attribute(self, path: Path) -> Attribute | None:
-        """Return what a path shows, or None."""
+        """Return the attribute at a path, or None."""
         ...
 
     @verb()
@@ -196,12 +196,12 @@ class Reader(Protocol):
 
     @verb()
     def families(self) -> dict[str, str]:
-        """Return what each path holds, sorted by path, without reading it."""
+        """Return the family of each path, sorted by path, without reading values."""
         ...
 
     @verb()
     def some(self, paths: Paths) -> list[Attribute]:
-        """Return what some paths show, in their order."""
+        """Return the attributes at some paths, in their order."""
         ...
 
     @property
@@ -239,11 +239,11 @@ class Reader(Protocol):
 
     @verb()
     def journals(self) -> list[JournalInfo]:
-        """Return what is known of every journal, sorted by writer."""
+        """Return the facts about every journal, sorted by writer."""
         ...
 
     def problems(self) -> dict[str, Any]:
-        """Return what went wrong with the run, by name."""
+        """Return the problems of the run, by name."""
         ...
 
     def points(

@@ -69,7 +69,7 @@ def _is_participant(journal: JournalInfo, owners: set[tuple[str, ...]]) -> bool:
 
 
 def _line(journal: JournalInfo) -> tuple[str, ...]:
-    """Return the identity of a run object, its copies and what it resumes."""
+    """Return the identity of a run object, shared by its copies and the run it resumes."""
     lineage = journal.header.get("lineage")
     return (repr(lineage),) if lineage else process_of(journal.header)
 

@@ -198,7 +198,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 def report_of_project(
     path: str, attributes: Sequence[Attribute], states: Iterable[str], *, short: bool = False
 ) -> Report:
-    """Return the report of a project; ``short`` leaves out who made it and when."""
+    """Return the report of a project; ``short`` leaves out its author and time."""
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
     sets = {one.path: one.value for one in attributes if one.family == "string_set"}
     found = Report(name=atoms.get("sys/name") or path, description=atoms.get("sys/description"))

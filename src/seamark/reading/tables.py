@@ -24,7 +24,7 @@ _MOST_KEYS: Final = 5000
 
 
 class RunRow(dict[str, Any]):
-    """A row of a table of runs: a dict from column to value, without what the run does not have."""
+    """A row of a table of runs: a dict from column to value; missing values are left out."""
 
     __slots__ = ()
 
@@ -41,7 +41,7 @@ class RunRow(dict[str, Any]):
 
 
 class RunsTable:
-    """Runs and what they show, one row each; made by `seamark.Project.fetch_runs_table`.
+    """Table of runs, one row each; made by `seamark.Project.fetch_runs_table`.
 
     ``table[0]`` is a row, ``table["val/loss"]`` a column, ``"val/loss" in table`` tells whether
     there is one, and iterating gives the rows.
@@ -93,7 +93,7 @@ class RunsTable:
         limit: int | None = None,
         without: Collection[str] = (),
     ) -> RunsTable:
-        """Return the rows of some runs, at most so many, in order, without some columns."""
+        """Return the rows of some runs up to a limit, in order, without some columns."""
         places = [at for at, ref in enumerate(self.refs) if ref in refs]
         shown = places[:limit]
         cells = {

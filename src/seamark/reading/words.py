@@ -252,7 +252,7 @@ def value_text(value: Any, *, exact: bool) -> str:
 
 
 def short_text(attribute: Attribute, *, exact: bool) -> str:
-    """Return what an attribute holds in one line; see `value_text`."""
+    """Return the value of an attribute in one line; see `value_text`."""
     value = attribute.value
     if attribute.type == "text" and isinstance(value, Mapping):
         return f"text of {human_bytes(value.get('size', 0))}"
@@ -276,7 +276,7 @@ def last_text(tail: SeriesTail) -> str:
 
 
 def file_name(record: Mapping[str, Any]) -> str:
-    """Return what a file is called, with its extension."""
+    """Return the name of a file with its extension."""
     name, ending = str(record.get("name") or "file"), record.get("ext")
     return name if not ending or name.endswith(f".{ending}") else f"{name}.{ending}"
 

@@ -1,4 +1,4 @@
-"""Models and their versions, and the place where a registered container is kept."""
+"""Models and their versions, and the place where a registered container is recorded."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Place:
         named: bool,
         otherwise: Path | None = None,
     ) -> Place:
-        """Check arguments, and ask the environment for what was not given."""
+        """Check arguments, and complete them from the environment."""
         path, stated = check_argument("project", project), check_argument("mode", mode)
         reads = place_to_read(root, remote) if stated == "read-only" else None
         own = otherwise if root is None and stated != "debug" else root
@@ -96,7 +96,7 @@ class Place:
         return place_to_read(None, first_remote(self.remotes))
 
     def find(self, word: str, kind: str) -> Ref:
-        """Return the path and the key, id or digest of what a word means."""
+        """Return the path of a named container, and its key, id or digest."""
         if self.mode in ("disabled", "debug"):  # nothing is looked up or kept
             return _placeholder(self.project, word, kind)
         places = dict.fromkeys([self.reads or self.root, self.remote or self.root])

@@ -114,11 +114,11 @@ class Moved(Synced):
     """Result of moving one run.
 
     Attributes:
-        to: Where to.
-        project: Project path there, with a place below it where it is no run.
-        name: Its name there; None if it has none, or if it was there before.
-        called: Its name here, if that was asked for.
-        skipped: Whether nothing was sent, because another run there has its name.
+        to: Destination.
+        project: Project path there; if it is not a run, followed by its place in the project.
+        name: Name there; None if it has none, or was there before.
+        called: Name here, if it was requested.
+        skipped: Whether nothing was sent because another run there has the name.
     """
 
     to: str = ""
@@ -168,7 +168,7 @@ class Mover:
         return unsent_data(folder, self._remote, self._patience, self._project)
 
     def move(self, left: Left, progress: Callable[[int], None] = lambda _: None) -> Moved:
-        """Send what is left of a run, as `look` returned it.
+        """Send the unsent data of a run, as `look` returned it.
 
         What is there already goes on: only a run of which nothing is there, or that was cut short
         on its way, is asked for by name. Raises only `RunExistsError`: what else is wrong is among

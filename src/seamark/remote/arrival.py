@@ -1,8 +1,8 @@
-"""Questions to a remote before a run opens or moves, with a time limit.
+"""Journal that hides a run until its transfer is complete, and questions with a time limit.
 
-Its beginning is sent first and puts the run into the trash, where no list and no name finds it;
-it is the same each time, so that a transfer that was cut short goes on. Its end takes the run out
-again and says what it is called there and where it came from.
+The beginning of this journal is sent before all others and puts the run into the trash, so that no
+list shows it. Its end is sent last: it takes the run out of the trash and has the run's name and
+origin. The beginning is the same each time, so an interrupted transfer can be continued.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 def call_within(ask: Callable[[], T], name: str, seconds: float = PATIENCE_S) -> T:
-    """Return what `ask` returns on a thread of its own; `Unreachable` if that takes too long."""
+    """Return the result of `ask`, called on a thread; `Unreachable` if it takes too long."""
     told: list[T] = []
     failed: list[Exception] = []
 
@@ -59,7 +59,7 @@ def call_within(ask: Callable[[], T], name: str, seconds: float = PATIENCE_S) ->
 def ask_remote(
     uri: str, token: str | None, ask: Callable[[Settles], T], seconds: float = PATIENCE_S
 ) -> T | None:
-    """Return what a remote answers that can settle who goes on; None of one that cannot."""
+    """Return the answer of a remote that decides between runs; None if it cannot decide."""
 
     def opened() -> T | None:
         with fork.held_off():  # modules are imported

@@ -1,4 +1,4 @@
-"""Contents of files on their way elsewhere: which ones a run has, and sending what is missing.
+"""Transfer of file contents to a remote: the files of a run, and sending of missing ones.
 
 Contents are sent by their digest after the journals that name them, by a thread of their own: a
 checkpoint of ten gigabytes holds up no metric. What an earlier try has sent is not sent again.
@@ -124,7 +124,7 @@ class FileSender:
                 run.finished = None
 
     def finish(self, folder: RunFolder) -> None:
-        """Expect no further files of a run; what is there is still sent."""
+        """Expect no further files of a run; known ones are still sent."""
         with self._changed:
             if (run := self._runs.get(_key(folder))) is not None:
                 run.finished = run.looks + 2  # the look under way may have begun too early

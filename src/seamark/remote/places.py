@@ -1,7 +1,7 @@
-"""Remotes by the scheme of their URI, to which any package can add.
+"""Remotes by the scheme of their URI; other packages can add schemes.
 
-A package provides a remote with an entry point of the group ``seamark.remotes``, whose name is the
-scheme and whose value a function ``(uri, token) -> Remote``::
+A package provides a remote with an entry point of the group ``seamark.remotes``. The name of the
+entry point is the scheme, and its value a function ``(uri, token) -> Remote``::
 
     [project.entry-points."seamark.remotes"]
     s3 = "my_package:open_remote"

@@ -1,6 +1,6 @@
 """Protocol of remotes: runs, batches and errors.
 
-A run that is forwarded there counts what could not be sent as it is: ``<place>/<kind>``.
+Data that a remote cannot represent is counted in the run, at ``<place>/<kind>``.
 """
 
 # ruff: noqa: N818 - answers of a remote, more than errors
@@ -164,7 +164,7 @@ class Sent(NamedTuple):
 
 
 class RemoteError(SeamarkError, OSError):
-    """A remote did not take what it was sent, or does not tell what it was asked.
+    """A remote did not accept data, or did not answer a question.
 
     `status` is that of HTTP, or 0; `said` is what it answered, as it wrote it: a stranger's.
     """
@@ -193,7 +193,7 @@ class Refused(RemoteError):
 
 
 class Unfit(Refused):
-    """Refusal of this journal or file, whoever sends it; others may be accepted."""
+    """Refusal of this journal or file from any sender; others may be accepted."""
 
 
 class TooLong(Unfit):
@@ -201,7 +201,7 @@ class TooLong(Unfit):
 
 
 class Missing(Refused):
-    """There is no such thing there for who asks, who may not be allowed to know of it."""
+    """The requested object does not exist, or the user may not know of it."""
 
 
 class Purged(Refused):
@@ -261,7 +261,7 @@ class Remote(Protocol):
         ...
 
     def put_blob(self, run: RunKey, digest: str, size: int, file: BinaryIO) -> None:
-        """Send the content of a file; what an earlier try has sent is not sent again.
+        """Send the content of a file; parts that arrived earlier are not sent again.
 
         Args:
             run: The run.
@@ -294,7 +294,7 @@ class KeepsJournals(Remote, Protocol):
 
 @runtime_checkable
 class KeepsByName(Remote, Protocol):
-    """A place that keeps no journals, but what they say, and files where journals name them.
+    """A place that stores the content of journals, but not the journals, and files by their names.
 
     It is asked the same as any other; only what it needs of a run's folder it takes there itself.
     """
@@ -304,7 +304,7 @@ class KeepsByName(Remote, Protocol):
         ...
 
     def files_left(self, run: RunKey) -> Mapping[str, int]:
-        """Return the files that what was sent names and that are not there: size by digest."""
+        """Return the files named in sent journals that are missing there: size by digest."""
         ...
 
     def send_files(self, run: RunKey, progress: Callable[[int], None]) -> None:
@@ -314,7 +314,7 @@ class KeepsByName(Remote, Protocol):
 
 @runtime_checkable
 class Settles(Remote, Protocol):
-    """A place that says which of several runs goes on that are to come there at once.
+    """A place that decides which of several arriving runs continues.
 
     What it is asked again about the same run it answers in the same way. It answers None where it
     cannot say, as a server of an earlier version.
@@ -329,7 +329,7 @@ class Settles(Remote, Protocol):
         make_project: bool,
         versions: Sequence[str] = (),
     ) -> Arrival | None:
-        """Return what becomes of a run that is to come; its name is taken if it goes.
+        """Return the decision about an arriving run; its name is reserved if it is accepted.
 
         `versions` are, of an artifact, the digests of all its versions here.
         """

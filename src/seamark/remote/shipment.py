@@ -1,4 +1,4 @@
-"""Shipment of a run: what follows of its journals, and what a remote has."""
+"""Transfer of the journals of a run to a remote while it is recorded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LEAST_BYTES: Final = 1 << 16
 
 
 class Tail:
-    """Sends what is missing of one journal, batch by batch.
+    """Sends the missing bytes of one journal, batch by batch.
 
     Whatever the remote says that it keeps, what is sent next begins no later than where this object
     knows its own bytes to be: a remote compares what overlaps, so that another file of the same
@@ -67,7 +67,7 @@ class Tail:
 
     @property
     def left(self) -> int:
-        """Number of bytes that are still to be sent, as far as that is known now."""
+        """Number of bytes that are still to be sent, as known now."""
         size = self.size()
         if self.aside or size == self._nothing_at:
             return 0
@@ -80,7 +80,7 @@ class Tail:
         return min(known, self._sent) if self._mine else known
 
     def place(self, known: int) -> None:
-        """Take what the remote says that it keeps, in bytes; 0 if it has no such journal."""
+        """Set the number of bytes that the remote reports to store; 0 if it has no such journal."""
         self.known = known
         self._nothing_at = -1
 
@@ -211,7 +211,7 @@ class Shipment:
     # ---------------------------------------------------------------- on any thread
 
     def add(self, writer: Writing, by: object, *, earlier: bool = False) -> None:
-        """Send what somebody writes in this process; what its parent wrote is the parent's.
+        """Send the journals of a writer of this process; the parent sends its own.
 
         `by` names whose `rest` and `finish` are waited for, and is not kept alive. With
         `earlier`, the journals of processes that have ended are sent, too.
@@ -243,7 +243,7 @@ class Shipment:
 
     @property
     def finished(self) -> bool:
-        """Whether no further journal will be written, as far as is known now."""
+        """Whether no further journal is expected, as known now."""
         return not self._open
 
     def _note(self) -> None:
@@ -322,7 +322,7 @@ class Shipment:
 
     @property
     def left(self) -> int:
-        """Number of bytes that are still to be sent, as far as that is known now."""
+        """Number of bytes that are still to be sent, as known now."""
         return 0 if self.over else sum(tail.left for tail in self.tails.values())
 
     @property

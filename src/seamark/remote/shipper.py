@@ -1,4 +1,4 @@
-"""Sending what this process records: one thread a remote, for all its runs.
+"""Transfer of this process's records: one thread for each remote, for all runs.
 
 The thread reads journals as any other process would, so that a call that logs costs what it costs
 without it, and holds nothing that is not on disk. Nothing here raises into a training: what goes
@@ -104,7 +104,7 @@ class Shipper:
         *,
         earlier: bool = False,
     ) -> None:
-        """Send the journals that somebody writes from now on. Never raises.
+        """Send the journals of a writer from now on. Never raises.
 
         `writer` is not kept alive by this. `by` is the object of the run that `rest` and `finish`
         name, by default `writer`. With `earlier`, what ended processes have recorded is sent, too.
@@ -118,13 +118,13 @@ class Shipper:
         self.wake()
 
     def rest(self, folder: RunFolder, by: object) -> None:
-        """Send what is left of an object of a run in which nothing is recorded for now."""
+        """Send the rest of a run object that records nothing for now."""
         if (shipment := self._shipments.get(_key(folder))) is not None:
             shipment.rest(by)
             self.wake()
 
     def finish(self, folder: RunFolder, by: object) -> None:
-        """Expect nothing more of an object of a run; what is left is sent: `wait` for it.
+        """Expect no more records of a run object; the rest is sent: `wait` for it.
 
         Where this process has another object of the run, what that one writes goes on being sent.
         """
@@ -165,7 +165,7 @@ class Shipper:
         folder: RunFolder | None = None,
         show: Callable[[int, int], None] | None = None,
     ) -> bool:
-        """Wait until what is recorded by now, of one run or of all, was sent; return if it was.
+        """Wait until all records up to now, of one run or of all, were sent; return True if so.
 
         `show` is called from time to time with how many bytes are sent, and of how many.
         """
@@ -204,7 +204,7 @@ class Shipper:
         folder: RunFolder | None = None,
         show: Callable[[int, int], None] | None = None,
     ) -> bool:
-        """Wait as `wait` does, but not long where that was of no use before; say what is left."""
+        """Wait as `wait` does, but only briefly if that failed before; report unsent data."""
         now = self._clock()
         if self._gave_up and self._failures:
             seconds = min(seconds, _GIVEN_UP_S)
@@ -225,7 +225,7 @@ class Shipper:
         return not self._gave_up
 
     def warn_unsent(self, folder: RunFolder | None = None) -> None:
-        """Say what is left of a run, or of all, where nobody waits for it any more.
+        """Report the unsent data of a run, or of all, when nothing waits for it any more.
 
         May be called in a signal handler.
         """
@@ -526,7 +526,7 @@ def note_edit(uri: str, run: RunKey, position: int) -> None:
 
 
 def flush(uri: str, seconds: float) -> bool:
-    """Wait until what this process has recorded by now was sent to a remote. Never raises.
+    """Wait until this process's records up to now were sent to a remote. Never raises.
 
     Return whether all of it was sent; True where this process sends nothing there.
     """

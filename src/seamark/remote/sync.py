@@ -1,10 +1,8 @@
-"""Transfer of whole runs: push what is left, pull the journals of a run.
+"""Transfer of whole runs: push unsent journals and files, and pull the journals of a run.
 
-Whole frames are appended to the files here as `seamark.remote.file` does. So it may be cut short at
-any time, goes on where it stopped, and several processes may pull one run.
-
-What is sent is what lies in the folder now, without what is kept elsewhere already; so it may be
-cut short and called again, also while a process still records and sends the same run.
+A push sends the data that is in the folder now and that the remote does not store yet. A pull
+appends whole frames to the files on this disk. Both can be interrupted and repeated at any time: a
+push also while a process still records and sends the run, a pull also by several processes at once.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ _PULL_TRIES: Final = 2
 def pull_journals(
     remote: KeepsJournals, folder: RunFolder, progress: Callable[[int, int], None]
 ) -> None:
-    """Append what a remote stores of a run's journals, and this disk lacks, to the files here.
+    """Append the bytes of a run's journals that a remote stores and this disk lacks.
 
     `progress` is called with the number of bytes that are here, and that are there.
 
@@ -200,7 +198,7 @@ def unsent_data(
     patience: Patience | None = None,
     project: str | None = None,
 ) -> Left:
-    """Find out what of a run is not kept elsewhere, by default in its project; nothing is sent.
+    """Return the data of a run that the remote lacks, by default in its project; send nothing.
 
     Never raises for what is wrong with the run or with the remote: that is among the problems.
     Several threads may use the remote.
@@ -262,7 +260,7 @@ def sync_run(
     progress: Callable[[int], None] = lambda _: None,
     patience: Patience | None = None,
 ) -> Synced:
-    """Send what is left of a run, as `unsent_data` found it: its journals, then its files.
+    """Send the data of a run that `unsent_data` found: its journals, then its files.
 
     Never raises for what is wrong with the run or with the remote: that is among the problems, and
     what can be sent is. `progress` is told after each part how many bytes were sent.

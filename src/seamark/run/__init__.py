@@ -1,4 +1,4 @@
-"""A run: the parts that it has, and what is made of them."""
+"""Runs, and the parts of which they consist."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ class Aggregator:
     # ---------------------------------------------------------------- writing
 
     def write(self) -> None:
-        """Write what has changed since the last time. Never raises."""
+        """Write the changes since the last time. Never raises."""
         self.due_ns = perf_counter_ns() + _EVERY_NS
         if self.cells:
             with self._outlet.guard("statistics", "what is kept of series could not be written"):

@@ -1,7 +1,7 @@
-"""Objects of a run that are artifacts or are recorded as files.
+"""Objects of an artifact, and records of files as artifacts.
 
-A name is where the object lies in a download, on whatever disk that is: it stays inside, no other
-name differs from it by case alone, and none of its parts is a device of Windows.
+The name of an object must be valid for a download on any disk: it stays inside the folder, differs
+from all other names by more than case, and has no part that is a device name of Windows.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ArtifactObject:
     uri: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is not None, by name."""
+        """Return the values that are not None, by name."""
         told = {"path": self.path, "size": self.size, "sha256": self.sha256, "uri": self.uri}
         return {key: value for key, value in told.items() if value is not None}
 

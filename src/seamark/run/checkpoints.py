@@ -145,7 +145,7 @@ class CheckpointSet:
         self._best: dict[str, Atom] = {}
 
     def update(self, locations: Iterable[str], folder: str | None) -> None:
-        """Record what a callback names after a save; forget what it removed since the last one.
+        """Record the files that a callback names after a save; forget those that it removed.
 
         A file that left the list is looked at twice, because callbacks remove it after this call.
         One that stays on disk stays recorded, whatever happens to it later. One that does not exist

@@ -168,7 +168,7 @@ class Chronos:
         fork.register(self.after_fork)
 
     def after_fork(self) -> None:
-        """Forget in a forked child what its parent waits for."""
+        """Reset pending times in a forked child."""
         self.device.waiting.clear()
 
     def chrono(

@@ -122,7 +122,7 @@ class Served:
             left = left[left.index(ref) + 1 :]
 
     def is_up_to_date(self, ref: Ref, claim: Claim) -> bool:
-        """Wait until the server has folded what it had when it was claimed."""
+        """Wait until the server has folded all data that it had at the time of the claim."""
         log = (ref[0], PROJECT_LOG) if self._groups else ref
         for _ in range(_TRIES):
             self._catalog.losses([log])  # a small question, which waits a little for that
@@ -144,7 +144,7 @@ Place = Folders | Served
 
 
 class Hold:
-    """A claim of this process, until it is released or somebody else takes it over."""
+    """A claim of this process, until it is released or another process takes it over."""
 
     def __init__(self, place: Place, ref: Ref, claim: Claim) -> None:
         self.ref, self.claim = ref, claim
@@ -154,7 +154,7 @@ class Hold:
         self._open = True
 
     def look(self) -> None:
-        """Find out whether somebody else has it now; beside this thread if that may take long."""
+        """Check whether another process has the claim now; on another thread if slow."""
         if self._place.is_far:
             threading.Thread(target=self.is_lost, name="seamark-claim", daemon=True).start()
         else:
@@ -166,7 +166,7 @@ class Hold:
         return self._open and self._pid == os.getpid()
 
     def is_lost(self) -> bool:
-        """Return whether somebody else has it now, and say so once; if it is not known, False."""
+        """Return whether another process has the claim, and warn once; False if it is not known."""
         if not self.is_held:
             return False
         try:
@@ -204,7 +204,7 @@ class Hold:
 
 
 class OwnClaim:
-    """The claim that a process has on what it records, if it has one."""
+    """The claim of a process on the run that it records, if there is one."""
 
     def __init__(self, recorder: Recorder, path: str = CLAIMED_BY) -> None:
         self._recorder, self._path = recorder, path

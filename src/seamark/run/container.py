@@ -1,4 +1,4 @@
-"""Base of containers: namespaces, tags and attribute access."""
+"""Base class of runs and projects: a tree of attributes, and keyed tags."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class TagCheck:
                 raise ArgumentError(msg)
 
     def server_tags(self) -> dict[str, Any]:
-        """Return the values by key of what projects say on the server, and not on this disk."""
+        """Return the keyed tags that projects define on the server, but not on this disk."""
         _, far = self._defined
         return {path[len(_BELOW) :]: decode_atom(*atom) for path, atom in far.items()}
 
@@ -263,7 +263,7 @@ class Container(Recordable, metaclass=_Opening):
         return self.session.recorded.attribute(given_path(path)).type
 
     def get_attribute(self, path: str) -> Handler | dict[str, Any] | None:
-        """Return the handler of what is recorded at a path, or None if nothing is.
+        """Return the handler of a recorded path, or None if nothing is recorded there.
 
         Of a namespace, nested dicts of handlers by their names; where ``a`` and ``a/b`` both exist,
         the handler of ``a``.
@@ -291,7 +291,7 @@ class Container(Recordable, metaclass=_Opening):
         return {NEW: "created", STOPPED: "stopped"}.get(phase, "started")
 
     def lock(self) -> threading.RLock:
-        """Return a lock for code that does several things at once; nothing in Seamark takes it."""
+        """Return a lock that callers can share; Seamark itself never acquires it."""
         return self.__dict__.setdefault("_lock", threading.RLock())  # type: ignore[no-any-return]
 
     def ping(self) -> None:
@@ -318,7 +318,7 @@ class Container(Recordable, metaclass=_Opening):
         self.session.recorder.contents.flush()
 
     def sync(self, *, wait: bool = True) -> None:
-        """Do what `wait` does; kept for code that was written for Neptune."""
+        """Call `wait`; kept for code that was written for Neptune."""
         if wait:
             self.wait()
 

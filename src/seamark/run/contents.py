@@ -62,7 +62,7 @@ class Outlet(Protocol):
         """Announce points, of float series at some paths; a run that waits begins with them."""
 
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
-        """Count what could not be recorded, and warn once about it. Never raises."""
+        """Count a lost record, and warn once about it. Never raises."""
 
     def guard(self, reason: str, what: str) -> quietly:
         """Return a context that swallows errors, counts them as losses and warns of the first."""

@@ -1,4 +1,4 @@
-"""End of a run: captures stop, files and remotes are flushed."""
+"""Target of the captures of a run, and the end of a run in this process."""
 
 from __future__ import annotations
 
@@ -60,31 +60,31 @@ class Captured:
         return self._recorder.folder.root
 
     def assign_quietly(self, atoms: Mapping[str, Any]) -> None:
-        """Assign values by path; count what cannot be kept."""
+        """Assign values by path; count failures."""
         self._recorder.values.assign_quietly(atoms)
 
     def append_text(self, path: str, text: str) -> None:
-        """Add one point to a string series, secrets hidden; count what cannot be kept."""
+        """Add one point to a string series, secrets hidden; count failures."""
         with self._guard:
             if (writer := self._open) is not None:
                 self._recorder.contents.unasked.add(path)
                 self._recorder.points.append_text(writer, path, text)
 
     def append_numbers(self, numbers: Mapping[str, float]) -> None:
-        """Add one point to each of several float series; count what cannot be kept."""
+        """Add one point to each of several float series; count failures."""
         with self._guard:
             if (writer := self._open) is not None:
                 # Not by the recorder's row: such points reopen no run.
                 writer.append_row(numbers)
 
     def keep(self, path: str, file: File) -> None:
-        """Store a file; count what cannot be kept."""
+        """Store a file; count failures."""
         with self._guard:
             if self._open is not None:
                 self._recorder.values.assign(path, file)
 
     def keep_members(self, path: str, members: Mapping[str, bytes]) -> None:
-        """Store members of a file set, by name; count what cannot be kept."""
+        """Store members of a file set, by name; count failures."""
         with self._guard:
             if self._open is not None:
                 self._recorder.values.add_files(path, members)

@@ -71,7 +71,7 @@ _SAME: Final = {
 
 
 def value_of(recorded: Recorded, path: str) -> Any:
-    """Return what `Handler.fetch` returns."""
+    """Implement `Handler.fetch`."""
     reader = recorded.reader()
     found = recorded.find(reader, path)
     if found is None:
@@ -97,7 +97,7 @@ def value_of(recorded: Recorded, path: str) -> Any:
 
 
 def last_of(recorded: Recorded, path: str) -> Any:
-    """Return what `Handler.fetch_last` returns."""
+    """Implement `Handler.fetch_last`."""
     if recorded.silent:
         return None
     return _last(recorded, *recorded.look_up(path))
@@ -126,7 +126,7 @@ def expect(recorded: Recorded, path: str, family: str, wanted: str | None = None
 def points_of(
     recorded: Recorded, path: str, attempt: Attempt, points: int | None = None
 ) -> Points | Curve:
-    """Return what `Handler.fetch_points` returns."""
+    """Implement `Handler.fetch_points`."""
     from seamark.reading.curves import Curve
     from seamark.reading.points import Points
 
@@ -139,7 +139,7 @@ def points_of(
 def percentiles_of(
     recorded: Recorded, path: str, percents: Sequence[float], attempt: Attempt
 ) -> dict[float, float]:
-    """Return what `Handler.fetch_percentiles` returns."""
+    """Implement `Handler.fetch_percentiles`."""
     if recorded.silent:
         return dict.fromkeys(percents, math.nan)
     reader = _float_series(recorded, path)
@@ -157,7 +157,7 @@ def _float_series(recorded: Recorded, path: str) -> Reader:
 def frame_of(
     recorded: Recorded, path: str, attempt: Attempt, limit: int | None, *, timestamps: bool
 ) -> pd.DataFrame:
-    """Return what `Handler.fetch_values` returns."""
+    """Implement `Handler.fetch_values`."""
     try:
         import pandas as pd
     except ModuleNotFoundError as error:
@@ -208,7 +208,7 @@ def download(
     *,
     references: bool = False,
 ) -> None:
-    """Do what `Handler.download` does."""
+    """Implement `Handler.download`."""
     if recorded.silent:
         return
     files, contents = _files(recorded, path), recorded.contents()
@@ -232,7 +232,7 @@ def download(
 
 
 def bytes_of(recorded: Recorded, path: str, *, references: bool = False) -> bytes:
-    """Return what `Handler.fetch_bytes` returns."""
+    """Implement `Handler.fetch_bytes`."""
     if recorded.silent:
         return b""
     file = _single_file(recorded, path)
@@ -253,7 +253,7 @@ def _single_file(recorded: Recorded, path: str) -> dict[str, Any]:
 def download_last(
     recorded: Recorded, path: str, destination: str | os.PathLike[str] | None
 ) -> None:
-    """Do what `Handler.download_last` does."""
+    """Implement `Handler.download_last`."""
     if recorded.silent:
         return
     expect(recorded, path, "file_series")

@@ -277,7 +277,7 @@ class Handler(Recordable):
     def upload(
         self, value: Any, *, wait: bool = False, include_plotlyjs: bool | str | None = None
     ) -> None:
-        """Store a file at this path: a path on disk, a `File`, or what `File.create_from` takes.
+        """Store a file at this path: a path on disk, a `File`, or a value for `File.create_from`.
 
         The bytes are taken before this returns; they are stored in the background.
 

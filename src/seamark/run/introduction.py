@@ -43,7 +43,7 @@ _OWN: Final = ("sys/", "source_code/", "distributed/", "monitoring/")
 
 
 class Introduction:
-    """The first records of a run: what it was given, and facts from adapters."""
+    """The first records of a run: its arguments, and facts from adapters."""
 
     def __init__(self, options: Settings, recorder: Recorder, *, told: bool) -> None:
         self._options = options
@@ -125,7 +125,7 @@ class Introduction:
             self._record_inputs(writer, config.inputs)
 
     def end(self) -> None:
-        """Record nothing more of what the run was given: it is recorded, or another's to record."""
+        """Stop recording the run's arguments: they are recorded here or by another process."""
         self.told = True
 
     def _record_inputs(self, writer: JournalWriter, inputs: Mapping[str, str]) -> None:
@@ -203,7 +203,7 @@ class Introduction:
         return run
 
     def covers(self, paths: Iterable[str]) -> bool:
-        """Tell whether paths hold nothing but what a run records of itself when it begins."""
+        """Return whether paths have only the records that every run makes when it begins."""
         chosen = self._options.monitoring_namespace
         own = (*_OWN, f"{chosen}/") if chosen else _OWN
         config = self._options.config_path

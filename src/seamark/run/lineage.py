@@ -1,4 +1,4 @@
-"""Lineage: models, artifacts and runs that a run used or made."""
+"""Lineage of a run: its inputs and outputs, which are models, artifacts and other runs."""
 
 from __future__ import annotations
 

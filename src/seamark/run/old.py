@@ -22,7 +22,7 @@ def from_dict(
     project: str | None = None,
     root: str | os.PathLike[str] | None = None,
 ) -> Run:
-    """Make a run again from what `Run.to_dict` returned, and return it for reading.
+    """Rebuild a run from the result of `Run.to_dict`, and return it for reading.
 
     It keeps its id, times, owner and state; of files, what is known and not their bytes. All of
     the document is checked before anything is written.

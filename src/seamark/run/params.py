@@ -64,7 +64,7 @@ class Held:
             self._recorder.parameters.add_recorded(found)
 
     def put(self, atoms: Mapping[str, Atom], gone: Iterable[str] = ()) -> None:
-        """Record values by path, and delete what is called by some names."""
+        """Record values by path, and delete the parameters with some names."""
         recorder = self._recorder
         paths = recorder.parameters.paths_of(gone)
         begins = recorder.writer is None and recorder.mode != "read-only"
@@ -83,7 +83,7 @@ class Held:
 
 
 class Params(MutableMapping[str, Any]):
-    """The hyperparameters of a run: a view of what is kept under ``parameters/``.
+    """The hyperparameters of a run: a view of the values under ``parameters/``.
 
     ``run.params["lr"]``, ``run.params.lr`` and ``run["parameters/lr"]`` are one value. A mapping in
     it is such a view again: ``run.params.optimizer.lr``. Keys that are names of methods (``keys``,
@@ -243,7 +243,7 @@ class Params(MutableMapping[str, Any]):
             print_line(f"{name:<{width}}  {value}")
 
     def changes(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the values that were changed after they were recorded, by anybody, oldest first.
+        """Return the values that any process changed after they were recorded, oldest first.
 
         Returns:
             By path, each value with the time from which on it stood: ``{"value", "time"}``. The

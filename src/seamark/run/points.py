@@ -368,7 +368,7 @@ def family_of(value: Any) -> str:
 
 
 def as_file(value: Any, include_plotlyjs: bool | str | None = None) -> File:  # noqa: FBT001
-    """Return a value as a file: a path, a `File`, or what `File.create_from` accepts."""
+    """Return a value as a file: a path, a `File`, or a value for `File.create_from`."""
     if isinstance(value, File):
         return value
     if isinstance(value, (str, os.PathLike)):

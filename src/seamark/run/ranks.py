@@ -89,10 +89,10 @@ class RankPolicy:
 
     @property
     def common_id(self) -> bool:
-        """Whether the run's id was given, not minted, or came here from another process.
+        """Whether the run's id was given by the user, or came from another process.
 
-        The same on every rank at any time, so that it can decide whether they communicate. A name
-        is not enough: each rank looks it up by itself, and it may name another run a moment later.
+        The value is always the same on all ranks, so it can decide whether they communicate. A name
+        does not count: each rank resolves it by itself, and the result may change in between.
         """
         return self._options.names_an_id or self.made_in != os.getpid()
 

@@ -169,7 +169,7 @@ class Recorded:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to read, for this process at least."""
+        """Whether there is nothing that this process can read."""
         if self._policy.silent:
             return True
         return not (self.remote or self._is_partial or self._read_folder.journal_dir.is_dir())
@@ -253,7 +253,7 @@ class Recorded:
     # ---------------------------------------------------------------- files, very long texts
 
     def contents(self) -> Contents:
-        """Return the files of what is recorded."""
+        """Return the contents of the recorded files."""
         found = self._last or self.index
         contents: Contents = found.view(self.folder.project, self.folder.run).contents
         if self._server is not None and self._last is None:

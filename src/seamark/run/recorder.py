@@ -283,7 +283,7 @@ class Recorder:
     # ---------------------------------------------------------------- losses and the end
 
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
-        """Count what could not be recorded, and warn once for each reason. Never raises."""
+        """Count a lost record, and warn once for each reason. Never raises."""
         if (writer := self.writer) is not None:
             writer.drop(reason, count, warn or f"something could not be recorded ({reason})")
 

@@ -42,7 +42,7 @@ class Resume:
         self.origin = opening.origin
 
     def adopt(self, opening: Opening) -> None:
-        """Continue from what is on this disk now: the journals of the run were copied."""
+        """Continue from the journals on this disk, to which they were copied."""
         self._opening = opening
 
     @property
@@ -158,7 +158,7 @@ class Resume:
             recorder.begin_attempt()
 
     def follow(self, attempt: int | None) -> None:
-        """Continue the run in the attempt that rank 0 has begun; None if it has begun none."""
+        """Continue the run in the attempt that rank 0 has begun; None if it began none."""
         begun = None if attempt is None else Attempt(attempt, None)
         self.origin = replace(self.origin, begun=begun, continues=True)
 

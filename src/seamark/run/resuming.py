@@ -1,4 +1,4 @@
-"""Positional arguments of `init_run`, and the run that they resume."""
+"""Positional arguments of `init_run`, and continuation after a checkpoint is loaded."""
 
 from __future__ import annotations
 

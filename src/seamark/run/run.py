@@ -1,4 +1,4 @@
-"""A run: what `init_run` returns and a training script holds."""
+"""Runs as `init_run` returns them to a training script."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class Run(Container):
         return [] if recorded.is_empty else recorded_errors(recorded.view())
 
     def report(self, short: bool = False) -> Report:  # noqa: FBT001, FBT002 - as people call it
-        """Return what the run comes to, as far as it is recorded: a dict that prints itself.
+        """Return a summary of the recorded run: a dict that prints itself.
 
         Its keys: ``name``, ``state``, ``detail``, ``description``, ``revision``, ``version`` (of
         the code), ``start_time``, ``end_time``, ``running_time_s``, ``tags``, ``groups``,
@@ -209,7 +209,7 @@ class Run(Container):
 
     @property
     def checkpoints(self) -> str:
-        """``"reference"`` or ``"keep"``: what becomes of checkpoint files."""
+        """``"reference"`` or ``"keep"``: how checkpoint files are recorded."""
         return self.session.options.checkpoints
 
     @property
@@ -219,7 +219,7 @@ class Run(Container):
 
     @property
     def params(self) -> Params:
-        """Its hyperparameters, kept under ``parameters/``: a mapping to read and to change."""
+        """Hyperparameters of the run, a mapping to read and change, kept under ``parameters/``."""
         return Params(self._params)
 
     @property
@@ -242,7 +242,7 @@ class Run(Container):
         return transfers_of(self.session.recorded.attributes(TRANSFERS))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of the run as JSON values: what ``seamark export --format json`` writes of it.
+        """Return the whole run as JSON values, as ``seamark export --format json`` writes it.
 
         `seamark.from_dict` makes the run again. Bytes of files are not in it. Points lie in
         ``series``, ``texts``, ``files`` and ``histograms``, everything else in ``attributes``.
@@ -299,9 +299,10 @@ class Run(Container):
         self.session.shipping.send_along(self._associations.mark("output", what, name))
 
     def lineage(self) -> Lineage:
-        """Return what led to this run and what came of it, over all generations.
+        """Return the ancestors and descendants of this run, over all generations.
 
-        What it read and made, the runs that made or read that, and so on, in the same place.
+        These are its inputs and outputs, the runs that made or read them, and so on, in the same
+        place.
 
         Raises:
             RunNotFoundError: If nothing was recorded yet.
@@ -315,7 +316,7 @@ class Run(Container):
 
     @property
     def monitoring_namespace(self) -> str:
-        """Path of what is captured by this process: as given, or ``monitoring/<writer>``."""
+        """Path of this process's captured values: as given, or ``monitoring/<writer>``."""
         given = self.session.options.monitoring_namespace
         return given or "/".join(filter(None, ("monitoring", self.writer)))
 
@@ -349,7 +350,7 @@ class Run(Container):
         on_end: Callable[[], object] | None = None,
         cuda: Literal["off", "events", "synchronize"] = "off",
     ) -> Chrono:
-        """Return what times a block, ``with run.chrono("batch"):``, or as a decorator a function.
+        """Return a timer of a block, ``with run.chrono("batch"):``, or as a decorator of functions.
 
         What the times come to, in seconds, is kept under ``chronos/<name>``, as by `Handler.keep`;
         inside of another block under ``chronos/<outer>/<name>``. A block inside itself counts where
@@ -431,7 +432,7 @@ class Run(Container):
     # ---------------------------------------------------------------- checkpoints and resuming
 
     def checkpoint_state(self, *, marked: bool | None = None) -> dict[str, Any]:
-        """Return what a checkpoint stores of this run: see `resumed`.
+        """Return the state of this run for a checkpoint: see `resumed`.
 
         Strings, ints, dicts and None only: the run's id, its project, and how long every journal is
         now. Where a rank sees no journal, loading the checkpoint hides nothing.
@@ -452,7 +453,7 @@ class Run(Container):
         return state
 
     def mark_checkpoint(self) -> None:
-        """Note that what is recorded from now on came after the last checkpoint. Never raises."""
+        """Mark records from now on as later than the last checkpoint. Never raises."""
         self.session.resume.mark_checkpoint()
 
     def resumed(

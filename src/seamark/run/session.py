@@ -142,7 +142,7 @@ class Session:
 
     @property
     def speaks_for_all(self) -> bool:
-        """Whether this process records what is recorded once for all ranks: values, tags, files."""
+        """Whether this process records the data common to all ranks: values, tags, files."""
         return self.recorder.speaks_for_all
 
     @property
@@ -168,7 +168,7 @@ class Session:
         return self.recorder.values.record_atoms(atoms)
 
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
-        """Count what could not be recorded, and warn once about it. Never raises."""
+        """Count a lost record, and warn once about it. Never raises."""
         self.recorder.drop(reason, count, warn)
 
     def before_end(self, call: Callable[[], None]) -> None:
@@ -471,7 +471,7 @@ class Session:
         return False
 
     def __reduce__(self) -> Any:
-        """Travel as what a copy starts with, which opens a journal when it records something."""
+        """Pickle only the state for a copy, which opens a journal when it records something."""
         recorder, owner = self.recorder, self.state.owner
         params = recorder.parameters.atoms
         if get_spawning_popen() is None:  # else it goes to a process of this training, by a pipe

@@ -1,4 +1,4 @@
-"""Shipping of a run to remotes, and transfers of files."""
+"""Transfer of a run to remotes while it is recorded."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Shipping:
         quiet: bool = False,
         later: bool = False,
     ) -> list[str]:
-        """Wait until the rest is sent, say what was not, and return the remotes that have all.
+        """Wait until the rest is sent, report unsent data, and return the complete remotes.
 
         ``seconds`` is None for the usual limit at the end of a run. A signal ends the process
         ``in_haste``; of a ``quiet``, withdrawn run nobody waits. ``later`` lets the end of the
@@ -122,7 +122,7 @@ def _send_last(error: BaseException | None) -> None:
 
 
 def _wait(shippers: list[Any], seconds: float, folder: Any) -> list[bool]:
-    """Wait for all shippers, until Ctrl-C: that is raised once a line has said what is left."""
+    """Wait for all shippers; on Ctrl-C, report unsent data in one line, then raise it."""
     from seamark.pictures.printing import progress_bar
     from seamark.process.quiet import is_quiet
 
@@ -145,7 +145,7 @@ def _wait(shippers: list[Any], seconds: float, folder: Any) -> list[bool]:
 
 @contextlib.contextmanager
 def _before_sigterm(shippers: list[Any], folder: Any) -> Iterator[None]:
-    """Say what is left before SIGTERM ends the process; other handlers stay in place."""
+    """Report unsent data before SIGTERM ends the process; other handlers stay in place."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
@@ -175,7 +175,7 @@ TRANSFERS: Final = "sys/transfers"
 
 
 def transfers_of(attributes: Iterable[Attribute]) -> list[dict[str, Any]]:
-    """Return the transfers among attributes, the oldest first; anybody may have written them."""
+    """Return the transfers among attributes, the oldest first; their values are not trusted."""
     found = [one.value for one in attributes if isinstance(one.value, dict)]
     return sorted(found, key=lambda one: str(one.get("time")))
 

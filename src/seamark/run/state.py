@@ -102,7 +102,7 @@ class OwnState:
             self.own()
 
     def own(self) -> bool:
-        """Decide the state from now on; return False where it was settled who does."""
+        """Own the state from now on; return False if ownership was already decided."""
         if self.owner is not None:
             return False
         self.owner = True

@@ -177,7 +177,7 @@ class Values:
         return self._contents.append_atoms(writer, placed)
 
     def assign_quietly(self, values: Mapping[str, Any]) -> None:
-        """Assign captured values; count what cannot be kept. Never raises."""
+        """Assign captured values; count failures. Never raises."""
         with self._outlet.guard("capture", "captured facts could not be recorded"):
             if (writer := self._outlet.writer) is None or writer.closed:
                 return
@@ -215,7 +215,7 @@ class Values:
     # ---------------------------------------------------------------- deleting
 
     def delete(self, path: str) -> None:
-        """Delete what is at a path and below it."""
+        """Delete a path and everything below it."""
         writer = self._outlet.to_share(path)
         self.parameters.drop(path)
         if writer is not None:
@@ -260,7 +260,7 @@ class Parameters:
                 self.atoms[path] = atom
 
     def drop(self, path: str) -> None:
-        """Forget what is at and below a path."""
+        """Forget a path and everything below it."""
         self.atoms = {one: atom for one, atom in self.atoms.items() if not is_inside(one, path)}
         self.dropped.append(path)
 

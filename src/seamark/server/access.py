@@ -25,7 +25,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Identity of a requester, with its roles; what its token does not allow is taken off already.
+    """Identity of a requester, with its roles as limited by its token.
 
     `token` is the public prefix of the token. `roles` are by project path, each for what is in it,
     too; ``""`` stands for all projects. `workspaces` are first parts of project paths, in which it
@@ -45,7 +45,7 @@ NOBODY = Identity()
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """Project paths that may be read, each with what is in it; `but` are exceptions in these."""
+    """Project paths that may be read, sub-projects included; `but` has the exceptions."""
 
     everything: bool = False
     projects: frozenset[str] = frozenset()
@@ -53,12 +53,12 @@ class Readable:
 
 
 class Access(Protocol):
-    """Decides who may do what; `seamark.server.accounts` has the one that asks the database."""
+    """Authorization policy; `seamark.server.accounts` implements it with the database."""
 
     def role(self, who: Identity, project: str) -> Role | None:
-        """Return the role of somebody in a project; None if they may not know that it exists."""
+        """Return a user's role in a project; None if they may not know that it exists."""
         ...
 
     def readable(self, who: Identity) -> Readable:
-        """Return which projects somebody may read."""
+        """Return the projects that a user may read."""
         ...

@@ -1,14 +1,14 @@
 """Answers to reads: authorization, time of the data, encoding and compression.
 
-Texts, booleans, null, finite floats and ints below 2**53 are what they are in JSON (a float has a
-point or an exponent). Everything else is an object with the key ``$``, which says what it is:
+Texts, booleans, null, finite floats and ints below 2**53 are the same in JSON (a float has a point
+or an exponent). Every other value is an object with the key ``$``, which names its type:
 
 - ``{"$": "float", "v": "nan"}``, ``"inf"``, ``"-inf"``; ``{"$": "int", "v": "-0x2386f26fc10000"}``;
 - ``{"$": "datetime", "v": "2026-01-31T12:00:00+00:00"}``, ISO 8601;
 - ``{"$": "dict", "v": {...}}``: an object that has a key ``$`` of its own;
 - ``{"$": "f8", "v": "<base64>"}`` and ``"i8"``: arrays of little-endian float64 and int64. With
-  ``?arrays=json`` there is a list of numbers in place of the base64, in which ``"nan"``, ``"inf"``
-  and ``"-inf"`` stand for what JSON cannot write;
+  ``?arrays=json`` a list of numbers replaces the base64 text; ``"nan"``, ``"inf"`` and ``"-inf"``
+  stand for values that JSON cannot represent;
 - the name of a class, beside its fields: ``{"$": "Attribute", "path": ...}``.
 """
 
@@ -286,7 +286,7 @@ class ReadRequest:
         self._behind = 0
 
     def wait(self, allowed: Callable[[str], bool]) -> None:
-        """Wait until what the request says was sent before can be read, of what it may read."""
+        """Wait until data that the requester sent before can be read, if readable at all."""
         given = self.request.headers.get(POSITION)
         if given:
             wanted = {
@@ -333,7 +333,7 @@ class ReadRequest:
         return self._response(to_json(answer, plain_arrays=plain), "application/json")
 
     def done(self, found: dict[str, Any]) -> Response:
-        """Return what became of something that was to be done, as JSON."""
+        """Return the outcome of a change as JSON."""
         return self._response(to_json(found), "application/json")
 
     def _response(self, body: bytes, media_type: str) -> Response:
@@ -355,16 +355,16 @@ class ReadRequest:
         return self.server.store().database.holding()
 
     def sources(self, project: str, run: str) -> Sources:
-        """Return what opens the journals of a run."""
+        """Return the source that opens the journals of a run."""
         return self.server.sources(project, run)
 
     def reader(self, project: str, run: str) -> RunReader:
-        """Return the reader of a run, which somebody has to have been let in to."""
+        """Return the reader of a run; the caller has checked that the requester may read it."""
         return self.server.reader(project, run)
 
 
 class Several(ReadRequest):
-    """A request about all that somebody may read; `may_read` tells this of a project."""
+    """Request about everything that the requester may read; `may_read` checks a project."""
 
     def __init__(self, request: Request) -> None:
         who = open_to_all(request)
@@ -385,11 +385,11 @@ class Several(ReadRequest):
         self.told.append(str(error))
 
     def cursor(self) -> str:
-        """Return up to where somebody who reads now has seen what changed."""
+        """Return the cursor of a reader who has seen all changes up to now."""
         return self.server.changing.cursor(self.now_ns)
 
     def tag(self) -> str:
-        """Return what changes whenever anything does that anybody can read, at little cost."""
+        """Return a tag that changes with anything that anybody can read; cheap to compute."""
         seen = self._readable
         rights = repr((seen.everything, sorted(seen.projects), sorted(seen.but))).encode()
         return f"{self.server.changing.tag(self.now_ns)}.{zlib.crc32(rights):08x}"
@@ -400,7 +400,7 @@ class Several(ReadRequest):
 
 
 class OneRun(ReadRequest):
-    """A request about one run, from somebody who may read it."""
+    """Request about one run that the requester may read."""
 
     def __init__(self, request: Request, project: str, run: str) -> None:
         expect(request, project, Role.VIEWER)
@@ -410,7 +410,7 @@ class OneRun(ReadRequest):
         self.read = self.reader(project, run)
 
     def tag(self) -> str:
-        """Return what changes whenever anything does that can be read of the run."""
+        """Return a tag that changes with anything that can be read of the run."""
         store = self.server.store()
         database = store.database
         with database.reading() as connection:
@@ -440,7 +440,7 @@ class OneRun(ReadRequest):
 
 
 def several(request: Request) -> Several:
-    """Return a request about all that somebody may read; a dependency of routes."""
+    """Return a request about everything that the requester may read; a dependency of routes."""
     return Several(request)
 
 
@@ -474,7 +474,7 @@ def to_next(place: Any) -> str:
 
 
 def fitting(items: Sequence[T], offset: int) -> Sequence[T]:
-    """Return so many items from an offset on as go into one answer, but one at least."""
+    """Return the items from an offset on that fit into one answer, at least one."""
     size, end = 0, offset
     while end < len(items) and size < MOST_BYTES:
         some = items[end : end + _TOGETHER]

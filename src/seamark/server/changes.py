@@ -1,10 +1,10 @@
 """Changes of runs since a cursor, and positions up to which runs are folded.
 
-The position of a run is the number of bytes stored of all its journals, gaps included: it only
-grows. Every answer to a batch contains it; a read that names it sees at least that much.
+The position of a run is the number of stored bytes of all its journals, gaps included; it only
+grows. Every answer to a batch contains it, and a read that names it sees at least that much.
 
-The number of a change is taken from one row, which stays locked until the change is committed,
-whichever process saves: a reader that has seen a number has seen all smaller ones.
+The number of a change is taken from a single row, which stays locked until the change is committed.
+So a reader that has seen a number has seen all smaller ones, whichever process wrote them.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Positions:
 
 
 def from_header(text: str) -> dict[Ref, int]:
-    """Return the positions that a header names; what cannot be read is passed over."""
+    """Return the positions that a header names; invalid ones are ignored."""
     found: dict[Ref, int] = {}
     for part in text.split(",")[:_MOST]:
         name, _, number = part.strip().rpartition("=")
@@ -163,9 +163,10 @@ _SILENT: Final = sa.select(sa.func.count()).where(
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Up to where somebody has seen what changed; a cursor of another store begins anew.
+    """Position of a reader in the changes; with a cursor of another store the reader starts again.
 
-    `at_ns`, in nanoseconds since the Unix epoch, is there as runs also change by falling silent.
+    `at_ns`, in nanoseconds since the Unix epoch, is needed because runs also change by falling
+    silent.
     """
 
     store: str
@@ -177,7 +178,7 @@ class Cursor:
 
     @classmethod
     def of(cls, text: str) -> Cursor | None:
-        """Return what a client gave back; None if it is none."""
+        """Return the cursor in a client's text; None if it is invalid."""
         store, *numbers = text.rsplit(".", 2)
         if len(numbers) != 2 or not all(map(_NUMBER.fullmatch, numbers)):  # noqa: PLR2004 - see above
             return None
@@ -191,7 +192,7 @@ def note_changes(
     *,
     gone: bool = False,
 ) -> None:
-    """Note that runs were saved or removed, as the last act of the transaction that did so."""
+    """Register that runs were saved or removed; called last in the transaction that did so."""
     if not database.run(connection, _NEXT, one=_KEY):
         database.run_many(connection, _FIRST, [(_KEY, 0)])
         database.run(connection, _NEXT, one=_KEY)
@@ -201,7 +202,7 @@ def note_changes(
 
 
 def now_at(database: Database, connection: sa.Connection, now_ns: int) -> tuple[int, int]:
-    """Return the number of the last change, and how many runs have fallen silent since theirs.
+    """Return the number of the last change, and the number of runs that fell silent since.
 
     As long as both stay the same, nothing that is read of any run changed.
     """
@@ -213,7 +214,7 @@ def now_at(database: Database, connection: sa.Connection, now_ns: int) -> tuple[
 def changes_since(
     database: Database, connection: sa.Connection, cursor: Cursor, now_ns: int
 ) -> tuple[Cursor, list[ChangedRun], bool]:
-    """Return what changed since a cursor of this store, oldest first.
+    """Return the changes since a cursor of this store, oldest first.
 
     The result is the next cursor, the runs that changed (without their paths), and whether there is
     more already.
@@ -251,12 +252,12 @@ class ServerChanges:
         return self._databases.store_in_use
 
     def tag(self, now_ns: int) -> str:
-        """Return what changes whenever anything does that can be read."""
+        """Return a tag that changes with anything that can be read."""
         number, silent = self._now(now_ns)
         return f"{self.name()}.{number}.{silent}"
 
     def cursor(self, now_ns: int) -> str:
-        """Return up to where somebody who reads now has seen what changed."""
+        """Return the cursor of a reader who has seen all changes up to now."""
         number, _ = self._now(now_ns)
         return str(Cursor(self.name(), number, now_ns))
 
@@ -268,7 +269,7 @@ class ServerChanges:
     def since(
         self, cursor: str, project: str, may_read: Callable[[str], bool], now_ns: int
     ) -> Answer[Changes]:
-        """Return what changed since a cursor."""
+        """Return the changes since a cursor."""
         since = Cursor.of(cursor)
         if since is None or since.store != self.name():
             return Answer(Changes(self.cursor(now_ns), reset=True, runs=[], looked_ns=now_ns))

@@ -1,11 +1,12 @@
-"""Checks before a server starts, each problem one line that says how to fix it.
+"""Checks before a server starts; each error is one line that says how to fix the problem.
 
-A server on another place for its objects, or on the empty folder below a mount that did not come
-up, would acknowledge what nobody finds again, and miss what it had acknowledged.
+Objects and tables hold the same random name. If they differ, for example because a volume is not
+mounted, the server must not start: it would acknowledge data that is not found again.
 
-It is a lock of the kernel on an open file (flock): the file stays, and says nothing by itself. No
-child process inherits it. Network file systems, where a lock may hold on one machine only, are
-refused for SQLite altogether (`seamark.server.databases`).
+A lock keeps a second server from the same SQLite files. It is a kernel lock on an open file
+(``flock``), which ends with the process and which no child process inherits. Network file systems,
+where such a lock may hold on one machine only, are refused for SQLite
+(`seamark.server.databases`).
 """
 
 from __future__ import annotations
@@ -330,7 +331,7 @@ def _last_s(databases: Databases) -> float:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; processes that inherit it share what connects.
+    """Return a listening socket; processes that inherit it share its connections.
 
     A port that is taken is tried again for some seconds: processes of a server that was killed
     notice that and end.

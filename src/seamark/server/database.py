@@ -117,7 +117,7 @@ def translate_errors(statement_s: float) -> Iterator[None]:
 
 
 def meaning_of(error: BaseException, statement_s: float) -> SeamarkError | None:
-    """Return what an error of a driver or of the pool means; None if it is no matter of these."""
+    """Return the translation of an error of the driver or the pool; None for other errors."""
     if isinstance(error, sa.exc.TimeoutError):
         return DatabaseUnreachable("all connections to the database are in use; try again later")
     inner = getattr(error, "orig", None) or error

@@ -126,7 +126,7 @@ class Databases:
         return found
 
     def store(self) -> Store:
-        """Return the store that is live, as far as this version can read it, else its own.
+        """Return the live store if this version can read it, else the store of this version.
 
         A switch to another is noticed within a second; `SchemaNewer` if a newer Seamark took over.
         """
@@ -206,7 +206,7 @@ class Databases:
 
 
 def open_databases(url: str, *, statement_s: float = STATEMENT_S, pool: int = 4) -> Databases:
-    """Open the three sets of tables at a URL; what is missing is made, but nothing in ``account``.
+    """Open the three sets of tables at a URL; missing ones are created, but not in ``account``.
 
     The URL is ``postgresql://user@host/database``; or ``sqlite:///folder``, or ``sqlite:///name.db``
     whose stem begins the names of the files. A statement of a reader may take `statement_s`
@@ -229,7 +229,7 @@ def open_databases(url: str, *, statement_s: float = STATEMENT_S, pool: int = 4)
 
 
 def lock_file(url: str) -> Path | None:
-    """Return what a server on files locks; None for PostgreSQL, which many may share."""
+    """Return the lock file of a server on SQLite; None for PostgreSQL, which servers may share."""
     places = _places_of(url, 0, 1)
     return places.lock if isinstance(places, _Files) else None
 

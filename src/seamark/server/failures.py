@@ -40,7 +40,7 @@ __all__ = [
 
 
 class Rejected(SeamarkError):  # noqa: N818 - says what is so
-    """Something that was sent is not kept; the message says what to do.
+    """Sent data is not accepted; the message says what to do.
 
     `slug` is its code for programs, `status` that of HTTP, and `more` are further members of the
     answer. It may be sent again after `wait_s` seconds; None: never as it is.
@@ -61,7 +61,7 @@ class Rejected(SeamarkError):  # noqa: N818 - says what is so
 
 
 class QuotaExceeded(Rejected):
-    """The workspace has used up what it may keep here.
+    """The workspace has used up its quota.
 
     It is no 413: smaller parts are of no use. Shippers say it once, and try again from time to
     time, as there may be room by then.
@@ -162,7 +162,7 @@ def later(error: str, hint: str, seconds: float = _RETRY_S, status: int = 503) -
 
 
 def refusal_of(error: BaseException) -> Refusal:
-    """Return what is answered for an error; log what is unforeseen; clear the frames of calls."""
+    """Return the answer for an error; log unexpected errors; clear the frames of the traceback."""
     refusal = _refusal_of(error)
     if refusal.status_code in _OVERLOADED:
         # Of what was logged in more words before, this is the same kind.

@@ -55,7 +55,7 @@ _SLOWEST: Final = 1024
 
 
 class Gate:
-    """Bounds what a request may cost, and lets no answer out that nobody guarded."""
+    """Limits the cost of requests, and blocks answers of routes that checked no access."""
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app, self._limits = app, limits

@@ -46,7 +46,7 @@ def server_of(request: Request) -> Server:
 
 
 def serving_of(request: Request) -> Serving:
-    """Return who has the runs of a request: the server, or one of the page's folders."""
+    """Return the provider of the runs of a request: the server, or one of the page's folders."""
     found = getattr(request.state, "serving", None)
     return cast("Serving", request.app.state.server if found is None else found)
 
@@ -56,7 +56,7 @@ def asker(
     bearer: Annotated[object, Depends(_bearer)] = None,
     header: Annotated[object, Depends(_header)] = None,
 ) -> Identity:
-    """Return who asks: whose token a request carries, or `NOBODY` if it carries none.
+    """Return the identity behind the token of a request; `NOBODY` without a token.
 
     The first call for a request asks the database, later ones return the same. A token that is
     unknown, expired or revoked is refused with 401, and with 429 after many such.
@@ -73,7 +73,7 @@ Asker = Annotated[Identity, Depends(asker)]
 
 
 def expect(request: Request, project: str, role: Role) -> Identity:
-    """Go on only for somebody with at least a role in a project; return who asks.
+    """Require at least a role in a project; return the identity of the requester.
 
     It may ask the database: call it from a thread (a plain ``def`` route, or
     ``run_in_threadpool``).
@@ -110,7 +110,7 @@ def expect_admin(request: Request) -> Identity:
 
 
 def expect_somebody(request: Request) -> Identity:
-    """Go on for everybody who has a token; the route shows them only what is theirs."""
+    """Require a token; the route shows its owner only data of their own."""
     who = open_to_all(request)
     if who == NOBODY:
         raise Refusal(401, "token-needed", _TOKEN_NEEDED, headers={"WWW-Authenticate": "Bearer"})
@@ -118,7 +118,7 @@ def expect_somebody(request: Request) -> Identity:
 
 
 def open_to_all(request: Request) -> Identity:
-    """Go on for everybody: the answer has nothing that is anybody's, or only what they may see.
+    """Allow everybody: the answer has no private data, or only what the requester may see.
 
     What is in tables over many projects is chosen by ``server.accounts.readable(identity)``.
     """

@@ -81,7 +81,7 @@ class ObjectStore(Protocol):
         ...
 
     def listed(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yield what is known of all objects whose names begin so."""
+        """Yield the facts about all objects whose names have a prefix."""
         ...
 
     def grow(self, name: str, size: int) -> GrowingObject | None:
@@ -92,7 +92,7 @@ class ObjectStore(Protocol):
         ...
 
     def cut(self, name: str, size: int) -> None:
-        """Let go of what is behind the first bytes of an object that `grow` made."""
+        """Release the bytes after the first ones of an object made by `grow`."""
         ...
 
     def check(self) -> None:
@@ -100,7 +100,7 @@ class ObjectStore(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of what is open; harmless when called twice."""
+        """Close everything that is open; harmless when called twice."""
         ...
 
 
@@ -301,7 +301,7 @@ class GrowingObject:
         return self._size - self.end
 
     def add(self, *parts: bytes) -> None:
-        """Add bytes durably behind the others; after an `OSError` nothing must be added."""
+        """Append bytes durably; after an `OSError` nothing more may be added."""
         self.end += self._write(self.end, b"".join(parts))
 
     def take_back(self, end: int) -> None:

@@ -1,8 +1,9 @@
 """Claims of runs on a server, and permanent removal of runs.
 
-Claim n of a run or a group is its row 2n - 1, and row 2n says that the claim was given back. Who
-saw the same newest row inserts the same one, so that only one can, on whichever worker of the
-server they ask and whatever the engine.
+Claim n of a run or a group is its row 2n - 1, and row 2n marks its release. Processes that saw the
+same newest row try to insert the same next row, and the database accepts only one of them.
+
+A tombstone of a removed run remains, so that no sender can bring the run back.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ class ServerClaims:
 
 
 def forget_claims(account: Database, connection: sa.Connection, project: str, run: str) -> None:
-    """Remove what is known of claims of a run that is no more."""
+    """Remove the claims of a run that was removed."""
     account.run(connection, _FORGET, at=project, who=run)
 
 

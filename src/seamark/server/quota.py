@@ -1,7 +1,7 @@
-"""Quota of a workspace, and a bounded mapping of recent entries.
+"""Quota of a workspace, and a mapping that keeps only the latest entries.
 
-It applies to a workspace and not to a project: a user who may record in a workspace may record in
-any project in it, and could evade a quota by using another project name.
+The quota applies to a workspace and not to a project: a user who may record in a workspace may
+record in any project in it, and could evade a quota by using another project name.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Quota:
         self._counted = Latest[str, tuple[float, int]](_KEPT)
 
     def expect(self, project: str, more: int) -> None:
-        """Raise `QuotaExceeded` if a workspace has no room for so many bytes more."""
+        """Raise `QuotaExceeded` if a workspace has no room for a number of bytes."""
         if self._most is None:
             return
         workspace = project.partition("/")[0]
@@ -105,7 +105,7 @@ class Quota:
         return self._used(workspace), self._most
 
     def added(self, project: str, more: int) -> None:
-        """Count what was taken, until everything is counted anew."""
+        """Count accepted bytes until everything is counted anew."""
         workspace = project.partition("/")[0]
         with self._lock:
             if (known := self._counted.get(workspace)) is not None:

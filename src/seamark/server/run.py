@@ -1,4 +1,4 @@
-"""The supervisor: it listens, starts the processes that work, and starts again what dies."""
+"""Supervisor of a server: it listens, starts worker processes and restarts dead ones."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Prepared:
 
 
 def prepare(settings: Settings) -> Prepared:
-    """Check what a server stands on, bring its tables to this version, make the first admin."""
+    """Check the resources of a server, upgrade its tables, and create the first admin."""
     from seamark.server.accounts.accounts import Accounts
     from seamark.server.accounts.logins import deciding_by
     from seamark.server.accounts.tables import instance_of
@@ -285,7 +285,7 @@ def _code_words(code: int) -> str:
 
 
 def started_words(settings: Settings, prepared: Prepared, url: str) -> list[str]:
-    """Return what is printed once a server answers: where it is and what to do next."""
+    """Return the text that is printed once a server answers: its address and the next steps."""
     from seamark.server.databases import redacted
 
     kept = settings.database_folder if settings.is_sqlite else redacted(settings.store)

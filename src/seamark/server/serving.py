@@ -1,15 +1,14 @@
 """Interfaces between routes and the provider of runs, and signed addresses of contents.
 
-A browser sends no header of ours with what it saves, plays or shows in a frame, and a token has no
-place in an address, which is kept and passed on. So who has a token asks for a signed address of
-one content. The whole of it is given for a minute; parts of it, for playing a film, for hours.
+A browser cannot add a header when it saves, plays or embeds a file, and a token must not be in an
+address, which is stored and passed on. Therefore a user with a token requests a signed address of
+one content. The whole content is served for a minute, parts of it (for videos) for hours.
 
-The content, the end and who asked stand in the address itself, so that every process that has the
-key answers it alike. Whether who asked may still read the content is for whoever opens it to find
-out: an address opens nothing that its maker may not.
+The content, the end of validity and the user are in the address itself, so any process with the key
+can answer. Whoever opens the content still checks whether that user may read it.
 
-A server has them in its databases (`seamark.server.state.Server`), a page of local folders in the
-index of each (`seamark.page.folder.Folder`); both use the same routes.
+`seamark.server.state.Server` provides runs from the server's databases,
+`seamark.page.folder.Folder` from the index of local folders; both use the same routes.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _MOST_CHARACTERS: Final = 12 << 10
 
 
 class Link(NamedTuple):
-    """Target of a signed address, and the user who requested it; empty for an anonymous one.
+    """Target of a signed address, and the user who requested it (empty: anonymous).
 
     `digest` is a SHA-256, hex; `token` the public prefix of the token that asked. With `preview`,
     the content is shown in a frame where nothing of the page can be reached.
@@ -72,7 +71,7 @@ class Links:
         return f"{_text(said)}.{_text(self._mac(said))}"
 
     def open(self, signed: str, *, part: bool = False) -> Link | None:
-        """Return what a text leads to, or a `part` of it; None if it is too old or forged."""
+        """Return the link in a signed text, for a `part` or all; None if expired or forged."""
         if len(signed) > _MOST_CHARACTERS or not signed.isascii():
             return None
         words, _, mac = signed.partition(".")
@@ -112,14 +111,14 @@ class Content(Protocol):
 
 
 class Identifies(Protocol):
-    """Finds who asks."""
+    """Finds the identity of a requester."""
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
-        """Return who asks; `NOBODY` if they do not say, and 401 for what is no token."""
+        """Return the identity of a requester; `NOBODY` without a token, 401 for an invalid one."""
         ...
 
     def again(self, token: str, name: str) -> Identity:
-        """Return who asked before, by prefix of a token or name, or `NOBODY` if that ended."""
+        """Return an earlier requester by token prefix or name; `NOBODY` if no longer valid."""
         ...
 
 
@@ -146,7 +145,7 @@ class Changing(Protocol):
     """Interface that reports whether anything changed."""
 
     def tag(self, now_ns: int) -> str:
-        """Return what changes whenever anything does that can be read, at little cost."""
+        """Return a tag that changes with anything that can be read; cheap to compute."""
         ...
 
     def name(self) -> str:
@@ -154,13 +153,13 @@ class Changing(Protocol):
         ...
 
     def cursor(self, now_ns: int) -> str:
-        """Return up to where somebody who reads now has seen what changed."""
+        """Return the cursor of a reader who has seen all changes up to now."""
         ...
 
     def since(
         self, cursor: str, project: str, may_read: Callable[[str], bool], now_ns: int
     ) -> Answer[Changes]:
-        """Return what changed since a cursor; ``next`` is the new one if there is more already.
+        """Return the changes since a cursor; ``next`` is the new cursor if there are more.
 
         A cursor that was not returned before begins anew. Sub-projects of the project are included;
         an empty one stands for all.
@@ -212,11 +211,11 @@ class Serving(Protocol):
         ...
 
     def sources(self, project: str, run: str) -> Sources:
-        """Return what opens the journals of a run."""
+        """Return the source that opens the journals of a run."""
         ...
 
     def reader(self, project: str, run: str) -> RunReader:
-        """Return the reader of a run, which somebody has to have been let in to."""
+        """Return the reader of a run; the caller has checked that the requester may read it."""
         ...
 
     def prioritize(self, refs: Iterable[tuple[str, str]]) -> None:

@@ -89,7 +89,7 @@ class Server:
         return self.databases.store()
 
     def sources(self, project: str, run: str) -> Sources:
-        """Return what opens the journals of a run."""
+        """Return the source that opens the journals of a run."""
         return partial(self.kept.source, project, run)
 
     def reader(self, project: str, run: str) -> RunReader:

@@ -1,7 +1,7 @@
-"""Process of the server that answers requests or folds, and its application.
+"""Process of the server that answers requests or folds journals, and its application.
 
-It is started by `seamark.server.run` only, which sends the settings as one line of standard input
-and keeps that open: end of file means that the supervisor has exited.
+Only `seamark.server.run` starts this process. It sends the settings as one line of standard input,
+which stays open: end of file means that the supervisor has exited.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Database of a store: transactions, statements and damage.
 
-SQLite and PostgreSQL (and CockroachDB by its protocol) take the same statements of SQLAlchemy Core;
-this module has the differences.
+SQLite and PostgreSQL (and CockroachDB by its protocol) take the same statements of SQLAlchemy Core.
+Code that differs between the engines is in this module.
 """
 
 from __future__ import annotations

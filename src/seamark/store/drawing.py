@@ -1,8 +1,8 @@
-"""Curves of long series, drawn from cells of chunks, and moving means.
+"""Curves of long series, drawn from the cells of chunks, and moving means.
 
-A difference of running sums would be quicker, but lose the digits after one value of 1e30.
-
-Only cells that a border between two parts cuts are read point by point. The result is exact.
+Only cells that cross the border between two parts are read point by point, and the result is exact.
+Means are not differences of running sums, which would be faster but lose all digits after one value
+of 1e30.
 """
 
 from __future__ import annotations

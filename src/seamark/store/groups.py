@@ -1,11 +1,11 @@
-"""Row groups: stretches of one journal whose points are packed, series by series.
+"""Row groups: parts of one journal whose points are packed, series by series.
 
-Integers (times, offsets, most steps) are kept as differences in as few bytes as they need, floats
-that came from float32 in four. The bytes of equal weight are put side by side (a byte shuffle),
-because that is where they are alike, and compressed with zstd.
+Integers (times, offsets, most steps) are stored as differences in as few bytes as they need, and
+floats that came from float32 in four bytes. Bytes of equal significance are stored side by side (a
+byte shuffle), which compresses better, and compressed with zstd.
 
-A group's series share the columns of steps, times and offsets; counts and bounds in the tables tell
-whether a series has to be unpacked at all.
+The series of a group share the columns of steps, times and offsets. Counts and bounds in the tables
+tell whether a series has to be unpacked at all.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def is_progression(values: Floats) -> bool:
 
 
 def unpack_ints(data: bytes) -> Ints:
-    """Return what `pack_ints` was given."""
+    """Return the numbers that `pack_ints` packed."""
     codec, width, count, first, least = _HEAD.unpack_from(data)
     if codec == Codec.STRIDE:
         return np.arange(count, dtype=np.int64) * np.int64(least) + np.int64(first)
@@ -159,7 +159,7 @@ def pack_floats(values: Floats) -> bytes:
 
 
 def unpack_floats(data: bytes) -> Floats:
-    """Return what `pack_floats` was given."""
+    """Return the numbers that `pack_floats` packed."""
     codec, width, count, _, _ = _HEAD.unpack_from(data)
     if codec in (Codec.STRIDE, Codec.DELTA):
         return unpack_ints(data).astype(np.float64)
@@ -174,7 +174,7 @@ def join_parts(parts: Sequence[bytes]) -> bytes:
 
 
 def split_parts(data: bytes) -> list[bytes]:
-    """Return what `join_parts` was given; raise `DamageError` if the checksum differs."""
+    """Return the parts that `join_parts` joined; raise `DamageError` if the checksum differs."""
     if zlib.crc32(memoryview(data)[_CRC_BYTES:]) != int.from_bytes(data[:_CRC_BYTES], "little"):
         msg = f"{len(data)} packed bytes are not what was stored"
         raise DamageError(msg)
@@ -296,7 +296,7 @@ class Gathering:
     _records: list[int] = field(default_factory=list)
 
     def add(self, decoded: Decoded, block: Block, end: int) -> None:
-        """Add what was decoded of a block, up to an offset; a group ends only there."""
+        """Add the decoded rows of a block up to an offset; groups end only at such offsets."""
         self._batches += decoded.batches
         self._records += [
             block.base + frame[0] for frame in decoded.records if may_hold_points(block, frame)

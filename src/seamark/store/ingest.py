@@ -1,7 +1,7 @@
 """Folding of a run from its journals into a store, and the hash of its content.
 
-New bytes are read once: the same pass counts them into the registers and packs points into row
-groups. A run is saved in one transaction, a very long journal in several.
+New bytes are read once: the same pass updates the registers and packs points into row groups. A run
+is saved in one transaction, a very long journal in several.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loading and saving the state of runs, of which only what a fold touches is loaded and saved.
+"""Loading and saving of the state of runs, limited to the parts that a fold changes.
 
 Of two processes that fold a run at once, the second to save learns from the version of the run's
 row that it has to look again.

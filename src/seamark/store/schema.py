@@ -1,6 +1,6 @@
-"""Tables of a store, the numbers of attribute paths, and the limit of silence.
+"""Tables of a store, the numbers of attribute paths, and the time after which a run is silent.
 
-A store is derived from journals: one of another version is rebuilt, not migrated.
+A store is derived from journals: a store of another version is rebuilt, not migrated.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ class PathNumbers:
         return self.known(connection, [path]).get(path)
 
     def known(self, connection: sa.Connection, paths: Collection[str]) -> dict[str, int]:
-        """Return the numbers of those paths that have one."""
+        """Return the numbers of paths by path; paths without a number are left out."""
         found = self._stored_numbers(paths)
         missing = [path for path in paths if path not in found and can_hold(path)]
         if not missing:

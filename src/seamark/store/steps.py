@@ -1,7 +1,7 @@
-"""Steps of a series, and statistics of its consecutive stretches.
+"""Steps of a series, and statistics of its consecutive ranges.
 
-A cell is a stretch between multiples of a power of two of steps, as a part of a curve is: parts
-that are no narrower consist of whole cells, and none of their points is read.
+A cell is the range between two multiples of a power of two of steps, as is a part of a curve. A
+part that is at least as wide as a cell consists of whole cells, and none of their points is read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Atoms: single values with their type, and flattening of containers."""
+"""Atoms, which are single values with their type, and flattening of containers."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def encode_atom(value: Any) -> Atom:
 
 
 def atom_of(plain: Any) -> Atom:
-    """Return a plain Python value (what `scalar` and `JsonWalk` return) as an atom."""
+    """Return a plain Python value (from `scalar` or `JsonWalk`) as an atom."""
     if plain is None:
         return Atom("null", None)
     kind = type(plain)

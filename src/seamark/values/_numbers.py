@@ -1,4 +1,4 @@
-"""Numbers on their way into a series, and histograms."""
+"""Conversion of numbers, steps and times for a series, and histograms."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ _MAX_NS: Final = 2**63 - 1
 
 
 def to_float(value: Any) -> float:
-    """Return a number, a one-element tensor or array, or what has ``__float__``, as a float.
+    """Return a number, a one-element tensor or array, or an object with ``__float__``, as a float.
 
     NaN and infinities are numbers. Ints beyond 2^53 are rounded. Raises ValueKindError if it is not
     a real number, or too large for a float.

@@ -1,4 +1,4 @@
-"""Hyperparameters, and conversion of nested values to points."""
+"""Hyperparameters as atoms, and points in nested values."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Keep:
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return what people look at, by name; NaN where there is nothing."""
+        """Return the main statistics by name; NaN without observations."""
 
     @property
     @abstractmethod
@@ -123,7 +123,7 @@ class Last(Keep):
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Last:
-        """Return what `state_dict` was called on.
+        """Return the aggregate that has a state from `state_dict`.
 
         Raises:
             ArgumentError: If it is no such state.
@@ -214,7 +214,7 @@ class Ring(Keep):
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Ring:
-        """Return what `state_dict` was called on.
+        """Return the aggregate that has a state from `state_dict`.
 
         Raises:
             ArgumentError: If it is no such state.
@@ -237,7 +237,7 @@ def _plain(number: float) -> float | str:
 
 
 def a_mapping(kind: type, state: object) -> Mapping[str, Any]:
-    """Return the state of a kind; ArgumentError if it is no mapping."""
+    """Return the state of an aggregate; ArgumentError if it is not a mapping."""
     if not isinstance(state, Mapping):
         msg = f"{kind.__name__}.from_dict: expected what state_dict() returned, got {shown(state)}"
         raise ArgumentError(msg)

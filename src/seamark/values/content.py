@@ -23,7 +23,7 @@ _NO_NUMBER: Final = re.compile("NaN|Infinity")
 
 
 def is_parameter(path: str) -> bool:
-    """Return whether what is at a path is one of a run's parameters."""
+    """Return whether a path is one of a run's parameters."""
     return path.startswith(_OWN) or "hyperparams/" in path
 
 
@@ -46,7 +46,7 @@ def content_hash(atoms: Mapping[str, tuple[str, Any]]) -> str | None:
 
 
 def _plain(kind: str, value: Any) -> Any:
-    """Return a value so that what is equal is written alike, from a journal or a database."""
+    """Return a value in a form in which equal values have equal texts."""
     if kind == "float":
         return repr(float(value))
     if kind == "int":
@@ -63,7 +63,7 @@ def _plain(kind: str, value: Any) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    """Return a value with the names of what is no number, as documents have it."""
+    """Return a value with NaN and infinities as their names, as in documents."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, list):

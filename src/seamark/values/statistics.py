@@ -1,4 +1,4 @@
-"""Statistics of many observations in little memory, and exact sums."""
+"""Statistics of many observations in little memory, with exact sums."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class Statistics(Keep):
         return type(self)(self.skip)
 
     def resumed(self) -> Statistics:
-        """Return one that has seen nothing but what it leaves out."""
+        """Return new moments that count only the observations left out."""
         found = self.fresh()
         found.skip = max(0, self.skip - self.skipped)
         return found
@@ -299,7 +299,7 @@ class Statistics(Keep):
         return self._not_finite
 
     def __repr__(self) -> str:
-        """Return what people look for first."""
+        """Return the main statistics."""
         found = self._settle()
         if not found.count:
             return "<Statistics of nothing>"
@@ -308,7 +308,7 @@ class Statistics(Keep):
     # ---------------------------------------------------------------- elsewhere
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what they come to, by name."""
+        """Return all statistics by name."""
         return {name: getattr(self, name) for name in _SHOWN}
 
     def state_dict(self) -> dict[str, Any]:
@@ -328,7 +328,7 @@ class Statistics(Keep):
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Statistics:
-        """Return what `state_dict` was called on.
+        """Return the aggregate that has a state from `state_dict`.
 
         Raises:
             ArgumentError: If it is no such state.
@@ -363,7 +363,7 @@ class Statistics(Keep):
 
     @classmethod
     def from_array(cls, numbers: Iterable[float]) -> Statistics:
-        """Return what `to_array` was called on.
+        """Return the statistics that `to_array` packed.
 
         Args:
             numbers: The 13 floats, in whatever holds them.
@@ -445,7 +445,7 @@ _KINDS: Final[dict[str, Any]] = {one.kind: one for one in (Statistics, Last, Rin
 
 
 def load_aggregate(kind: object, state: object) -> Keep:
-    """Return what a record tells: a kind, and its ``state_dict``; else ArgumentError."""
+    """Return the aggregate in a record (kind and ``state_dict``); invalid: ArgumentError."""
     made = _KINDS.get(kind) if isinstance(kind, str) else None
     if made is None:
         msg = f"kind: expected one of {', '.join(_KINDS)}, got {kind!r:.60}"

@@ -1,4 +1,4 @@
-"""The process that speaks for a training: it asks the server, and answers who started it.
+"""Helper process that sends requests of a training to the server.
 
 Two threads serve two channels, so that a file of gigabytes holds up no metric. When who started it
 is gone, what is under way is finished, and the process ends.
@@ -75,7 +75,7 @@ class _Server:
 
 
 def main() -> None:
-    """Serve until who started this process is gone."""
+    """Serve until the parent process has ended."""
     told = json.loads(sys.stdin.readline())
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")

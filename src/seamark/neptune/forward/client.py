@@ -1,4 +1,4 @@
-"""The package ``neptune``, as far as it is needed here: requests, and what their answers mean.
+"""Requests with the package ``neptune``, and the interpretation of their answers.
 
 The package's own `execute_operations` repeats a batch whose answer was lost, and nobody would know.
 Here a batch is sent once; who sends it looks first what is there.
@@ -56,16 +56,16 @@ class Client:
         self._ask("getExperiment", experimentId=container)
 
     def ping(self, container: str) -> None:
-        """Say that the training goes on."""
+        """Report that the training is alive."""
         self._ask("ping", experimentId=container)
 
     def attributes(self, container: str) -> dict[str, Seen]:
-        """Return what a run has, by path."""
+        """Return the attributes of a run, by path."""
         told = self._ask("getExperimentAttributes", experimentId=container)
         return {one.name: _seen(one) for one in told.attributes}
 
     def execute(self, container: str, operations: list[dict[str, Any]]) -> list[str]:
-        """Execute operations in a request that is sent once; return what failed."""
+        """Execute operations in a request that is sent once; return the failures."""
         told = self._ask("executeOperations", experimentId=container, operations=operations)
         return [str(one.errorDescription) for one in told or []]
 
@@ -89,7 +89,7 @@ class Client:
     # ---------------------------------------------------------------- files
 
     def upload(self, container: str, path: str, ext: str, source: str) -> list[str]:
-        """Send a file; one that is there is replaced. Returns what was wrong."""
+        """Upload a file, replacing an existing one. Returns the error, if any."""
         from neptune.internal.backends.hosted_file_operations import upload_file_attribute
 
         with self._translate_errors():
@@ -104,7 +104,7 @@ class Client:
         return [str(one) for one in wrong or []]
 
     def upload_member(self, container: str, path: str, name: str, source: str) -> list[str]:
-        """Send a file into a set of files. Returns what was wrong."""
+        """Upload a file into a set of files. Returns the error, if any."""
         from neptune.common.storage.storage_utils import UploadEntry
         from neptune.exceptions import MetadataInconsistency
         from neptune.internal.backends import hosted_file_operations as files

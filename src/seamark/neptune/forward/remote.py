@@ -1,8 +1,9 @@
 """Remote that sends to a server of Neptune's protocol through a helper process.
 
-Why a process: the package brings threads, handlers, retries of a minute that hold the GIL's
-attention and no promise about signals; its server may tell it to end the process that it runs in;
-and where Seamark stands in for ``neptune``, a process has no other ``neptune``.
+The client package needs a process of its own for three reasons: it brings threads, handlers and
+retries of a minute, with no promise about signals; its server may tell it to end the process in
+which it runs; and if Seamark replaces ``neptune`` in this process, the client cannot be imported
+here. A helper that is killed or hangs does not affect the training.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Helper:
         self.users = 0
 
     def ask(self, channel: int, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is answered; `RemoteError` if nothing is, or that it was not taken."""
+        """Return the answer; `RemoteError` if there is none, or if it is a refusal."""
         with self._busy[channel]:
             with self._lock:
                 if self._process is None:
@@ -158,7 +159,7 @@ class Helper:
         return _MEANT.get(kind, Unreachable)(f"{self._uri}: {message}")
 
     def close(self) -> None:
-        """Let the process end; it finishes what is under way."""
+        """Let the process end after its current requests."""
         with self._lock:
             process = self._process
             self._stop()
@@ -178,7 +179,7 @@ _lock = threading.Lock()
 
 
 def helper_of(uri: str, token: str) -> Helper:
-    """Return the helper of this process for a place; `give_back` it."""
+    """Return this process's helper for a place; release it with `give_back`."""
     with _lock:
         found = _helpers.setdefault((uri, token), Helper(uri, token))
         found.users += 1
@@ -186,7 +187,7 @@ def helper_of(uri: str, token: str) -> Helper:
 
 
 def give_back(helper: Helper) -> None:
-    """Let a helper go that nobody else uses."""
+    """Release a helper; the last release ends it."""
     with _lock:
         helper.users -= 1
         if helper.users > 0:
@@ -326,5 +327,5 @@ class NeptuneRemote:
 
 
 def open_remote(uri: str, token: str | None = None) -> NeptuneRemote:
-    """Return a project of a server of Neptune's protocol; nothing is asked yet."""
+    """Return the remote for a project of a server; no request is sent yet."""
     return NeptuneRemote(uri, token)

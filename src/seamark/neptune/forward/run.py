@@ -1,12 +1,14 @@
-"""Forwarding of a run: its journals are read from the start, and sent from the stored position.
+"""Forwarding of one run to a server of Neptune's protocol.
 
-Its small journals do not own the run. Their headers name the run on the server, so that one that
-was deleted there is not created again.
+The journals of the run are read from the start and sent from the stored position. The position in
+each journal is stored on the server in the same request as the data before it. After any error the
+run is opened again, with the state on the server.
 
-It has them if its answer to the batch was lost, or if it accepted only a part of the batch.
+A request is repeated if its answer was lost or if only a part of it was accepted; points that the
+server already has are then removed (`without_known`).
 
-The position in each journal is stored on the server in the same request as the data before it.
-After any error the run is opened again, from the state on the server.
+The destination is recorded in small journals that do not own the run. Their headers have the id on
+the server, so that a run that was deleted there is not created again.
 """
 
 from __future__ import annotations
@@ -95,7 +97,7 @@ class Locks:
 
 
 def recorded_id(folder: RunFolder, place: str) -> str | None:
-    """Return which run of a place this one became; None if that is not known."""
+    """Return the id that the run has at a place; None if it is not known."""
     with quietly(only=OSError):
         for header in headers(folder):
             found = header.get("forwarded_id")
@@ -105,7 +107,7 @@ def recorded_id(folder: RunFolder, place: str) -> str | None:
 
 
 def recorded_counts(folder: RunFolder, place: str) -> dict[str, int]:
-    """Return what was written down last of what could not be held at a place."""
+    """Return the last recorded counts of items that a place could not represent."""
     found: dict[str, int] = {}
     for journal in folder.journals():
         with quietly(only=(OSError, ValueError, AttributeError, TypeError)):
@@ -126,7 +128,7 @@ def recorded_counts(folder: RunFolder, place: str) -> dict[str, int]:
 
 
 def write_record(folder: RunFolder, place: str, container: str, lacking: Mapping[str, int]) -> None:
-    """Write down where a run goes, and how often something could not be held there, by kind.
+    """Record the destination of a run, and the counts of items it cannot represent, by kind.
 
     A folder that cannot be written keeps nobody from sending.
     """
@@ -158,7 +160,7 @@ Tail = Callable[[str, str, int], list[tuple[float, int, Any]]]
 def without_known(
     operations: list[dict[str, Any]], seen: Mapping[str, Seen], tail: Tail
 ) -> list[dict[str, Any]]:
-    """Return operations without the points that are there already, as `tail` tells."""
+    """Return operations without the points that the server has already, as `tail` tells."""
     found: list[dict[str, Any]] = []
     emptied: set[str] = set()
     for each in operations:
@@ -195,7 +197,7 @@ _ALIVE_NS: Final = 60 * 10**9
 
 
 class ForwardedRun:
-    """A run of this disk and what is there of it; `parent` is the pid that is spoken for.
+    """A run on this disk and its copy on the server; `parent` is the pid of the training.
 
     Two threads use it: one sends what journals say, one the files that they name.
     """
@@ -266,7 +268,7 @@ class ForwardedRun:
             return found
 
     def send(self, name: str, end: int) -> int:
-        """Send what a journal holds up to an offset, for a while; return how far it is."""
+        """Send a journal up to an offset, for a limited time; return the new position."""
         if self._is_record(name):
             return end
         with self._opened():
@@ -358,7 +360,7 @@ class ForwardedRun:
     # ---------------------------------------------------------------- files
 
     def files_left(self) -> dict[str, int]:
-        """Return the files of what was sent that are not there yet: sizes by digest."""
+        """Return the files in sent data that the server does not have yet: sizes by digest."""
         if recorded_id(self._folder, self._place) is None:
             return files_of(self._folder)
         with self._opened():
@@ -447,7 +449,7 @@ class ForwardedRun:
         return {kind: count for kind, count in sorted(total.items()) if count}, self._said
 
     def end(self) -> None:
-        """Note on the run of this disk what could not be held: nothing more comes."""
+        """Record in the run on this disk the counts of lost items, once nothing more is sent."""
         with self._lock:
             self._note(last=self._id != "")
 

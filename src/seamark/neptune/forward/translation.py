@@ -55,7 +55,7 @@ class Journal:
         self.translation = Translation(held, self.work)
 
     def about(self, name: str, place: Place) -> list[dict[str, Any]]:
-        """Return the operations that say how far it is, and what could not be held so far.
+        """Return the operations that store the position, and the counts of lost items so far.
 
         `name` is ``"position"`` or ``"files"``, `place` the end of what is sent with them.
         """
@@ -93,7 +93,7 @@ _ABOUT: Final = {"run": "id", "project": "project", "user": "owner", "host": "ho
 
 
 class Translation:
-    """Turns the items of one journal into operations; its journals share what is `held`."""
+    """Turns the items of one journal into operations; all journals of a run share `held`."""
 
     def __init__(self, held: Held, work: Work) -> None:
         self._held, self._work = held, work
@@ -118,7 +118,7 @@ class Translation:
         }
 
     def take(self, batch: Batch | None, item: Item, place: tuple[int, int]) -> None:
-        """Add what an item means to a batch, at the offset of its frame and its number there.
+        """Add the operations of an item to a batch, with the offset and its number in the frame.
 
         Without a batch the item is there already, and noted as far as what follows depends on it.
         """
@@ -153,7 +153,7 @@ class Translation:
     # ---------------------------------------------------------------- where
 
     def free_path(self, batch: Batch, path: str, kind: str) -> str:
-        """Return where something of a kind goes; what is in its place is removed."""
+        """Return the path for a value of a kind; other values in its place are removed."""
         held = self._held
         target = held.place(path)
         if target not in held.kinds and target != usual(path):

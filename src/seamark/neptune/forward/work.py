@@ -1,6 +1,6 @@
 """Items of a journal, the paths held by the server, and the operations and files to send.
 
-The same frame always gives the same items, so that a position within a frame can be resumed from.
+The same frame always gives the same items, so a transfer can be resumed within a frame.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Items:
         self._schemas: dict[int, tuple[int, ...]] = {}
 
     def learn(self, frame: Frame) -> None:
-        """Take note of what later frames refer to."""
+        """Note the definitions that later frames refer to."""
         if frame.kind == Kind.PATH and len(frame.payload) > _NUMBER.size:
             number = _NUMBER.unpack_from(frame.payload)[0]
             self._paths[number] = frame.payload[_NUMBER.size :].decode("utf-8", "replace")
@@ -83,7 +83,7 @@ class Items:
             self._schemas[numbers[0]] = numbers[1:]
 
     def of(self, frame: Frame) -> list[Item]:
-        """Return what a frame says; what of it cannot be read is left out, as by every reader."""
+        """Return the items of a frame; unreadable ones are left out, as by every reader."""
         self.learn(frame)
         try:
             if frame.kind in NUMERIC:
@@ -166,12 +166,12 @@ _SETTABLE: Final = frozenset(
 
 
 def is_own(path: str) -> bool:
-    """Return whether a path says something about forwarding itself."""
+    """Return whether a path has facts about forwarding itself."""
     return is_inside(path, OWN)
 
 
 def usual(path: str) -> str:
-    """Return where a path goes if nothing is in its way: what is below ``sys/`` is reserved."""
+    """Return the server's path for a path without conflicts; paths below ``sys/`` are reserved."""
     return _BELOW_SYS + path if path.startswith("sys/") and path not in _SETTABLE else path
 
 
@@ -211,7 +211,7 @@ class Held:
         return "/".join(parts)
 
     def holds(self, path: str, kind: str) -> None:
-        """Note what a path holds from now on."""
+        """Note the new content of a path."""
         if path not in self.kinds:
             for above in _above(path):
                 self._spaces[above] += 1
@@ -226,7 +226,7 @@ class Held:
             self._places.clear()
 
     def inside(self, path: str) -> list[str]:
-        """Return what is at or below a path of the run, as far as it may be removed."""
+        """Return the removable contents at and below a path of the run."""
         path = usual(path)
         if path.startswith("sys/"):
             return []
@@ -249,7 +249,7 @@ Entry = dict[str, Any]
 
 
 class Batch:
-    """Operations of one request, in order; `lacking` counts what has no form there, by kind."""
+    """Operations of one request, in order; `lacking` counts items without a form, by kind."""
 
     def __init__(self) -> None:
         self.operations: list[dict[str, Any]] = []
@@ -279,12 +279,12 @@ class Batch:
         self._weight += 1 + (len(value) // _TEXT_WEIGHT if isinstance(value, str) else 0)
 
     def barrier(self) -> None:
-        """Keep what follows behind what there is: a series is emptied, or a path freed."""
+        """Separate following operations from earlier ones: a series is emptied, or a path freed."""
         self._open = {}
 
 
 def entry_of(value: Any, step: float, t: int) -> Entry:
-    """Return a point as the protocol has it; its time is in ns here and in ms there."""
+    """Return a point in the protocol's form, with its time in ms instead of ns."""
     whole = step.is_integer() and math.fabs(step) < 1 << 53
     return {
         "value": value,
@@ -317,7 +317,7 @@ class Task(NamedTuple):
 
 
 class Work:
-    """The files of one journal that are still to be sent; used by two threads."""
+    """Unsent files of one journal; used by two threads."""
 
     def __init__(self, done: tuple[int, int]) -> None:
         self._done = done
@@ -405,12 +405,12 @@ class Work:
     # ---------------------------------------------------------------- on the thread that sends
 
     def next(self) -> Task | None:
-        """Return what is to be sent next."""
+        """Return the next task."""
         with self._lock:
             return next(iter(self._tasks.values()), None)
 
     def after(self, task: Task, end: tuple[int, int]) -> tuple[int, int]:
-        """Return up to where in the journal files are there once a task is done."""
+        """Return the journal position up to which all files are sent once a task is done."""
         with self._lock:
             return min((one.place for one in self._tasks.values() if one is not task), default=end)
 
@@ -421,7 +421,7 @@ class Work:
                 del self._tasks[key]
 
     def left(self) -> dict[str, int]:
-        """Return what is still to be sent: sizes in bytes by digest."""
+        """Return the files that are still to be sent: sizes in bytes by digest."""
         with self._lock:
             return {one.digest: one.size for one in self._tasks.values()}
 

@@ -1,4 +1,4 @@
-"""Neptune's ``management``: projects, who may do what in them, and the trash.
+"""Neptune's ``management``: projects, roles in them, and the trash.
 
 With a server, which ``SEAMARK_REMOTE`` or the ``api_token`` names, that is asked; without either
 ``NEPTUNE_API_TOKEN`` is looked at, as Neptune's client does. Else it is about the folder of all
@@ -118,7 +118,7 @@ def create_project(
 def delete_project(
     project: str, *, workspace: str | None = None, api_token: str | None = None
 ) -> None:
-    """Refuse to delete a project, and say what to do instead.
+    """Refuse to delete a project; the message says what to do instead.
 
     Raises:
         ManagementOperationFailure: Always.
@@ -133,7 +133,7 @@ def delete_project(
 def get_project_member_list(
     project: str, *, workspace: str | None = None, api_token: str | None = None
 ) -> dict[str, str]:
-    """Return the role of each user who has one in a project.
+    """Return the roles in a project by user.
 
     Raises:
         ManagementOperationFailure: If who asks may not, or it is about a folder.
@@ -171,7 +171,7 @@ def remove_project_member(
     workspace: str | None = None,
     api_token: str | None = None,
 ) -> None:
-    """Take the role of a user in a project away.
+    """Remove the role of a user in a project.
 
     Raises:
         UserNotExistsOrWithoutAccess: If they have no role there.
@@ -291,7 +291,7 @@ def invite_to_workspace(
     role: WorkspaceMemberRole | str = WorkspaceMemberRole.MEMBER,
     add_to_all_projects: bool = False,
 ) -> None:
-    """Refuse to invite somebody, and say what to do instead: a server sends no mail.
+    """Refuse an invitation, as a server sends no mail; the message says what to do instead.
 
     Args:
         username: Who is to be invited.

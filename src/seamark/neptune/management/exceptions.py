@@ -1,6 +1,6 @@
 """Neptune's exceptions of ``management``, roles and visibilities.
 
-Those that nothing raises are there so that code that mentions them can be imported and run.
+Exceptions that are never raised exist so that scripts that mention them can be imported.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 
 
 class ManagementOperationFailure(SeamarkError):  # noqa: N818 - as all names here, Neptune's
-    """Something of a project, its members or its trash cannot be; the message says why."""
+    """An operation on a project, its members or its trash is not possible; the message says why."""
 
 
 class AccessRevokedOnDeletion(ManagementOperationFailure):
@@ -70,7 +70,7 @@ class BadRequestException(ManagementOperationFailure):
 
 
 class ConflictingWorkspaceName(ManagementOperationFailure):
-    """A project's path begins with another workspace than the one beside it."""
+    """The workspace in a project's path differs from the argument ``workspace``."""
 
 
 class IncorrectIdentifierException(ManagementOperationFailure):
@@ -82,7 +82,7 @@ class InvalidProjectName(ManagementOperationFailure):
 
 
 class MissingWorkspaceName(ManagementOperationFailure):
-    """A project's path has one part, and a server has them of two."""
+    """A project's path has no workspace, which paths on a server need."""
 
 
 class ObjectNotFound(ManagementOperationFailure):
@@ -106,11 +106,11 @@ class ProjectNameCollision(ManagementOperationFailure):
 
 
 class ProjectNameInvalid(ManagementOperationFailure):
-    """A server takes no project of this name."""
+    """A server does not accept a project of this name."""
 
 
 class ProjectNotFound(ManagementOperationFailure):
-    """There is no such project, or who asks may not see it."""
+    """There is no such project, or the user may not see it."""
 
 
 class ProjectPrivacyRestrictedException(ManagementOperationFailure):
@@ -134,7 +134,7 @@ class ServiceAccountNotFound(ManagementOperationFailure):
 
 
 class UnsupportedValue(ManagementOperationFailure):
-    """An argument is none of the words that it may be."""
+    """An argument is not one of its possible values."""
 
 
 class UserAlreadyHasAccess(ManagementOperationFailure):
@@ -150,7 +150,7 @@ class UserNotExistsOrWithoutAccess(ManagementOperationFailure):
 
 
 class WorkspaceNotFound(ManagementOperationFailure):
-    """There is no such workspace, or who asks may not see it."""
+    """There is no such workspace, or the user may not see it."""
 
 
 class WorkspaceOrUserNotFound(ManagementOperationFailure):
@@ -182,5 +182,5 @@ class WorkspaceMemberRole(Enum):
     ADMIN = "admin"
 
     def to_api(self) -> str:
-        """Return what a server calls it."""
+        """Return the server's name for it."""
         return "owner" if self is WorkspaceMemberRole.ADMIN else self.value

@@ -105,14 +105,14 @@ class Served:
         return f"{made['organizationName']}/{made['name']}"
 
     def delete(self, project: str) -> None:
-        """Ask for a project to be deleted, which a server refuses, and says what to do instead."""
+        """Request the deletion of a project; a server refuses it and says what to do instead."""
         meant: Meant = {404: ProjectNotFound, 403: AccessRevokedOnDeletion}
         self._ask("DELETE", "backend/v1/projects/delete", meant, projectIdentifier=project)
 
     # ------------------------------------------------------------------ members
 
     def members(self, project: str, *, service: bool) -> dict[str, str]:
-        """Return the roles that people, or service accounts, have in a project."""
+        """Return the roles of users, or of service accounts, in a project."""
         path = "backend/v1/accounts" if service else "backend/v1/members"
         found = self._ask("GET", path, {404: ProjectNotFound}, projectIdentifier=project)
         if service:
@@ -120,7 +120,7 @@ class Served:
         return {one["registeredMemberInfo"]["username"]: _ROLES[one["role"]] for one in found}
 
     def add(self, project: str, user: str, role: str, *, service: bool) -> None:
-        """Give somebody a role in a project."""
+        """Give a user a role in a project."""
         body = {"role": _WORDS[role], "serviceAccountId" if service else "userId": user}
         path = "backend/v1/accounts" if service else "backend/v1/members"
         taken = ServiceAccountAlreadyHasAccess if service else UserAlreadyHasAccess
@@ -128,7 +128,7 @@ class Served:
         self._ask("POST", path, meant, body, projectIdentifier=project)
 
     def remove(self, project: str, user: str, *, service: bool) -> None:
-        """Take somebody's role in a project away."""
+        """Remove a user's role in a project."""
         meant: Meant
         if service:
             path, who = "backend/v1/accounts", {"serviceAccountId": user}
@@ -168,14 +168,14 @@ class Served:
         return {one["displayName"]: "member" for one in found}
 
     def status(self, workspace: str) -> dict[str, int]:
-        """Return what is known of a workspace."""
+        """Return the facts about a workspace."""
         meant: Meant = {404: WorkspaceNotFound}
         path = "backend/v1/organizations/status"
         found: dict[str, int] = self._ask("GET", path, meant, organizationIdentifier=workspace)
         return found
 
     def invite(self, workspace: str, invitation: Mapping[str, Any]) -> None:
-        """Ask for somebody to be invited, which a server refuses, and says what to do instead."""
+        """Request an invitation; a server refuses it and says what to do instead."""
         body = {"organizationIdentifier": workspace, "invitationsEntries": [dict(invitation)]}
         self._ask("POST", "backend/v1/organizations/invitations", {404: WorkspaceNotFound}, body)
 

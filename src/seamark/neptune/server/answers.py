@@ -1,10 +1,10 @@
-"""Admission, request bodies and refusals in the form that Neptune's client understands.
+"""Requests of Neptune's client: access checks and bodies, and answers and errors in its form.
 
-Only the fields that are used are declared here; all others are accepted. A field that may be null
-may also be left out: versions of the client differ in that.
+Bodies declare only the fields that are used; all others are accepted. A field that may be null may
+also be left out, because versions of the client differ in that.
 
-The client knows operations by name and learns where they are from these documents (Swagger 2.0), so
-addresses are ours. `seamark.neptune.server.answers.Routes` mounts each where it is told here.
+The client knows operations by name and reads their addresses from Swagger 2.0 documents, so the
+addresses are Seamark's own. `Routes` mounts each operation at the address in these documents.
 """
 
 from __future__ import annotations
@@ -428,13 +428,13 @@ class Routes(APIRouter):
 
 
 def answer(value: Any = None) -> Response:
-    """Return what is answered. NaN is written as such: the client reads it."""
+    """Return a JSON response. NaN is written as ``NaN``, which the client accepts."""
     body = b"" if value is None else json.dumps(value, separators=(",", ":")).encode()
     return Response(body, media_type="application/json")
 
 
 def refused(error: Exception) -> Response:
-    """Return an error as the client reads it.
+    """Return an error in the client's form.
 
     It asks again for a minute after a 500, and what is wrong here stays so: 400 says it at once.
     It takes 422 as a limit that was exceeded.
@@ -461,7 +461,7 @@ def refused(error: Exception) -> Response:
 
 
 def short(value: Any) -> Any:
-    """Return what is said of a mistake: it may repeat what was given, however long that was."""
+    """Return an error message, shortened: it may repeat arguments of any length."""
     if not isinstance(value, str):
         return value
     return value[:_MOST_SAID].encode("utf-8", "replace").decode()
@@ -471,7 +471,7 @@ def short(value: Any) -> Any:
 
 
 def asker(request: Request) -> Identity:
-    """Return who asks; the client shows a token of ours inside of what it takes for its own."""
+    """Return the requester; the client sends Seamark's token inside a token of its own form."""
     headers = dict(request.headers)
     secret = _secret_of(request)
     headers.pop("authorization", None)
@@ -492,7 +492,7 @@ def _secret_of(request: Request) -> str:
 
 
 def secret_in_api_token(token: str) -> str:
-    """Return the token of ours in what ``NEPTUNE_API_TOKEN`` holds; what is none as it is."""
+    """Return Seamark's token in the value of ``NEPTUNE_API_TOKEN``; other values unchanged."""
     try:
         found = json.loads(base64.b64decode(token + "=" * (-len(token) % 4)))
         return str(found["api_key"])
@@ -501,7 +501,7 @@ def secret_in_api_token(token: str) -> str:
 
 
 def access_token(secret: str, user: str, issuer: str, ends_s: int) -> str:
-    """Return a token of ours in the form of those that the client expects (a JWT).
+    """Return Seamark's token in the form that the client expects (a JWT).
 
     The client reads from it when to ask for the next one (`ends_s`, seconds since the Unix epoch),
     and below which address (`issuer`). It is as secret as what is in it, and what counts here is
@@ -513,7 +513,7 @@ def access_token(secret: str, user: str, issuer: str, ends_s: int) -> str:
 
 
 def secret_in_access_token(token: str) -> str:
-    """Return the token of ours in one of `access_token`; what is none as it is."""
+    """Return Seamark's token in a token made by `access_token`; other values unchanged."""
     parts = token.split(".")
     try:
         return str(

@@ -70,7 +70,7 @@ Asked = Annotated[str, Query(alias="experimentId", max_length=8192)]
 
 
 def find_container(request: Request, identifier: str, role: Role) -> Container:
-    """Return the container that an id means, for somebody with at least a role in its project.
+    """Return the container with an id; the requester needs at least a role in its project.
 
     The id is as `container_id` gave it, or ``workspace/project/SAN-1``, with the id of a run of
     Seamark too; ``SAN-KEY`` is a model, and ``SAN-KEY-1`` a version of it. It is refused with 404
@@ -87,7 +87,7 @@ def find_container(request: Request, identifier: str, role: Role) -> Container:
 
 
 def expect_in(request: Request, project: str, role: Role, identifier: str = "") -> None:
-    """Go on only for somebody with a role in a project; 404 is as the client knows it."""
+    """Require a role in a project; the error 404 has the client's form."""
     try:
         expect(request, project, role)
     except Refusal as error:
@@ -125,7 +125,7 @@ def _by_sys_id(server: Server, asked: Container, identifier: str) -> Container:
 
 
 def project_of(request: Request, identifier: str, role: Role) -> str:
-    """Return the project that an id or a name means, for somebody with a role in it."""
+    """Return the project with an id or a name; the requester needs a role in it."""
     found = named(identifier)
     project = found.home if found is not None else identifier
     expect(request, project, role)
@@ -133,13 +133,13 @@ def project_of(request: Request, identifier: str, role: Role) -> str:
 
 
 def log_of(request: Request, container: Container) -> Log:
-    """Return what writes to a run."""
+    """Return the writer of a run."""
     found: Log = request.app.state.neptune_logs.of(container)
     return found
 
 
 def read_of(request: Request, identifier: str) -> Read:
-    """Return what reads the container that an id means, for who may read it."""
+    """Return the reader of the container with an id; the requester must be allowed to read it."""
     return Read(server_of(request), find_container(request, identifier, Role.VIEWER))
 
 
@@ -185,7 +185,7 @@ def list_projects(
     limit: Annotated[int, Query(ge=0)] = _MOST_PROJECTS,
     offset: Annotated[int, Query(ge=0)] = 0,
 ) -> Response:
-    """Return projects that somebody may read, or record in."""
+    """Return the projects that the requester may read, or record in."""
     who, server = expect_somebody(request), server_of(request)
     found = []
     for project in _projects(request):
@@ -206,12 +206,12 @@ def list_projects(
 
 @router.answers("listOrganizations")
 def list_organizations(request: Request) -> Response:
-    """Return the workspaces that somebody knows."""
+    """Return the workspaces that the requester may know of."""
     return answer([{"id": name, "name": name} for name in sorted(workspaces_of(request))])
 
 
 def workspaces_of(request: Request) -> set[str]:
-    """Return the workspaces in which somebody may read something, or make projects."""
+    """Return the workspaces in which a user may read data, or make projects."""
     who = expect_somebody(request)
     found = {split_project(project)[0] for project in _projects(request)}
     found |= {project.partition("/")[0] for project in who.roles if project} | set(who.workspaces)
@@ -327,7 +327,7 @@ def _shown(server: Server, container: Container, sys_id: str = "") -> dict[str, 
 
 @router.answers("getExperiment")
 def get(request: Request, identifier: Asked) -> Response:
-    """Return what is known of a run, a project, a model or a version."""
+    """Return the facts about a run, a project, a model or a version."""
     container = find_container(request, identifier, Role.VIEWER)
     server = server_of(request)
     if not container.is_project and not server.intake.known(*container)[0]:
@@ -348,7 +348,7 @@ def ping(request: Request, identifier: Asked) -> Response:
 
 @router.answers("executeOperations")
 async def execute(request: Request, identifier: Asked) -> Response:
-    """Do what the client did; it is kept for good once this is answered."""
+    """Apply operations of the client, which are durable once this is answered."""
     length = request.headers.get("content-length", "")
     with server_of(request).intake.counting_bytes() as arriving:
         if length.isdecimal() and int(length[:9]) <= _SMALL_BODY:  # then one thread does it all
@@ -392,7 +392,7 @@ def _execute(request: Request, identifier: str, body: bytes, sent: Sent) -> Resp
 
 
 def digest_of(body: bytes) -> str:
-    """Return what tells one request from another."""
+    """Return the id of a request."""
     return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).hexdigest()
 
 
@@ -405,6 +405,6 @@ def attributes(request: Request, identifier: Asked) -> Response:
 
 @router.answers("createEmptyCheckpoint")
 def checkpoint(request: Request) -> Response:
-    """Say that there are no notebooks here; the client goes on without."""
+    """Answer that there are no notebooks; the client continues without them."""
     expect_somebody(request)
     raise Refusal(404, "not-here", "notebooks are not kept here")

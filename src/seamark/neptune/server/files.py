@@ -208,7 +208,7 @@ def begin_file(
     size: Total,
     ext: Annotated[str, Query(max_length=255)] = "",
 ) -> Response:
-    """Begin to take a large file; what its name ends with is said now alone."""
+    """Begin the upload of a large file; only this request has the extension of its name."""
     found = _begin(request, identifier, f"file {path}", size)
     if b'"uploadId"' in found.body and _ext(ext):
         told = json.loads(bytes(found.body))
@@ -362,7 +362,7 @@ def list_files(
     path: At,
     folder: Annotated[str, Query(alias="path", max_length=4096)] = "",
 ) -> Response:
-    """Return what is directly in a folder of a set of files."""
+    """Return the direct entries of a folder in a set of files."""
     members = _members(read_of(request, identifier), path)
     begin = folder.strip("/").removeprefix("./")
     begin = f"{begin}/" if begin not in ("", ".") else ""

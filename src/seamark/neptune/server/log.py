@@ -72,13 +72,13 @@ class Sent:
         self._ended, self._answered = threading.Event(), True
 
     def end(self, *, answered: bool) -> None:
-        """Note whether somebody was still there to be answered."""
+        """Note whether the client was still connected for the answer."""
         self._answered = answered
         self._ended.set()
 
     @property
     def is_answered(self) -> bool:
-        """Whether somebody was, as far as is known yet."""
+        """Whether the client was still connected, if that is known."""
         return self._ended.is_set() and self._answered
 
     def is_lost(self) -> bool:
@@ -129,7 +129,7 @@ class Opened:
 
 
 class Batch:
-    """Frames in the making, and what is known once they are kept."""
+    """Frames of a request, and the state of the run after they are stored."""
 
     def __init__(self, opened: Opened, now_ns: int) -> None:
         self._opened = opened
@@ -148,7 +148,7 @@ class Batch:
     # ------------------------------------------------------------------ what is there
 
     def kind(self, path: str) -> str | None:
-        """Return what a path holds; None for nothing."""
+        """Return the content of a path; None if there is none."""
         if path in self._kinds:
             return self._kinds[path]
         return self._opened.kinds.get(path)
@@ -172,7 +172,7 @@ class Batch:
         return 0.0 if last is None else last + 1
 
     def holds(self, path: str, kind: str) -> None:
-        """Note what a path holds from now on."""
+        """Note the new content of a path."""
         self._kinds[path] = kind
 
     def saw_step(self, path: str, step: float) -> None:
@@ -233,7 +233,7 @@ class Batch:
         self.frame(Kind.HEARTBEAT, dump_json({_REQUEST: digest}))
 
     def begin(self, header: Mapping[str, Any]) -> None:
-        """Add what a journal begins with."""
+        """Add the first frames of a journal."""
         made = file_header(self._opened.uid)
         self._frames.append(made)
         self.size += len(made)
@@ -255,7 +255,7 @@ class Batch:
         return b"".join(self._frames)
 
     def keep(self, size: int, position: int) -> None:
-        """Take over what is known, once it is kept."""
+        """Adopt the new state after the frames are stored."""
         one = self._opened
         if len(one.numbers) > len(one.kinds) + _GONE:
             one.numbers.clear()  # they may be given again
@@ -452,7 +452,7 @@ class Logs:
 
 
 def reader_of(server: Server, container: Container) -> RunReader:
-    """Return what reads a run."""
+    """Return the reader of a run."""
     from functools import partial
 
     def source_of_run(project: str, run: str) -> Sources:

@@ -1,4 +1,4 @@
-"""Projects and who may do what in them, as the client's ``management`` asks for it.
+"""Projects and the roles in them, for the client's ``management``.
 
 Roles have other names there: ``viewer``, ``member`` (contributor) and ``manager`` (owner). A
 workspace is the first part of the path of a project.
@@ -77,7 +77,7 @@ def create(request: Request, given: NewProject) -> Response:
 
 @router.answers("deleteProject")
 def delete(request: Request, project_id: Of) -> Response:
-    """Forget a project in which nothing was recorded; what holds runs is purged run by run."""
+    """Remove a project without records; a project with runs has to be purged run by run."""
     project, server = project_of(request, project_id, Role.OWNER), server_of(request)
     if project.count("/") != 1 or holds_something(server, project):
         hint = "only projects without runs are deleted here: remove their runs with seamark purge"
@@ -111,7 +111,7 @@ def _shown(user: str, role: Role | None, *, service: bool) -> dict[str, Any]:
 
 @router.answers("listProjectMembers")
 def members(request: Request, project_id: Of) -> Response:
-    """Return who has a role in a project; all of its workspace where that may see it.
+    """Return the users with a role in a project, and those of a workspace that may see it.
 
     Service accounts are not among them, as they were not with Neptune.
     """
@@ -165,7 +165,7 @@ def _remove(request: Request, project_id: str, user: str, *, service: bool) -> R
 
 @router.answers("addProjectMember")
 def add_member(request: Request, project_id: Of, member: Grant) -> Response:
-    """Give somebody a role in a project."""
+    """Give a user a role in a project."""
     return _add(request, project_id, member.user or "", member.role, service=False)
 
 
@@ -177,7 +177,7 @@ def add_account(request: Request, project_id: Of, account: Grant) -> Response:
 
 @router.answers("deleteProjectMember")
 def remove_member(request: Request, project_id: Of, user: User) -> Response:
-    """Take somebody's role in a project away."""
+    """Remove a user's role in a project."""
     return _remove(request, project_id, user, service=False)
 
 
@@ -192,7 +192,7 @@ def remove_account(request: Request, project_id: Of, user: Service) -> Response:
 
 @router.answers("listOrganizationMembers")
 def workspace_members(request: Request, workspace: Workspace) -> Response:
-    """Return who belongs to a workspace: its owners are those of all projects in it."""
+    """Return the users of a workspace; owners of it own all of its projects."""
     _expect_member(request, workspace)
     found = _people(request, server_of(request).accounts.belonging(workspace))
     return answer(
@@ -218,7 +218,7 @@ def service_accounts(request: Request, workspace: Workspace, deactivated: Text =
 
 @router.answers("createOrganizationInvitations")
 def invite(request: Request, given: Invitations) -> Response:
-    """Let users into a workspace who are there already: a server sends no mail."""
+    """Add existing users to a workspace; others are refused, as a server sends no mail."""
     whole = given.inner or given
     workspace, server = whole.organization or "", server_of(request)
     expect(request, workspace, Role.OWNER)
@@ -246,7 +246,7 @@ def invite(request: Request, given: Invitations) -> Response:
 
 @router.answers("workspaceStatus")
 def status(request: Request, workspace: Workspace) -> Response:
-    """Return how many belong to a workspace and what room it has: its quota, else the disk's.
+    """Return the number of users of a workspace, and its quota or else the size of the disk.
 
     The client subtracts one number from the other and cannot do without.
     """

@@ -1,4 +1,4 @@
-"""Names of containers, and waiting until what was written can be read."""
+"""Names and ids of containers, and waiting until written data can be read."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Container(NamedTuple):
 
 
 def container_id(container: Container) -> str:
-    """Return the id that the client gets: both names, in letters that suit files and addresses.
+    """Return the id for the client: both names, encoded for file names and URLs.
 
     Nothing has to be looked up to know what it means, and it says nothing that its owner did not.
     """
@@ -65,7 +65,7 @@ def container_id(container: Container) -> str:
 
 
 def named(identifier: str) -> Container | None:
-    """Return what an id of `container_id` means; None if it is none."""
+    """Return the container of an id made by `container_id`; None for any other text."""
     padded = identifier.upper() + "=" * (-len(identifier) % 8)
     try:
         project, _, run = base64.b32decode(padded).decode().rpartition("/")
@@ -76,13 +76,13 @@ def named(identifier: str) -> Container | None:
 
 
 def split_project(project: str) -> tuple[str, str]:
-    """Return workspace and name of a project; the client knows no other paths than of two parts."""
+    """Return workspace and name of a project; the client accepts only paths of two parts."""
     workspace, _, name = project.partition("/")
     return workspace, name
 
 
 def key_of_project(project: str) -> str:
-    """Return what the ids of runs in a project begin with where nobody chose it: ``"SAN"``."""
+    """Return the default prefix of run ids in a project, such as ``"SAN"``."""
     letters = re.sub(r"[^A-Z0-9]", "", project.rpartition("/")[2].upper())
     return letters[:_KEY_CHARS] or "RUN"
 
@@ -92,13 +92,13 @@ _MOST_WAITING: Final = 1000
 
 
 def is_behind(server: Server, project: str) -> bool:
-    """Return whether a project, or a model in it, may hold what cannot be found yet."""
+    """Return whether a project or a model in it may have runs that are not indexed yet."""
     waiting = server.kept.unfolded(_MOST_WAITING)
     return len(waiting) == _MOST_WAITING or any(is_inside(one.project, project) for one in waiting)
 
 
 def wait_in(server: Server, project: str) -> None:
-    """Wait a few seconds until all that a project, or a place of models, holds can be found."""
+    """Wait a few seconds until everything in a project, or a place of models, is indexed."""
     waiting = server.kept.unfolded(_MOST_WAITING)
     wanted = {
         (one.project, one.run): one.position for one in waiting if is_inside(one.project, project)

@@ -33,7 +33,7 @@ _IMAGES: Final = (
 
 
 def keep_content(server: Server, container: Container, data: bytes) -> str:
-    """Keep bytes for good, and return their SHA-256 (hex)."""
+    """Store bytes durably, and return their SHA-256 (hex)."""
     digest = hashlib.sha256(data).hexdigest()
     project, run = container
     for start in range(0, len(data), PART_BYTES) or (0,):
@@ -43,7 +43,7 @@ def keep_content(server: Server, container: Container, data: bytes) -> str:
 
 
 def kind_of_image(data: bytes) -> str:
-    """Return the extension of a picture, by how it begins."""
+    """Return the extension of a picture, determined from its first bytes."""
     for begin, ext in _IMAGES:
         if data.startswith(begin):
             return ext
@@ -99,7 +99,7 @@ def _write_column(batch: Batch, path: str, column: _Column) -> None:
 
 
 class Changes:
-    """A batch of operations, each with a path and what is done there, as the client sends them.
+    """A batch of operations on paths, as the client sends them.
 
     `sent` is the request that they came in; it is noted where doing them again would do something
     else, as points are kept however many have the same step. `errors` has what was wrong, in order.
@@ -120,7 +120,7 @@ class Changes:
         self._kept: dict[tuple[int, int], dict[str, Any] | None] = {}
 
     def fill(self, batch: Batch) -> None:
-        """Add what is done to a batch; what cannot be done is among the `errors`."""
+        """Add the operations to a batch; impossible ones are among the `errors`."""
         self.errors, self._atoms, self._columns, self._logs = [], {}, {}, False
         wrong = 0
         for place, each in enumerate(self._operations):
@@ -462,7 +462,7 @@ def time_ms(value: Any) -> int:
 
 
 def expect_free(batch: Batch, path: str, family: str) -> str:
-    """Return a path at which something may be put; `ArgumentError` if other data is there."""
+    """Return a free path; `ArgumentError` if other data is there."""
     checked = check_writable(check_path(path))
     if (there := batch.kind(checked)) not in (None, family):
         msg = f"{checked}: holds {there}, and cannot be made {family}"

@@ -1,7 +1,7 @@
 """Projects and models by the keys and numbers that Neptune's client shows.
 
-Nothing of these ids is recorded: the first part is the key of the project, the last the number of
-the version. Keys and numbers are taken in the database of the accounts.
+The id of a run, model or version consists of the key of its project and numbers. Keys and numbers
+are assigned in the database of accounts; they are not recorded in journals.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _NUMBERED: Final = sa.select(_run.sys_id).where(
 
 
 def key_of(server: Server, project: str) -> str:
-    """Return what the ids of runs in a project begin with."""
+    """Return the key of a project, which is the prefix of the ids of its runs."""
     database = server.databases.account
     with database.reading() as connection:
         rows = database.rows(connection, _KEY, at=project)
@@ -78,14 +78,14 @@ def key_of(server: Server, project: str) -> str:
 
 
 def choose_key(server: Server, project: str, key: str) -> None:
-    """Say what the ids of runs in a new project begin with; a project that has a key keeps it."""
+    """Set the key of a new project; a project that has a key keeps it."""
     database = server.databases.account
     with database.writing() as connection:
         database.run(connection, _NEW, path=project, key=key, last=0)
 
 
 def forget_key(server: Server, project: str) -> None:
-    """Take back what the ids of runs begin with in a project that has none."""
+    """Remove the key of a project without runs."""
     database, table = server.databases.account, tables.neptune_project
     with database.writing() as connection:
         connection.execute(sa.delete(table).where(table.c.path == project))
@@ -105,7 +105,7 @@ def holds_something(server: Server, project: str) -> bool:
 
 
 def is_project(server: Server, project: str) -> bool:
-    """Return whether a project holds something or somebody said something of it."""
+    """Return whether a project has runs, or settings of its own."""
     return (
         holds_something(server, project)
         or server.accounts.is_named(project)
@@ -114,7 +114,7 @@ def is_project(server: Server, project: str) -> bool:
 
 
 def next_id(server: Server, project: str) -> str:
-    """Return an id for the next run of a project; nobody else gets the same.
+    """Return the id of the next run of a project; no other run gets it.
 
     The counter may be older than the runs, as after a backup was restored: ids that runs have are
     passed over.
@@ -163,7 +163,7 @@ def _greatest(server: Server, project: str) -> int:
 
 
 def find_run(server: Server, project: str, sys_id: str) -> Container | None:
-    """Return the run that has an id such as ``SAN-1`` in a project; None if none has."""
+    """Return the run with an id such as ``SAN-1`` in a project; None if there is none."""
     if not sys_id or not can_hold(sys_id):
         return None
     database = server.store().database
@@ -173,7 +173,7 @@ def find_run(server: Server, project: str, sys_id: str) -> Container | None:
 
 
 def last_number(server: Server, project: str) -> tuple[str, int]:
-    """Return what ids begin with in a project, and the number that the last run got."""
+    """Return the prefix of ids in a project, and the number of its last run."""
     database = server.databases.account
     with database.reading() as connection:
         rows = database.rows(connection, _LAST, at=project)
@@ -181,7 +181,7 @@ def last_number(server: Server, project: str) -> tuple[str, int]:
 
 
 def all_projects(server: Server, who: Identity) -> list[str]:
-    """Return the projects that somebody may read and the client can name, sorted."""
+    """Return the projects that a user may read and the client can name, sorted."""
     account, store = server.databases.account, server.store().database
     with account.reading() as connection:
         found = {row[0] for row in account.rows(connection, _KEYED)}
@@ -239,12 +239,12 @@ _IDS: Final = re.compile(
 
 
 def place_of_models(project: str) -> str:
-    """Return where the models of a project are; versions are below it, by the key of theirs."""
+    """Return the place of a project's models; versions are below it, by the key of their model."""
     return f"{project}/{MODELS}"
 
 
 def shown_id(server: Server, container: Container, number: object = None) -> str:
-    """Return what the client calls a project, a model or a version, by its number if known."""
+    """Return the client's id of a project, a model or a version; its number is used if known."""
     key = key_of(server, container.home)
     if container.is_project:
         return key
@@ -259,7 +259,7 @@ def shown_id(server: Server, container: Container, number: object = None) -> str
 
 
 def find_model(server: Server, project: str, word: str) -> Container | None:
-    """Return the model or version of a project that is meant; None for none.
+    """Return a model or version of a project by its id; None if there is none.
 
     The word is ``CLS-RESNET``, ``CLS-RESNET-3``, the same without the key of the project, or the id
     that a version has of its own.
@@ -322,7 +322,7 @@ def _in(server: Server, place: str) -> list[tuple[Container, bool]]:
 
 
 def new_model(server: Server, project: str, key: object) -> tuple[Container, dict[str, Any]]:
-    """Take a key, or refuse (409); return which model gets it, and what it is born with."""
+    """Reserve a key, or refuse (409); return the new model and its first attributes."""
     model = Container(place_of_models(project), check_key(key))
     for other, _ in models_of(server, project):
         if other.run.casefold() == model.run.casefold():
@@ -343,7 +343,7 @@ def _clash(model: Container, why: str) -> Refusal:
 
 
 def new_version(server: Server, model: Container) -> tuple[Container, dict[str, Any]]:
-    """Take the next number of a model; return the new version, and what it is born with."""
+    """Reserve the next number of a model; return the new version and its first attributes."""
     place = f"{model.project}/{model.run}"
     known = max(_numbered(server, place), default=0)
     database, at = server.databases.account, _counter(model)
@@ -364,7 +364,7 @@ def _counter(model: Container) -> str:
 
 
 def in_our_words(server: Server, project: str, kind: str, query: str) -> str:
-    """Return a query of the client with our ids of models and versions in place of theirs."""
+    """Return a query of the client with its ids of models and versions replaced by Seamark's."""
 
     def replaced(found: re.Match[str]) -> str:
         word = next(one for one in found.groups()[3:] if one is not None)

@@ -1,4 +1,4 @@
-"""Reads of runs for Neptune's client: attributes, and values of lists."""
+"""Attributes of runs and file lists of artifacts, as Neptune's client reads them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _DIGEST_CHARS: Final = 64
 
 
 def files_of(server: Server, log: Container, given: str) -> list[dict[str, Any]] | None:
-    """Return what is known of the files of an artifact; None if it is not known here."""
+    """Return the facts about the files of an artifact; None for an unknown artifact."""
     found = Read(server, log).attribute(PLACE)
     if found is None or found.family != "file_set" or given not in found.value:
         return None
@@ -58,7 +58,7 @@ def files_of(server: Server, log: Container, given: str) -> list[dict[str, Any]]
 
 
 def record_of(server: Server, container: Container, given: str) -> dict[str, Any]:
-    """Return an artifact as a record of a journal; `ArgumentError` for an unknown one."""
+    """Return the record of an artifact for a journal; `ArgumentError` for an unknown one."""
     files = files_of(server, Container(container.home, PROJECT_LOG), given)
     if files is None:
         msg = f"no artifact of this project has the hash {given:.130}"
@@ -115,7 +115,7 @@ _ROW: Final = sa.select(_run.sys_id, _run.trashed, _run.beat, _run.state).where(
 
 
 class Read:
-    """A run or project; with `wait`, after waiting for what was acknowledged until now."""
+    """A run or project; with `wait`, after waiting until acknowledged data can be read."""
 
     def __init__(self, server: Server, container: Container, *, wait: bool = True) -> None:
         self.server, self.container = server, container
@@ -158,14 +158,14 @@ class Read:
         return told if wanted is None else [one for one in told if one["name"] in set(wanted)]
 
     def attribute(self, path: str) -> Attribute | None:
-        """Return what a path shows."""
+        """Return the attribute at a path."""
         try:
             return self._reader.attribute(path)
         except RunNotFoundError:
             return None
 
     def as_attribute(self, path: str) -> dict[str, Any] | None:
-        """Return what a path shows, as the client reads it; None for nothing."""
+        """Return the attribute at a path in the client's form; None if there is none."""
         if path.startswith("sys/"):
             found = {each.path: each for each in self._all("sys")}
             return next((one for one in self._facts(found) if one["name"] == path), None)
@@ -241,7 +241,7 @@ class Read:
 
 
 def shown(attribute: Attribute, text: Callable[[Mapping[str, Any]], str]) -> dict[str, Any] | None:
-    """Return an attribute as the client reads it; None for what it has no type for."""
+    """Return an attribute in the client's form; None if the client has no type for it."""
     show = _SHOWN.get(attribute.family)
     if show is not None:
         kind, more = show(attribute.value)
@@ -326,19 +326,19 @@ _SHOWN: Final[dict[str, Callable[[Any], tuple[str, dict[str, Any]]]]] = {
 
 
 def shown_step(step: float | None) -> float | int | None:
-    """Return a step as JSON: a whole one as an integer, and none for NaN."""
+    """Return a step as JSON: an integer if it is whole, None for NaN."""
     if step is None or not math.isfinite(step):
         return None
     return number(step)
 
 
 def number(value: float) -> float | int:
-    """Return a number, as an integer where it is one."""
+    """Return a number, as an integer if it is whole."""
     return int(value) if float(value).is_integer() else float(value)
 
 
 def as_time(moment: datetime) -> str:
-    """Return a time as the client reads it."""
+    """Return a time in the client's form."""
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 

@@ -1,4 +1,4 @@
-"""Downloads of series for Neptune's client, and the temporary file of an upload."""
+"""Series for Neptune's client, and temporary files for uploads in parts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Limit = Annotated[int, Query(ge=0)]
 
 
 def missing(path: str) -> Refusal:
-    """Return the answer for a path that shows nothing of the kind."""
+    """Return the answer for a path without a value of the requested kind."""
     return Refusal(404, "no-attribute", f"nothing of that kind is at {path[:200]!r}")
 
 
@@ -113,7 +113,7 @@ def strings(
 
 @router.answers("getImageSeriesValues")
 def images(request: Request, identifier: Asked, path: At) -> Response:
-    """Return how many pictures a series has."""
+    """Return the number of pictures in a series."""
     read = read_of(request, identifier)
     return answer({"totalItemCount": _family(read, path, "file_series"), "values": []})
 
@@ -182,7 +182,7 @@ class Upload:
         return name
 
     def drop(self) -> None:
-        """Remove what was gathered; only that it was kept stays known for a day."""
+        """Remove the received bytes; the fact that they were stored is remembered for a day."""
         self._parts.touch()
         self._parts.replace(self._path.with_suffix(".done"))
         self._path.unlink(missing_ok=True)
@@ -204,7 +204,7 @@ class Upload:
 
 
 def begin_upload(server: Server, container: Container, what: str, size: int) -> Upload:
-    """Return where a file of some bytes is gathered; `what` says where it goes in the run."""
+    """Begin an upload of a number of bytes; `what` has its destination in the run."""
     folder = server.settings.folder / _FOLDER
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _remove_old(folder)
@@ -215,7 +215,7 @@ def begin_upload(server: Server, container: Container, what: str, size: int) -> 
 
 
 def find_upload(server: Server, container: Container, what: str, name: str) -> Upload | None:
-    """Return what `begin_upload` began; None if there is no such upload for this place."""
+    """Return the upload that `begin_upload` began; None if there is none for this place."""
     found = _NAME.fullmatch(name)
     path = server.settings.folder / _FOLDER / name
     if found is None or found[1] != _mark(container, what) or not path.is_file():
@@ -224,7 +224,7 @@ def find_upload(server: Server, container: Container, what: str, name: str) -> U
 
 
 def is_stored(server: Server, container: Container, what: str, name: str) -> bool:
-    """Return whether an upload was kept already: the answer that said so may have been lost."""
+    """Return whether an upload is already stored; the answer to it may have been lost."""
     found = _NAME.fullmatch(name)
     if found is None or found[1] != _mark(container, what):
         return False

@@ -38,13 +38,13 @@ _CHUNK: Final = 5 << 20
 
 
 def base_of(request: Request) -> str:
-    """Return where the client reached the server."""
+    """Return the address at which the client reached the server."""
     return str(request.base_url).rstrip("/")
 
 
 @open_router.get("/api/{name}/swagger.json")
 def describe(request: Request, name: str) -> Response:
-    """Return one of the descriptions; they say nothing of what is kept here."""
+    """Return one of the Swagger documents, which are public."""
     request.state.guarded = True
     if name not in DOCUMENTS:
         raise Refusal(404, "no-address", "there is no such description")
@@ -53,7 +53,7 @@ def describe(request: Request, name: str) -> Response:
 
 @open_router.post(_REALM + "/protocol/openid-connect/token")
 async def refresh(request: Request) -> Response:
-    """Return the next token for the one that the client has."""
+    """Return a new token in exchange for the client's token."""
     body = (await request.body()).decode("utf-8", "replace")
     given = parse_qs(body).get("refresh_token", [""])[0]
     secret, server = secret_in_access_token(given), server_of(request)
@@ -89,7 +89,7 @@ def _json(value: Any, status: int = 200) -> Response:
 
 @router.answers("getClientConfig")
 def config(request: Request) -> Response:
-    """Return how the client is to behave."""
+    """Return the settings for the client."""
     open_to_all(request)
     base = base_of(request)
     return answer(
@@ -112,7 +112,7 @@ def config(request: Request) -> Response:
 
 @router.answers("exchangeApiToken")
 def exchange(request: Request) -> Response:
-    """Return what the client shows from now on."""
+    """Return the access token that the client sends from now on."""
     who = expect_somebody(request)
     token = _token(request, request.state.secret, who.name)
     return answer({"accessToken": token, "refreshToken": token, "username": who.name})
@@ -135,7 +135,7 @@ _MODULES: Final = (
 
 
 def add_routes(app: FastAPI) -> None:
-    """Add them; who asks is found out before any of them."""
+    """Add all routes; each authenticates the requester first."""
     app.state.neptune_logs = Logs(app.state.server)
     app.include_router(open_router)
     for name in _MODULES:

@@ -46,7 +46,7 @@ def create(request: Request, project_id: Of, given: Hash, size: int = 0) -> Resp
 
 @router.answers("uploadArtifactFilesMetadata")
 def upload(request: Request, project_id: Of, given: Hash, body: Files) -> Response:
-    """Take what is known of the files of an artifact."""
+    """Store the facts about the files of an artifact."""
     _server, log = _log(request, project_id, Role.CONTRIBUTOR)
     files = _checked(body.get("files"))
     if given not in (hash_of(files), hash_of(files, metadata=True)):
@@ -73,7 +73,7 @@ def extend(request: Request, project_id: Of, given: Hash, body: Files) -> Respon
 
 @router.answers("listArtifactFiles")
 def list_files(request: Request, project_id: Of, given: Hash) -> Response:
-    """Return what is known of the files of an artifact."""
+    """Return the facts about the files of an artifact."""
     server, log = _log(request, project_id, Role.VIEWER)
     files = [] if given == hash_of([]) else files_of(server, log, given)
     if files is None:

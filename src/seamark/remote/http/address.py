@@ -1,7 +1,7 @@
 """Address of a server, and the tokens for servers that this machine keeps.
 
-The file is ``$XDG_CONFIG_HOME/seamark/credentials.json`` (``~/.config`` where that is not set), for
-its owner's eyes only::
+Tokens are in ``$XDG_CONFIG_HOME/seamark/credentials.json`` (``~/.config`` if that is not set),
+which only its owner can read::
 
     {"servers": {"https://seamark.lab": {"token": "..."}}}
 """

@@ -1,4 +1,4 @@
-"""Asking a server for what it has folded: its clock, its errors, what it has told before."""
+"""Questions to a server about folded runs, with its clock, its errors and its notices."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _MESSAGE: Final = 4000
 
 
 class Asking:
-    """Asks one server for what can be read there; for any number of threads.
+    """Sends questions to one server; for any number of threads.
 
     `behind` tells whether the last answer lacked something that was named as sent before.
     """
@@ -67,7 +67,7 @@ class Asking:
         return time.time_ns() + self._ahead_ns
 
     def send_first(self, seconds: float = _SEND_S) -> bool:
-        """Wait a little until the server has what this process recorded; return if it has."""
+        """Wait a little until the server has the records of this process; return whether it has."""
         return shipper.flush(self.where, seconds)
 
     def edited(self, run: RunKey, position: int) -> None:
@@ -77,11 +77,11 @@ class Asking:
     # ---------------------------------------------------------------- asking
 
     def read(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Any:
-        """Return what is answered to a question; see `parts`."""
+        """Return the answer to a question; see `parts`."""
         return self.whole(verb, kind, question).answer
 
     def whole(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Told[Any]:
-        """Return the answer to a question, with what is said of it, as one; see `parts`."""
+        """Return the whole answer to a question, with its further fields; see `parts`."""
         parts = self.parts(verb, kind, question)
         found = next(parts)
         if found.next is not None and not isinstance(found.answer, list):
@@ -133,7 +133,7 @@ class Asking:
         return found
 
     def send(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask for something to be done, and return what is said of it; see `read`."""
+        """Send a request for a change, and return the answer; see `read`."""
         return self._send(method, path, body, {}).record()
 
     def _send(

@@ -98,7 +98,7 @@ class RemoteCatalog:
 
     @contextmanager
     def moment(self) -> Iterator[None]:
-        """Ask at once for what is known of each run that is viewed in a block, but its points."""
+        """Request all facts of a run but its points at once, for each run viewed in a block."""
         before, self._at_once = self._at_once, True
         try:
             yield
@@ -132,7 +132,7 @@ class RemoteCatalog:
         *,
         progress: Progress | None = None,
     ) -> None:
-        """Make later answers show what was recorded before this call.
+        """Make later answers include everything that was recorded before this call.
 
         What this process recorded is sent first, for 2 s at most.
         """
@@ -143,7 +143,7 @@ class RemoteCatalog:
     # ------------------------------------------------------------------ many runs
 
     def names(self, kind: str = "run") -> list[RunName]:
-        """Return every run, model or version and what it is called, the newest first."""
+        """Return every run, model or version with its names, the newest first."""
         found = self._names.get(kind)
         if found is None:
             found = self._asking.read("names", list[RunName], {"kind": kind})
@@ -244,7 +244,7 @@ class RemoteCatalog:
         return replace(news, runs=[] if news.reset else list(found.values()))
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
-        """Return what is missing of runs, only of those of which something is."""
+        """Return the lost records of runs, only for runs that have any."""
         return self._of_runs("losses", dict[str, int], refs)
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
@@ -348,7 +348,7 @@ class RemoteCatalog:
     # ------------------------------------------------------------------ one run
 
     def view(self, project: str, run: str) -> Reader:
-        """Return one run; `RunNotFoundError` if there is none for who asks."""
+        """Return one run; `RunNotFoundError` if there is none that the user may read."""
         found = RemoteRun(self._asking, project, run)
         if (project, run) in self._there and not self._at_once:
             return cast(
@@ -369,7 +369,7 @@ class RemoteCatalog:
         return self.view(project, run)
 
     def edit(self, ref: Ref, changes: Mapping[str, Any]) -> None:
-        """Change what people may change of a run.
+        """Change editable fields of a run.
 
         `changes` has ``name``, ``description`` (with ``description_was``), ``add_tags``,
         ``remove_tags`` and ``trashed``, as far as they change.

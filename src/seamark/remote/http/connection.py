@@ -1,6 +1,6 @@
-"""HTTP connection to a server: sockets, retries and errors.
+"""HTTP connection to a server: sockets, compression and errors.
 
-It does not retry: the caller knows whether a retry is of use.
+A connection does not retry: the caller knows whether a retry is useful.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Answer:
     body: bytes
 
     def json(self) -> Any:
-        """Return what the body says; `RemoteError` if it is no JSON."""
+        """Return the decoded body; `RemoteError` if it is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -189,7 +189,7 @@ class Connection:
         answer_s: float | None = None,
         most: int | None = None,
     ) -> Answer:
-        """Ask once and return what was answered.
+        """Send one request and return the answer.
 
         Args:
             method: Of HTTP.

@@ -98,12 +98,12 @@ class RemoteContents:
         return data
 
     def finish(self, files: Collection[Mapping[str, Any]]) -> bool:
-        """Return False: what a process left half done is where that process was."""
+        """Return False: unfinished files are only on the machine of their process."""
         del files
         return False
 
     def whereabouts(self, record: Mapping[str, Any]) -> str:
-        """Return where the content of a FILE record is; what is not sent yet is ``pending``."""
+        """Return the place of the content of a FILE record; ``pending`` if it is not sent yet."""
         if record.get("ref"):
             return "reference"
         digest = record.get("sha256")
@@ -259,7 +259,7 @@ class RemoteRun:
         return found
 
     def keep_facts(self) -> None:
-        """Ask for all but points at once, so that what is read of it is of one moment."""
+        """Request all facts but points at once, so that they are of one moment."""
         facts: Facts = self._ask("facts", Facts)
         self._known.update({one.name: getattr(facts, one.name) for one in fields(Facts)})
 
@@ -292,7 +292,7 @@ class RemoteRun:
         return self.overview().failed
 
     def problems(self) -> dict[str, Any]:
-        """Return what went wrong with the run, by name; only what is not empty."""
+        """Return the problems of the run, by name; only those that are not empty."""
         return self.overview().troubles
 
     def ranks(self) -> list[Any]:
@@ -300,20 +300,20 @@ class RemoteRun:
         return list(self._once("ranks", _VERBS["ranks"].answer))
 
     def journals(self) -> list[Any]:
-        """Return what is known of every journal, sorted by writer."""
+        """Return the facts about every journal, sorted by writer."""
         return list(self._once("journals", _VERBS["journals"].answer))
 
     # ------------------------------------------------------------------ attributes
 
     def attributes(self, namespace: str = "") -> list[Attribute]:
-        """Return what is visible at and below a path, sorted by path."""
+        """Return the visible attributes at and below a path, sorted by path."""
         if namespace and "attributes" not in self._known:
             return list(self._ask("attributes", list[Attribute], namespace=namespace))
         found = self._once("attributes", list[Attribute])
         return [one for one in found if is_inside(one.path, namespace)]
 
     def attribute(self, path: str) -> Attribute | None:
-        """Return what a path shows, or None."""
+        """Return the attribute at a path, or None."""
         if "attributes" in self._known:
             return next((one for one in self.attributes() if one.path == path), None)
         found: Attribute | None = self._ask("attribute", Attribute | None, path=path)
@@ -324,14 +324,14 @@ class RemoteRun:
         return [path for path, family in self.families().items() if family == _FLOATS]
 
     def families(self) -> dict[str, str]:
-        """Return what each path holds, sorted by path, without reading it."""
+        """Return the family of each path, sorted by path, without reading values."""
         if "attributes" in self._known:
             return {one.path: one.family for one in self.attributes()}
         found = self._once("families", dict[str, str])
         return {path: found[path] for path in sorted(found)}
 
     def some(self, paths: Collection[str]) -> list[Attribute]:
-        """Return what some paths show, in their order."""
+        """Return the attributes at some paths, in their order."""
         wanted = list(paths)
         if "attributes" in self._known:
             known = {one.path: one for one in self.attributes()}

@@ -1,4 +1,4 @@
-"""A Seamark server as a remote: what is sent goes over HTTP."""
+"""A Seamark server as a remote that receives journals and files over HTTP."""
 
 from __future__ import annotations
 

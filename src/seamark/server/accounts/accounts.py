@@ -1,4 +1,4 @@
-"""The accounts in the database: who may do what, and how that is changed."""
+"""Accounts in the database: users, roles and tokens, and changes of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NoSuch(SeamarkError, LookupError):  # noqa: N818 - says what is so
 
 
 class NameInUse(SeamarkError, ValueError):  # noqa: N818 - says what is so
-    """The name is somebody's already."""
+    """The name belongs to another user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Visibility:
         return "private"
 
     def shows(self, project: str, who: Identity) -> bool:
-        """Return whether somebody without a role reads a project."""
+        """Return whether a user without a role may read a project."""
         kind = self.of(project)
         return kind == "public" or (kind == "workspace" and _workspace(project) in who.workspaces)
 
@@ -80,7 +80,7 @@ class Accounts:
     # ------------------------------------------------------------------ deciding
 
     def role(self, who: Identity, project: str) -> Role | None:
-        """Return the role of somebody in a project; None if they may not know that it exists."""
+        """Return a user's role in a project; None if they may not know that it exists."""
         if who.admin:
             return Role.OWNER
         found = role_of(who, project)
@@ -89,11 +89,11 @@ class Accounts:
         return found
 
     def may_publish(self, who: Identity, project: str) -> bool:
-        """Return whether somebody may make a project public: as owner of its workspace."""
+        """Return whether a user may make a project public, as an owner of its workspace."""
         return self.role(who, _workspace(project)) == Role.OWNER
 
     def readable(self, who: Identity) -> Readable:
-        """Return which projects somebody may read."""
+        """Return the projects that a user may read."""
         if who.admin or "" in who.roles:
             return Readable(everything=True)
         visible = self.visibility()
@@ -102,7 +102,7 @@ class Accounts:
         return Readable(projects=frozenset({*who.roles, *shown}), but=frozenset(hidden))
 
     def visibility(self) -> Visibility:
-        """Return who reads what without a role, as it was at most a few seconds ago."""
+        """Return the visibility of projects, at most a few seconds old."""
         with self._lock:
             if self._visible is not None and time.monotonic() < self._visible[0]:
                 return self._visible[1]
@@ -115,11 +115,11 @@ class Accounts:
     # ------------------------------------------------------------------ who asks
 
     def by_token(self, secret: str) -> tuple[Token, Identity] | None:
-        """Return a token, which may have ended, and who asks with it; None for an unknown one."""
+        """Return a token, valid or not, and its identity; None for an unknown one."""
         return self._find_token(tables.token.c.hash == hash_of(secret))
 
     def by_prefix(self, token: str) -> tuple[Token, Identity] | None:
-        """Return a token by its prefix, which is no secret: only for what was signed here."""
+        """Return a token by its prefix, which is no secret; only for texts signed by Seamark."""
         return self._find_token(tables.token.c.id == token) if can_hold(token) else None
 
     def _find_token(self, wanted: sa.ColumnElement[bool]) -> tuple[Token, Identity] | None:
@@ -141,7 +141,7 @@ class Accounts:
         return token, _limited(whole, token)
 
     def by_name(self, name: str) -> Identity | None:
-        """Return who a user is, all that they may included; None if there is none (any more)."""
+        """Return the identity of a user with all rights; None if there is no such user."""
         columns = tables.user.c.admin, tables.user.c.disabled_ns
         statement = sa.select(*columns).where(tables.user.c.name == name)
         if not can_hold(name):
@@ -172,7 +172,7 @@ class Accounts:
     # ------------------------------------------------------------------ changing
 
     def has_users(self) -> bool:
-        """Return whether there is anybody yet."""
+        """Return whether there are any users."""
         return bool(self._rows(sa.select(tables.user.c.name).limit(1)))
 
     def first_admin(self) -> NewToken | None:
@@ -184,7 +184,7 @@ class Accounts:
             return self._insert_token(connection, _FIRST, by=_FIRST, label="first start")
 
     def add_user(self, name: str, *, service: bool = False, admin: bool = False) -> None:
-        """Add a person or a service account; raise `NameInUse` if somebody has the name."""
+        """Add a user or a service account; raise `NameInUse` if the name is taken."""
         check_name(name, "user")
         with self._alone() as connection:
             if self._has_user(connection, name):
@@ -195,7 +195,7 @@ class Accounts:
     def set_user(
         self, name: str, *, admin: bool | None = None, disabled: bool | None = None
     ) -> None:
-        """Make somebody an admin or not, or disable their tokens; one admin must stay."""
+        """Make a user an admin or not, or disable their tokens; one admin must remain."""
         values: dict[str, Any] = {}
         if admin is not None:
             values["admin"] = admin
@@ -212,7 +212,7 @@ class Accounts:
                 raise ArgumentError(msg)
 
     def has_user(self, name: str) -> bool:
-        """Return whether somebody has a name."""
+        """Return whether a name is taken."""
         with self._database.reading() as connection:
             return self._has_user(connection, name)
 
@@ -235,7 +235,7 @@ class Accounts:
             )
 
     def raise_member(self, user: str, project: str, role: Role) -> bool:
-        """Give somebody at least a role in a project; return whether they had less before."""
+        """Give a user at least a role in a project; return whether they had less before."""
         who = self.by_name(user)
         if who is not None and (who.admin or (role_of(who, project) or 0) >= role):
             return False
@@ -286,7 +286,7 @@ class Accounts:
             )
 
     def token(self, token: str) -> Token:
-        """Return what is known of a token by its beginning; raise `NoSuch` if none begins so."""
+        """Return the facts about a token by its beginning; raise `NoSuch` if there is none."""
         statement = sa.select(tables.token).where(tables.token.c.id == token)
         found = self._rows(statement) if can_hold(token) else ()
         if not found:
@@ -320,7 +320,7 @@ class Accounts:
                 ]
 
     def set_member(self, user: str, project: str, role: Role | None) -> None:
-        """Give somebody a role in a project and all that is in it, or take it away with None."""
+        """Set a user's role in a project and all below it; None removes it."""
         check_project(project)
         table = tables.member
         mine = (table.c.user == user, table.c.project == project)
@@ -333,7 +333,7 @@ class Accounts:
                 )
 
     def add_to_workspace(self, user: str, workspace: str) -> None:
-        """Let somebody read what is visible in a workspace, where they have no role yet."""
+        """Make a user a member of a workspace, unless they have a role there."""
         check_name(workspace, "workspace")
         with self._alone() as connection:
             self._expect_user(connection, user)
@@ -350,26 +350,26 @@ class Accounts:
         return sorted({name for name, path in self._rows(statement) if is_inside(path, project)})
 
     def members(self, project: str) -> dict[str, Role | None]:
-        """Return who has a role in a project itself; None for who only belongs to a workspace."""
+        """Return the users of a project itself with their roles; None for mere members."""
         table = tables.member.c
         statement = sa.select(table.user, table.role).where(table.project == project)
         rows = self._rows(statement.order_by(table.user))
         return {user: Role(role) if role else None for user, role in rows}
 
     def belonging(self, workspace: str) -> dict[str, Role | None]:
-        """Return who belongs to a workspace, by name, and their role in all of it or None."""
+        """Return the users of a workspace by name, with their role in all of it or None."""
         table = tables.member.c
         inside = _within(table.project, workspace)
         rows = self._rows(sa.select(table.user).where(inside).distinct().order_by(table.user))
         return {**dict.fromkeys(row.user for row in rows), **self.members(workspace)}
 
     def workspaces(self) -> set[str]:
-        """Return the workspaces to which somebody belongs, or in a project of which."""
+        """Return the workspaces in which a user is a member, or has a role in a project."""
         rows = self._rows(sa.select(tables.member.c.project).distinct())
         return {_workspace(row.project) for row in rows}
 
     def is_named(self, project: str) -> bool:
-        """Return whether anything is said of a project or of one in it: who, or by whom seen."""
+        """Return whether a project or one below it has roles or a visibility."""
         columns = (tables.member.c.project, tables.project.c.path)
         return any(
             self._rows(sa.select(column).where(_within(column, project)).limit(1))
@@ -377,7 +377,7 @@ class Accounts:
         )
 
     def forget_project(self, project: str) -> None:
-        """Take back all roles in a project itself, and what was said of who reads it."""
+        """Remove all roles in a project itself, and its visibility."""
         with self._alone() as connection:
             for column in (tables.member.c.project, tables.project.c.path):
                 connection.execute(sa.delete(column.table).where(column == project))
@@ -385,7 +385,7 @@ class Accounts:
             self._visible = None
 
     def set_visibility(self, project: str, visibility: str, *, by: str) -> None:
-        """Set who reads a project without a role in it, one of `VISIBILITIES`."""
+        """Set the visibility of a project to users without a role, one of `VISIBILITIES`."""
         check_project(project)
         if visibility not in VISIBILITIES:
             msg = f"visibility: expected one of {', '.join(VISIBILITIES)}, got {visibility!r:.80}"
@@ -404,7 +404,7 @@ class Accounts:
     def note(
         self, who: Identity, action: str, subject: str, *, address: str = "", **detail: Any
     ) -> None:
-        """Write down what somebody did; `detail` is more, as JSON, and never a secret."""
+        """Add an entry to the audit log; `detail` is JSON, and never a secret."""
         row = {
             "t_ns": self._now_ns(),
             "who": who.name,
@@ -418,7 +418,7 @@ class Accounts:
             connection.execute(sa.insert(tables.audit).values(**row))
 
     def audit(self, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
-        """Return what was done, newest first; with `before`, only what has a smaller ``id``."""
+        """Return the audit log, newest first; with `before`, only entries with a smaller ``id``."""
         table = tables.audit
         statement = sa.select(table).order_by(table.c.id.desc()).limit(min(limit, _MANY))
         if before is not None:
@@ -467,7 +467,7 @@ class Accounts:
 
 
 def role_of(who: Identity, project: str) -> Role | None:
-    """Return the role that somebody was given in a project or in one above it."""
+    """Return the role given to a user in a project or in one above it."""
     found = [role for path, role in who.roles.items() if is_inside(project, path)]
     return max(found, default=None)
 

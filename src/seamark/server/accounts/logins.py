@@ -1,4 +1,4 @@
-"""Logins, and the rate limit on failed attempts."""
+"""Authentication of requests, and the rate limit on failed attempts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _log: Final = logging.getLogger("seamark.server")
 
 
 class Logins:
-    """Finds who asks; safe to use from many threads.
+    """Finds the identity of a requester; safe to use from many threads.
 
     What was found is believed for two seconds: no revocation takes longer to be noticed. `deciding`
     is a lab's own way to say who asks, before tokens. Each of the `processes` of a server takes its
@@ -89,7 +89,7 @@ class Logins:
         self._prefixes = Throttle(max(1, 10 // each), 6 * each, _KEPT, steady_ns)
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
-        """Return who asks, else `NOBODY`; refuse a token that is not good (401, after many 429)."""
+        """Return the requester, else `NOBODY`; refuse an invalid token (401, after many 429)."""
         if self._deciding is not None:
             found = self._identify_externally(headers, address)
             if found is not None:
@@ -107,7 +107,7 @@ class Logins:
         return looked_up[2]
 
     def again(self, token: str, name: str) -> Identity:
-        """Return who asked before, as the database says now; `NOBODY` if that opens nothing."""
+        """Return an earlier requester with present rights; `NOBODY` if the token is not valid."""
         if not token:
             return (self._accounts.by_name(name) if name else None) or NOBODY
         found = self._accounts.by_prefix(token)

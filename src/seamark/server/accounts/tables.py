@@ -1,6 +1,8 @@
-"""Tables of accounts: everything that cannot be rebuilt from recorded runs.
+"""Tables of accounts, and their migrations.
 
-Migrations make and change them (`seamark.server.accounts.migrations`); a test compares the two.
+These tables hold everything that cannot be rebuilt from recorded runs. The steps in
+`seamark.server.accounts.migrations` create and change them; a test compares the result with the
+tables here.
 """
 
 from __future__ import annotations
@@ -161,7 +163,7 @@ def instance_of(account: Database) -> str:
 
 
 def link_key_of(account: Database) -> bytes:
-    """Return what addresses of contents are signed with, the same in all processes."""
+    """Return the key that signs addresses of contents, the same in all processes."""
     return bytes.fromhex(_random_fact(account, "link_key", 32))
 
 

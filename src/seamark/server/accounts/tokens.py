@@ -1,4 +1,4 @@
-"""Tokens: how they look, and what is kept of them."""
+"""Form of tokens, and the parts of them that are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contents of files by project and digest."""
+"""Storage of file contents by project and digest."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ __all__ = [
 
 
 class BlobRefused(Rejected):
-    """A content, or a part of one, was not taken; the message says what to do."""
+    """A content, or a part of one, was not accepted; the message says what to do."""
 
 
 class TooLarge(BlobRefused):
-    """A content, or one part of it, is larger than what this server takes."""
+    """A content, or one part of it, is larger than this server accepts."""
 
     slug = "too-large"
     status = 413
@@ -206,7 +206,7 @@ class Blobs:
     def put(
         self, project: str, run: str, digest: str, size: int, offset: int, data: bytes
     ) -> Progress:
-        """Take a part of a content; what is there already is left as it is.
+        """Store a part of a content; bytes that are already stored stay unchanged.
 
         When this returns, the part is on the disk for good. With the last one the digest is
         compared; a sender whose last answer was lost sends an empty part at the end.
@@ -363,12 +363,12 @@ class Blobs:
     # ------------------------------------------------------------------ leaving
 
     def forget_run(self, project: str, run: str) -> None:
-        """Note that a run was purged; what no other of its project needs goes with `collect`."""
+        """Note that a run was purged; `collect` removes contents that no other run needs."""
         with self._database.writing() as connection:
             self._database.run(connection, sql.FORGET_RUN, at_project=project, at_run=run)
 
     def collect(self, *, reserved: bool = True) -> int:
-        """Remove what no run needs, abandoned uploads and left-over objects; return how many.
+        """Remove unused contents, abandoned uploads and orphaned objects; return their number.
 
         Without `reserved`, what somebody was told in the last day is there goes, too.
         """

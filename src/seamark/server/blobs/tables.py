@@ -1,19 +1,13 @@
-"""Tables of file contents, their SQL, and how they are rebuilt from the objects.
+"""Tables of file contents, their SQL statements, and how they are rebuilt from the objects.
 
-All of it can be made again from the names of the objects, but for who names what, which follows
-from the journals and is filled as senders ask.
-
-::
+The tables can be rebuilt from the names of the objects::
 
     blobs/<project>/.sha256/<digest>.<size>.<upload>.one-<n>       a content in one part
     blobs/<project>/.sha256/<digest>.<size>.<upload>.<offset>-<n>  a part
     blobs/<project>/.sha256/<digest>.<size>.<upload>.whole-<n>     JSON: the parts of a content
 
-``<n>`` is random: two who write the same never write the same object.
-
-Who needs a content no object says: that is found out from the journals, once they are there again.
-
-Who needs a content no object says: that is found out from the journals, once they are there again.
+``<n>`` is random, so two processes never write the same object. Which runs need a content is not in
+the names; it is derived from the journals (`settle_blobs`).
 """
 
 from __future__ import annotations
@@ -169,7 +163,7 @@ def new_object(project: str, digest: str, size: int, upload: str, what: str | in
 
 
 def parse(name: str) -> BlobObject | None:
-    """Return what a name says; None if it is of no object of this kind."""
+    """Return the parsed name of an object; None for other objects."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -253,7 +247,7 @@ _PACKED: Final = -1
 def rebuild_blobs(
     database: Database, objects: ObjectStore, now_ns: int, *, whole: bool = True
 ) -> int:
-    """Fill the tables of contents from the objects, keeping what is in them; return the count.
+    """Fill the tables of contents from the objects, keeping existing rows; return the count.
 
     Which runs need what is not known then: `settle_blobs` finds it out. If not all journals could
     be read (`whole`), nobody knows what those need of which bytes are lost, and all stays for good.

@@ -1,10 +1,11 @@
 """Process that folds received journals into the store.
 
-A run counts as crashed when nothing was heard of it for a while. The time is written with what is
-folded, which may take minutes to come; so it is written ahead of the folding, too.
+Any number of these processes share the work. If one dies, another one repeats its work once the
+lease has lapsed. Nothing is counted twice, because the position up to which a run is folded is
+committed together with the folded data.
 
-Any number of them share the work. What one was doing when it died is done by another once its lease
-has lapsed; nothing is counted twice: how far a run is folded is written with what was folded.
+A run counts as crashed if nothing was received from it for a while. The time of the last batch is
+stored with the folded data, but folding may be minutes behind; therefore it is also written ahead.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ _LATE_AT_ONCE: Final = 1000
 
 
 def main(settings: Settings, stop: threading.Event) -> None:
-    """Fold until `stop` is set, finishing what is being folded then."""
+    """Fold until `stop` is set; a run that is being folded is finished."""
     from seamark.server.checks import open_matching_objects
     from seamark.server.kept import tables
     from seamark.server.kept.journals import IntakeJournals
@@ -164,7 +165,7 @@ def _opened(url: str, stop: threading.Event) -> Databases | None:
 
 
 class FoldWorker:
-    """Folds what is kept and not folded yet; one of perhaps several on the same store."""
+    """Folds stored bytes that are not folded yet; several workers may use the same store."""
 
     def __init__(
         self,

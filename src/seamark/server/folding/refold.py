@@ -73,7 +73,7 @@ def refold_server(
 
 
 def take_up(databases: Databases, objects: ObjectStore) -> None:
-    """Make the tables of what is kept again from the objects; nobody may send meanwhile.
+    """Rebuild the tables of stored journals from the objects; senders must wait meanwhile.
 
     Runs that were purged are left out, as far as the tables of accounts remember them.
     """
@@ -95,7 +95,7 @@ def refold(
 ) -> str:
     """Fold all runs into a new store, make it the live one, remove the others; return its name.
 
-    `progress` is called with the bytes that are done and all of them.
+    `progress` is called with the number of bytes that are done, and the total.
     """
     there, copy = databases.stores(), 0
     while (name := store_name(copy=copy)) in there:

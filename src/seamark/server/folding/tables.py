@@ -1,8 +1,8 @@
 """Tables that a server adds to a store, and leases on runs.
 
-The position of a run is committed together with what was folded.
-
-Saving a run (`seamark.store.runs.Saving`) ensures that nothing is folded twice.
+The tables are in the database of the folded runs, so that the position of a run is committed
+together with the folded data. A lease only avoids duplicate work; saving a run
+(`seamark.store.runs.Saving`) ensures that nothing is folded twice.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Leases:
             self.release(connection, project, run)
 
     def close(self) -> None:
-        """Stop renewing; what is held lapses. Harmless when called twice."""
+        """Stop renewing the leases, which then lapse. Harmless when called twice."""
         self._ended.set()
 
     def _now(self, connection: sa.Connection) -> int:

@@ -1,4 +1,4 @@
-"""Folding one run by one turn: what is kept and not folded yet, up to a limit."""
+"""One turn of folding: the next stored bytes of one run, up to a limit."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
     most: int = TURN_BYTES,
     more: Callable[[sa.Connection], None] | None = None,
 ) -> Turn:
-    """Fold what is kept of a run and not folded yet, at most `most` bytes, and save it.
+    """Fold the next stored bytes of a run, at most `most`, and save the result.
 
     One frame that is longer is folded whole. `more` writes further rows in the same transaction.
 

@@ -1,6 +1,6 @@
 """Maintenance of objects after they are written: compaction, rewriting, garbage collection.
 
-Several fold workers may run it at once: every step takes effect as a whole or is undone.
+Several fold workers may run the maintenance at once: every step is done completely or undone.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Caretaker:
         self._failed: dict[tuple[str, int], int] = {}
 
     def tend(self, stop: Callable[[], bool]) -> None:
-        """Do what is to be done now, a little of each; `stop` returns whether to end soon."""
+        """Do a limited amount of each kind of due work; `stop` returns whether to end soon."""
         self.remove_due(stop)
         self.compact(stop)
         self.rewrite(stop)
@@ -175,11 +175,11 @@ class Caretaker:
                 connection.execute(done)
 
     def claim_orphans(self, stop: Callable[[], bool]) -> None:
-        """Claim the names of objects that nobody named, so that nobody can any more.
+        """Claim the names of objects that the tables do not list, so that nobody can register them.
 
-        Whoever wrote one and died had acknowledged nothing; whoever is only late will find the name
-        taken, and write another object. An object with bytes that are kept nowhere else is left
-        alone: it may be that the tables were lost, or are those of a backup.
+        A process that died before registering its object has acknowledged nothing; one that is only
+        late finds the name claimed and writes another object. An object with bytes that are kept
+        nowhere else is left alone: the tables may have been lost, or come from a backup.
         """
         alone = 0
         before = self._now_ns() - ORPHAN_NS

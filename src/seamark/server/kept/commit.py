@@ -1,11 +1,10 @@
-"""Transaction that names an object, and objects that grow with many groups of batches.
+"""Transactions that register an object, and objects that grow with many groups of batches.
 
-Where the tables are files of one machine (SQLite), what is small is added to an object that grows.
-Its bytes are durable before anybody is answered; the rows that name them are not, and need not be:
-after a loss of power the object says what the tables have lost. For that its own row is durable
-before the first byte, and with it all rows before: only the newest object can hold acknowledged
-bytes that the tables do not know of. It has the state `GROWING`, and is looked through before
-anything else is taken (`take_up`).
+On SQLite, small groups of batches are appended to a growing object. Its bytes are durable before a
+sender is answered; the rows that name them need not be, because after a loss of power the object
+still has what the tables lost. The object's own row is durable before its first byte, and with it
+all earlier rows. Therefore only the newest object can hold acknowledged bytes that the tables lack.
+It has the state `GROWING`, and is read before any new batch is accepted (`take_up`).
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ def commit(
     *,
     grown: int | None = None,
 ) -> Rows:
-    """Advance the journals of a durable object by what it holds; return their rows and their runs'.
+    """Advance journals by the bytes in a durable object; return the rows of journals and runs.
 
     Args:
         database: Which has the tables.
@@ -328,7 +327,7 @@ class Growing:
         self.number = 0
 
     def open(self, size: int) -> GrowingObject | None:
-        """Return the object that takes so many bytes; None where they get their own."""
+        """Return the growing object for a number of bytes; None if they need one of their own."""
         if size > SMALL_BYTES or not self._grows:
             return None
         if self._file is None or self._file.capacity < size or self.is_old():
@@ -388,7 +387,7 @@ def take_up(
     gone: Callable[[str, str], bool],
     now_ns: Callable[[], int],
 ) -> int:
-    """Name what objects hold that grew when their process ended, as far as the tables lack it.
+    """Register the contents of growing objects of ended processes that the tables lack.
 
     Nobody may send anything meanwhile. `gone` tells whether a run that the tables do not know was
     purged. The result is the number of bytes of journals that were named.

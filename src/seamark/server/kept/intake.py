@@ -1,7 +1,7 @@
-"""Intake of batches: several runs' batches are stored together, then acknowledged.
+"""Intake of batches: the batches of several runs are stored together, then acknowledged.
 
-One thread collects what has arrived for a moment, writes it into one object, and names it in one
-transaction; only then are the senders answered. Who sends alone does not wait for that thread.
+A thread collects the batches of a short interval, writes them to one object, and registers it in
+one transaction; only then are the senders answered. A single sender does not wait for the thread.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Recent:
         self._journals: OrderedDict[Key, JournalRow] = OrderedDict()
 
     def of(self, group: Iterable[Arrived]) -> Rows | None:
-        """Return the rows of a group; None unless each batch goes on where its journal ends."""
+        """Return the rows of a group; None unless each batch begins at the end of its journal."""
         ends: dict[Key, int] = {}
         rows = Rows({}, {})
         for batch in group:
@@ -326,7 +326,7 @@ class Intake:
                 self._arriving -= mine
 
     def close(self) -> None:
-        """Keep what was accepted, then accept no more; harmless when called twice."""
+        """Store accepted batches, then accept no more; harmless when called twice."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()

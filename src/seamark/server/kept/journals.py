@@ -1,4 +1,4 @@
-"""The journals that a server keeps, as those see them who fold and read them."""
+"""Journals stored by a server, for folding and reading."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class IntakeJournal(NamedTuple):
 
 
 class IntakeJournals:
-    """The journals that a server keeps, for those who fold and read them; thread-safe."""
+    """Journals stored by a server, for folding and reading; thread-safe."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class IntakeJournals:
     # ------------------------------------------------------------------ runs
 
     def check(self) -> None:
-        """See that what is kept can be read, or raise `ObjectsUnreachable`."""
+        """Check that stored journals can be read, or raise `ObjectsUnreachable`."""
         self._objects.check()
 
     def unfolded(self, most: int) -> list[IntakeRun]:
@@ -155,7 +155,7 @@ class IntakeJournals:
         return [IntakeRun(*row) for row in rows]
 
     def wait_again(self, runs: Sequence[tuple[str, str]]) -> None:
-        """Mark runs as `unfolded` again, because what was noted of them is wrong."""
+        """Mark runs as `unfolded` again, because their noted positions are wrong."""
         keys = sorted(key_of(*run) for run in runs)
         for start in range(0, len(keys), _AT_ONCE):
             with self._database.writing() as connection:
@@ -175,7 +175,7 @@ class IntakeJournals:
     # ------------------------------------------------------------------ journals
 
     def journals(self, project: str, run: str) -> Mapping[str, IntakeJournal]:
-        """Return what is kept of a run now, by file name; empty for a run that is not there."""
+        """Return the stored journals of a run by file name; empty for an unknown run."""
         with self._database.reading() as connection:
             rows = self._database.rows(connection, _OF_RUN, run_key=key_of(project, run))
         return {name: IntakeJournal(size, heard_ns) for name, size, heard_ns, _ in rows}

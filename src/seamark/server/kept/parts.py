@@ -1,4 +1,4 @@
-"""Objects that hold stretches of journals, and bounded decompression of batches.
+"""Format of objects that hold parts of journals, and bounded decompression of batches.
 
 ::
 
@@ -6,10 +6,9 @@
     8   4  u32 length of the list      12  4  u32 crc32 of the list
     16  …  the list: JSON, then the bytes of its parts, one after the other
 
-The list has when the object was written, and for each part the run, the journal, where in the
-file it begins, how long it is, when it came, and its CRC. A declared gap is a part without bytes.
-An object that grows (`seamark.server.kept.commit`) has more of the same behind it: magic, list and
-bytes, again and again, and zeros up to its end.
+The list has the time of writing and, for each part, its run, journal, offset in the journal,
+length, time of arrival and CRC. A declared gap is a part without bytes. A growing object
+(`seamark.server.kept.commit`) repeats this layout (magic, list, bytes) and ends with zeros.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def longest_body() -> int:
 
 
 def unpacked(body: bytes, packing: str) -> bytes:
-    """Return what was sent without its ``Content-Encoding``, ``zstd`` or ``identity``."""
+    """Return a request body decoded by its ``Content-Encoding``, ``zstd`` or ``identity``."""
     if packing in ("", "identity"):
         data = body
     elif packing != "zstd":
@@ -160,7 +159,7 @@ def packed(
     sizes: Sequence[int],
     start: int = 0,
 ) -> tuple[bytes, list[Part]]:
-    """Return what goes before the bytes of parts, and the parts with their places.
+    """Return the bytes before those of the parts, and the parts with their places.
 
     `sizes` are the bytes that each part has in the object, 0 for a declared gap; `start` is the
     place of all this in the object. `shared` tells whether it is of several runs.
@@ -194,7 +193,7 @@ class Listed(NamedTuple):
 
 
 def read_parts(objects: ObjectStore, name: str, size: int) -> Listed:
-    """Return what an object holds; `ValueError` if it is none, or damaged where it begins.
+    """Return the contents of an object; `ValueError` if its beginning is invalid or damaged.
 
     One that grew holds several lists, each with its parts. Its end may be torn, if a machine lost
     power: what is there was not acknowledged, and is passed over.

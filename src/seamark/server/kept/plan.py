@@ -44,7 +44,7 @@ __all__ = [
 
 
 class BatchRefused(Rejected):
-    """A batch was not taken; the message says what to do."""
+    """A batch was not accepted; the message says what to do."""
 
 
 class GapError(BatchRefused):
@@ -126,7 +126,7 @@ def segments_of(
 
 
 class StoredSource:
-    """The bytes of a journal as far as they were kept when it was opened.
+    """Bytes of a journal that were stored when it was opened.
 
     Declared gaps read as zeros, which are no frame.
     """
@@ -150,7 +150,7 @@ class StoredSource:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def stretches(self, start: int, end: int) -> Iterator[tuple[int, bytes | None]]:
-        """Yield what is kept, piece by piece: length, and bytes or None for a gap."""
+        """Yield the stored data piece by piece: length, and bytes or None for a gap."""
         index = max(0, bisect_right(self._starts, start) - 1)
         for segment in self._segments[index:]:
             first, last = max(start, segment.offset), min(end, segment.end)
@@ -169,7 +169,7 @@ class StoredSource:
             yield last - first, data
 
     def quiet_since_ns(self) -> int | None:
-        """Return None: only whole frames and declared gaps are kept, so what is there is final."""
+        """Return None: only whole frames and declared gaps are stored, so all bytes are final."""
         return None
 
     def owner(self) -> int | None:
@@ -195,7 +195,7 @@ Key = tuple[str, str]
 
 
 def key_of(project: str, run: str) -> str:
-    """Return what tells a run from all others: run ids have no slash."""
+    """Return the unique key of a run; run ids have no slash."""
     return f"{project}/{run}"
 
 
@@ -311,7 +311,7 @@ def read_rows(
 
 
 class Plan:
-    """A group of batches, sorted out against what is kept.
+    """Group of batches, divided by comparison with the stored journals.
 
     Attributes:
         parts: What is new, in order.

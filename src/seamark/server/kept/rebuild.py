@@ -49,7 +49,7 @@ class _Found(NamedTuple):
 
 
 def needs_rebuild(database: Database, objects: ObjectStore) -> bool:
-    """Return whether there are objects, but no row says what is in them."""
+    """Return whether there are objects without any rows about their contents."""
     with database.reading() as connection:
         if connection.execute(sa.select(tables.objects.c.number).limit(1)).first():
             return False

@@ -1,4 +1,4 @@
-"""Tables of the set ``kept`` about journals, and the release of objects."""
+"""Tables of stored journals (database ``kept``), and the release of objects."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class NewTokenBody(_Body):
 
 
 class MemberBody(_Body):
-    """The role that somebody gets in a project; None takes it away."""
+    """Role for a user in a project; None removes it."""
 
     user: Name
     project: Project
@@ -83,7 +83,7 @@ class UserBody(_Body):
 
 @router.get("/me")
 def me(request: Request) -> dict[str, Any]:
-    """Return who asks and what they may do; without a token, nobody."""
+    """Return the identity and the rights of the requester; without a token, nobody."""
     who = open_to_all(request)
     return {
         "name": who.name,
@@ -193,7 +193,7 @@ def users(request: Request) -> dict[str, Any]:
 
 @router.patch("/users/{name}")
 def change_user(request: Request, name: str, body: UserBody) -> dict[str, Any]:
-    """Make somebody an admin or not, or let none of their tokens count; for an admin."""
+    """Make a user an admin or not, or disable their tokens; for admins."""
     who = expect_admin(request)
     server = server_of(request)
     server.accounts.set_user(name, admin=body.admin, disabled=body.disabled)
@@ -207,7 +207,7 @@ def change_user(request: Request, name: str, body: UserBody) -> dict[str, Any]:
 
 @router.get("/members")
 def members(request: Request, project: ProjectQuery) -> dict[str, Any]:
-    """Return who has a role in a project itself, for who may read it with a role of their own."""
+    """Return the users with a role in the project itself; the requester needs a role there."""
     expect(request, project, Role.CONTRIBUTOR)
     server = server_of(request)
     found = server.accounts.members(project)
@@ -219,7 +219,7 @@ def members(request: Request, project: ProjectQuery) -> dict[str, Any]:
 
 @router.put("/members")
 def set_member(request: Request, body: MemberBody) -> dict[str, Any]:
-    """Give somebody a role in a project and all that is in it, or take it away; for its owners."""
+    """Set or remove a user's role in a project and all below it; for its owners."""
     who = expect(request, body.project, Role.OWNER)
     server = server_of(request)
     role = None if body.role is None else Role[body.role.upper()]
@@ -231,7 +231,7 @@ def set_member(request: Request, body: MemberBody) -> dict[str, Any]:
 
 @router.put("/visibility")
 def set_visibility(request: Request, body: VisibilityBody) -> dict[str, Any]:
-    """Say who reads a project without a role in it; for its owners, and of its workspace."""
+    """Set the visibility of a project; for its owners and those of its workspace."""
     who = expect(request, body.project, Role.OWNER)
     accounts = server_of(request).accounts
     if body.visibility == "public" and not accounts.may_publish(who, body.project):
@@ -248,7 +248,7 @@ def audit(
     before: Annotated[int | None, Query(ge=1, lt=1 << 62)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> dict[str, Any]:
-    """Return what was done, newest first; for an admin."""
+    """Return the audit log, newest entries first; for admins."""
     expect_admin(request)
     return {"audit": server_of(request).accounts.audit(before, limit)}
 

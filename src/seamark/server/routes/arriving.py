@@ -1,4 +1,4 @@
-"""Route that tells under which name a run may come; see `seamark.reading.arriving`."""
+"""Route that decides the name of an arriving run; see `seamark.reading.arriving`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def arrive(
     *,
     make_project: bool,
 ) -> Arrival:
-    """Return what becomes of a run that is to come; its name is taken if it goes."""
+    """Return the decision about an arriving run; its name is reserved if it is accepted."""
     if not make_project and not _project_exists(server, project):
         return Arrival("no project")
     if name is None:
@@ -63,7 +63,7 @@ def arrive_artifact(
     *,
     make_project: bool,
 ) -> Arrival:
-    """Return what becomes of a version that is to come of ``PROJECT/.artifacts/NAME``."""
+    """Return the decision about an arriving version of ``PROJECT/.artifacts/NAME``."""
     home = home_of(place)
     if not make_project and not _project_exists(server, home):
         return Arrival("no project")
@@ -115,7 +115,7 @@ _MOST_VERSIONS: Final = 10_000
 
 
 class _NameBody(BaseModel):
-    """Run that is about to begin, and what to do if another one has its name."""
+    """Run that is about to begin, and the policy if another one has its name."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -129,7 +129,7 @@ class _NameBody(BaseModel):
 
 @router.post("/arrivals", operation_id="arrive", responses=FAILURES)
 def resolve_name(request: Request, body: _NameBody) -> Arrival:
-    """Say what becomes of a run, or of a version of an artifact, that is to come.
+    """Decide about an arriving run, or an arriving version of an artifact.
 
     Its name is taken if it goes. ``versions`` are those of the artifact where it comes from.
     """

@@ -1,4 +1,7 @@
-"""Contents of files: asking for what is missing, and sending in parts."""
+"""Routes for uploads of contents: which ones are missing, and transfer in parts.
+
+`seamark.server.routes.contents` has the downloads.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contents of files, whole or in parts, for who has a token and for who has a signed address."""
+"""Routes for contents of files, whole or in parts, with a token or a signed address."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class LookQuestion(Question, kw_only=True):
     width: float = 0.0
 
     def look(self, runs: int) -> Look:
-        """Return how the series of so many runs are drawn; refuse too many at a time (413)."""
+        """Return the look of drawings for a number of runs; refuse too many (413)."""
         look = Look(points=self.px, **{name: getattr(self, name) for name in _OF_LOOK})
         look.check()
         asked = runs * len(self.paths)
@@ -58,7 +58,7 @@ Since = Annotated[Sequence[tuple[Text, Text, Text, Text]], Meta(max_length=_MOST
 
 
 class Group(Struct, forbid_unknown_fields=True):
-    """Runs, and what they have in common."""
+    """Group of runs, and their common values."""
 
     refs: Refs
     by: Annotated[dict[Text, Any], Meta(max_length=8)] = {}
@@ -89,7 +89,7 @@ def curves(every: Several, refs: Refs, since: Since = ()) -> Curves:
 
 @of_all(LookQuestion, heavy=True)
 def group_curves(every: Several, groups: Groups) -> list[GroupCurve]:
-    """Return what series of groups of runs come to: mean, deviation and range, part by part.
+    """Return mean, deviation and range of series over groups of runs, part by part.
 
     ``by`` of a group is what its runs have in common, as ``groups`` told it, and comes back.
     """

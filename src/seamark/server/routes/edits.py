@@ -1,7 +1,7 @@
-"""Routes for edits of runs, and for their permanent removal.
+"""Routes for edits and claims of runs, and for their permanent removal.
 
-Records in a journal of the server's own come after all that the run holds. State, times and owner
-are derived, and cannot be edited.
+An edit is written to a journal of the server's own, and counts as newer than all records of the
+run. State, times and owner are derived and cannot be edited.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _ClaimBody(BaseModel):
 
 
 class _Claimed(BaseModel):
-    """The claim that was made, or null; `position` is what the run is to be read up to, bytes."""
+    """The claim that was made, or null; the run must be read up to `position`, bytes."""
 
     ref: Ref | None
     number: int | None
@@ -201,7 +201,7 @@ class _EditBody(BaseModel):
 class _EditedRun(BaseModel):
     """Outcome for one run; the edit can be read from ``position`` on.
 
-    If it was not edited, ``error`` is the reason, a short code, and ``hint`` says it in words.
+    If the run was not edited, ``error`` is a short code of the reason and ``hint`` explains it.
     """
 
     project: str
@@ -228,7 +228,7 @@ class _Edited(BaseModel):
     },
 )
 def edit(every: All, body: _EditBody) -> Response:
-    """Change name, description, tags or the trash of runs, and say for each what became of it.
+    """Change name, description, tags or the trash of runs; return the outcome for each run.
 
     If one run alone is named and cannot be edited, that is the answer: 403, 404, or 409 with
     ``description`` if it is not what ``description_was`` says.

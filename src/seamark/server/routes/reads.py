@@ -1,4 +1,4 @@
-"""Routes for reads that are not a method of a run's reader, and for changes of runs."""
+"""Routes for reads that are not methods of a run's reader, and for changes of runs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Lines = Annotated[int, Meta(ge=1, le=_MOST_RECORDS)]
 
 @of_run()
 def overview(one: OneRun) -> Overview:
-    """Return how a run is doing, and what went wrong with it."""
+    """Return the state and the problems of a run."""
     read = one.read
     return Overview(
         one.project,
@@ -94,7 +94,7 @@ def stragglers(one: OneRun) -> list[RankTiming]:
 
 @of_run(heavy=True, timely=True)
 def opening(one: OneRun) -> Opening:
-    """Return what has to be known before a run is gone on with."""
+    """Return the facts that are needed before a run is resumed."""
     journals, found = one.read.journals(), one.read.attributes()
     training, writers = one.read.training(), one.read.series_writers()
     headers = {each.writer: {key: each.header.get(key) for key in _TOLD} for each in journals}

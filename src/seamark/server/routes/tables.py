@@ -1,4 +1,4 @@
-"""Reads of many runs at once; see `seamark.server.routes`."""
+"""Routes for reads of many runs at once; see `seamark.server.routes`."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Which(Question, kw_only=True):
     counted: bool = True
 
     def selection(self, every: Several, **more: Any) -> Selection:
-        """Return it as the store takes it, restricted to what may be read."""
+        """Return the selection for the store, restricted to readable projects."""
         if self.query is not None and len(self.query.encode("utf-8", "replace")) > _MOST_QUERY:
             msg = f"query: expected at most {_MOST_QUERY:,} bytes"
             raise ArgumentError(msg)
@@ -166,7 +166,7 @@ def select(every: Several) -> Answer[list[Ref]]:
 def shared(
     every: Several, contains: Text = "", sample: Annotated[int, Meta(ge=1, le=900)] = 50
 ) -> list[SharedPath]:
-    """Return which numbers, texts and series the first ``sample`` of the chosen runs have."""
+    """Return the numbers, texts and series of the first ``sample`` selected runs."""
     selection, wanted = every.question.selection(every), contains.lower()
     with _reading(every) as (store, asked):
         chosen = choose(store, asked, selection, every.now_ns, every.unknown, counted=False)
@@ -177,7 +177,7 @@ def shared(
 
 @of_all(Which, heavy=True)
 def fields(every: Several, contains: Text = "") -> list[RunField]:
-    """Return which paths the chosen runs show: of how many, as what, and whether they differ."""
+    """Return the paths of the selected runs: number of runs, types, and whether values differ."""
     selection = every.question.selection(every)
     with _reading(every) as (store, asked):
         chosen = choose(store, asked, selection, every.now_ns, every.unknown, counted=False)
@@ -221,7 +221,7 @@ _run: Final = schema.run.c
 
 @of_all(tag=Several.tag)
 def projects(every: Several, project: Text = "", kind: Kind = "run") -> list[ProjectCounts]:
-    """Return the projects that may be read, with how many runs each has; the trash apart.
+    """Return the readable projects with their numbers of runs; runs in the trash are separate.
 
     ``running`` and ``crashed`` count runs in the states in which a table shows them.
     """
@@ -263,7 +263,7 @@ def projects(every: Several, project: Text = "", kind: Kind = "run") -> list[Pro
 
 @of_all(tag=Several.tag)
 def names(every: Several, project: Text = "", kind: Kind = "run") -> list[RunName]:
-    """Return every run, model or version and what it is called, the newest first."""
+    """Return every run, model or version with its names, the newest first."""
     with _reading(every) as (store, connection):
         return run_names(store, connection, _within(every, project), kind)
 
@@ -293,13 +293,13 @@ def paths(every: Several, project: Text = "") -> list[str]:
 
 @of_all()
 def losses(every: Several, refs: Refs) -> list[tuple[str, str, dict[str, int]]]:
-    """Return what is missing of runs, only of those of which something is."""
+    """Return the lost records of runs, only for runs that have any."""
     return _of_runs(every, refs, load_losses)
 
 
 @of_all()
 def crash_reasons(every: Several, refs: Refs) -> list[tuple[str, str, str]]:
-    """Return why runs crashed, as far as that was told: the server saw none of their processes."""
+    """Return the recorded reasons of crashes; the server cannot check the processes themselves."""
 
     def reasons(store: Store, asked: sa.Connection, runs: Sequence[int]) -> dict[int, str]:
         return reasons_of(store, asked, runs, every.now_ns)
@@ -314,11 +314,11 @@ def attempts(
     paths: Annotated[Sequence[Text], Meta(max_length=_MOST_BEGINS)] = (),
     x: Text = "step",
 ) -> Attempts:
-    """Return how often runs were begun or gone on with, of those that were gone on with.
+    """Return the numbers of attempts and of openings of runs that have several.
 
-    With ``paths``, also where each attempt begins in these float series, as far as points of it
-    are shown: exactly, however few points a picture has. ``x`` is what is along x, as of curves; in
-    the order of recording nothing has a place.
+    With ``paths``, the answer also has the exact place at which each attempt begins in these float
+    series, if points of the attempt are visible. ``x`` is the x axis, as of curves; along the order
+    of recording there is no such place.
     """
     begins, asked = list[tuple[str, str, str, list[Any]]](), len(refs) * len(paths)
     if asked > _MOST_BEGINS:
@@ -354,7 +354,7 @@ def series_paths(
     refs: Refs,
     paths: Annotated[list[Text], Meta(max_length=_MOST_REFS)] | None = None,
 ) -> list[tuple[str, str, list[str]]]:
-    """Return which float series runs show, of some paths or of all."""
+    """Return the float series of runs, at some paths or at all."""
     wanted, readable = None if paths is None else set(paths), every.only_readable(refs)
     with _reading(every) as (store, connection):
         found = series_of(

@@ -168,7 +168,7 @@ def decode(
 
 
 def is_progress(path: str) -> bool:
-    """Return whether a point shows that the training goes on, unlike the load of the machine."""
+    """Return whether a point shows progress of the training, unlike the load of the machine."""
     return not path.startswith("monitoring/")
 
 

@@ -184,7 +184,7 @@ def _tracked(file: Any) -> dict[str, Any]:
 
 
 def state_of(record: dict[str, Any]) -> dict[str, Any]:
-    """Return state, signal, detail and error of a state op, without what is not text."""
+    """Return state, signal, detail and error of a state op; values that are no text are dropped."""
     error = record.get("error")
     found: dict[str, Any] = {"state": record["state"], **_texts_of(record, "signal", "detail")}
     found["error"] = _texts_of(error, "type", "message") if isinstance(error, dict) else None
@@ -202,7 +202,7 @@ def statistic_of(record: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
 
 
 def counts_of(record: Any) -> dict[str, int]:
-    """Return the counts of what a writer dropped, by reason; raises AttributeError."""
+    """Return the counts of records that a writer lost, by reason; raises AttributeError."""
     dropped = record.get("dropped") or {}
     return {reason: count for reason, count in dropped.items() if whole(count) and count}
 

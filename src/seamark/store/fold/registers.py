@@ -1,10 +1,10 @@
 """State of one attribute during folding: one register for each family.
 
-Every finite float64 is a whole multiple of 2 ** -1074, so a sum is kept as an int in that unit.
+An attribute is identified by run, path and family. A register takes operations in any order and any
+number of times (series: each point once) and reaches the same state; table B of
+``docs/explanation/journal.md`` has the rules.
 
-An attribute is identified by run, path and family. Every class takes operations in any order, any
-number of times (series: once a point), and ends in the same state; table B of
-`docs/explanation/journal.md` has the rules.
+Sums are exact: every finite float64 is a multiple of 2 ** -1074, so a sum is an int in that unit.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class FamilyState:
         raise NotImplementedError
 
     def load(self, text: str, unpack: Unpack) -> None:
-        """Take back what `dump` returned."""
+        """Restore the state from the result of `dump`."""
         raise NotImplementedError
 
 
@@ -302,7 +302,7 @@ class SeriesState(FamilyState):
             self.last_step, self.last_key, self.last = step, key, value
 
     def summary(self) -> SeriesSummary | SeriesTail:
-        """Return what a runs table shows."""
+        """Return the summary for a runs table."""
         return SeriesTail(self.last, self.count, self.first_step, self.last_step)
 
     def dump(self, pack: Pack) -> str | None:
@@ -407,7 +407,7 @@ class FloatSeriesState(SeriesState):
         return self.total / (finite << SCALE) if finite else math.nan
 
     def summary(self) -> SeriesSummary:
-        """Return what a runs table shows."""
+        """Return the summary for a runs table."""
         finite = self.count > self.nans + self.infinite
         return SeriesSummary(
             last=self.last if self.count else math.nan,

@@ -49,7 +49,7 @@ class Fork(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class JournalState:
-    """State of one journal of a run: how far it is folded, and what it recorded about itself.
+    """State of one journal of a run: its folded position, and its facts about itself.
 
     Offsets are in bytes, times in nanoseconds since the Unix epoch.
 
@@ -130,7 +130,7 @@ class JournalState:
         return t if self.heard is None else t + (self.heard - self.last_t)
 
     def take_header(self, header: dict[str, Any]) -> None:
-        """Learn who wrote the journal; the first HEADER counts."""
+        """Set the writer of the journal; the first HEADER counts."""
         self._header = header
         self.header_text = to_json(header)
         attempt, positions = header.get("attempt"), header.get("positions")
@@ -152,7 +152,7 @@ class JournalState:
         self.rows += count
 
     def note(self, offset: int, message: str, count: int = 1) -> None:
-        """Count what could not be applied."""
+        """Count an operation that could not be applied."""
         self.errors += count
         if len(self.notes) < _NOTES:
             self.notes.append([offset, message[:300]])
@@ -167,7 +167,7 @@ def _decoded(text: str) -> Mapping[str, Any]:
 
 @dataclass(slots=True, eq=False)
 class RunState:
-    """State of one run, as far as its journals are folded.
+    """State of one run up to the folded positions of its journals.
 
     Attributes:
         attributes: The families of every path that was asked for.
@@ -201,7 +201,7 @@ class RunState:
     _namespaces: set[str] | None = None
 
     def need(self, paths: Iterable[str], namespaces: Iterable[str] = ()) -> None:
-        """Load what is stored at paths, and at and below namespaces."""
+        """Load the stored state of paths, and of namespaces and everything below them."""
         if self.load is None:
             return
         below = set(namespaces).difference(self._asked_below)
@@ -238,7 +238,7 @@ class RunState:
         return journal
 
     def take_header(self, journal: JournalState, header: dict[str, Any]) -> None:
-        """Learn who wrote a journal, and what it hides of others."""
+        """Set the writer of a journal, and the points of other journals that it hides."""
         journal.take_header(header)
         self._cuts = {}
         # Only a header that names positions hides points of others; its own may come before it.
@@ -277,7 +277,7 @@ class RunState:
         return cut
 
     def anew(self) -> RunState:
-        """Return a run for folding all journals again that knows what hides points."""
+        """Return a run for folding all journals again, with the facts that hide points."""
         fresh = RunState()
         fresh.deletes, fresh.clears = dict(self.deletes), dict(self.clears)
         for journal in self.journals.values():
@@ -360,7 +360,7 @@ class RunState:
         return state
 
     def delete(self, path: Any, key: Key) -> None:
-        """Hide what the path and everything below it hold up to ``key``."""
+        """Hide the values of a path and of everything below it up to ``key``."""
         if not isinstance(path, str) or not path:
             msg = f"expected a path or namespace, got {path!r:.120}"
             raise ValueError(msg)
@@ -390,7 +390,7 @@ class RunState:
         return None
 
     def note_change(self, path: str, key: Key, kind: str, value: Any) -> None:
-        """Keep what a parameter was before; of many values the newest."""
+        """Store an earlier value of a parameter; only the newest of many are kept."""
         known = self.changed.setdefault(path, {})
         if isinstance(value, str) and len(value) > _LONGEST_CHANGE:
             kind, value = "string", f"{value[:_LONGEST_CHANGE]}..."

@@ -1,4 +1,4 @@
-"""Syntax tree of a query, its patterns, and errors that show the place.
+"""Syntax tree of a query, its patterns, and errors that point at a place in the query.
 
 The 0-based position of a node (``at``) is for error messages and ignored in comparisons.
 """

@@ -1,4 +1,4 @@
-"""The query language: what people write to choose runs.
+"""Parser of the query language, in which users select runs.
 
 A superset of Neptune's NQL. A comparison names a path, perhaps its type, an operator and a value;
 comparisons are joined by AND, OR, NOT and brackets::

@@ -1,9 +1,9 @@
-"""Selection and order of runs, models and artifacts.
+"""Selection and order of runs, and search for models and artifacts by name.
 
-A model has a key, a version of it an id and the key with a number: ``RESNET``, ``RESNET-3``. A
-prefix before them and ``-`` is ignored, as Neptune put the key of the project there
-(``CLS-RESNET-3``). For artifacts see `seamark.reading.contents`. Before each there may be
-``PROJECT/``.
+A model has a key, such as ``RESNET``; a version has an id, and the key with a number, such as
+``RESNET-3``. A prefix that ends in ``-`` is ignored, because Neptune put the key of the project
+there (``CLS-RESNET-3``). `seamark.reading.contents` describes the names of artifacts. Each name may
+be preceded by ``PROJECT/``.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ class Selection:
         return inside and (self.readable is None or self.readable(project))
 
     def check(self) -> None:
-        """Check what `expression` does not; raises `ArgumentError`."""
+        """Check the parts that `expression` does not check; raises `ArgumentError`."""
         if self.kind not in KINDS:
             msg = f"kind: expected one of {', '.join(KINDS)}, got {self.kind!r:.80}"
             raise ArgumentError(msg)

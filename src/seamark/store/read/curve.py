@@ -99,7 +99,8 @@ def read_drawing(
 ) -> Drawing:
     """Return a float series as it is drawn; raise `ArgumentError` if ``look`` is invalid.
 
-    Along another series every point of both is read; else the cost grows with the parts.
+    If the x axis is another series, all points of both are read; otherwise the cost depends only on
+    the number of parts.
     """
     look.check()
     left_out = 0

@@ -1,7 +1,7 @@
 """Tags inherited from projects, and paths that runs share.
 
-They are only in the logs of these projects, so that a moved run inherits from where it is then. Of
-several projects with one key, the uppermost counts.
+Inherited tags are only in the logs of the projects, so a run that is moved inherits the tags of its
+new place. If several projects define a key, the outermost project wins.
 """
 
 from __future__ import annotations

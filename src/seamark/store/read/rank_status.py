@@ -1,9 +1,9 @@
-"""Status of each rank: reports, liveness, and the error of its end.
+"""Status of each rank: reports, liveness, and the error at its end.
 
-A rank is its newest process. One that closed its journal without a failure is fine, also while the
-run goes on; one that ended without reporting why was killed. A process that cannot be looked at
-from here (on another host, or before a reboot) is judged by its heartbeats alone. Where every rank
-records, one that never did is missing.
+The status of a rank is that of its newest process. A process that closed its journal without a
+failure has ended well, even if the run continues; one that ended without a report was killed. A
+process that cannot be checked from here (on another host, or before a reboot) is judged by its
+heartbeats alone. If every rank records, a rank without records is missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading one run; every answer comes from one snapshot and loads only what it returns."""
+"""Reader of one run; every answer comes from one snapshot and loads only its own data."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class RunReader:
 
     @_question
     def attribute(self, seen: Snapshot, path: str) -> Attribute | None:
-        """Return what a path shows, or None."""
+        """Return the attribute at a path, or None."""
         if path.startswith(DERIVED_BELOW):
             for derived, kind, value in self._derived(seen):
                 if derived == path:
@@ -154,7 +154,7 @@ class RunReader:
 
     @_question
     def has(self, seen: Snapshot, path: str) -> bool:
-        """Return whether a path, or anything below it, shows something."""
+        """Return whether there is a visible value at a path or below it."""
         seen.state.need((), [path])
         if any(is_inside(shown, path) for shown, _ in seen.state.visible()):
             return True
@@ -188,7 +188,7 @@ class RunReader:
 
     @_question
     def families(self, seen: Snapshot) -> dict[str, str]:
-        """Return what each path holds, sorted by path, without reading it."""
+        """Return the family of each path, sorted by path, without reading values."""
         derived = {path: "atom" for path, _, _ in self._derived(seen)}
         return dict(sorted((seen.families() | derived).items()))
 
@@ -295,7 +295,7 @@ class RunReader:
 
     @_question
     def journals(self, seen: Snapshot) -> list[JournalInfo]:
-        """Return what is known of every journal, sorted by writer."""
+        """Return the facts about every journal, sorted by writer."""
         found = sorted(seen.state.journals.values(), key=lambda journal: journal.writer)
         return [
             JournalInfo(

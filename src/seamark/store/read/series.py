@@ -77,7 +77,7 @@ class Piece(NamedTuple):
     """Where its group starts in the journal, bytes; behind all of them if it is in none."""
 
     def part(self, seen: Any) -> Piece:
-        """Return some of the points."""
+        """Return the points selected by an index or a mask."""
         step, value, t, time = self.step[seen], self.value[seen], self.t[seen], self.time[seen]
         return self._replace(step=step, value=value, t=t, time=time)
 
@@ -328,7 +328,7 @@ EVERYTHING: Final = Span(0, _FOREVER)
 
 
 def span_of(run: RunState, journal: JournalState, attempt: int | str) -> Span:
-    """Return the offsets between which the points of a journal are shown."""
+    """Return the range of offsets in which the points of a journal are visible."""
     if attempt == "all":
         return EVERYTHING
     if attempt == "replaced":

@@ -1,4 +1,4 @@
-"""The runs table: what people and the command line get from a query."""
+"""The runs table: the rows and columns that a query returns."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ const AWAY_MS = 30 * 60 * 1000;
  */
 
 /**
- * An answer, as `seamark.reading.verbs.Answer` describes it.
+ * An answer, as `seamark.reading.reader.Answer` describes it.
  * @typedef {{answer: any, seen?: string, next?: string, told?: string[], total?: number}} Said
  */
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from templates import Template, mistakes, templates
 
-from seamark.reading import units
+from seamark.reading import words as units
 from seamark.reading.words import human_bytes
 
 STATIC = Path(__file__).parents[2] / "src" / "seamark" / "page" / "static"

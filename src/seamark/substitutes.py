@@ -1,7 +1,7 @@
 """A finder for modules of Neptune's client that this package has under another name.
 
 It stands in a module of its own: what ``sys.meta_path`` holds keeps its module alive when Python
-ends, and the package is to be taken down before that (see `seamark.capture.ending.interrupted`).
+ends, and the package is to be taken down before that (see `seamark.capture.ending.process_end`).
 """
 
 from __future__ import annotations

@@ -20,9 +20,13 @@ import os
 import time
 from typing import TYPE_CHECKING, Final
 
-from seamark.capture.ending import process_end
-from seamark.capture.ending.outcome import cause_of, state_after
-from seamark.capture.ending.traceback import error_message, error_traceback
+from seamark.capture.ending import (
+    cause_of,
+    error_message,
+    error_traceback,
+    process_end,
+    state_after,
+)
 from seamark.capture.part import Part, Recorder
 from seamark.capture.secrets import Secrets
 from seamark.capture.secrets.masking import MASK, mask_arguments, mask_secrets, mask_traceback
@@ -31,7 +35,7 @@ from seamark.process.interrupts import quietly
 from seamark.reading.recorded_errors import ERRORS
 
 if TYPE_CHECKING:
-    from seamark.capture.output.output import Output
+    from seamark.capture.output import Output
 
 __all__ = [
     "MASK",
@@ -128,7 +132,7 @@ class Capture:
 
             parts.append(Facts(run, below, switches, lambda: self.owner))
         if any(streams.values()):
-            from seamark.capture.output.output import Output
+            from seamark.capture.output import Output
 
             limit = switches.limit
             self._output = Output(run, below, streams, limit=limit, secrets=secrets)

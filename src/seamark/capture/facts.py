@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from seamark.capture.code.script import Script
+from seamark.capture.code import Script
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 

@@ -2,17 +2,67 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from seamark.capture.output.limit import Limit
 from seamark.capture.secrets import Secrets
 
 if TYPE_CHECKING:
     from seamark.capture.code.executed import CodeVersion
 
-__all__ = ["Switches", "is_switched_off"]
+__all__ = ["Limit", "Switches", "is_switched_off"]
+
+
+_UNITS: Final = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_UNITS_OF_TEN: Final = {"kb": 10**3, "mb": 10**6, "gb": 10**9}
+_AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]i?b|b)\s*(/\s*min(?:ute)?)?", re.IGNORECASE)
+_WANTED: Final = 'expected an amount such as "1MiB/min", "500MiB" or "1MiB/min, 500MiB"'
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Limit on the recorded output of one stream; what exceeds it is left out and counted.
+
+    Attributes:
+        per_minute: Bytes of UTF-8 in a minute; None for no limit.
+        total: Bytes in all; None for no limit.
+    """
+
+    per_minute: int | None = 1 << 20
+    total: int | None = None
+
+    @classmethod
+    def of(cls, text: object) -> Limit:
+        """Read an amount a minute, one in all, or both with a comma between them.
+
+        Raises:
+            TypeError: If it is no string.
+            ValueError: If it is no amount, is nothing, or names the same kind twice.
+        """
+        if isinstance(text, cls):
+            return text
+        if not isinstance(text, str):
+            msg = f"{_WANTED}, got {type(text).__name__}: {text!r:.80}"
+            raise TypeError(msg)
+        found: dict[str, int] = {}
+        for part in text.split(","):
+            kind, amount = _amount(part)
+            if amount <= 0 or kind in found:
+                msg = f"{_WANTED}, got {text!r:.80}"
+                raise ValueError(msg)
+            found[kind] = amount
+        return cls(found.get("per_minute"), found.get("total"))
+
+
+def _amount(part: str) -> tuple[str, int]:
+    matched = _AMOUNT.fullmatch(part.strip())
+    if matched is None:
+        return "", 0
+    number, unit, a_minute = matched.groups()
+    amount = int(float(number) * {**_UNITS, **_UNITS_OF_TEN}[unit.lower()])
+    return "per_minute" if a_minute else "total", amount
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,8 @@ import psutil
 import pytest
 from cgroup_trees import DOCKER_V2, GIB, write_tree
 
-from seamark.capture.hardware.machine import Machine
-from seamark.capture.hardware.part import Hardware
-from seamark.capture.hardware.processes import children_of, usage
-from seamark.capture.hardware.readings import Reading, Values, between
-from seamark.capture.hardware.sampler import BEGIN_S, EVERY_S, FIRST_S, Sampler
+from seamark.capture.hardware import BEGIN_S, EVERY_S, FIRST_S, Hardware, Sampler
+from seamark.capture.hardware.machine import Machine, Reading, Values, between, children_of, usage
 
 MIB = 2**20
 
@@ -397,7 +394,7 @@ def test_children_are_found_on_a_kernel_that_does_not_list_them(tmp_path):
 def test_a_process_that_vanishes_is_left_out(monkeypatch):
     """Between listing and looking."""
     monkeypatch.setattr(
-        "seamark.capture.hardware.processes.children_of",
+        "seamark.capture.hardware.machine.children_of",
         lambda pid: [2**22 + 1] if pid == os.getpid() else None,
     )
     assert usage(psutil, os.getpid())[1] > MIB
@@ -467,9 +464,9 @@ def test_ctrl_c_after_a_sample_ends_the_process_as_ever(scripts):
     """By the signal: what is recorded at the end hides nothing of it."""
     code = """
         import os, signal, threading, seamark
-        from seamark.capture.hardware import sampler
+        from seamark.capture import hardware
         from seamark.run.captured import Captured
-        sampler.BEGIN_S = sampler.FIRST_S = sampler.LAST_S = 0.0
+        hardware.BEGIN_S = hardware.FIRST_S = hardware.LAST_S = 0.0
         recorded, append = threading.Event(), Captured.append_numbers
         def watched(self, numbers):
             append(self, numbers)

@@ -5,6 +5,7 @@ is left out part by part, so that what is kept still applies.
 """
 
 # ruff: noqa: PTH118 - names of files are texts here, and may be anything
+# ruff: noqa: PTH112, PTH118, PTH120 - names of files are texts here, and may be anything
 
 from __future__ import annotations
 
@@ -15,7 +16,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-__all__ = ["MAX_DIFF", "ChangedFile", "Diff", "diff_of", "name_of", "parts_of", "untracked_of"]
+from seamark.capture.code import beginning_of
+
+__all__ = [
+    "MAX_DIFF",
+    "ChangedFile",
+    "Diff",
+    "Tree",
+    "diff_of",
+    "name_of",
+    "parts_of",
+    "untracked_of",
+]
 
 MAX_DIFF = 10_000_000
 """Bytes of a diff that are kept."""
@@ -296,3 +308,77 @@ def _in_words(left_out: dict[bytes, str]) -> str:
     files = "file is" if len(left_out) == 1 else "files are"
     more = f", and {rest:,} more" if rest else ""
     return f"{len(left_out):,} {files} left out: {', '.join(named)}{more}"
+
+
+_MAX_LINK: Final = 1 << 14
+_GIT_PLACES: Final = ("HEAD", "packed-refs", "refs", "objects/info", "objects/pack")
+
+
+class Tree:
+    """A working tree with its git folder.
+
+    Args:
+        top: The top of the working tree, as git tells it.
+        own: Its git folder.
+        common: The git folder that it shares with others; the same if there are no others.
+        work_tree: What the configuration says about the working tree; may be empty.
+    """
+
+    def __init__(self, top: str, own: str, common: str, work_tree: str) -> None:
+        self._top, self._own, self._common = map(os.path.realpath, (top, own, common))
+        self._work_tree = work_tree
+
+    def holds(self, folder: str | os.PathLike[str]) -> bool:
+        """Return whether a folder lies in the working tree, and both parts belong together."""
+        if not _is_within(os.path.realpath(folder), self._top):
+            return False
+        link = os.path.join(self._top, ".git")
+        if self._common != self._own:  # of several working trees
+            shared = os.path.join(self._common, "worktrees")
+            return os.path.dirname(self._own) == shared and self._is_named_by_worktree(link)
+        if not self._is_led_to_by(link):
+            return False
+        return _is_within(self._own, self._top) or self._is_named_by_configuration()
+
+    def keeps(self, files: Iterable[str], reference: str) -> bool:
+        """Return whether what git reads lies in its folder: a link may lead to anybody's.
+
+        Args:
+            files: What is read: objects and index.
+            reference: The name of a branch; may be empty.
+        """
+        named = [os.path.join(self._common, name) for name in (*_GIT_PLACES, reference)]
+        read = (*files, os.path.join(self._own, "HEAD"), *named)
+        return all(
+            _is_within(real, self._own) or _is_within(real, self._common)
+            for real in map(os.path.realpath, read)
+        )
+
+    def _is_led_to_by(self, link: str) -> bool:
+        """Return whether ``.git`` is, or leads to, the git folder."""
+        if os.path.isdir(link):
+            return os.path.realpath(link) == self._own
+        named = _named_in(link, b"gitdir: ")
+        return bool(named) and os.path.realpath(os.path.join(self._top, named or "")) == self._own
+
+    def _is_named_by_worktree(self, link: str) -> bool:
+        # The folder of the named file, not the file: that may be what a stranger's link leads to.
+        named = _named_in(os.path.join(self._own, "gitdir"), b"") or ""
+        folder = os.path.dirname(os.path.join(self._own, named))
+        return self._is_led_to_by(link) and bool(named) and os.path.realpath(folder) == self._top
+
+    def _is_named_by_configuration(self) -> bool:
+        named = os.path.join(self._own, os.path.expanduser(self._work_tree))  # noqa: PTH111
+        return bool(self._work_tree) and os.path.realpath(named) == self._top
+
+
+def _named_in(file: str, before: bytes) -> str | None:
+    """Return the path that a file of git holds; None if it holds none."""
+    content = beginning_of(file, _MAX_LINK, follow=True) or b""
+    if not content.startswith(before) or b"\0" in content:
+        return None
+    return os.fsdecode(content.removeprefix(before).rstrip(b"\r\n")) or None
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(os.path.join(folder, ""))

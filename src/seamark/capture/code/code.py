@@ -7,15 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.capture.code import git
-from seamark.capture.code.conda import conda_packages
 from seamark.capture.code.executed import ExecutedCode
 from seamark.capture.code.hiding import hide_in_code, hide_in_patch
-from seamark.capture.code.packages import installed_packages, python_version
+from seamark.capture.code.packages import conda_packages, installed_packages, python_version
 from seamark.types import File
 
 if TYPE_CHECKING:
+    from seamark.capture.code import Script
     from seamark.capture.code.changes import ChangedFile
-    from seamark.capture.code.script import Script
     from seamark.capture.part import Recorder
     from seamark.capture.switches import Switches
 

@@ -17,14 +17,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.capture.code import beginning_of, is_installed
 from seamark.capture.code.hiding import hide_in_code
-from seamark.capture.code.origin import is_installed
-from seamark.capture.code.small_file import beginning_of
 from seamark.process.interrupts import let_pass, quietly
 from seamark.types import File
 
 if TYPE_CHECKING:
-    from seamark.capture.code.script import Script
+    from seamark.capture.code import Script
     from seamark.capture.part import Recorder
     from seamark.capture.secrets import Secrets
 

@@ -27,9 +27,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from seamark.capture.code.changes import ChangedFile, diff_of, untracked_of
-from seamark.capture.code.origin import is_installed
-from seamark.capture.code.tree import Tree
+from seamark.capture.code import is_installed
+from seamark.capture.code.changes import ChangedFile, Tree, diff_of, untracked_of
 from seamark.capture.secrets.masking import bare_url
 from seamark.capture.switches import is_switched_off
 from seamark.process.interrupts import let_pass
@@ -38,7 +37,7 @@ if sys.platform == "linux":
     import resource
 
 if TYPE_CHECKING:
-    from seamark.capture.code.script import Script
+    from seamark.capture.code import Script
 
 __all__ = [
     "CHANGES_TIMEOUT_S",

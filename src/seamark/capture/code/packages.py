@@ -1,19 +1,25 @@
-"""Version of Python, and the packages that are installed."""
+"""Version of Python, and the packages that are installed, by pip or by conda."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import itertools
 import json
+import os
 import platform
 import re
+import sys
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from seamark.capture.code import beginning_of
 from seamark.capture.secrets.masking import bare_url
+from seamark.process.interrupts import let_pass
 
-__all__ = ["installed_packages", "python_version"]
+__all__ = ["conda_packages", "installed_packages", "python_version"]
 
-_MOST: Final = 1 << 16
+_MAX_NOTED: Final = 1 << 16
 _DIGEST: Final = re.compile(r"[a-z0-9]{1,10}=[0-9a-f]{16,128}")
 _WORD: Final = re.compile(r"[\w.+/-]{1,200}")
 
@@ -67,7 +73,7 @@ def _origin_of(
     """
     try:
         text = distribution.read_text("direct_url.json")
-        noted = json.loads(text) if text and len(text) <= _MOST else None
+        noted = json.loads(text) if text and len(text) <= _MAX_NOTED else None
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(noted, dict) or not isinstance(url := noted.get("url"), str):
@@ -106,3 +112,64 @@ def _folder_of(url: str) -> str:
     folder = unquote(parts.path)
     is_plain = parts.scheme == "file" and not parts.netloc and folder.isprintable()
     return folder if is_plain and " " not in folder else bare_url(url)
+
+
+_MAX_PACKAGES: Final = 5_000
+_MAX_NAME: Final = 300
+_MAX_BYTES: Final = 4 << 20
+_LONGEST: Final = 4096
+_CHANNEL: Final = re.compile(r'"channel"\s{0,8}:\s{0,8}"((?:[^"\\\n]|\\.){1,2000})"')
+_TOKEN: Final = re.compile(r"/t/[^/]+(?=/|\Z)")
+# Of a download server: https://host/get/ENTITLEMENT/token/TOKEN/channel, and others like it.
+_NAMED: Final = re.compile(r"/(?:get/[^/]+/)?(?:access_?)?tokens?/[^/]+(?=/|\Z)", re.IGNORECASE)
+_PLATFORM: Final = re.compile(r"/(?:noarch|(?:linux|osx|win|emscripten|freebsd)-[\w]+)/?\Z")
+_WELL_KNOWN: Final = re.compile(
+    r"https?://(?:conda\.anaconda\.org/|repo\.(?:anaconda|continuum)\.(?:com|io)/)(?=.)"
+)
+
+
+def conda_packages() -> str:
+    """Return ``channel::name=version=build`` of all packages, one a line; empty without conda.
+
+    The environment is the one that is activated, else the one that Python lies in.
+    """
+    for prefix in (os.environ.get("CONDA_PREFIX"), sys.prefix):
+        if prefix and (found := _packages(Path(prefix, "conda-meta"))):
+            return found
+    return ""
+
+
+def _packages(folder: Path) -> str:
+    try:
+        with os.scandir(folder) as entries:
+            files = [entry.path for entry in itertools.islice(entries, 2 * _MAX_PACKAGES)]
+    except OSError as error:
+        let_pass(error)
+        return ""
+    lines = {line for file in sorted(files)[:_MAX_PACKAGES] if (line := _line_of(Path(file)))}
+    return "\n".join(sorted(lines, key=lambda line: line.rpartition("::")[2]))
+
+
+def _line_of(file: Path) -> str:
+    """Return the line of a package; empty for what describes none.
+
+    The name of the file says all but the channel. What is in it is searched rather than parsed: it
+    lists every file of the package, and parsing holds the interpreter meanwhile.
+    """
+    name, _, build = file.stem.rpartition("-")
+    name, _, version = name.rpartition("-")
+    is_named = file.suffix == ".json" and name and version and build
+    if not is_named or len(file.stem) > _MAX_NAME or not file.stem.isprintable():
+        return ""
+    content = beginning_of(file, _MAX_BYTES, enough=lambda read: b'"channel"' in read[:-_LONGEST])
+    if content is None:
+        return ""
+    found = _CHANNEL.search(content.decode("utf-8", "replace"))
+    channel = _channel(found[1]) if found else ""
+    return f"{channel}::{name}={version}={build}" if channel else f"{name}={version}={build}"
+
+
+def _channel(url: str) -> str:
+    """Return a channel as it is named on a command line, without tokens and passwords."""
+    bare = _PLATFORM.sub("", _NAMED.sub("", _TOKEN.sub("", bare_url(url.replace("\\/", "/")))))
+    return _WELL_KNOWN.sub("", bare)

@@ -16,9 +16,6 @@ def cause_of(error: BaseException | None) -> BaseException | None:
     An exit is a failure if its code is neither None nor 0. A number says little: then the exception
     that was being handled is what went wrong, if there is one (Hydra and ``torch.multiprocessing``
     print the error of a training and exit with 1). A text is a reason of its own.
-
-    Args:
-        error: What left the ``with`` block, the worker or the script; None if it ended normally.
     """
     if isinstance(error, GeneratorExit):
         return None
@@ -42,9 +39,7 @@ _USUAL = Secrets()
 def error_message(error: BaseException, secrets: Secrets = _USUAL) -> str:
     """Return what an exception says, secrets masked, at most 4,000 characters. Never raises.
 
-    Args:
-        error: The exception; one whose ``__str__`` fails is described by its type.
-        secrets: What is hidden in it.
+    An exception whose ``__str__`` fails is described by its type.
     """
     try:
         text = str(error)
@@ -55,11 +50,6 @@ def error_message(error: BaseException, secrets: Secrets = _USUAL) -> str:
 
 
 def error_traceback(error: BaseException, secrets: Secrets = _USUAL) -> str:
-    """Return an exception's traceback as Python prints it, its causes included, secrets masked.
-
-    Args:
-        error: The exception.
-        secrets: What is hidden in it.
-    """
+    """Return an exception's traceback as Python prints it, its causes included, secrets masked."""
     lines = traceback.format_exception(type(error), error, error.__traceback__)
     return secrets.traceback("".join(lines))

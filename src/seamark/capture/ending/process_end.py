@@ -58,15 +58,10 @@ _script: CodeType | None = None
 
 
 def watch(observer: Observer, *, exceptions: bool, signals: bool) -> None:
-    """Report to ``observer`` how the process ends, as long as it lives and until `unwatch`.
+    """Report to ``observer``, held weakly, how the process ends, until `unwatch`.
 
-    May be called again, also after `unwatch`.
-
-    Args:
-        observer: Held weakly.
-        exceptions: Report to it the exception that ends the process.
-        signals: Report SIGTERM to it. Has an effect only if the first observer of signals comes
-            from the main thread, which is the only one that Python lets install a handler.
+    May be called again. SIGTERM is reported only if the first observer of signals comes from the
+    main thread, the only one that Python lets install a handler.
     """
     _register()
     if exceptions:
@@ -163,10 +158,13 @@ def _script_has_ended() -> bool:
     """Return whether Python called the hook; somebody may do so from the script, and go on."""
     if threading.current_thread() is not threading.main_thread() or _at_a_prompt():
         return False
-    frame = sys._getframe()  # noqa: SLF001 - documented
+    return _outermost(sys._getframe()) is not _script  # noqa: SLF001 - documented
+
+
+def _outermost(frame: FrameType) -> CodeType:
     while frame.f_back is not None:
         frame = frame.f_back
-    return frame.f_code is not _script
+    return frame.f_code
 
 
 def _at_a_prompt() -> bool:
@@ -189,7 +187,6 @@ def _uninstall_hook() -> None:
 
 
 def _last_error() -> BaseException | None:
-    """Return what Python keeps of the last uncaught exception."""
     return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
 
 
@@ -210,16 +207,14 @@ def _notify_unseen() -> None:
 
 
 def _interrupt_of_last_cell() -> BaseException | None:
-    """Return what interrupted the last cell of this notebook (or line of IPython), or None.
+    """Return what interrupted the last cell of this notebook, or None.
 
     Whoever restarts or stops a kernel in the middle of a cell has Jupyter interrupt the cell first,
     and end the process in good order then.
     """
-    try:
-        shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-        error = getattr(getattr(shell, "last_execution_result", None), "error_in_exec", None)
-    except Exception:  # noqa: BLE001 - another program's object, at the very end of the process
-        return None
+    get = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell = get() if callable(get) else None
+    error = getattr(getattr(shell, "last_execution_result", None), "error_in_exec", None)
     return error if isinstance(error, KeyboardInterrupt) else None
 
 
@@ -250,9 +245,7 @@ def _watch_script() -> None:
     frame = _frame_of_main()
     if _script is not None or frame is None:
         return
-    while frame.f_back is not None:
-        frame = frame.f_back
-    _script = frame.f_code
+    _script = _outermost(frame)
     _call_on_exit(_script, _notify_exit)
 
 
@@ -264,11 +257,12 @@ def _forget_script() -> None:
 
 
 def _notify_exit(error: BaseException) -> None:
-    """Report an exit; everything else that leaves the script gets to the hook."""
     if isinstance(error, SystemExit):
         _notify_exception(error)
 
 
+# A `SystemExit` can be observed in no other way: it does not reach ``sys.excepthook``, and is no
+# longer available when the exit handlers run.
 _TOOLS: Final = (3, 4)
 """Of the identifiers of ``sys.monitoring``, those that it suggests to no kind of tool."""
 
@@ -279,14 +273,10 @@ _called: dict[int, tuple[CodeType, Callable[[BaseException], None]]] = {}
 if sys.version_info >= (3, 12):
 
     def _call_on_exit(code: CodeType, call: Callable[[BaseException], None]) -> None:
-        """Call ``call`` with each exception that leaves ``code``, in the thread where it happens.
+        """Call ``call``, which must not raise, with each exception that leaves ``code``.
 
         Costs some 0.1 µs for each function of the process that is left by an exception, and nothing
         elsewhere. Does nothing where other tools hold both identifiers that are free for anybody.
-
-        Args:
-            code: Of a function or module, which may be running.
-            call: Must not raise.
         """
         _called[id(code)] = (code, call)
         monitoring = sys.monitoring
@@ -299,7 +289,6 @@ if sys.version_info >= (3, 12):
         monitoring.set_events(tool, monitoring.events.PY_UNWIND)
 
     def _forget_code(code: CodeType) -> None:
-        """Call nobody any more when ``code`` is left; harmless if nobody was to be called."""
         _called.pop(id(code), None)
         if _called:
             return
@@ -317,10 +306,10 @@ if sys.version_info >= (3, 12):
 else:
 
     def _call_on_exit(code: CodeType, call: Callable[[BaseException], None]) -> None:
-        """Do nothing: this Python does not report it."""
+        pass  # this Python does not report it
 
     def _forget_code(code: CodeType) -> None:
-        """Do nothing."""
+        pass
 
 
 _PRIORITY: Final = -100
@@ -333,10 +322,14 @@ _left_by: dict[int, BaseException] = {}
 def at_worker_end(end: Callable[[BaseException | None], None]) -> None:
     """Call ``end`` with what ended this process, if it is a worker of ``multiprocessing``.
 
-    With None if nothing went wrong (`cause_of`). Does nothing in a process that is not a worker.
+    ``end`` must not raise; it gets None if nothing went wrong (`cause_of`).
 
-    Args:
-        end: Must not raise.
+    In no worker, forked or spawned, does an exception that nobody catches reach
+    ``sys.excepthook``; PyTorch's workers even turn it into ``SystemExit``. Up to Python 3.12 a
+    forked worker leaves by ``os._exit`` and calls no exit handler, but every worker runs the
+    finalizers of ``multiprocessing.util`` while the exception is in flight. Since 3.13 every worker
+    calls the exit handlers (https://github.com/python/cpython/issues/83856), when the exception is
+    gone. It is noted when it leaves the worker's own code.
     """
     util: Any = sys.modules.get("multiprocessing.util")
     process: Any = sys.modules.get("multiprocessing.process")

@@ -100,7 +100,7 @@ def call_on_removal(what: str, over_ours: Any, call: Callable[[], None]) -> bool
 
 
 def watch(observer: Observer) -> None:
-    """Report SIGTERM to ``observer``; see `seamark.capture.ending.process_end.watch`."""
+    """Report SIGTERM to ``observer``, which is held weakly, if this is the main thread."""
     _of_signals.add(observer)
     _install_handler()
 
@@ -268,26 +268,13 @@ class SigtermWatcher:
     """Watches for a SIGTERM that no handler answers; one for a process.
 
     Does nothing where somebody else has taken the descriptor that Python writes signals to.
-
-    Args:
-        answered: Returns how often the handler has been called.
-        is_ours: Returns whether the process would die by the signal without us.
-        tell: Notes the signal; may block.
     """
 
-    def __init__(
-        self, answered: Callable[[], int], is_ours: Callable[[], bool], tell: Callable[[], object]
-    ) -> None:
-        self._answered = answered
-        self._is_ours = is_ours
-        self._tell = tell
+    def __init__(self) -> None:
         self._ends: tuple[int, int] | None = None
 
     def start(self) -> None:
-        """Begin; from the main thread only, as Python wants it.
-
-        May be called twice. Never raises.
-        """
+        """Begin, from the main thread; may be called twice. Never raises."""
         if self._ends is not None:
             return
         try:
@@ -298,10 +285,8 @@ class SigtermWatcher:
                 signal.set_wakeup_fd(before)
                 self.forget()
                 return
-            args = (ours, self._answered())
-            threading.Thread(
-                target=self._watch, args=args, name="seamark-sigterm", daemon=True
-            ).start()
+            args = (ours, _SigtermHandler.calls)
+            _start_thread("seamark-sigterm", self._watch, *args)
         except (OSError, ValueError, RuntimeError) as error:
             self.forget()
             let_pass(error)
@@ -320,10 +305,7 @@ class SigtermWatcher:
             let_pass(error)
 
     def forget(self) -> None:
-        """End where no thread reads: in a forked child, whose signals must not reach the parent.
-
-        Never raises.
-        """
+        """End in a forked child, whose signals must not reach the parent. Never raises."""
         ends = self._ends
         self.stop()
         if ends is not None:
@@ -336,34 +318,33 @@ class SigtermWatcher:
                 if signal.SIGTERM in said:
                     begun = time.monotonic()
                     if self._is_unanswered(answered, begun + _NOTE_S):
-                        teller = self._take_note()
+                        alive = _of_signals.alive()
+                        teller = _start_thread("seamark-last", _notify_signal, alive)
                         if self._is_unanswered(answered, begun + _GRACE_S):
                             self._die(teller)
-                    answered = self._answered()
+                    answered = _SigtermHandler.calls
                 time.sleep(_REST_S)
         finally:
             os.close(ours)
 
     def _is_unanswered(self, answered: int, until: float) -> bool:
         """Wait for the handler; return whether it was not called, and the process is to die."""
-        while self._answered() == answered and time.monotonic() < until:
+        while _SigtermHandler.calls == answered and time.monotonic() < until:
             time.sleep(0.02)
-        return self._answered() == answered and self._is_ours()
-
-    def _take_note(self) -> threading.Thread:
-        teller = threading.Thread(target=self._tell, name="seamark-last", daemon=True)
-        teller.start()
-        return teller
+        return _SigtermHandler.calls == answered and _would_die()
 
     def _die(self, teller: threading.Thread) -> None:
-        """Die of the signal when it is noted: its status is that of SIGTERM."""
         teller.join(_TELL_S)  # who waits in C code may hold a lock, or wait for our disk
-        if self._is_ours() and self._ends is not None:
+        if _would_die() and self._ends is not None:
             # Python lets only the main thread do this.
             ctypes.CDLL(None).signal(signal.SIGTERM.value, ctypes.c_void_p(signal.SIG_DFL.value))
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-_watcher = SigtermWatcher(
-    lambda: _SigtermHandler.calls, _would_die, lambda: _notify_signal(_of_signals.alive())
-)
+def _start_thread(name: str, call: Callable[..., None], *given: Any) -> threading.Thread:
+    thread = threading.Thread(target=call, args=given, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+_watcher = SigtermWatcher()

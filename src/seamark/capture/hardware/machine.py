@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import logging
 import os
 import platform
@@ -12,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from seamark.capture.hardware.cgroup import Cgroup, CpuLimit, MemoryLimit
-from seamark.capture.hardware.gpus import GIB, MIB, AmdGpus, NvidiaGpus
+from seamark.capture.hardware.gpus import GIB, MIB, AmdGpus, Gpus, NvidiaGpus
 from seamark.process import fork
 
-__all__ = ["Machine", "Reading", "Values", "children_of", "usage"]
+__all__ = ["Machine", "Reading", "Values", "usage"]
 
 log = logging.getLogger("seamark")
 
@@ -65,7 +67,7 @@ class Machine:
         self._clock = clock
         self._opened = False
         self._psutil: Any = None
-        self._gpus: NvidiaGpus | AmdGpus | None = None
+        self._gpus: Gpus | None = None
         self._cpu_limit: CpuLimit | None = None
         self._memory_limit: MemoryLimit | None = None
         self._cores = 1.0
@@ -84,12 +86,12 @@ class Machine:
         """Return what is so now."""
         self._open()
         found = Reading(self._clock())
-        for read in (self._cpu, self._memory, self._disk, self._network, self._processes):
+        parts = (self._cpu, self._memory, self._disk, self._network, self._processes)
+        for read in (*parts, self._read_gpus):
             try:
                 read(found)
             except Exception:
                 log.debug("seamark: a part of the hardware is not known", exc_info=True)
-        found.gpus = self._open_gpus().read()
         return found
 
     @property
@@ -104,10 +106,10 @@ class Machine:
     def free(self, place: Path) -> float | None:
         """Return how much space is left on the disk of a folder, in GiB; None if unknown."""
         self._open()
-        try:
-            return float(self._psutil.disk_usage(str(place)).free / GIB)
-        except Exception:  # noqa: BLE001 - gone, or psutil is not there
-            return None
+        if self._psutil is not None:
+            with contextlib.suppress(OSError):
+                return float(self._psutil.disk_usage(str(place)).free / GIB)
+        return None
 
     def close(self) -> None:
         """Let go of drivers; what is asked next opens them again."""
@@ -121,17 +123,13 @@ class Machine:
         if self._opened:
             return
         self._opened = True
-        with fork.held_off():
-            try:
-                import psutil
-            except ImportError:
-                log.debug("seamark: psutil cannot be imported", exc_info=True)
-                return
-        self._psutil = psutil
+        self._psutil = _imported("psutil")
+        if self._psutil is None:
+            return
         groups = Cgroup(self._root)
         self._find_cores(groups)
         limit = groups.memory_limit()
-        if limit is not None and limit.size < psutil.virtual_memory().total:
+        if limit is not None and limit.size < self._psutil.virtual_memory().total:
             self._memory_limit = limit
 
     def _find_cores(self, groups: Cgroup) -> None:
@@ -146,33 +144,18 @@ class Machine:
         if limit is not None and limit.cores < self._cores and limit.used_s() is not None:
             self._cpu_limit, self._cores = limit, limit.cores
 
-    def _open_gpus(self) -> NvidiaGpus | AmdGpus:
-        if self._gpus is not None:
-            return self._gpus
-        nvidia = NvidiaGpus()
-        with fork.held_off():
-            try:
-                import pynvml
-            except ImportError:
-                pynvml = None
-        if pynvml is not None:
-            nvidia.open(pynvml)
-        self._gpus = nvidia
-        if not nvidia.numbers and (amd := self._open_amd()) is not None:
-            nvidia.close()
-            self._gpus = amd
+    def _open_gpus(self) -> Gpus:
+        if self._gpus is None:
+            nvidia = NvidiaGpus()
+            self._gpus = nvidia
+            if (nvml := _imported("pynvml")) is not None:
+                nvidia.open(nvml)
+            if not nvidia.numbers and (smi := _imported("amdsmi")) is not None:
+                amd = AmdGpus(smi)
+                if amd.numbers:
+                    nvidia.close()
+                    self._gpus = amd
         return self._gpus
-
-    @staticmethod
-    def _open_amd() -> AmdGpus | None:
-        with fork.held_off():
-            try:
-                import amdsmi
-            except Exception:  # noqa: BLE001 - it loads a library of ROCm, which may not be there
-                return None
-        amd = AmdGpus()
-        amd.open(amdsmi)
-        return amd if amd.numbers else None
 
     # ---------------------------------------------------------------- facts
 
@@ -191,18 +174,16 @@ class Machine:
 
     def _cpu_name(self) -> str:
         """Return the name of the CPU's model, or its architecture where there is no name."""
-        try:
-            with (self._root / "proc/cpuinfo").open("rb") as file:
-                text = file.read(1 << 14).decode(errors="replace")  # it goes on for each core
-        except OSError:
-            text = ""
+        text = ""
+        with contextlib.suppress(OSError), (self._root / "proc/cpuinfo").open("rb") as file:
+            text = file.read(1 << 14).decode(errors="replace")  # it goes on for each core
         for line in text.splitlines():
             key, _, value = line.partition(":")
             if key.strip() in ("model name", "Model", "cpu model") and value.strip():
                 return " ".join(value.split())
         return platform.machine() or "unknown"
 
-    # ---------------------------------------------------------------- numbers of the moment
+    # ---------------------------------------------------------------- metrics of the moment
 
     def _cpu(self, found: Reading) -> None:
         """Count the time that cores were busy, as percent of those that may be used."""
@@ -245,9 +226,22 @@ class Machine:
         found.host.counted["network_send_rate"] = sent / MIB
 
     def _processes(self, found: Reading) -> None:
-        seconds, memory = usage(self._psutil, os.getpid())
+        seconds, memory = usage(self._psutil)
         found.process.counted["process_cores"] = seconds
         found.process.present["process_memory"] = memory / GIB
+
+    def _read_gpus(self, found: Reading) -> None:
+        found.gpus = self._open_gpus().read()
+
+
+def _imported(name: str) -> Any:
+    """Return an optional module, or None; amdsmi loads a library, which may not be there."""
+    with fork.held_off():
+        try:
+            return importlib.import_module(name)
+        except Exception:
+            log.debug("seamark: %s cannot be imported", name, exc_info=True)
+            return None
 
 
 def _busy(times: Any) -> float:
@@ -257,22 +251,18 @@ def _busy(times: Any) -> float:
     return float(sum(times) - idle - twice)
 
 
-def usage(psutil: Any, pid: int) -> tuple[float, int]:
-    """Return the CPU time and the memory of a process and all below it, in seconds and bytes.
+def usage(psutil: Any) -> tuple[float, int]:
+    """Return the CPU time and the memory of this process and all below it, in seconds and bytes.
 
     The time includes that of children that ended. Memory is what is resident; of what may be shared
     (files, shared memory, in which loaders hand batches over) only the largest share of one process
     is counted, once. Pages that a fork left in common are counted in each process: what the kernel
     knows better (PSS) it finds out page by page, and the process would stand still meanwhile.
-
-    Args:
-        psutil: The module.
-        pid: Of the process at the top.
     """
     seconds, private, shared = 0.0, 0, 0
-    for each in _tree(psutil, pid):
+    own = psutil.Process()
+    for process in (own, *own.children(recursive=True)):
         try:
-            process = psutil.Process(each)
             times, memory = process.cpu_times(), process.memory_info()
         except (psutil.Error, OSError):  # gone meanwhile
             continue
@@ -284,51 +274,3 @@ def usage(psutil: Any, pid: int) -> tuple[float, int]:
     # The kernel counts in hundredths: their sum in floats depends on the order by a last digit, and
     # time that stood still would seem to go back.
     return round(seconds, 6), private + shared
-
-
-def _tree(psutil: Any, pid: int) -> list[int]:
-    """Return the ids of a process and of all below it."""
-    found, below = [pid], children_of(pid)
-    if below is None:  # a kernel that does not list them: every process of the host is looked at
-        try:
-            return [pid, *(each.pid for each in psutil.Process(pid).children(recursive=True))]
-        except (psutil.Error, OSError):
-            return found
-    while below:
-        found += below
-        below = [each for child in below for each in children_of(child) or () if each not in found]
-    return found
-
-
-def children_of(pid: int, proc: Path = Path("/proc")) -> list[int] | None:
-    """Return the ids of a process's children, as the kernel lists them for each of its threads.
-
-    Costs a small file for each thread; looking through ``/proc`` costs one for each process of the
-    host.
-
-    Args:
-        pid: Of the process.
-        proc: Where the kernel tells of processes.
-
-    Returns:
-        None where it tells nothing of the process, or does not list children.
-    """
-    folder, found, told = f"{proc}/{pid}/task", [], False
-    try:
-        threads = os.listdir(folder)  # noqa: PTH208 - names, not paths: there may be hundreds
-    except OSError:
-        return None
-    for thread in threads:
-        try:
-            handle = os.open(f"{folder}/{thread}/children", os.O_RDONLY)
-        except OSError:  # a thread that ended, or a kernel without such lists
-            continue
-        try:
-            text = b"".join(iter(lambda: os.read(handle, 4096), b""))  # noqa: B023 - used at once
-        except OSError:
-            continue
-        finally:
-            os.close(handle)
-        told = True
-        found += [int(word) for word in text.split()]
-    return found if told else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from seamark.capture.output.recording import BELL, GATHERING, Recording
 from seamark.capture.output.source import Tee
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
     from seamark.capture.switches import Limit
 
-__all__ = ["Output", "call_before_cells", "no_more_before_cells"]
+__all__ = ["Output"]
 
 log = logging.getLogger("seamark")
 
@@ -74,13 +74,13 @@ class Output:
                 stream.source.stop()
             raise
         self._running = running
-        call_before_cells(self._renew)
+        _at_cells("register", self._renew)
 
     def stop(self, timeout_s: float) -> None:
         """Record the rest, and no more."""
         running, self._running = self._running, []
         if running:
-            no_more_before_cells(self._renew)
+            _at_cells("unregister", self._renew)
             GATHERING.remove(running, timeout_s)
 
     def hurry(self) -> None:
@@ -126,24 +126,13 @@ def _begin(name: str, stream: Recording) -> None:
         stream.source.start()
 
 
-_EVENT: Final = "pre_execute"
-
-
 @quietly()
-def call_before_cells(call: Callable[[], None]) -> None:
-    """Register a function that IPython, where it runs, calls before each cell. Never raises."""
-    if (shell := _shell()) is not None:
-        shell.events.register(_EVENT, call)
+def _at_cells(verb: str, call: Callable[[], None]) -> None:
+    """Register or unregister what IPython, where it runs, calls before each cell.
 
-
-@quietly()
-def no_more_before_cells(call: Callable[[], None]) -> None:
-    """Take that back. Never raises."""
-    if (shell := _shell()) is not None:
-        shell.events.unregister(_EVENT, call)
-
-
-def _shell() -> Any:
-    """Return the shell of this process if IPython is one."""
-    module = sys.modules.get("IPython")
-    return None if module is None else module.get_ipython()
+    It puts a ``write`` of its own on the streams for each cell. It takes it off again at the end of
+    the cell, and with it what was put over it in the meantime, as by a run that begins in a cell.
+    """
+    get = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    if (shell := get() if callable(get) else None) is not None:
+        getattr(shell.events, verb)("pre_execute", call)

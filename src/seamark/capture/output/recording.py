@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
+import operator
 import re
 import threading
 import time
 import unicodedata
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from seamark.capture.output.hiding import Hiding
 from seamark.capture.output.source import FRAME_BYTES, ORDER, Bell, size_of
@@ -31,6 +31,8 @@ __all__ = [
     "cut",
     "unfinished_from",
 ]
+
+_T = TypeVar("_T")
 
 log = logging.getLogger("seamark")
 
@@ -378,8 +380,7 @@ class Gathering:
             asked = self._asked
             if asked != self._answered:
                 for stream in self._streams:
-                    with _quietly(stream):
-                        stream.source.settle(time.monotonic() + _SETTLE_S)
+                    _attempt(stream, stream.source.settle, time.monotonic() + _SETTLE_S)
             self._record()
             self._answered = asked
             self._let_go()
@@ -393,16 +394,14 @@ class Gathering:
         streams, before = self._streams, next(ORDER)
         found: list[tuple[int, Recording, str]] = []
         for stream in streams:
-            with _quietly(stream):
-                found += [(order, stream, text) for order, text in stream.source.pieces(before)]
-        for _, stream, text in sorted(found, key=_order_of):
-            with _quietly(stream):
-                stream.record(text)
+            pieces = _attempt(stream, stream.source.pieces, before) or ()
+            found += [(order, stream, text) for order, text in pieces]
+        for _, stream, text in sorted(found, key=operator.itemgetter(0)):
+            _attempt(stream, stream.record, text)
         for stream in streams:
-            with _quietly(stream):
-                if stream.holds and all(each is not stream for _, each, _ in found):
-                    stream.record("")  # nothing was added to what was held back
-                stream.settle()
+            if stream.holds and all(each is not stream for _, each, _ in found):
+                _attempt(stream, stream.record, "")  # nothing was added to what was held back
+            _attempt(stream, stream.settle)
 
     def _let_go(self) -> None:
         if self._leaving:
@@ -411,8 +410,7 @@ class Gathering:
             stream, ended = self._leaving.popleft()
             with self._lock:
                 self._streams = tuple(each for each in self._streams if each is not stream)
-            with _quietly(stream):
-                stream.finish()
+            _attempt(stream, stream.finish)
             ended.set()
 
     def _wait(self) -> None:
@@ -433,16 +431,12 @@ class Gathering:
             bell.wait(left)
 
 
-def _order_of(piece: tuple[int, Recording, str]) -> int:
-    return piece[0]
-
-
-@contextlib.contextmanager
-def _quietly(stream: Recording) -> Iterator[None]:
+def _attempt(stream: Recording, call: Callable[..., _T], *given: Any) -> _T | None:
     try:
-        yield
+        return call(*given)
     except Exception:
         log.debug("seamark: %s could not be recorded", stream.path, exc_info=True)
+        return None
 
 
 BELL: Final = Bell()

@@ -163,34 +163,37 @@ class _Tap:
         room: Number of characters that may still be queued before `press` is called.
         takers: Sources that get the text; without any, nothing is queued.
         lost: Number of bytes that were left out of the queue so far.
+        pressed: Whether so much waits that it should be handed out before its time.
+        stream: The stream object.
+        write: The function that stands on the stream.
     """
 
     __slots__ = (
         "__weakref__",
         "_before",
         "_lock",
-        "_pressed",
-        "_stream",
         "_told",
-        "_write",
         "bell",
         "lost",
+        "pressed",
         "queue",
         "room",
+        "stream",
         "takers",
+        "write",
     )
 
     def __init__(self, stream: Any, bell: Bell) -> None:
-        self._stream = stream
+        self.stream = stream
         self._before: Any = vars(stream).get("write")
         self.bell = bell
         self.begin()
-        self._write = _seen(stream.write, self, plain=isinstance(stream, io.TextIOWrapper))
+        self.write = _seen(stream.write, self, plain=isinstance(stream, io.TextIOWrapper))
 
     def begin(self) -> None:
         """Reset the lock, the queue and the counts, and remove all takers."""
         self._lock = threading.RLock()
-        self._pressed = False
+        self.pressed = False
         self.queue: deque[str | int] = deque()
         self.room = self.lost = self._told = 0
         self.takers: tuple[Tee, ...] = ()
@@ -202,34 +205,26 @@ class _Tap:
             TypeError: If the object does not have it.
         """
         # Not by setattr: a wrapper may pass that on to what it wraps, whose write it calls.
-        vars(self._stream)["write"] = self._write
-        if self._stream.write is not self._write:
+        vars(self.stream)["write"] = self.write
+        if self.stream.write is not self.write:
             self.remove()
-            msg = f"{type(self._stream).__name__} takes no other write"
+            msg = f"{type(self.stream).__name__} takes no other write"
             raise TypeError(msg)
 
     def remove(self) -> None:
         """Put back what was there, unless somebody else's is over ours: then ours passes all."""
         if not self.is_on_top:
             return
-        own = vars(self._stream)
+        own = vars(self.stream)
         if self._before is None:
             del own["write"]
         else:
             own["write"] = self._before
 
-    def is_fed_by(self, write: object) -> bool:
-        """Return whether that is the function that tells this one."""
-        return write is self._write
-
-    def is_on(self, stream: object) -> bool:
-        """Return whether that is the stream."""
-        return stream is self._stream
-
     @property
     def is_on_top(self) -> bool:
         """Whether nothing lies over it, and nobody took it off."""
-        return self.is_fed_by(vars(self._stream).get("write"))
+        return vars(self.stream).get("write") is self.write
 
     def join(self, taker: Tee) -> None:
         """Add a taker, which gets what is written from now on."""
@@ -265,25 +260,20 @@ class _Tap:
 
     def _open(self) -> None:
         if self.takers:
-            self._pressed = False
+            self.pressed = False
             self.room = FRAME_BYTES
-
-    @property
-    def full(self) -> bool:
-        """Whether so much waits that it should be handed out before its time."""
-        return self._pressed
 
     def press(self, text: str) -> None:
         """Take a text for which there is no room: ask for it to be handed out, or leave it out."""
         if not self.takers:
             self.room = 0
-        elif self._pressed:
+        elif self.pressed:
             self.room = 0
             # Before: another thread may run while it is counted.
             size = size_of(text[:_MOST]) * len(text) // min(len(text), _MOST) if text else 0
             self.lost += size
         else:
-            self._pressed = True
+            self.pressed = True
             self.room = _MOST - FRAME_BYTES
             if _TURN.tap is not self:
                 _TURN.tap = self
@@ -397,7 +387,7 @@ class Tee(Source):
     def renew(self) -> None:
         """See the object that is there now; be on top where somebody took ours off the stream."""
         tap, stream = self._tap, self._stream()
-        if tap is not None and not (tap.is_on(stream) and tap.is_on_top):
+        if tap is not None and not (tap.stream is stream and tap.is_on_top):
             tap.remove_taker(self)
             self._tap = None
             self.start()
@@ -463,11 +453,11 @@ class Tee(Source):
     @property
     def full(self) -> bool:
         """Whether so much waits that it should be taken before its time."""
-        return self._tap is not None and self._tap.full
+        return self._tap is not None and self._tap.pressed
 
 
 def _own_tap(write: Any) -> _Tap | None:
     """Return the tap that a ``write`` tells, or None if it is none of ours."""
     tap = getattr(write, "seamark_tap", None)
     # `functools.wraps` copies attributes to what somebody has put around ours.
-    return tap if isinstance(tap, _Tap) and tap.is_fed_by(write) else None
+    return tap if isinstance(tap, _Tap) and tap.write is write else None

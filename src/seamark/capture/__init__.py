@@ -65,17 +65,11 @@ _END_S: Final = 2.0
 class Capture:
     """Captures for one run of one process.
 
-    What belongs to the process (all that stands below its namespace) is captured in any case; what
-    belongs to the run (its code, signals that mark it) only where the process owns the run.
-
-    Args:
-        run: Where it is recorded.
-        switches: What is recorded.
-        owner: Whether the process owns the run already.
+    What belongs to the process (below its namespace) is captured in any case; what belongs to the
+    run (its code, signals that mark it) only where the process owns the run.
 
     Attributes:
-        owner: Whether it does. Once it turns out to, set this and call `start`: what belongs to the
-            run is captured from then on.
+        owner: Whether it does. Once it turns out to, set this and call `start`.
     """
 
     def __init__(self, run: Recorder, switches: Switches, *, owner: bool = True) -> None:
@@ -96,10 +90,8 @@ class Capture:
     def start(self) -> None:
         """Watch for the end; the first time, record what is known and find out the rest.
 
-        Called with the first record, and again when a run at rest continues or the process turns
-        out to own it: what was captured is not recorded twice, and what is being captured goes on.
-        Does nothing in a forked child. Never waits, and raises only what the handler of a signal
-        raised.
+        Called again when a run at rest continues or the process turns out to own it. Does nothing
+        in a forked child. Never waits, and raises only what the handler of a signal raised.
         """
         if self._pid != os.getpid():
             return
@@ -118,10 +110,7 @@ class Capture:
                 part.start()
 
     def _parts_of_run(self) -> list[Part]:
-        """Return what is captured as long as the run is being recorded, in the order of starting.
-
-        They stop in the opposite order.
-        """
+        # They stop in the opposite order.
         run, switches = self._run, self._switches
         below, secrets = self._settle_namespace(), switches.secrets
         streams = {"stdout": switches.stdout, "stderr": switches.stderr}
@@ -158,13 +147,8 @@ class Capture:
     def stop(self, timeout_s: float | None = None) -> None:
         """Stop observing the end of the process, and wait for what is still being captured.
 
-        All parts together get the time: each what those before have left.
-
-        May be called twice, and before a further `start`. Raises only what the handler of a signal
-        raised.
-
-        Args:
-            timeout_s: The longest time to wait, in seconds; by default two.
+        All parts together get the time, by default two seconds. May be called twice, and before a
+        further `start`. Raises only what the handler of a signal raised.
         """
         until = time.monotonic() + (_END_S if timeout_s is None else timeout_s)
         process_end.unwatch(self)
@@ -183,14 +167,10 @@ class Capture:
 
     @_quiet
     def note_exception(self, error: BaseException, *, asked: bool = False) -> None:
-        """Record an exception and its traceback, secrets masked.
+        """Record an exception, secrets masked; ``asked`` says that a person told of it.
 
-        Raises only what the handler of a signal raised.
-
-        Args:
-            error: The exception.
-            asked: Whether a person told of it. An error is told of on its way, too, as it leaves a
-                ``with`` block or the script, and is listed once.
+        An error is told of on its way, too, as it leaves a ``with`` block or the script, and is
+        listed once. Raises only what the handler of a signal raised.
         """
         if self._pid != os.getpid():
             return
@@ -206,13 +186,10 @@ class Capture:
         self._last_error = known
 
     def saw_exception(self, error: BaseException | None) -> None:
-        """Take note of what ended the run: a ``with`` block, a worker, the script.
+        """Take note of what ended the run, or None if it ended normally.
 
-        Ctrl-C interrupts the run. Other exceptions fail it, and an exit whose code is neither None
-        nor 0: see `cause_of`. The exit that follows on SIGTERM says nothing new.
-
-        Args:
-            error: None if it ended normally.
+        Ctrl-C interrupts the run, other exceptions fail it (`cause_of`). The exit that follows on
+        SIGTERM says nothing new.
         """
         cause = cause_of(error)
         if cause is None or (self._signalled and isinstance(error, SystemExit)):

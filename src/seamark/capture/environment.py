@@ -95,22 +95,13 @@ _ENGINES: Final = (
 def environment_facts(
     namespace: str, environment: Mapping[str, str] | None = None, root: Path = Path("/")
 ) -> dict[str, Any]:
-    """Return where this process runs, by path below ``<namespace>/environment``. Never raises.
-
-    Args:
-        namespace: Such as ``monitoring/<writer>``.
-        environment: Stands in for ``os.environ``.
-        root: Stands in for ``/``.
-    """
+    """Return where this process runs, by path below ``<namespace>/environment``. Never raises."""
     env = os.environ if environment is None else environment
     facts: dict[str, Any] = {}
-    for part in (_system(root), _python(), _container(env, root), _cluster(env), _torch()):
+    machine = (_system(root), _python(), _container(env, root), _cluster(env), _torch())
+    for part in (*machine, _kubernetes(env, root), _service(env)):
         with quietly():
             facts.update(part)
-    with quietly():
-        facts.update(_kubernetes(env, root))
-    with quietly():
-        facts.update(_service(env))
     return {
         f"{namespace}/environment/{name}": fact[:_LONGEST] if isinstance(fact, str) else fact
         for name, fact in facts.items()
@@ -129,7 +120,7 @@ def _system(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _release(root: Path) -> str:
-    """Return the name of a distribution. Source: os-release(5)."""
+    # Source: os-release(5).
     found = re.search(
         r"^PRETTY_NAME=([\"']?)(.*?)\1$", _text(root / "etc/os-release"), re.MULTILINE
     )
@@ -142,7 +133,7 @@ def _python() -> Iterator[tuple[str, str]]:
 
 
 def _kind_of_python() -> str:
-    """Return what Python is part of; no path, as that may name a person."""
+    # No path, as that may name a person.
     if getattr(sys, "frozen", False):
         return "frozen"
     if Path(sys.prefix, "conda-meta").is_dir():
@@ -156,7 +147,6 @@ def _kind_of_python() -> str:
 
 
 def _container(env: Mapping[str, str], root: Path) -> Iterator[tuple[str, str]]:
-    """Yield kind, id and image of the container that this process is in, if it is in one."""
     for prefix in ("APPTAINER", "SINGULARITY"):
         if f"{prefix}_NAME" in env or f"{prefix}_CONTAINER" in env:
             yield "container", prefix.lower()
@@ -234,7 +224,7 @@ def _service(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _torch() -> Iterator[tuple[str, Any]]:
-    """Yield how torch was built, if it is imported already; nothing here wakes a GPU."""
+    # Only if it is imported already; nothing here wakes a GPU.
     torch: Any = sys.modules.get("torch")
     built: Any = getattr(torch, "version", None)
     if built is None:  # not imported, or only half
@@ -252,7 +242,6 @@ def _torch() -> Iterator[tuple[str, Any]]:
 
 
 def _text(path: Path) -> str:
-    """Return the beginning of a small file; empty if it cannot be read."""
     with quietly(only=OSError), path.open("rb") as file:
         return file.read(_MOST_BYTES).decode("utf-8", "replace")
     return ""

@@ -31,11 +31,7 @@ _GRACE_S: Final = 1.0
 class Facts:
     """Records where a process runs and, of an owner, the run's code; see `Part`.
 
-    Args:
-        run: Where they are recorded.
-        namespace: Path below which what belongs to the process stands.
-        switches: Which of them.
-        owner: Returns whether the process owns the run, whose code is what it executes then.
+    ``owner`` returns whether the process owns the run, whose code is what it executes then.
     """
 
     def __init__(
@@ -81,12 +77,7 @@ class Facts:
             self._looking.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Record what was executed meanwhile, and wait for what is still being found out.
-
-        Args:
-            timeout_s: The longest time to wait, in seconds; a git that hangs gets one second of it
-                at most.
-        """
+        """Record what was executed meanwhile; a git that hangs gets one second at most."""
         self._ended.put(None)
         until = time.monotonic() + timeout_s
         for grace_s in (min(_GRACE_S, timeout_s), timeout_s):
@@ -98,10 +89,7 @@ class Facts:
                 self._code.give_up()
 
     def _look_again(self, ended: queue.SimpleQueue[None]) -> None:
-        """Record what was executed meanwhile, when told; after what is still being found out.
-
-        A disk that hangs holds up this thread, and nobody waits for it longer than he said.
-        """
+        # A disk that hangs holds up this thread, and nobody waits for it longer than he said.
         ended.get()
         if self._finding is not None:
             self._finding.join()

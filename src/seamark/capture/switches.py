@@ -23,12 +23,7 @@ _WANTED: Final = 'expected an amount such as "1MiB/min", "500MiB" or "1MiB/min, 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Limit on the recorded output of one stream; what exceeds it is left out and counted.
-
-    Attributes:
-        per_minute: Bytes of UTF-8 in a minute; None for no limit.
-        total: Bytes in all; None for no limit.
-    """
+    """Limit on the recorded bytes of one stream; what exceeds it is left out and counted."""
 
     per_minute: int | None = 1 << 20
     total: int | None = None
@@ -37,9 +32,8 @@ class Limit:
     def of(cls, text: object) -> Limit:
         """Read an amount a minute, one in all, or both with a comma between them.
 
-        Raises:
-            TypeError: If it is no string.
-            ValueError: If it is no amount, is nothing, or names the same kind twice.
+        Raises TypeError if it is no string, ValueError if it is no amount, is nothing, or names the
+        same kind twice.
         """
         if isinstance(text, cls):
             return text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.capture.code.packages import conda_packages, installed_packages, python_version
+from seamark.capture.code.packages import conda_packages, installed_packages
 
 RECORDED = Path(__file__).parents[2] / "data" / "conda"
 
@@ -103,11 +102,6 @@ def test_the_lines_are_those_of_pip_freeze(tmp_path):
     expected = {line for line in frozen.stdout.splitlines() if not line.startswith(("#", "-e"))}
     lines = {line for line in installed_packages().splitlines() if not line.startswith("-e ")}
     assert {line.lower() for line in lines} == {line.lower() for line in expected}
-
-
-def test_python_names_its_version():
-    """Three numbers."""
-    assert python_version() == platform.python_version()
 
 
 # --------------------------------------------------------------------- conda

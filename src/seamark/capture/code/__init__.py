@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from seamark.capture.secrets import Secrets
 
-__all__ = ["Script", "beginning_of", "is_installed"]
+__all__ = ["Script", "beginning_of", "is_installed", "repository_top"]
 
 
 def _working_directory() -> Path:
@@ -42,7 +42,6 @@ class Script:
         entrypoint: Path of a script (relative to the working directory if it lies below it), ``"-m
             package.module"``, ``"-c"``, the path of a notebook, or ``"<notebook>"``,
             ``"<interactive>"`` or ``"<stdin>"`` where there is no file.
-        arguments: Command-line arguments after the entry point, as given.
         file: File that runs, or None; the file of the module for ``-m``.
         here: Working directory.
     """
@@ -63,11 +62,7 @@ class Script:
         return cls(_entrypoint(main, file), arguments, file)
 
     def facts(self, secrets: Secrets) -> dict[str, Any]:
-        """Return what is recorded of it, by path.
-
-        Args:
-            secrets: What is hidden in it.
-        """
+        """Return what is recorded of it, by path, secrets hidden."""
         return {
             "source_code/entrypoint": secrets.message(self.entrypoint),
             "source_code/arguments": secrets.arguments(self.arguments),
@@ -87,7 +82,7 @@ def _entrypoint(main: ModuleType | None, file: Path | None) -> str:
 
 
 def _notebook(main: ModuleType | None) -> str | None:
-    """Return the notebook that runs, or None; front ends leave its path in one of two places."""
+    # Front ends leave its path in one of two places.
     if "ipykernel" not in sys.modules or _file_of(main) is not None:
         return None
     path = getattr(main, "__vsc_ipynb_file__", None) or os.environ.get("JPY_SESSION_NAME")
@@ -102,8 +97,16 @@ def _file_of(main: ModuleType | None) -> Path | None:
     return Path(os.path.abspath(name)) if isinstance(name, str) and name else None
 
 
+def repository_top(folder: str) -> str | None:
+    """Return the top of the repository in which a folder lies."""
+    while not os.path.exists(os.path.join(folder, ".git")):  # noqa: PTH110
+        folder, below = os.path.dirname(folder), folder  # noqa: PTH120
+        if folder == below:
+            return None
+    return folder
+
+
 def _short(file: Path) -> str:
-    """Return a path relative to the working directory if it lies below it."""
     here = _working_directory()
     return (file.relative_to(here) if file.is_relative_to(here) else file).as_posix()
 
@@ -112,13 +115,10 @@ _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 
 
 def is_installed(file: Path) -> bool:
-    """Return whether a file came with Python, with a package, or with a virtual environment.
+    """Return whether a file (absolute) came with Python, with a package, or a virtual environment.
 
     Not everything below a prefix did: with that of Debian, ``/usr``, a container's ``/usr/src/app``
     is somebody's own.
-
-    Args:
-        file: Absolute path.
     """
     if not _INSTALLED.isdisjoint(file.parts):
         return True
@@ -127,7 +127,6 @@ def is_installed(file: Path) -> bool:
 
 @functools.lru_cache(maxsize=1)
 def _installed_places() -> tuple[str, ...]:
-    """Return the folders in which Python and its packages lie, links resolved and not."""
     found = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     found |= {sysconfig.get_path("scripts"), site.getusersitepackages()}
     if sys.prefix != sys.base_prefix:
@@ -152,13 +151,8 @@ def beginning_of(
 ) -> bytes | None:
     """Return what a regular file begins with; None if it is none, or cannot be read.
 
-    Never waits for a pipe, and never raises for what is there.
-
-    Args:
-        file: Its path.
-        at_most: How many bytes.
-        follow: Whether it may be a link.
-        enough: Whether what was read so far will do.
+    Never waits for a pipe, and never raises for what is there. The file may be a link only with
+    ``follow``. Reading ends after ``at_most`` bytes, or when ``enough`` says so of what was read.
     """
     content: bytes | None = None
     with quietly(only=(OSError, ValueError)):

@@ -4,7 +4,6 @@ A patch is made of one part for each file. What does not fit, cannot be read or 
 is left out part by part, so that what is kept still applies.
 """
 
-# ruff: noqa: PTH118 - names of files are texts here, and may be anything
 # ruff: noqa: PTH112, PTH118, PTH120 - names of files are texts here, and may be anything
 
 from __future__ import annotations
@@ -56,14 +55,7 @@ Git = Callable[..., Any]
 
 
 class ChangedFile(NamedTuple):
-    """A file that is to be kept, and what is not in it.
-
-    Attributes:
-        path: Attribute path.
-        extension: Of the file.
-        content: Its bytes; none are kept if there are none.
-        left_out: What is missing in it, in words; empty if nothing is.
-    """
+    """A file to keep, if it has content; ``left_out`` says in words what is missing in it."""
 
     path: str
     extension: str
@@ -72,12 +64,7 @@ class ChangedFile(NamedTuple):
 
 
 class Diff(NamedTuple):
-    """Changes in the files that git tracks.
-
-    Attributes:
-        files: Number of changed files.
-        taken: The patch.
-    """
+    """Changes in the files that git tracks: their number, and the patch."""
 
     files: int
     taken: ChangedFile
@@ -87,16 +74,13 @@ class Diff(NamedTuple):
 
 
 def diff_of(git: Git, top: Path, head: str, filters: Collection[str]) -> Diff | None:
-    """Return what has changed since a commit, in the index and in the working tree.
+    """Return what has changed since a commit or tree; None if nothing has, or if git cannot tell.
 
     Args:
         git: Asks git.
         top: The top of the working tree.
         head: A commit or a tree.
         filters: Names of the filters that name a program.
-
-    Returns:
-        None if nothing has changed, or if git cannot tell.
     """
     raw = git("diff-index", *_RAW, head, "--", at_most=_MAX_RAW)
     changed = dict(_changed(raw.output)) if raw.code in (0, None) else {}
@@ -124,7 +108,7 @@ def diff_of(git: Git, top: Path, head: str, filters: Collection[str]) -> Diff | 
 
 
 def _changed(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield name and status of what differs; a last entry that was cut off is none."""
+    # A last entry that was cut off is none.
     entries = raw.split(b"\0")[:-1]
     for head, name in zip(entries[::2], entries[1::2], strict=False):
         if head.startswith(b":"):
@@ -159,7 +143,6 @@ def _filtered(git: Git, names: Sequence[bytes], filters: Collection[str]) -> dic
 
 
 def _batches(names: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """Yield names as many at a time as a command takes."""
     batch: list[bytes] = []
     size = 0
     for name in names:
@@ -175,14 +158,7 @@ def _batches(names: Sequence[bytes]) -> Iterator[list[bytes]]:
 def _parts(
     git: Git, head: str, names: Sequence[bytes], left_out: dict[bytes, str]
 ) -> dict[bytes, bytes]:
-    """Return the parts of a patch by file; what does not fit is left out.
-
-    Args:
-        git: Asks git.
-        head: A commit or a tree.
-        names: Of the files.
-        left_out: Takes why a file is.
-    """
+    """Return the parts of a patch by file; note in ``left_out`` why a file has none."""
     found: dict[bytes, bytes] = {}
     room = MAX_DIFF
     for batch in _batches(names):
@@ -207,7 +183,7 @@ def _parts(
 
 
 def _split(patch: bytes) -> dict[bytes, bytes]:
-    """Return the parts of a patch by file; a file that became a link has two, which are one."""
+    # A file that became a link has two parts, which are one.
     parts: dict[bytes, bytes] = {}
     for part in parts_of(patch):
         if part.startswith(_HEADER):
@@ -245,7 +221,6 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
 
 
 def _has_content(part: bytes) -> bool:
-    """Return False for a file whose time alone is another one, which has but a first line."""
     return part.count(b"\n") > 1
 
 
@@ -255,18 +230,13 @@ def _has_content(part: bytes) -> bool:
 def untracked_of(
     git: Git, top: Path, ignoring: Iterable[str], aside: Path | None
 ) -> ChangedFile | None:
-    """Return the names of the files that git neither tracks nor ignores, one a line.
-
-    Names with special characters are quoted as git does.
+    """Return the names of untracked files that are not ignored, one a line, quoted as git does.
 
     Args:
         git: Asks git.
         top: The top of the working tree.
         ignoring: Files that say what is ignored, beside those of the working tree.
         aside: A folder whose files are not told.
-
-    Returns:
-        None if there are none.
     """
     patterns = [f"--exclude-from={place}" for place in ignoring]
     if aside is not None and (inside := _inside(aside, top)):
@@ -287,7 +257,6 @@ def untracked_of(
 
 
 def _inside(folder: Path, top: Path) -> str:
-    """Return where a folder lies below another one; empty if it does not."""
     try:
         inside = os.path.relpath(os.path.realpath(folder), os.path.realpath(top))
     except ValueError:  # on another drive
@@ -297,7 +266,6 @@ def _inside(folder: Path, top: Path) -> str:
 
 
 def _in_words(left_out: dict[bytes, str]) -> str:
-    """Return which files are left out and why; of very many only the first are named."""
     if not left_out:
         return ""
     named = [
@@ -315,7 +283,13 @@ _GIT_PLACES: Final = ("HEAD", "packed-refs", "refs", "objects/info", "objects/pa
 
 
 class Tree:
-    """A working tree with its git folder.
+    """A working tree with its git folder, which may be shared with others (``common``).
+
+    Either may be a stranger's. A git folder may name any folder as its working tree, the home
+    folder, say; a ``.git`` file or a link may name anybody's git folder, whose files would seem
+    deleted. Both would put files into the record that the training has nothing to do with. So a git
+    folder outside of the working tree has to point back at it, as git writes it for worktrees and
+    submodules.
 
     Args:
         top: The top of the working tree, as git tells it.
@@ -343,9 +317,8 @@ class Tree:
     def keeps(self, files: Iterable[str], reference: str) -> bool:
         """Return whether what git reads lies in its folder: a link may lead to anybody's.
 
-        Args:
-            files: What is read: objects and index.
-            reference: The name of a branch; may be empty.
+        What it reads is ``files`` (objects and index), the head and the branch (``reference``, if
+        any).
         """
         named = [os.path.join(self._common, name) for name in (*_GIT_PLACES, reference)]
         read = (*files, os.path.join(self._own, "HEAD"), *named)
@@ -355,7 +328,6 @@ class Tree:
         )
 
     def _is_led_to_by(self, link: str) -> bool:
-        """Return whether ``.git`` is, or leads to, the git folder."""
         if os.path.isdir(link):
             return os.path.realpath(link) == self._own
         named = _named_in(link, b"gitdir: ")

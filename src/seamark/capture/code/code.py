@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import platform
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.capture.code import git
 from seamark.capture.code.executed import ExecutedCode
 from seamark.capture.code.hiding import hide_in_code, hide_in_patch
-from seamark.capture.code.packages import conda_packages, installed_packages, python_version
+from seamark.capture.code.packages import conda_packages, installed_packages
 from seamark.types import File
 
 if TYPE_CHECKING:
@@ -27,11 +28,6 @@ class Code:
     """Records script or notebook, a version of the code, packages and the state of the repository.
 
     Made and used on a thread: any disk may hang, and its modules take a while to load.
-
-    Args:
-        run: Where they are recorded.
-        switches: Which of them.
-        script: What was started, as it was at the beginning.
 
     Attributes:
         tasks: What records them; each may take a while.
@@ -88,7 +84,7 @@ class Code:
             self._run.note_masked(["source_code/arguments"])
 
     def _record_git(self, facts: Mapping[str, Any]) -> None:
-        """Record what git says; a branch may be called anything."""
+        # A branch may be called anything.
         branch = facts.get(_BRANCH)
         if isinstance(branch, str):
             hidden = self._switches.secrets.text(branch)
@@ -99,7 +95,7 @@ class Code:
 
     def _find_packages(self) -> None:
         found = {
-            "source_code/python": python_version(),
+            "source_code/python": platform.python_version(),
             "source_code/packages": installed_packages(),
         }
         if conda := conda_packages():
@@ -114,7 +110,6 @@ class Code:
             self._run.keep(path, File.from_path(given))
 
     def _keep_change(self, change: ChangedFile) -> None:
-        """Keep what has changed in the repository, without secrets."""
         left_out: list[str] = []
         if change.extension == "patch":
             content = hide_in_patch(change.content, self._switches.secrets, left_out)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.capture.code import beginning_of, is_installed
+from seamark.capture.code import beginning_of, is_installed, repository_top
 from seamark.capture.code.hiding import hide_in_code
 from seamark.process.interrupts import let_pass, quietly
 from seamark.types import File
@@ -44,11 +44,7 @@ _MAIN: Final = ("__main__", "__mp_main__")
 class CodeVersion:
     """The version of what was executed, which is told several times while it grows.
 
-    Args:
-        script: What was started.
-
     Attributes:
-        script: What was started.
         first: The version at the start of the run; empty if it is not known.
     """
 
@@ -60,11 +56,7 @@ class CodeVersion:
 
     @classmethod
     def at_start(cls, script: Script) -> CodeVersion:
-        """Return the version with what was executed so far; for a thread, as a disk may hang.
-
-        Raises:
-            OSError: If the disk does not say.
-        """
+        """Return the version of what was executed so far; for a thread, as a disk may hang."""
         found = cls(script)
         with contextlib.suppress(_TooMuchError):  # which the capture records
             found.first = found.now(cells_of_session())
@@ -239,29 +231,16 @@ class _TooMuchError(Exception):
 
 
 def _roots(script: Script, here: Path) -> tuple[str, ...]:
-    """Return the folders below which code is the person's: of the script, and of this process."""
     found = {here}
     if script.file is not None and not is_installed(script.file):
         found.add(script.file.parent)
-    found |= {top for folder in tuple(found) if (top := _repository(folder)) is not None}
-    return tuple({f"{str(folder).rstrip(os.sep)}{os.sep}" for folder in found})
-
-
-def _repository(folder: Path) -> Path | None:
-    for each in (folder, *folder.parents):
-        try:
-            if (each / ".git").exists():
-                return each
-        except OSError as error:
-            let_pass(error)
-    return None
+    folders = {str(folder) for folder in found}
+    folders |= {top for folder in tuple(folders) if (top := repository_top(folder)) is not None}
+    return tuple({f"{folder.rstrip(os.sep)}{os.sep}" for folder in folders})
 
 
 def _own_modules(roots: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield name and file of the modules that were loaded and are the person's; the script first.
-
-    Nothing of a module is asked that could load it, or run code of its own.
-    """
+    # Nothing of a module is asked that could load it, or run code of its own.
     loaded = sorted(sys.modules.copy().items(), key=lambda item: (item[0] not in _MAIN, item[0]))
     found = set()
     for name, module in loaded:
@@ -281,13 +260,11 @@ def _own_modules(roots: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _read(file: Path) -> bytes | None:
-    """Return the bytes of a regular file; None if it is none, is too long or cannot be read."""
     content = beginning_of(file, _LONGEST + 1, follow=True)
     return None if content is None or len(content) > _LONGEST else content
 
 
 def _archive_of(file: Path) -> Path | None:
-    """Return the zip file from which a script runs, or None."""
     return next((each for each in file.parents if each.is_file()), None)
 
 
@@ -321,7 +298,6 @@ def cells_of_session() -> dict[int, str]:
 
 
 def _notebook_file(script: Script, here: Path) -> Path | None:
-    """Return the file of the notebook that runs, as far as the front end leaves its place."""
     named = [os.environ.get("JPY_SESSION_NAME") or "", script.entrypoint]
     if os.environ.get("KAGGLE_KERNEL_RUN_TYPE"):
         named.append("__notebook__.ipynb")
@@ -334,7 +310,6 @@ def _notebook_file(script: Script, here: Path) -> Path | None:
 
 
 def _without_outputs(notebook: Any) -> bytes | None:
-    """Return a notebook without outputs and attachments; None if it is none."""
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         return None
     cells = []

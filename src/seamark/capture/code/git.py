@@ -124,12 +124,10 @@ class _Cancelled(Exception):  # noqa: N818 - not an error
 def repository_of(git_ref: Any, script: Script) -> Path | None:
     """Return the folder where git is asked, or None if it is not to be; on a thread.
 
-    Args:
-        git_ref: A path; an object that has one as ``repository_path`` (Neptune's ``GitRef``);
-            False, or Neptune's ``GitRef.DISABLED``, for none; None or True for the repository of
-            the script.
-        script: The script that runs. One that is installed with Python (a console script, ``python
-            -m``) says nothing about the repository, so the working directory stands in for it.
+    ``git_ref`` is a path; an object that has one as ``repository_path`` (Neptune's ``GitRef``);
+    False, or Neptune's ``GitRef.DISABLED``, for none; None or True for the repository of the
+    script. A script that is installed with Python (a console script, ``python -m``) says nothing
+    about the repository, so the working directory stands in for it.
     """
     if is_switched_off(git_ref):
         return None
@@ -142,12 +140,7 @@ def repository_of(git_ref: Any, script: Script) -> Path | None:
 
 
 def warn_of_none(git_ref: Any, folder: Path) -> None:
-    """Say that there is no repository where a person named one; once for each place.
-
-    Args:
-        git_ref: As in `repository_of`; one that names no path leaves nothing to say.
-        folder: Where git was asked.
-    """
+    """Say that there is no repository where a person named one; once for each place."""
     if _path_named(git_ref) and folder not in _told:
         _told.add(folder)
         log.warning("seamark: git_ref: git finds no repository that it may read at %s", folder)
@@ -162,7 +155,6 @@ class _Places(NamedTuple):
     """Paths of a repository.
 
     Attributes:
-        top: Top of the working tree.
         own: Git folder of this working tree.
         common: The git folder shared with other working trees; equal to ``own`` if there are none.
         files: Paths of the files and folders in `_PLACES`, in the same order.
@@ -177,12 +169,7 @@ class _Places(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """Output and exit status of a git command.
-
-    Attributes:
-        code: Exit status, or None if it was killed because it printed too much.
-        output: Standard output, cut off at the number of bytes that was asked for.
-    """
+    """Output, and exit status of a git command: None if it was killed as it printed too much."""
 
     code: int | None
     output: bytes
@@ -196,10 +183,7 @@ class _Answer(NamedTuple):
 class GitProbe:
     """Asks git about one folder. A git that hangs is killed, with everything it started.
 
-    Args:
-        folder: Where git is asked.
-        timeout_s: What all commands that tell the facts may take together, in seconds.
-        if_none: Called if git answers that there is no repository.
+    ``if_none`` is called if git answers that there is no repository.
     """
 
     def __init__(
@@ -228,12 +212,9 @@ class GitProbe:
         nothing is. Whether it is dirty is null if that cannot be told without running a program
         that the repository names; why is then told beside it.
 
-        Args:
-            record: Takes facts, for which there are two seconds.
-            take: Takes what has changed, for which there are ten: the diff of the files that git
-                tracks, unless there is none, and the names of those that it neither tracks nor
-                ignores. None: that is not asked for.
-            aside: A folder whose files are not told: the one of all runs.
+        If ``take`` is given, it gets what has changed: the diff of the files that git tracks, and
+        the names of those that it neither tracks nor ignores, but for those in ``aside``, the
+        folder of all runs.
         """
         with contextlib.suppress(_Cancelled), tempfile.TemporaryDirectory(prefix="seamark-") as own:
             try:
@@ -305,7 +286,7 @@ class GitProbe:
         }
 
     def _places(self) -> _Places | None:
-        """Return where things are; None without a working tree."""
+        # Without a working tree there are none.
         asked = [word for place in _PLACES for word in ("--git-path", place)]
         words = ("--show-toplevel", "--absolute-git-dir", "--git-common-dir", *asked)
         places = (self.ask("rev-parse", *words).text or "").splitlines()
@@ -321,12 +302,7 @@ class GitProbe:
         environment: Mapping[str, str] | None = None,
         at_most: int = _MAX_OUTPUT,
     ) -> _Answer:
-        """Return what one git command prints.
-
-        Args:
-            *arguments: Of git.
-            environment: Further variables.
-            at_most: How many bytes of output are read. One that prints more is killed.
+        """Return what one git command prints; it is killed after ``at_most`` bytes.
 
         Raises:
             _Cancelled: If time is up, or git cannot be started.
@@ -382,10 +358,7 @@ def _unknown(why: str) -> dict[str, Any]:
 
 
 class _Settings:
-    """Settings read from a repository's configuration.
-
-    Args:
-        listed: Output of ``git config -z --get-regexp``.
+    """Settings read from a repository's configuration, as ``git config -z --get-regexp`` lists it.
 
     Attributes:
         plain: Values of `_SETTINGS`, by key.
@@ -423,12 +396,6 @@ class _Comparison:
 
     A folder that is nearly empty plays the repository: it takes objects and index from the real
     one, and of its configuration only `_SETTINGS`. So no filter, hook or helper is known to git.
-
-    Args:
-        ask: Asks git.
-        folder: An empty folder.
-        places: The top of the working tree, and where the real repository has `_PLACES`.
-        settings: Of the real repository.
     """
 
     def __init__(
@@ -483,7 +450,7 @@ class _Comparison:
         return self._judge([change[3:] for change in changes], whole=status.code == 0)
 
     def _judge(self, names: list[bytes], *, whole: bool) -> tuple[bool | None, str]:
-        """Return whether files that differ have changed: those with a filter differ anyway."""
+        # Files with a filter differ anyway.
         asked = [os.fsdecode(name) for name in names[:_MAX_ASKED]]
         told = self._git("check-attr", "-z", "filter", "--", *asked)
         filters = [_decoded(name) for name in told.output.split(b"\0")[2::3]]
@@ -497,7 +464,7 @@ class _Comparison:
 
     @property
     def _empty_tree(self) -> str:
-        """The name of a tree without files, which git knows by itself: there is no commit yet."""
+        """The name of a tree without files, which git knows by itself."""
         is_long = self._plain.get("extensions.objectformat") == "sha256"
         return _EMPTY_TREE_SHA256 if is_long else _EMPTY_TREE
 
@@ -525,7 +492,6 @@ class _Comparison:
 
 
 def _user_excludes(named: str) -> str:
-    """Return the file of what this user ignores in every repository."""
     if named:
         return os.path.expanduser(named)  # noqa: PTH111 - may be any text
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111
@@ -542,11 +508,7 @@ def _is_short(file: str) -> bool:
 
 
 def _bound_memory(process: subprocess.Popen[bytes]) -> None:
-    """Limit the memory that a git command may allocate, where the system supports that.
-
-    The limit is set from this process: in one with threads, no Python code may run between fork
-    and exec.
-    """
+    # Set from this process: in one with threads, no Python code may run between fork and exec.
     if sys.platform == "linux":
         try:
             soft, hard = resource.prlimit(process.pid, resource.RLIMIT_DATA)
@@ -559,10 +521,8 @@ def _bound_memory(process: subprocess.Popen[bytes]) -> None:
 
 
 def _own_environment() -> dict[str, str]:
-    """Return this process's variables without those that lead git elsewhere or have it run things.
-
-    The user's own settings stay: safe.directory may be one of them.
-    """
+    # Without what leads git elsewhere or has it run things. The user's own settings stay:
+    # safe.directory may be one of them.
     return {
         name: value
         for name, value in os.environ.items()
@@ -575,7 +535,6 @@ def _decoded(output: bytes) -> str:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill git and what it started, which holds the pipe open otherwise."""
     try:
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
@@ -586,7 +545,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _reap(process: subprocess.Popen[bytes], timeout_s: float) -> None:
-    """Collect a process; a killed one that waits for a dead network mount is left alone."""
+    # A killed one that waits for a dead network mount is left alone.
     if process.stdout is not None:
         process.stdout.close()
     try:

@@ -1,4 +1,4 @@
-"""Version of Python, and the packages that are installed, by pip or by conda."""
+"""The packages that are installed, by pip or by conda."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib.metadata
 import itertools
 import json
 import os
-import platform
 import re
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ from seamark.capture.code import beginning_of
 from seamark.capture.secrets.masking import bare_url
 from seamark.process.interrupts import let_pass
 
-__all__ = ["conda_packages", "installed_packages", "python_version"]
+__all__ = ["conda_packages", "installed_packages"]
 
 _MAX_NOTED: Final = 1 << 16
 _DIGEST: Final = re.compile(r"[a-z0-9]{1,10}=[0-9a-f]{16,128}")
@@ -27,18 +26,12 @@ _NAME: Final = re.compile(r"^Name:[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
 _VERSION: Final = re.compile(r"^Version:[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
 
 
-def python_version() -> str:
-    """Return Python's version, such as ``"3.11.7"``."""
-    return platform.python_version()
-
-
 def installed_packages() -> str:
-    """Return what is installed, one package a line: a requirements file.
+    """Return what is installed, one package a line, sorted by name: a requirements file.
 
     ``name==version``, as ``pip freeze`` writes it; ``name @ address`` for what was installed from
     an address or a folder, and ``-e folder  # name==version`` for what is edited where it lies.
-
-    Sorted by name. Where a name is found twice on ``sys.path``, the first counts, as for imports.
+    Where a name is found twice on ``sys.path``, the first counts, as for imports.
     """
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
@@ -51,11 +44,8 @@ def installed_packages() -> str:
 
 
 def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str] | None:
-    """Return name and version, or None for a damaged distribution.
-
-    The two lines are searched in the text: parsing the whole file as an e-mail message, as
-    ``.metadata`` does, takes thirty times as long and holds the interpreter meanwhile.
-    """
+    # Parsing the whole file as an e-mail message, as ``.metadata`` does, takes thirty times as long
+    # and holds the interpreter meanwhile.
     try:
         text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
     except (OSError, ValueError):
@@ -67,10 +57,7 @@ def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[st
 def _origin_of(
     distribution: importlib.metadata.Distribution, name: str, version: str
 ) -> str | None:
-    """Return the line of a package that came from no index; None for one that did.
-
-    What pip noted is anybody's to write: without credentials, and None if it is malformed.
-    """
+    # What pip noted is anybody's to write.
     try:
         text = distribution.read_text("direct_url.json")
         noted = json.loads(text) if text and len(text) <= _MAX_NOTED else None
@@ -104,7 +91,6 @@ def _word(value: object) -> str:
 
 
 def _folder_of(url: str) -> str:
-    """Return the folder that an address names, as a person would write it."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -131,7 +117,8 @@ _WELL_KNOWN: Final = re.compile(
 def conda_packages() -> str:
     """Return ``channel::name=version=build`` of all packages, one a line; empty without conda.
 
-    The environment is the one that is activated, else the one that Python lies in.
+    The environment is the one that is activated, else the one that Python lies in. Its own files
+    are read; conda is never run.
     """
     for prefix in (os.environ.get("CONDA_PREFIX"), sys.prefix):
         if prefix and (found := _packages(Path(prefix, "conda-meta"))):
@@ -151,11 +138,8 @@ def _packages(folder: Path) -> str:
 
 
 def _line_of(file: Path) -> str:
-    """Return the line of a package; empty for what describes none.
-
-    The name of the file says all but the channel. What is in it is searched rather than parsed: it
-    lists every file of the package, and parsing holds the interpreter meanwhile.
-    """
+    # The name of the file says all but the channel. What is in it is searched rather than parsed:
+    # it lists every file of the package, and parsing holds the interpreter meanwhile.
     name, _, build = file.stem.rpartition("-")
     name, _, version = name.rpartition("-")
     is_named = file.suffix == ".json" and name and version and build

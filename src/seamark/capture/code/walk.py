@@ -1,7 +1,6 @@
 """Search for the files that named folders and patterns stand for; no others are looked at."""
 
 # ruff: noqa: PTH100, PTH111, PTH112, PTH113, PTH118, PTH119, PTH120 - names of files are texts here, and may be anything
-# ruff: noqa: PTH100, PTH110, PTH118, PTH119, PTH120 - names of files are texts here, and may be anything
 
 from __future__ import annotations
 
@@ -12,11 +11,11 @@ import os
 import string
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from seamark.capture.code import beginning_of
+from seamark.capture.code import beginning_of, repository_top
 from seamark.process.interrupts import let_pass
 
 __all__ = ["Ignored", "Rule", "RuleTime", "RulesTooSlowError", "StoppedError", "Walk", "rules_of"]
@@ -26,7 +25,6 @@ _MAX_TIME_S: Final = 60.0
 _MAX_RULE_TIME_S: Final = 1.0
 _MAX_DEPTH: Final = 200
 _NO_SOURCES: Final = frozenset({".git", ".hg", ".svn", "__pycache__"})
-_ANY_DEPTH: Final = "**"
 _WORK_S: Final = 0.001
 _REST_S: Final = 0.002
 
@@ -63,13 +61,10 @@ class Walk:
         self.linked: list[str] = []
 
     def files(self, target: str) -> Iterator[tuple[str, str]]:
-        """Yield the files that a path, folder or pattern stands for: name and path.
+        """Yield name and path of the files that a path, folder or pattern (with ``**``) stands for.
 
         Names are relative to the working directory for what lies in it, else to the folder that was
         named or that the pattern begins at; a single file goes by its own name.
-
-        Args:
-            target: A path, a folder, or a pattern in which ``**`` goes into folders.
 
         Raises:
             StoppedError: If looking has ended early.
@@ -88,7 +83,8 @@ class Walk:
         try:
             ignored = Ignored(place, self._rule_time)
             start = frozenset({0}) if wanted else None
-            for path in self._below(base, base, wanted[::-1], start, ignored, 0):
+            parts = [_ANY_FOLDERS if part == "**" else part for part in wanted[::-1]]
+            for path in self._below(base, base, parts, start, ignored, 0):
                 yield self._name(path, base), path
         except RulesTooSlowError:
             msg = "rules of .gitignore files take too long"
@@ -106,7 +102,7 @@ class Walk:
         self,
         base: str,
         folder: str,
-        wanted: list[str],
+        wanted: list[str | None],
         reached: frozenset[int] | None,
         ignored: Ignored,
         depth: int,
@@ -122,7 +118,7 @@ class Walk:
             depth: How far below.
         """
         if reached is not None:
-            reached = _past_any_depth(wanted, reached)
+            reached = frozenset(_past_any_folders(wanted, reached))
             if len(wanted) in reached:  # the folder itself is meant
                 reached = None
         for entry in self._entries(folder):
@@ -163,7 +159,6 @@ class Walk:
         return ignored.includes(os.path.join(base, inside), is_folder=False)
 
     def _entries(self, folder: str) -> list[os.DirEntry[str]]:
-        """Return what is in a folder, by name; of one that cannot be read nothing."""
         found: list[os.DirEntry[str]] = []
         try:
             with os.scandir(folder) as listed:
@@ -175,11 +170,7 @@ class Walk:
         return sorted(found, key=lambda entry: entry.name)
 
     def _go_on(self) -> None:
-        """Pause now and then.
-
-        Raises:
-            StoppedError: If it is enough.
-        """
+        """Pause now and then; raise `StoppedError` if it is enough."""
         self._looked += 1
         if self._looked > _MAX_LOOKED:
             msg = f"at most {_MAX_LOOKED:,} files and folders are looked at"
@@ -213,35 +204,20 @@ def _kind(entry: os.DirEntry[str]) -> str:
         return ""
 
 
-def _reached(wanted: list[str], before: frozenset[int], name: str) -> frozenset[int]:
+def _reached(wanted: list[str | None], before: frozenset[int], name: str) -> frozenset[int]:
     """Return which parts of a pattern may come after a name; their number if it is complete.
 
     A name that begins with a dot is meant only by a part that does.
-
-    Args:
-        wanted: The parts.
-        before: Which of them the name may be; `_past_any_depth`.
-        name: Of a file or folder.
     """
     hidden = name.startswith(".")
     found: set[int] = set()
     for at in before:
-        if at < len(wanted) and (not hidden or wanted[at].startswith(".")):
-            if wanted[at] == _ANY_DEPTH:
+        part = wanted[at] if at < len(wanted) else ""
+        if part is _ANY_FOLDERS:
+            if not hidden:
                 found.add(at)
-            elif fnmatch.fnmatchcase(name, wanted[at]):
-                found.add(at + 1)
-    return frozenset(found)
-
-
-def _past_any_depth(wanted: list[str], reached: frozenset[int]) -> frozenset[int]:
-    """Add the places behind each ``**``, which may stand for no folder at all."""
-    found = set(reached)
-    for at in reached:
-        behind = at
-        while behind < len(wanted) and wanted[behind] == _ANY_DEPTH:
-            behind += 1
-            found.add(behind)
+        elif part and (not hidden or part.startswith(".")) and fnmatch.fnmatchcase(name, part):
+            found.add(at + 1)
     return frozenset(found)
 
 
@@ -258,11 +234,7 @@ class RulesTooSlowError(Exception):
 
 
 class RuleTime:
-    """The time that rules may cost in all; whoever wrote them may be a stranger.
-
-    Args:
-        seconds: Of the calling thread on a processor.
-    """
+    """The time that rules may cost in all, of the calling thread on a processor, in seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._left = seconds
@@ -273,11 +245,7 @@ class RuleTime:
         self._begun = time.thread_time()
 
     def check(self) -> None:
-        """Take off what has passed.
-
-        Raises:
-            RulesTooSlowError: If nothing is left.
-        """
+        """Take off what has passed; raise `RulesTooSlowError` if nothing is left."""
         now = time.thread_time()
         self._left -= now - self._begun
         self._begun = now
@@ -286,18 +254,11 @@ class RuleTime:
 
 
 class Ignored:
-    """Ignore rules that apply below a path that the user named.
+    """Ignore rules that apply below a path that the user named: a file, a folder or a pattern.
 
     Inside a repository, its rules apply from the top. Elsewhere, and where the path itself is
-    ignored, only the rules at the path and below it apply.
-
-    Args:
-        target: Absolute path of a file or folder, or a pattern.
-        allowed: Time that all queries may take in total.
-        name: Name of the files with rules.
-
-    Raises:
-        RulesTooSlowError: If the time is used up.
+    ignored, only the rules at the path and below it apply. Raises `RulesTooSlowError` if the time
+    is used up.
     """
 
     def __init__(self, target: str, allowed: RuleTime, name: str = _RULES_FILE) -> None:
@@ -309,7 +270,7 @@ class Ignored:
         self._allowed = allowed
         self._rules: dict[str, list[Rule]] = {}
         self._folders: dict[str, bool] = {}
-        top = _repository(base)
+        top = repository_top(base)
         if top is not None:
             self._top = top
             if not self.includes(base, is_folder=True):  # named nevertheless
@@ -318,22 +279,14 @@ class Ignored:
             self._folders.clear()
 
     def includes(self, path: str, *, is_folder: bool) -> bool:
-        """Return whether a file or folder below the place is not ignored.
-
-        Args:
-            path: Absolute path.
-            is_folder: Whether it is a folder, and no link to one.
-
-        Raises:
-            RulesTooSlowError: If time is up.
-        """
+        """Return whether a file, or a folder that is no link, is not ignored."""
         self._allowed.begin()
         found = self._is_ignored(path, is_folder)
         self._allowed.check()
         return not found
 
     def _is_ignored(self, path: str, is_folder: bool) -> bool:  # noqa: FBT001
-        """Return whether a path is, itself or with a folder above it."""
+        # Itself or with a folder above it.
         below: list[str] = []
         while len(path) > len(self._top) and path not in self._folders:
             below.append(path)
@@ -372,7 +325,7 @@ class Ignored:
         return self._rules[folder]
 
     def _read(self, file: str) -> list[Rule]:
-        """Return the rules of a file, last one first; a stranger may have put anything there."""
+        # Last one first; a stranger may have put anything there.
         found: list[Rule] = []
         content = beginning_of(file, _MAX_RULES_BYTES) or b""
         for rule in itertools.islice(rules_of(content, _MAX_RULE_BYTES), _MAX_RULES):
@@ -380,17 +333,6 @@ class Ignored:
             if not len(found) % _AT_ONCE:
                 self._allowed.check()
         return found[::-1]
-
-
-def _repository(folder: str) -> str | None:
-    """Return the top of the repository in which a folder lies."""
-    while True:
-        if os.path.exists(os.path.join(folder, ".git")):
-            return folder
-        above = os.path.dirname(folder)
-        if above == folder:
-            return None
-        folder = above
 
 
 _SPECIAL: Final = frozenset(b"*?[\\")
@@ -441,13 +383,7 @@ class Rule(NamedTuple):
     segments: tuple[_Segment, ...]
 
     def matches(self, path: bytes, name: bytes, *, is_folder: bool) -> bool:
-        """Return whether the rule is about a path.
-
-        Args:
-            path: Relative to the folder of the file with the rule, with ``/``.
-            name: Its last part.
-            is_folder: Whether a folder is there.
-        """
+        """Return whether the rule is about a path, relative to its file, and its last part."""
         if self.folders_only and not is_folder:
             return False
         asked = name if self.anywhere else path
@@ -460,12 +396,7 @@ class Rule(NamedTuple):
 
 
 def rules_of(content: bytes, longest: int) -> Iterator[Rule]:
-    """Yield the rules of a file, first ones first.
-
-    Args:
-        content: Of the file.
-        longest: In bytes; a longer line is none.
-    """
+    """Yield the rules of a file, first ones first; a line of more than so many bytes is none."""
     for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         if 0 < len(line) <= longest and not line.startswith(b"#"):
             try:
@@ -504,11 +435,7 @@ def _rule(line: bytes) -> Rule | None:
 def _segments(  # noqa: C901, PLR0912 - a branch for each special character
     rule: bytes, *, is_name: bool
 ) -> tuple[_Segment, ...]:
-    """Return what stands between the slashes of a rule.
-
-    Raises:
-        _NoRuleError: If the rule matches nothing.
-    """
+    """Return what stands between the slashes of a rule."""
     segments: list[_Segment] = []
     pieces: list[list[frozenset[int]]] = [[]]
     at = 0
@@ -564,12 +491,8 @@ def _segment(pieces: list[list[frozenset[int]]]) -> _Segment:
 def _bracket(rule: bytes, at: int) -> tuple[frozenset[int], int]:  # noqa: C901 - as git reads it
     """Return which bytes a bracket allows, and where the rule goes on behind it.
 
-    Args:
-        rule: The rule.
-        at: Behind the opening one.
-
-    Raises:
-        _NoRuleError: If it is not closed, or names a class that does not exist.
+    ``at`` is the place behind the opening one. Raises `_NoRuleError` if it is not closed, or names
+    a class that does not exist.
     """
     ended = rule + b"\0"  # no rule has one
     negated = ended[at] in b"!^"
@@ -618,11 +541,10 @@ def _bracket(rule: bytes, at: int) -> tuple[frozenset[int], int]:  # noqa: C901 
 
 
 def _match_parts(segments: tuple[_Segment, ...], parts: list[bytes]) -> bool:
-    """Return whether segments match the parts of a path."""
     reached = {0}
     for part in parts:
         after: set[int] = set()
-        for at in _with_folders_passed(segments, reached):
+        for at in _past_any_folders(segments, reached):
             if at < len(segments):
                 segment = segments[at]
                 if segment is _ANY_FOLDERS:
@@ -635,7 +557,7 @@ def _match_parts(segments: tuple[_Segment, ...], parts: list[bytes]) -> bool:
     return len(segments) in reached
 
 
-def _with_folders_passed(segments: tuple[_Segment, ...], reached: set[int]) -> set[int]:
+def _past_any_folders(segments: Sequence[object], reached: Iterable[int]) -> set[int]:
     """Add the places behind each ``**``, which may stand for no folder at all."""
     found = set(reached)
     for at in reached:

@@ -113,8 +113,6 @@ def _after_fork() -> None:
 
 
 class _ExceptHook:
-    """Our ``sys.excepthook``, in front of the one that it found."""
-
     passing: ClassVar[set[int]] = set()  # shared: one error may pass several of us
     living: ClassVar[weakref.WeakSet[_ExceptHook]] = weakref.WeakSet()
 
@@ -168,7 +166,7 @@ def _outermost(frame: FrameType) -> CodeType:
 
 
 def _at_a_prompt() -> bool:
-    """Return whether somebody sits at a prompt (Python's or IPython's), where errors end a line."""
+    # Python's or IPython's, where errors end a line.
     return hasattr(sys, "ps1")
 
 

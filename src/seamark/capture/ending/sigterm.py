@@ -80,11 +80,7 @@ _over_ours: dict[str, weakref.ref[Any]] = {}
 
 
 def call_on_removal(what: str, over_ours: Any, call: Callable[[], None]) -> bool:
-    """Call ``call`` when an object is gone, which may put ours back in its place.
-
-    Returns:
-        False if that cannot be seen: of a default, or of what is not written in Python.
-    """
+    """Call ``call`` when an object is gone, which may put ours back; False if it cannot be seen."""
 
     def on_removal(_: object) -> None:
         try:  # noqa: SIM105 - at the very end of the process contextlib is empty, as all modules are
@@ -123,12 +119,9 @@ def forget_all() -> None:
 class _SigtermHandler:
     """Our handler of SIGTERM, in front of what it found.
 
-    It tells the runs, then
-
-    - calls what it found, if that was a function;
-    - dies of the signal, if it found the default and is still the one installed: the default is
-      put back and the signal raised again, so that the exit status is that of SIGTERM;
-    - returns otherwise: it was called by what was installed over it (Lightning's), which decides.
+    It tells the runs, then calls what it found, if that was a function; dies of the signal, if it
+    found the default and is still the one installed, so that the exit status is that of SIGTERM;
+    and returns otherwise: it was called by what was installed over it (Lightning's), which decides.
 
     It is not installed where SIGTERM is ignored, or by default does nothing (process 1 of a
     container), or is handled by somebody outside of Python.
@@ -214,7 +207,6 @@ def _die_soon(told: list[Observer], deadline: float) -> None:
 
 
 def _wait_until_idle(told: list[Observer], deadline: float) -> bool:
-    """Wait until what observers noted is written; return whether it is."""
     while not (settled := all(observer.is_idle for observer in told)):
         if time.monotonic() >= deadline:
             break
@@ -246,10 +238,7 @@ def _uninstall_handler() -> None:
 
 
 def _after_another() -> None:
-    """Remove our handler, or watch for SIGTERM again, after a handler over ours is deleted.
-
-    The deleted handler may have restored ours.
-    """
+    # Called after a handler over ours is deleted, which may have restored ours.
     if not _of_signals:
         _uninstall_handler()
     elif _would_die():
@@ -265,10 +254,7 @@ def _would_die() -> bool:
 
 
 class SigtermWatcher:
-    """Watches for a SIGTERM that no handler answers; one for a process.
-
-    Does nothing where somebody else has taken the descriptor that Python writes signals to.
-    """
+    """Watches for a SIGTERM that no handler answers, unless others took the wakeup descriptor."""
 
     def __init__(self) -> None:
         self._ends: tuple[int, int] | None = None

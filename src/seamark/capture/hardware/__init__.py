@@ -49,11 +49,6 @@ class Sampler:
     The training's thread and this one talk through queues: they may be used in signal handlers,
     where a lock could be held by what was interrupted. A question may hang for ever, in a driver;
     then so does the thread, and nobody waits for it longer than he said, or starts another one.
-
-    Args:
-        machine: Makes what is asked, on the thread.
-        clock: Seconds that never step.
-        commands: What the thread waits at.
     """
 
     def __init__(
@@ -73,7 +68,7 @@ class Sampler:
         self._thread: threading.Thread | None = None
 
     def _begin_child(self) -> None:
-        """Begin anew in a forked child, which has no such thread and nobody who listens."""
+        # A forked child has no such thread and nobody who listens.
         self._begin(queue.SimpleQueue())
 
     def add(self, recording: _Recording) -> None:
@@ -192,15 +187,7 @@ of_process: Final = Sampler()
 
 
 class Hardware:
-    """Records facts of the machine once, and its metrics as long as the run is being recorded.
-
-    Args:
-        run: Where they are recorded.
-        namespace: Path below which they stand, such as ``monitoring/<writer>``.
-        facts: Whether facts are recorded.
-        metrics: Whether metrics are.
-        sampler: What takes the samples.
-    """
+    """Records facts of the machine once, and its metrics as long as the run is being recorded."""
 
     def __init__(
         self,
@@ -307,15 +294,10 @@ class _Recording:
 def between(
     before: Values, after: Values, seconds: float, limits: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return what is recorded of the time between two readings.
+    """Return what is recorded of the time between two readings, which is given in seconds.
 
-    A rate is left out where its counter is new, or fell, as that of processes may that are gone.
-
-    Args:
-        before: The earlier ones.
-        after: The later ones.
-        seconds: Time between them.
-        limits: By name, what a rate cannot be above: two clocks never agree to the last digit.
+    A rate is left out where its counter is new, or fell, as that of processes may that are gone. It
+    is never above its limit: two clocks never agree to the last digit.
     """
     found = dict(after.present)
     for name, count in after.counted.items():

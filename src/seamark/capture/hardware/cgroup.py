@@ -23,12 +23,7 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True, slots=True)
 class CpuLimit:
-    """A share of the CPUs.
-
-    Attributes:
-        cores: How many cores' worth of time the group may use.
-        used_s: Returns the time that it has used, in seconds; None where it is not told.
-    """
+    """CPUs that a group may use, and a function that returns the CPU time used, in seconds."""
 
     cores: float
     used_s: Callable[[], float | None]
@@ -36,12 +31,9 @@ class CpuLimit:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
-    """An amount of memory.
+    """Bytes that a group may use, and a function that returns the bytes used.
 
-    Attributes:
-        size: In bytes.
-        used: Returns what is used of it, in bytes, without what the kernel would give back first:
-            files that were read and are not used. None where it is not told.
+    Not counted is what the kernel would give back first: files that were read and are not used.
     """
 
     size: int
@@ -59,11 +51,7 @@ class _Mount:
 
 
 class Cgroup:
-    """The groups of this process.
-
-    Args:
-        root: Below which ``proc`` and ``sys`` are.
-    """
+    """The groups of this process, told by what is below ``root``."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -162,7 +150,7 @@ def _cores(quota: int | None, period: int | None) -> float | None:
 
 
 def _mounts(root: Path) -> list[_Mount]:
-    """Return the hierarchies that are mounted; see ``/proc/self/mountinfo`` in proc(5)."""
+    # See ``/proc/self/mountinfo`` in proc(5).
     found = []
     for line in _text(root / "proc/self/mountinfo").splitlines():
         words, _, kind = line.partition(" - ")
@@ -187,12 +175,11 @@ def _paths(root: Path) -> list[tuple[str, str]]:
 
 
 def _plain(text: str) -> str:
-    """Return a path in which spaces and the like were written as octal numbers."""
+    # Spaces and the like are written as octal numbers.
     return _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
 
 
 def _text(path: Path) -> str:
-    """Return what a file says; nothing where there is none or it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -208,7 +195,6 @@ def _number(path: Path) -> int | None:
 
 
 def _field(path: Path, name: str) -> int | None:
-    """Return a number out of a file of names and numbers."""
     for line in _text(path).splitlines():
         key, _, value = line.partition(" ")
         if key == name:

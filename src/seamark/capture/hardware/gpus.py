@@ -50,7 +50,6 @@ class Gpus:
         raise NotImplementedError
 
     def _describe(self, names: list[str], sizes: list[float | None]) -> None:
-        """Note what the devices are; sizes in GiB."""
         if names:
             self.facts["gpu"] = ", ".join(dict.fromkeys(names))
             self.facts["gpu_count"] = len(names)
@@ -71,11 +70,7 @@ class NvidiaGpus(Gpus):
         self._nvml: Any = None
 
     def open(self, nvml: Any) -> None:
-        """Find the devices; there are none without a driver, its library or the permission.
-
-        Args:
-            nvml: The module ``pynvml``.
-        """
+        """Find the devices; there are none without a driver, its library or the permission."""
         try:
             nvml.nvmlInit()
         except Exception:  # noqa: BLE001 - see above; old releases of the package raise others
@@ -176,7 +171,6 @@ class NvidiaGpus(Gpus):
         }
 
     def _ask(self, question: str, *about: Any) -> Any:
-        """Return an answer, texts as such; None if there is none."""
         try:
             said = getattr(self._nvml, question)(*about)
         except Exception:  # noqa: BLE001 - the package's own, of every release
@@ -185,11 +179,7 @@ class NvidiaGpus(Gpus):
 
 
 class AmdGpus(Gpus):
-    """GPUs of AMD, through ``amdsmi``, which ROCm brings.
-
-    Args:
-        smi: The module ``amdsmi``.
-    """
+    """GPUs of AMD, through ``amdsmi``, which ROCm brings."""
 
     def __init__(self, smi: Any) -> None:
         super().__init__()
@@ -227,7 +217,7 @@ class AmdGpus(Gpus):
         }
 
     def _memory(self, handle: Any, name: str) -> float | None:
-        """Return an amount of memory, which amdsmi tells in MiB, in GiB."""
+        # It is told in MiB.
         size = _number(self._ask("amdsmi_get_gpu_vram_usage", handle), name)
         return None if size is None else size * MIB / GIB
 

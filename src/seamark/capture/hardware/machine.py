@@ -37,13 +37,10 @@ class Values:
 
 @dataclass(slots=True)
 class Reading:
-    """Metrics of a machine at one moment.
+    """Metrics of a machine at one moment: in seconds on a clock that never steps.
 
-    Attributes:
-        at: Time of the reading, in seconds on a clock that never steps.
-        host: Metrics of the whole machine, or of the container.
-        process: Metrics of this process and of those that it started.
-        gpus: Metrics of each GPU that this process may use, by the number of the GPU.
+    Those of the host are of the container, if there is one; those of the process include what it
+    started; GPUs have the numbers that the driver gives them.
     """
 
     at: float
@@ -55,11 +52,8 @@ class Reading:
 class Machine:
     """Reads what there is to be read; belongs to one thread, and is opened when first asked.
 
-    Nothing raises: what cannot be had is left out. Each question may take long.
-
-    Args:
-        root: Below which ``proc`` and ``sys`` are, for the limits of containers.
-        clock: Seconds that never step.
+    Nothing raises: what cannot be had is left out. Each question may take long. ``proc`` and
+    ``sys`` are below ``root``.
     """
 
     def __init__(self, root: Path = Path("/"), clock: Callable[[], float] = time.monotonic) -> None:
@@ -74,10 +68,7 @@ class Machine:
         self._allowed: frozenset[int] | None = None
 
     def facts(self) -> Iterator[dict[str, Any]]:
-        """Yield what does not change, by name: what is known at once, then what drivers say.
-
-        Memory is in GiB.
-        """
+        """Yield what does not change: what is known at once, then what drivers say; GiB."""
         self._open()
         yield self._own_facts()
         yield dict(self._open_gpus().facts)
@@ -133,7 +124,6 @@ class Machine:
             self._memory_limit = limit
 
     def _find_cores(self, groups: Cgroup) -> None:
-        """Find out on how many cores this process may run."""
         every = self._psutil.cpu_count() or 1
         self._cores = float(every)
         affinity = getattr(os, "sched_getaffinity", None)
@@ -173,7 +163,6 @@ class Machine:
         return found
 
     def _cpu_name(self) -> str:
-        """Return the name of the CPU's model, or its architecture where there is no name."""
         text = ""
         with contextlib.suppress(OSError), (self._root / "proc/cpuinfo").open("rb") as file:
             text = file.read(1 << 14).decode(errors="replace")  # it goes on for each core

@@ -27,12 +27,7 @@ _DESCRIPTORS: Final = {"stdout": 1, "stderr": 2}
 class Output:
     """Records standard output and standard error as long as a run is recorded; see `Part`.
 
-    Args:
-        run: Where they are recorded.
-        namespace: Below which the series ``stdout`` and ``stderr`` are.
-        switches: Whether each is recorded, by name; ``"fd"``: at the descriptor.
-        limit: How much of each.
-        secrets: What is hidden.
+    ``switches`` says by name whether each is recorded; ``"fd"``: at the descriptor.
     """
 
     def __init__(

@@ -80,14 +80,11 @@ _MOST: Final = 8 << 20
 
 
 class DescriptorSource(Source):
-    """Source of the text that any process writes to one descriptor, from `start` to `stop`.
+    """Source of the text that any process writes to one descriptor, 1 or 2, from `start` to `stop`.
 
     The text still reaches its original destination, unchanged. In a forked child the methods do
-    nothing, and what the child writes is recorded by its parent.
-
-    Args:
-        fd: Descriptor, 1 or 2.
-        folder: Folder of the run; sources of the same run may share a helper.
+    nothing, and what the child writes is recorded by its parent. Sources of the same run
+    (``folder``) may share a helper.
 
     Attributes:
         lost: Number of bytes that could not be recorded so far. When it grows, the gap is at the
@@ -149,12 +146,9 @@ class DescriptorSource(Source):
     def stop(self, timeout_s: float = 2.0) -> str:
         """Put the original back, and return the rest.
 
-        All that was written before is shown then. Children that still write are shown as long as
+        All that was written before is shown then; where the reader of a pipe takes nothing in time,
+        it may be shown after what is written next. Children that still write are shown as long as
         they live, and recorded no more.
-
-        Args:
-            timeout_s: The longest time to wait for that, in seconds: where the reader of a pipe
-                takes nothing, what was written before may be shown after what is written next.
         """
         with _lock:
             helper, text = self.helper, ""
@@ -395,7 +389,6 @@ def _same_position(one: int, other: int) -> bool:
 
 @quietly()
 def _flush() -> None:
-    """Write what waits in the buffers of Python and C."""
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         with quietly():
             if stream is not None:
@@ -415,15 +408,14 @@ def _flush() -> None:
 class AppendedFile:
     """Reader of the data that any process adds to the file of a descriptor after construction.
 
+    A pipe in the place of a file would be noticed: Python asks a stream once whether it can seek,
+    and ``sys.stdout.reconfigure(encoding=...)``, ``tell()`` and ``truncate()`` fail when the answer
+    is no longer true. And what is written would be in the file a moment later than the process has
+    ended.
+
     Where the descriptor appends, that is all behind the end of the file at construction. Else it is
     what lies between the position of the descriptor at construction and now: what has been
     truncated meanwhile, and the hole that a further write leaves before it, are passed over.
-
-    Args:
-        fd: Descriptor of a regular file.
-
-    Raises:
-        OSError: If the file cannot be read.
     """
 
     def __init__(self, fd: int) -> None:
@@ -467,7 +459,7 @@ class AppendedFile:
 
 
 def _reopened(fd: int) -> int:
-    """Return a descriptor to read the file with, whose position is its own."""
+    # To read the file with; its position is its own.
     if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR:
         return fd
     path = f"/proc/self/fd/{fd}"

@@ -55,11 +55,7 @@ class Captured(Protocol):
 
 
 class Helper:
-    """The processes that copy, as this process sees them.
-
-    Raises:
-        NotCapturableError: If they cannot be started.
-    """
+    """The processes that copy, as this process sees them; raises `NotCapturableError` without."""
 
     def __init__(self, fd: int) -> None:
         self.pid = os.getpid()
@@ -187,7 +183,6 @@ class Helper:
             self._copy_on()  # nothing is left, unless the helper was killed
 
     def _read_answers(self, timeout_s: float) -> None:
-        """Take note of what the helper says within that time."""
         if self._control is None:
             return
         try:
@@ -234,11 +229,7 @@ class Helper:
             source.put_back(self)
 
     def _copy_on(self, empty_ms: int = 0) -> None:
-        """Copy what is in the pipe, where nobody else does.
-
-        Args:
-            empty_ms: How long it must have been empty, in milliseconds.
-        """
+        """Copy what is in the pipe, where nobody else does, until it was empty so long."""
         if self.reading < 0:
             return
         poll = select.poll()
@@ -359,7 +350,6 @@ def _in_background(terminal: int) -> bool:
 
 
 def _look_alike(terminal: int, original: int) -> None:
-    """Give a pseudo-terminal the attributes of a terminal, but let it change nothing."""
     attributes = termios.tcgetattr(original)
     attributes[1] &= ~termios.OPOST
     termios.tcsetattr(terminal, termios.TCSANOW, attributes)

@@ -76,7 +76,6 @@ def cut(text: str, most: int) -> int:
 
 
 def _fitting(text: str, most: int) -> int:
-    """Return how many whole characters at the beginning have no more than ``most`` bytes."""
     start = text[:most]
     if start.isascii():
         return len(start)
@@ -92,60 +91,47 @@ _TELL_S: Final = 60.0
 
 
 _MINUTE_S: Final = 60.0
+_A_MINUTE: Final = "in one minute"
+_IN_ALL: Final = "in all"
 
 
 class Allowance:
-    """Amount of output that may still be recorded of one stream.
-
-    Args:
-        limit: Limit of the stream.
-    """
+    """Amount of output that may still be recorded of one stream."""
 
     def __init__(self, limit: Limit) -> None:
-        self._limit = limit
-        self._total = self._minute = 0
+        limits = {_A_MINUTE: limit.per_minute, _IN_ALL: limit.total}
+        self._limits = {kind: most for kind, most in limits.items() if most is not None}
+        self._spent = dict.fromkeys(self._limits, 0)
         self._until = float("-inf")
 
     def left(self, now: float) -> int | None:
-        """Return how many bytes may be recorded now; None for any number.
-
-        Args:
-            now: In seconds, on a clock that never steps back.
-        """
+        """Return how many bytes may be recorded now, in seconds; None for any number."""
         if now >= self._until:
-            self._until, self._minute = now + _MINUTE_S, 0
-        limit = self._limit
-        amounts = [] if limit.total is None else [limit.total - self._total]
-        if limit.per_minute is not None:
-            amounts.append(limit.per_minute - self._minute)
-        return min(amounts) if amounts else None
+            self._until = now + _MINUTE_S
+            if _A_MINUTE in self._spent:
+                self._spent[_A_MINUTE] = 0
+        return min(self._left().values(), default=None)
 
     def spend(self, count: int) -> None:
         """Take note of bytes that are recorded."""
-        self._minute += count
-        self._total += count
+        for kind in self._spent:
+            self._spent[kind] += count
 
-    def end(self) -> None:
-        """Use up the limit that has less left, because the next text did not fit."""
-        total, a_minute = self._limit.total, self._limit.per_minute
-        if total is not None and (
-            a_minute is None or total - self._total < a_minute - self._minute
-        ):
-            self._total = total
-        elif a_minute is not None:
-            self._minute = a_minute
+    def end(self) -> str:
+        """Use up the limit that has less left, because the next text did not fit.
 
-    @property
-    def why(self) -> str:
-        """Description of the limit that is used up, such as ``"1 MiB in one minute"``."""
-        total, a_minute = self._limit.total, self._limit.per_minute
-        if total is not None and (a_minute is None or self._total >= total):
-            return f"{_shown(total)} in all"
-        return f"{_shown(a_minute or 0)} in one minute"
+        Return which one, such as ``"1 MiB in one minute"``.
+        """
+        left = self._left()
+        kind = _IN_ALL if left.get(_IN_ALL, 1) <= 0 else min(left, key=left.__getitem__)
+        self._spent[kind] = self._limits[kind]
+        return f"{_shown(self._limits[kind])} {kind}"
+
+    def _left(self) -> dict[str, int]:
+        return {kind: most - self._spent[kind] for kind, most in self._limits.items()}
 
 
 def _shown(count: int) -> str:
-    """Return a number of bytes in the largest unit of which it is a whole number."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= size and count % size == 0:
             return f"{count // size} {unit}"
@@ -154,14 +140,6 @@ def _shown(count: int) -> str:
 
 class Recording:
     """Records what one source gives. Everything but `path` belongs to one thread at a time.
-
-    Args:
-        run: Where it is recorded.
-        path: Of the series.
-        source: What gives the text.
-        limit: How much is recorded.
-        secrets: What is hidden.
-        clock: Seconds, never stepping back.
 
     Attributes:
         path: Of the series.
@@ -234,8 +212,7 @@ class Recording:
             taken = cut(text, FRAME_BYTES if left is None else min(left, FRAME_BYTES))
             is_last = left is not None and left < FRAME_BYTES and taken < len(text)
             if not taken or (is_last and text[taken - 1] != "\n"):  # whole lines are easier to read
-                self._allowance.end()
-                self._count_omitted(size_of(text), f"more than {self._allowance.why}")
+                self._count_omitted(size_of(text), f"more than {self._allowance.end()}")
                 break
             if taken < len(text):  # a value is not cut in two
                 taken = self._hiding.open_value_start(text[:taken]) or taken
@@ -245,7 +222,6 @@ class Recording:
             text = text[taken:]
 
     def _miss(self) -> None:
-        """Count what the source had to leave out."""
         lost, self._lost = self.source.lost - self._lost, self.source.lost
         if lost:
             self._count_omitted(lost, "printed faster than it could be recorded")
@@ -262,7 +238,7 @@ class Recording:
     # ---------------------------------------------------------------- what is left out
 
     def _count_omitted(self, count: int, why: str) -> None:
-        """Count bytes; say so where the first of them would stand."""
+        # Say so where the first of them would stand.
         if self._gap is None:
             self._gap = 0
             self._append(f"{self._new_line}[seamark: {why}; left out here: ")
@@ -274,13 +250,13 @@ class Recording:
         return "\n" if self._in_line else ""
 
     def _end_gap(self) -> None:
-        """Say how much is left out, as soon as something is recorded again."""
+        # As soon as something is recorded again.
         if self._gap is not None:
             gap, self._gap = self._gap, None
             self._append(f"{gap:,} bytes]\n")
 
     def _record_omitted(self, *, at_once: bool = False) -> None:
-        """Record how much is left out: when it begins, and from time to time."""
+        # When it begins, and from time to time.
         (told, at), now = self._told, self._clock()
         if told != self.left_out and (at_once or now >= at + _TELL_S):
             self._told = (self.left_out, now)
@@ -294,13 +270,10 @@ _SETTLE_S: Final = 0.3
 
 
 class Gathering:
-    """Records from streams as long as there are some.
+    """Records from streams as long as there are some, on one thread for all runs of a process.
 
     As long as nothing is printed the thread sleeps, and nothing wakes it but a source that has
     something to give. (Sources that cannot ring are asked.) With the last stream it ends.
-
-    Args:
-        bell: What sources ring.
     """
 
     def __init__(self, bell: Bell) -> None:
@@ -309,7 +282,7 @@ class Gathering:
         fork.register(self._begin)
 
     def _begin(self) -> None:
-        """Begin with nothing: in a forked child there is no thread, and nothing is recorded."""
+        # In a forked child there is no thread, and nothing is recorded.
         self._bell.begin()
         self._lock = threading.RLock()
         self._streams: tuple[Recording, ...] = ()
@@ -318,11 +291,7 @@ class Gathering:
         self._asked = self._answered = 0
 
     def add(self, streams: Iterable[Recording]) -> None:
-        """Record from streams, whose sources have begun.
-
-        Raises:
-            RuntimeError: If the system gives no thread.
-        """
+        """Record from streams, whose sources have begun; RuntimeError if there is no thread."""
         with self._lock:
             self._streams += tuple(streams)
             if self._thread is None:
@@ -337,12 +306,7 @@ class Gathering:
         self._bell.ring()
 
     def remove(self, streams: Iterable[Recording], timeout_s: float) -> None:
-        """Record the rest of streams, and no more.
-
-        Args:
-            streams: Those that were added.
-            timeout_s: The longest time to wait, in seconds; the thread goes on after that.
-        """
+        """Record the rest of streams, and no more; the thread goes on after the time is over."""
         deadline = time.monotonic() + timeout_s
         ended = [(stream, threading.Event()) for stream in streams]
         with self._lock:
@@ -414,7 +378,6 @@ class Gathering:
             ended.set()
 
     def _wait(self) -> None:
-        """Wait until something was printed, and then for more of it."""
         bell = self._bell
         bell.asleep = True
         # Looked at after that: what is printed from here on rings.

@@ -53,24 +53,16 @@ class Source:
         raise NotImplementedError
 
     def pieces(self, before: int) -> list[tuple[int, str]]:
-        """Return what is new in pieces, in the order in which they were written.
+        """Return what is new in pieces, each with a number of `ORDER` that tells its time.
 
-        Args:
-            before: A number of `ORDER`; what was written after it may be left for the next time.
-
-        Returns:
-            Each with a number of `ORDER`, which tells what was written to another stream before. A
-            source that cannot know it says that it came last.
+        What was written after the number ``before`` may be left for the next time. A source that
+        cannot know the number says that it came last.
         """
         text = self.take()
         return [(before, text)] if text else []
 
     def settle(self, deadline: float) -> None:
-        """Wait until what was written can be taken.
-
-        Args:
-            deadline: Until when to wait at most, as `time.monotonic` gives it.
-        """
+        """Wait until what was written can be taken, at most until ``deadline`` (monotonic)."""
 
     def stop(self) -> str:
         """End, and return the rest."""
@@ -122,11 +114,7 @@ class Bell:
             pass
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until it is rung, or was since the last time.
-
-        Args:
-            timeout_s: The longest time to wait, in seconds; None for no limit.
-        """
+        """Wait until it is rung, or was since the last time; None for no limit."""
         self._rung.acquire(timeout=-1 if timeout_s is None else timeout_s)
 
 
@@ -139,11 +127,7 @@ _MOST_PIECES: Final = 16
 
 
 class _Turn:
-    """Holder of the tap of the stream that was written to last.
-
-    Attributes:
-        tap: Tap of that stream; None if the next write has to put a number of `ORDER` in the queue.
-    """
+    """Tap of the stream written to last; None if the next write has to queue a number."""
 
     __slots__ = ("tap",)
 
@@ -164,8 +148,6 @@ class _Tap:
         takers: Sources that get the text; without any, nothing is queued.
         lost: Number of bytes that were left out of the queue so far.
         pressed: Whether so much waits that it should be handed out before its time.
-        stream: The stream object.
-        write: The function that stands on the stream.
     """
 
     __slots__ = (
@@ -191,7 +173,6 @@ class _Tap:
         self.write = _seen(stream.write, self, plain=isinstance(stream, io.TextIOWrapper))
 
     def begin(self) -> None:
-        """Reset the lock, the queue and the counts, and remove all takers."""
         self._lock = threading.RLock()
         self.pressed = False
         self.queue: deque[str | int] = deque()
@@ -199,11 +180,7 @@ class _Tap:
         self.takers: tuple[Tee, ...] = ()
 
     def install(self) -> None:
-        """Be the stream's ``write``.
-
-        Raises:
-            TypeError: If the object does not have it.
-        """
+        """Be the stream's ``write``; TypeError if the object does not have it."""
         # Not by setattr: a wrapper may pass that on to what it wraps, whose write it calls.
         vars(self.stream)["write"] = self.write
         if self.stream.write is not self.write:
@@ -287,11 +264,8 @@ class _Tap:
 def _seen(original: Callable[..., Any], tap: _Tap, *, plain: bool) -> Callable[..., Any]:
     """Return a ``write`` that tells ``tap``.
 
-    Args:
-        original: What writes.
-        tap: Whom to tell.
-        plain: Whether it takes one argument by place, as all streams of `io` do; it then costs half
-            as much, and this is called twice for each ``print``.
+    ``plain``: it takes one argument by place, as all streams of `io` do; it then costs half as
+    much, and this is called twice for each ``print``.
     """
     found = _wrap_text_write(original, tap) if plain else _wrap_any_write(original, tap)
     found.__name__, found.__qualname__ = "write", getattr(original, "__qualname__", "write")
@@ -337,7 +311,7 @@ def _wrap_any_write(original: Callable[..., Any], tap: _Tap) -> Callable[..., An
 
 
 def _written_already(text: Any) -> None:
-    """Write nothing."""
+    pass  # it is written
 
 
 _taps: weakref.WeakSet[_Tap] = weakref.WeakSet()
@@ -356,12 +330,19 @@ fork.register(_pass_all)
 class Tee(Source):
     """Source of the text written to the object that is ``sys.stdout`` or ``sys.stderr`` at `start`.
 
-    Args:
-        name: ``"stdout"`` or ``"stderr"``.
-        bell: Rung when something is written and the thread is asleep.
+    ``sys.stdout`` is not replaced. Its ``write`` is: an attribute of the object hides the method of
+    its class. So whoever holds the object (a handler of `logging`, Rich, tqdm, the kernel of a
+    notebook) is seen, and nobody finds another object: ``isatty()``, ``fileno()``, ``buffer`` and
+    the type are as ever. What is written to ``sys.stdout.buffer`` or to the descriptor does not
+    pass here.
 
-    Attributes:
-        parts: Text and numbers that the tap handed out and that were not taken yet.
+    The write itself comes first, and what it returns or raises is returned or raised. Then the text
+    is put in a queue, by one `deque.append`: no lock, nothing to wait for, in threads and in the
+    handlers of signals alike.
+
+    Where another stream was written to in between, a number that rises from write to write of all
+    streams goes into the queue before the text: it costs the others a comparison, and tells in
+    which order the streams were written.
     """
 
     polled = False
@@ -393,7 +374,7 @@ class Tee(Source):
             self.start()
 
     def _stream(self) -> Any:
-        """Return what is printed to; not what keeps it in memory for somebody, and for a while."""
+        # Not what keeps it in memory for somebody, and for a while.
         stream = getattr(sys, self._name, None)
         if isinstance(stream, io.StringIO):
             return getattr(sys, f"__{self._name}__", None) or stream

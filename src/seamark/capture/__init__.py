@@ -58,8 +58,8 @@ def _failed(error: Exception) -> None:
 
 
 _quiet = quietly(_failed)
+# How long the end of a run waits for what is still being captured.
 _END_S: Final = 2.0
-"""How long the end of a run waits for what is still being captured."""
 
 
 class Capture:

@@ -20,9 +20,10 @@ __all__ = ["environment_facts"]
 
 _MOST_BYTES: Final = 1 << 16
 _LONGEST: Final = 1000
+# As many digits of a container's id as the tools show.
 _SHORT_ID: Final = 12
-"""As many digits of a container's id as the tools show."""
 
+# Identifiers of a job by the name under which they are recorded; a cluster has the first one.
 _CLUSTERS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "slurm": {
         "job_id": ("SLURM_JOB_ID", "SLURM_JOBID"),
@@ -48,22 +49,22 @@ _CLUSTERS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "queue": ("LSB_QUEUE",),
     },
 }
-"""Identifiers of a job by the name under which they are recorded; a cluster has the first one."""
+# Whose variables others have too: they count beside SGE_ROOT alone.
 _SGE: Final = {
     "job_id": ("JOB_ID",),
     "task_id": ("SGE_TASK_ID",),
     "job_name": ("JOB_NAME",),
     "queue": ("QUEUE",),
 }
-"""Whose variables others have too: they count beside SGE_ROOT alone."""
 _KUBERNETES: Final = {
     "pod": ("POD_NAME", "MY_POD_NAME", "K8S_POD_NAME", "HOSTNAME"),
     "namespace": ("POD_NAMESPACE", "MY_POD_NAMESPACE", "K8S_NAMESPACE"),
     "node": ("NODE_NAME", "MY_NODE_NAME", "K8S_NODE_NAME"),
     "image": ("IMAGE_NAME", "CONTAINER_IMAGE"),
 }
+# Says the namespace only; the token beside it is never looked at.
 _ACCOUNT: Final = "run/secrets/kubernetes.io/serviceaccount/namespace"
-"""Says the namespace only; the token beside it is never looked at."""
+# Services, the variables that tell them, and the one with an identifier.
 _SERVICES: Final[tuple[tuple[str, tuple[str, ...], str | None], ...]] = (
     ("Colab", ("COLAB_RELEASE_TAG", "COLAB_GPU"), None),
     ("Kaggle", ("KAGGLE_KERNEL_RUN_TYPE",), "KAGGLE_KERNEL_RUN_TYPE"),
@@ -81,7 +82,7 @@ _SERVICES: Final[tuple[tuple[str, tuple[str, ...], str | None], ...]] = (
     ("GitHub Actions", ("GITHUB_ACTIONS",), "GITHUB_RUN_ID"),
     ("GitLab CI", ("GITLAB_CI",), "CI_JOB_ID"),
 )
-"""Services, the variables that tell them, and the one with an identifier."""
+# What stands in a control group's path or a mount where a container's own files are.
 _ENGINES: Final = (
     (re.compile(r"libpod(?:-conmon)?-([0-9a-f]{64})|overlay-containers/([0-9a-f]{64})/"), "podman"),
     (re.compile(r"docker[-/]([0-9a-f]{64})|docker/containers/([0-9a-f]{64})/"), "docker"),
@@ -89,7 +90,6 @@ _ENGINES: Final = (
     (re.compile(r"kubepods[^:\n]*/(?:cri-o-)?([0-9a-f]{64})"), "containerd"),
     (re.compile(r"/lxc(?:\.payload\.|/)([\w.-]{1,64})"), "lxc"),
 )
-"""What stands in a control group's path or a mount where a container's own files are."""
 
 
 def environment_facts(
@@ -178,8 +178,8 @@ def _named(groups: str, mounts: str) -> tuple[str, str]:
     return "", ""
 
 
+# Mounts that an engine makes of files of the container itself; others may be of anybody.
 _OWN_FILES: Final = re.compile(r" /etc/(?:hostname|hosts|resolv\.conf) ")
-"""Mounts that an engine makes of files of the container itself; others may be of anybody."""
 
 
 # --------------------------------------------------------------------- clusters and services

@@ -24,8 +24,8 @@ __all__ = ["Facts"]
 
 log = logging.getLogger("seamark")
 
+# How long the end waits for what is still being found out before git is ended, in seconds.
 _GRACE_S: Final = 1.0
-"""How long the end waits for what is still being found out before git is ended, in seconds."""
 
 
 class Facts:

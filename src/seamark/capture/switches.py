@@ -64,25 +64,15 @@ class Switches:
     """Switches for the captures of a run: whether each is on, and its settings.
 
     Attributes:
-        git: Commit, branch, dirty state, remote and changes of the repository.
         script: The script or the notebook, its arguments, and the version of the code.
         version: Whether a version of the code is made; not where the user gave one.
-        version_at_start: Returns the version that was recorded at the start, if there is one.
+        version_at_start: Returns the version that was recorded at the start, or None.
         script_file: Whether the script itself is stored; not where the user names the files.
-        packages: Versions of Python and of installed packages.
-        dependencies: ``"infer"``: keep these as a requirements file, too; or the path of one.
+        dependencies: ``"infer"``: keep the packages as a requirements file; or the path of one.
         host: Host name, pid, and where they are: hardware, system, container, cluster, torch.
-        traceback: The traceback of the exception that ends the process.
-        signals: Whether SIGTERM marks the run.
-        stdout: Standard output; ``"fd"``: at the descriptor, subprocesses and C libraries included.
-        stderr: Standard error; values as for ``stdout``.
-        limit: Limit on the output recorded of each stream.
-        hardware_metrics: Metrics of CPU, memory, disk, network and GPUs.
-        git_ref: Repository: a path, an object with one (Neptune's ``GitRef``), or None for
-            that of the script; False for none.
+        stdout: ``"fd"``: at the descriptor, subprocesses and C libraries included.
+        git_ref: A path, Neptune's ``GitRef``, None for the script's repository, False for none.
         monitoring_namespace: Path that stands in for ``monitoring/<writer>``.
-        fail_on_exception: Whether an uncaught exception fails the run.
-        secrets: Rules for hiding secrets in arguments, messages and tracebacks.
     """
 
     git: bool = True

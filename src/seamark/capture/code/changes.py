@@ -74,14 +74,7 @@ class Diff(NamedTuple):
 
 
 def diff_of(git: Git, top: Path, head: str, filters: Collection[str]) -> Diff | None:
-    """Return what has changed since a commit or tree; None if nothing has, or if git cannot tell.
-
-    Args:
-        git: Asks git.
-        top: The top of the working tree.
-        head: A commit or a tree.
-        filters: Names of the filters that name a program.
-    """
+    """Return what has changed since a commit or tree; None if nothing has, or git cannot tell."""
     raw = git("diff-index", *_RAW, head, "--", at_most=_MAX_RAW)
     changed = dict(_changed(raw.output)) if raw.code in (0, None) else {}
     if not changed:
@@ -232,11 +225,7 @@ def untracked_of(
 ) -> ChangedFile | None:
     """Return the names of untracked files that are not ignored, one a line, quoted as git does.
 
-    Args:
-        git: Asks git.
-        top: The top of the working tree.
-        ignoring: Files that say what is ignored, beside those of the working tree.
-        aside: A folder whose files are not told.
+    ``ignoring`` are further files with rules, ``aside`` is a folder whose files are not told.
     """
     patterns = [f"--exclude-from={place}" for place in ignoring]
     if aside is not None and (inside := _inside(aside, top)):
@@ -290,12 +279,6 @@ class Tree:
     deleted. Both would put files into the record that the training has nothing to do with. So a git
     folder outside of the working tree has to point back at it, as git writes it for worktrees and
     submodules.
-
-    Args:
-        top: The top of the working tree, as git tells it.
-        own: Its git folder.
-        common: The git folder that it shares with others; the same if there are no others.
-        work_tree: What the configuration says about the working tree; may be empty.
     """
 
     def __init__(self, top: str, own: str, common: str, work_tree: str) -> None:

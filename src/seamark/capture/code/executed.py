@@ -63,11 +63,7 @@ class CodeVersion:
         return found
 
     def now(self, cells: Mapping[int, str]) -> str:
-        """Return the version of what was executed so far; empty if that is nothing.
-
-        Raises:
-            _TooMuchError: If it is too much.
-        """
+        """Return the version of what was executed so far; empty if nothing; may be too much."""
         main = self.script.file
         mine: list[tuple[str, str]] = []
         if main is not None and main.suffix in _SUFFIXES and not is_installed(main):
@@ -104,13 +100,7 @@ class CodeVersion:
 class ExecutedCode:
     """Records the entry script or the notebook, and the version of the code.
 
-    Args:
-        run: Where to.
-        script: What was started.
-        secrets: What is hidden.
-        keeps_script: Whether the script itself is kept.
-        tells_version: Whether the version is recorded.
-        version: The version that was recorded at the start; None to find it out.
+    ``version`` is the one that was recorded at the start; None to find it out.
     """
 
     def __init__(

@@ -58,16 +58,16 @@ CHANGES_TIMEOUT_S = 10.0
 _EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _EMPTY_TREE_SHA256: Final = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"
 
+# Bytes that are read of what one command prints; one that goes on is killed.
 _MAX_OUTPUT: Final = 1 << 20
-"""Bytes that are read of what one command prints; one that goes on is killed."""
 
 _MAX_NAMES: Final = 1 << 14
 _MAX_ASKED: Final = 100
 _MAX_TEXT: Final = 2048
 
 _KEPT: Final = frozenset({"GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM"})
+# What the user's own variables of git begin with that name settings, such as safe.directory.
 _CONFIGURATION: Final = "GIT_CONFIG_"
-"""What the user's own variables of git begin with that name settings, such as safe.directory."""
 
 _NOT_ASKING: Final = {
     "GIT_TERMINAL_PROMPT": "0",
@@ -86,6 +86,7 @@ _NO_CONFIGURATION: Final = {
     "GIT_CONFIG_PARAMETERS": "",
     "GIT_ATTR_NOSYSTEM": "1",
 }
+# What of a repository's configuration says how its files are compared, and runs nothing.
 _SETTINGS: Final = (
     "core.autocrlf",
     "core.checkstat",
@@ -97,7 +98,6 @@ _SETTINGS: Final = (
     "core.trustctime",
     "extensions.objectformat",
 )
-"""What of a repository's configuration says how its files are compared, and runs nothing."""
 
 _EXCLUDES: Final = "core.excludesfile"
 _WORK_TREE: Final = "core.worktree"
@@ -107,11 +107,11 @@ _WANTED: Final = (
     + ")$"
 )
 _PLACES: Final = ("objects", "index", "info/attributes", "info/exclude")
+# Bytes of a file with rules that git is told of: it reads all of it into memory.
 _MAX_RULES: Final = 1 << 20
-"""Bytes of a file with rules that git is told of: it reads all of it into memory."""
 
+# What a command of git may allocate; packs, which it maps, do not count.
 _MAX_MEMORY: Final = 1 << 30
-"""What a command of git may allocate; packs, which it maps, do not count."""
 
 
 _told: set[Path] = set()
@@ -152,14 +152,7 @@ def _path_named(git_ref: Any) -> Any:
 
 
 class _Places(NamedTuple):
-    """Paths of a repository.
-
-    Attributes:
-        own: Git folder of this working tree.
-        common: The git folder shared with other working trees; equal to ``own`` if there are none.
-        files: Paths of the files and folders in `_PLACES`, in the same order.
-        reference: Name that the head refers to, such as ``refs/heads/main``; may be empty.
-    """
+    """Paths of a repository; `files` are those of `_PLACES`, `reference` is the head's branch."""
 
     top: str
     own: str
@@ -302,11 +295,7 @@ class GitProbe:
         environment: Mapping[str, str] | None = None,
         at_most: int = _MAX_OUTPUT,
     ) -> _Answer:
-        """Return what one git command prints; it is killed after ``at_most`` bytes.
-
-        Raises:
-            _Cancelled: If time is up, or git cannot be started.
-        """
+        """Return what one git command prints; it is killed after ``at_most`` bytes."""
         process = self._begin(arguments, environment or {})
         output = bytearray()
         assert process.stdout is not None  # noqa: S101 - it is a pipe
@@ -360,12 +349,8 @@ def _unknown(why: str) -> dict[str, Any]:
 class _Settings:
     """Settings read from a repository's configuration, as ``git config -z --get-regexp`` lists it.
 
-    Attributes:
-        plain: Values of `_SETTINGS`, by key.
-        filters: Names of the filters that run a program.
-        excludes: Path of the user's global ignore file; empty for git's default path.
-        work_tree: Path of the configured working tree; may be empty.
-        remote: Address of ``origin``, else of the first remote, without secrets; or None.
+    The path of the user's ignore file (``excludes``) and of the working tree may be empty. The
+    address is that of ``origin``, else of the first remote, without secrets.
     """
 
     def __init__(self, listed: str) -> None:

@@ -38,13 +38,7 @@ class Walk:
 
     Links to folders are not followed, unless they were named themselves; a link to a file counts as
     that file if it lies below the folder that was named. What is ignored is not entered, nor are
-    the folder of all runs, repositories' own folders and ``__pycache__``.
-
-    Args:
-        here: What names are relative to.
-        aside: The folder of all runs.
-        hurry: Set when nothing is to be gained by pauses any more.
-        may_go_on: Asked again and again; looking ends when it says no.
+    the folder of all runs (``aside``), repositories' own folders and ``__pycache__``.
 
     Attributes:
         linked: The first links that lead out of what was named, by name.
@@ -109,13 +103,8 @@ class Walk:
     ) -> Iterator[str]:
         """Yield files below a folder.
 
-        Args:
-            base: What was named.
-            folder: Where to look.
-            wanted: The parts of a pattern.
-            reached: Which of them the next name may be; None: everything is wanted.
-            ignored: What is not.
-            depth: How far below.
+        ``wanted`` are the parts of a pattern; ``reached``: which of them the next name may be,
+        None: everything is wanted.
         """
         if reached is not None:
             reached = frozenset(_past_any_folders(wanted, reached))
@@ -354,11 +343,11 @@ _CLASSES: Final = {
     b"xdigit": frozenset(string.hexdigits.encode()),
 }
 
+# What has a fixed length: bytes as they are, or which ones may stand at each place.
 _Piece = bytes | tuple[frozenset[int], ...]
-"""What has a fixed length: bytes as they are, or which ones may stand at each place."""
 
+# What stands between two slashes, cut at its stars; None for ``**``.
 _Segment = tuple[_Piece, ...] | None
-"""What stands between two slashes, cut at its stars; None for ``**``."""
 
 
 class _NoRuleError(ValueError):
@@ -368,12 +357,8 @@ class _NoRuleError(ValueError):
 class Rule(NamedTuple):
     """Rule read from a line of a ``.gitignore`` file.
 
-    Attributes:
-        excludes: False for a rule that begins with ``!`` and cancels an earlier one.
-        folders_only: Whether the rule ends with a slash.
-        anywhere: Whether the rule has no slash and applies to names in any folder below.
-        prefix: Beginning of the pattern, up to the first special character.
-        segments: Rest of the pattern.
+    It begins with ``!`` unless it ``excludes``, and has no slash if it applies ``anywhere`` below.
+    The ``prefix`` is the beginning of the pattern, up to the first special character.
     """
 
     excludes: bool

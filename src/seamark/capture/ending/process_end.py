@@ -50,8 +50,8 @@ _Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any
 
 _of_exceptions = Observers()
 _known_error = 0
+# The outermost code of the main thread, as long as somebody observes exceptions.
 _script: CodeType | None = None
-"""The outermost code of the main thread, as long as somebody observes exceptions."""
 
 
 # --------------------------------------------------------------------- in and out
@@ -261,11 +261,11 @@ def _notify_exit(error: BaseException) -> None:
 
 # A `SystemExit` can be observed in no other way: it does not reach ``sys.excepthook``, and is no
 # longer available when the exit handlers run.
+# Of the identifiers of ``sys.monitoring``, those that it suggests to no kind of tool.
 _TOOLS: Final = (3, 4)
-"""Of the identifiers of ``sys.monitoring``, those that it suggests to no kind of tool."""
 
+# Who is called, by the identity of the code: code of equal content is equal, and slow to hash.
 _called: dict[int, tuple[CodeType, Callable[[BaseException], None]]] = {}
-"""Who is called, by the identity of the code: code of equal content is equal, and slow to hash."""
 
 
 if sys.version_info >= (3, 12):
@@ -310,11 +310,11 @@ else:
         pass
 
 
+# After what others finish at the end of a worker, such as queues.
 _PRIORITY: Final = -100
-"""After what others finish at the end of a worker, such as queues."""
 
+# The exception that left the worker's code, by process: a fork inherits what its parent noted.
 _left_by: dict[int, BaseException] = {}
-"""The exception that left the worker's code, by process: a fork inherits what its parent noted."""
 
 
 def at_worker_end(end: Callable[[BaseException | None], None]) -> None:

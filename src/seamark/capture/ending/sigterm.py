@@ -25,18 +25,18 @@ from seamark.process.interrupts import let_pass, raised_by_signal_handler
 
 __all__ = ["Observer", "Observers", "call_on_removal", "forget_all", "unwatch", "watch"]
 
+# How long the end waits for the call that the signal interrupted.
 _SETTLE_S = 1.0
-"""How long the end waits for the call that the signal interrupted."""
+# How much of that it waits in the handler, for what other threads write.
 _AT_ONCE_S = 0.4
-"""How much of that it waits in the handler, for what other threads write."""
+# So long a main thread may take to get to its handler before the signal is noted without it.
 _NOTE_S = 0.2
-"""So long a main thread may take to get to its handler before the signal is noted without it."""
+# So long until the process dies without it. Launchers send SIGKILL at any time after SIGTERM.
 _GRACE_S = 1.0
-"""So long until the process dies without it. Launchers send SIGKILL at any time after SIGTERM."""
+# How long the end waits until it is noted.
 _TELL_S = 1.0
-"""How long the end waits until it is noted."""
+# Between two looks: programs may have timers that signal a thousand times a second.
 _REST_S = 0.2
-"""Between two looks: programs may have timers that signal a thousand times a second."""
 
 
 class Observer(Protocol):
@@ -75,8 +75,8 @@ class Observers(dict[int, weakref.ref[Observer]]):
 
 
 _of_signals = Observers()
+# What was installed over a hook or handler of ours that is no longer needed.
 _over_ours: dict[str, weakref.ref[Any]] = {}
-"""What was installed over a hook or handler of ours that is no longer needed."""
 
 
 def call_on_removal(what: str, over_ours: Any, call: Callable[[], None]) -> bool:

@@ -36,10 +36,10 @@ FIRST_S: Final = 2.0
 """Time from the start to the first sample, in seconds: rates need some time to be of."""
 LAST_S: Final = 1.0
 """The least time from the sample before to the last one at the end, in seconds."""
+# Who would be due so soon after another gets the same reading, in seconds.
 _TOGETHER_S: Final = 1.0
-"""Who would be due so soon after another gets the same reading, in seconds."""
+# The longest time that the end of a run waits for the last sample, in seconds.
 _GRACE_S: Final = 0.2
-"""The longest time that the end of a run waits for the last sample, in seconds."""
 _LIMITS: Final = {"cpu": 100.0}
 
 

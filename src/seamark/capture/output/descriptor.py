@@ -12,30 +12,25 @@ for byte, and into a ring in memory that this process reads.
 **No thread of this process reads the pipe.** C code that prints while it holds the GIL would wait
 for a reader that waits for the GIL.
 
-**What if the helper is killed?** It is two processes, each of which holds the read end and takes
-note of the other's end without this process: the copying one is replaced by the waiting one and the
-waiting one by the copying one, and copying goes on at the byte where it stopped (the kernel counts
-the bytes of each process). This process holds the read end as well, so that nothing that writes
-ever gets SIGPIPE or EPIPE on our account. Are both killed before one of them could replace the
-other, then the next `DescriptorSource.take` puts the original back, copies what is in the pipe and
-goes on doing so for children that still write to it; recording ends (`DescriptorSource.broken`).
-What remains: the chunk that was in the hands of the helper (64 KiB at most) is lost then; what
-several threads or processes write at that moment may be shown in another order, as one of them may
-still write to the pipe when another one finds the original; and C code that fills the pipe while it
-holds the GIL waits for ever if both are gone. Helpers that are stopped (SIGSTOP) are killed after
-some two seconds in which nothing was copied though there was something, and room for it.
+**What if the helper is killed?** It is two processes, each of which notices the end of the other
+and replaces it; copying goes on at the byte where it stopped (the kernel counts the bytes of each
+process). This process holds the read end as well, so that nothing that writes ever gets SIGPIPE or
+EPIPE on our account. If both are killed at once, the next `DescriptorSource.take` puts the original
+back, copies what is in the pipe and goes on doing so for children that still write to it; recording
+ends (`DescriptorSource.broken`). Then the chunk in the hands of the helper (64 KiB at most) is
+lost, what several threads or processes write at that moment may be shown in another order, and C
+code that fills the pipe while it holds the GIL waits for ever. Helpers that are stopped (SIGSTOP)
+are killed after some two seconds in which nothing was copied though there was something, and room.
 
-**The ring** is an anonymous file (in memory where the system has such files, else one in the
-temporary folder that has no name any more) of some 8 MiB, and not a file in the run's folder: a
-network file system that hangs would hold up what is shown on the screen, and nothing is left to
-clean up whoever is killed. What finds no room in it is counted (`DescriptorSource.lost`) and not
-recorded; on the screen it is shown anyway.
+**The ring** is an anonymous file (in memory where the system has such files, else in the temporary
+folder) of some 8 MiB, and not a file in the run's folder: a network file system that hangs would
+hold up what is shown on the screen, and nothing is left to clean up. What finds no room in it is
+counted (`DescriptorSource.lost`) and not recorded; on the screen it is shown anyway.
 
 **Order.** Where fd 1 and 2 are the same terminal, pipe or open file (``2>&1``), and both are
-captured by the same run, they share one helper, since the order in which they are written is what
-the person sees; then all of it is recorded as the output of the first one. Nothing tells the bytes
-apart. Separate helpers, and a stream that is not captured beside one that is, may be shifted
-against each other by the time it takes to copy.
+captured by the same run, they share one helper, since the person sees the order in which they are
+written; all of it is recorded as the output of the first one. Separate helpers, and a stream that
+is not captured beside one that is, may be shifted against each other by the time it takes to copy.
 
 **The terminal.** A program that sets modes through fd 1, as curses does, sets those of the
 pseudo-terminal; `DescriptorSource.take` and `stop` set in the terminal what has changed there, half
@@ -44,9 +39,8 @@ size is followed in the other direction, and SIGWINCH sent when the new one is t
 
 **The end.** The helper copies until nobody holds the write end: it outlives a kill of the training,
 and a child that goes on after the training is still shown. When the original takes no more (the
-reader of the pipe is gone), it is put back, so that who writes next gets the error itself; and
-Python gets back some of what it believes is written, so that it fails at the latest with the last
-flush, and a script that has printed all it had to ends with the exit code that says so.
+reader of the pipe is gone), it is put back, so that who writes next gets the error itself. Python
+gets back some of what it believes is written, so that it fails at the latest with the last flush.
 """
 
 from __future__ import annotations
@@ -324,10 +318,10 @@ class DescriptorSource(Source):
 
 
 _lock = threading.RLock()  # a signal's handler may stop what is being stopped
+# By descriptor: who captures it, the one whose helper it leads to last.
 _stacks: dict[int, list[DescriptorSource]] = {}
-"""By descriptor: who captures it, the one whose helper it leads to last."""
+# Those whose descriptor leads to a file.
 _files: list[DescriptorSource] = []
-"""Those whose descriptor leads to a file."""
 
 
 def _forget() -> None:
@@ -408,14 +402,12 @@ def _flush() -> None:
 class AppendedFile:
     """Reader of the data that any process adds to the file of a descriptor after construction.
 
-    A pipe in the place of a file would be noticed: Python asks a stream once whether it can seek,
-    and ``sys.stdout.reconfigure(encoding=...)``, ``tell()`` and ``truncate()`` fail when the answer
-    is no longer true. And what is written would be in the file a moment later than the process has
-    ended.
+    A pipe in the place of a file would be noticed: Python asks a stream once whether it can seek.
+    And what is written would be in the file a moment later than the process has ended.
 
-    Where the descriptor appends, that is all behind the end of the file at construction. Else it is
-    what lies between the position of the descriptor at construction and now: what has been
-    truncated meanwhile, and the hole that a further write leaves before it, are passed over.
+    Where the descriptor appends, the data is all behind the end of the file at construction. Else
+    it is what lies between the position of the descriptor then and now: what has been truncated
+    meanwhile, and the hole that a further write leaves before it, are passed over.
     """
 
     def __init__(self, fd: int) -> None:

@@ -22,19 +22,19 @@ from seamark.process.interrupts import quietly
 
 __all__ = ["Helper", "NotCapturableError", "close", "close_all", "dup"]
 
+# How long one that starts is waited for, in seconds; one that did not is not started again.
 _START_S: Final = 3.0
-"""How long one that starts is waited for, in seconds; one that did not is not started again."""
 _TO_END_S: Final = 1.0
 _IN_VAIN: Final = 4
+# How often, and for how long, nothing has moved until the helper is given up.
 _IN_VAIN_S: Final = 1.7
-"""How often, and for how long, nothing has moved until the helper is given up."""
 _OUT_OF_THE_WAY: Final = 10  # a descriptor 0, 1 or 2 that is closed stays so
 _AT_ONCE: Final = 1 << 16
 _EMPTY_MS: Final = 2
 _COPYING_ON_S: Final = 2.0
 
+# Pythons that did not start.
 _unstartable: Final[set[str]] = set()
-"""Pythons that did not start."""
 _NO_SIGNAL: Final = getattr(socket, "MSG_NOSIGNAL", 0)
 
 _helpers: set[Helper] = set()

@@ -86,8 +86,8 @@ def _fitting(text: str, most: int) -> int:
     return len(encoded[:end].decode("utf-8", "surrogatepass"))
 
 
+# How long to wait before the number of bytes that are left out is told again, in seconds.
 _TELL_S: Final = 60.0
-"""How long to wait before the number of bytes that are left out is told again, in seconds."""
 
 
 _MINUTE_S: Final = 60.0
@@ -141,11 +141,7 @@ def _shown(count: int) -> str:
 class Recording:
     """Records what one source gives. Everything but `path` belongs to one thread at a time.
 
-    Attributes:
-        path: Of the series.
-        source: What gives the text.
-        left_out: Bytes that were not recorded so far.
-        holds: Whether the beginning of a known value waits for the rest of it: for one period.
+    ``holds``: the beginning of a known value waits for the rest of it, for one period.
     """
 
     def __init__(
@@ -263,10 +259,10 @@ class Recording:
             self._run.assign_quietly({f"{self.path}_left_out": self.left_out})
 
 
+# How long text waits; with the time that it takes to record it, less than half a second.
 _EVERY_S: Final = 0.45
-"""How long text waits; with the time that it takes to record it, less than half a second."""
+# How long to wait for text on its way when there is a hurry, in seconds.
 _SETTLE_S: Final = 0.3
-"""How long to wait for text on its way when there is a hurry, in seconds."""
 
 
 class Gathering:

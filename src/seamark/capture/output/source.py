@@ -35,10 +35,8 @@ class Source:
     """Source of the text written to standard output or standard error, from `start` to `stop`.
 
     `start` is called by the thread that starts the run, everything else by the thread that records.
-
-    Attributes:
-        polled: Whether it has to be polled, because it cannot ring the bell.
-        lost: Number of bytes so far that could not be held until they were taken.
+    A source that cannot ring the bell is polled; it counts the bytes that it could not hold as
+    lost.
     """
 
     polled = True
@@ -118,12 +116,12 @@ class Bell:
         self._rung.acquire(timeout=-1 if timeout_s is None else timeout_s)
 
 
+# How much of one stream waits at most, in characters.
 _MOST: Final = 2 << 20
-"""How much of one stream waits at most, in characters."""
+# What a text counts beside its characters: memory that an object takes.
 _EACH: Final = 64
-"""What a text counts beside its characters: memory that an object takes."""
+# Into how many pieces what is new is cut at most.
 _MOST_PIECES: Final = 16
-"""Into how many pieces what is new is cut at most."""
 
 
 class _Turn:
@@ -142,11 +140,9 @@ class _Tap:
     """Interception of the writes to one stream object, by one function for any number of takers.
 
     Attributes:
-        queue: Text that was written and has not been handed out, and where another stream was
-            written to in between, a number of `ORDER`.
+        queue: Text not handed out, and numbers of `ORDER` where another stream was written to.
         room: Number of characters that may still be queued before `press` is called.
         takers: Sources that get the text; without any, nothing is queued.
-        lost: Number of bytes that were left out of the queue so far.
         pressed: Whether so much waits that it should be handed out before its time.
     """
 

@@ -14,6 +14,7 @@ training, and nothing slow happens on the training's thread.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -57,6 +58,12 @@ def _failed(error: Exception) -> None:
     log.debug("seamark: a capture failed", exc_info=error)
 
 
+def _lost(run: Recorder, error: Exception) -> None:
+    """Count a capture that failed, so that what is not there is known to be missing."""
+    _failed(error)
+    run.drop("capture")
+
+
 _quiet = quietly(_failed)
 # How long the end of a run waits for what is still being captured.
 _END_S: Final = 2.0
@@ -83,6 +90,7 @@ class Capture:
         self._recorded = False
         self._signalled = False
         self._last_error: tuple[object, ...] | None = None
+        self._guard = quietly(functools.partial(_lost, run))
 
     # ---------------------------------------------------------------- the run's life
 
@@ -106,7 +114,7 @@ class Capture:
             self._recorded = True
             self._parts = self._parts_of_run()
         for part in self._parts:
-            with quietly(self._lost):
+            with self._guard:
                 part.start()
 
     def _parts_of_run(self) -> list[Part]:
@@ -119,7 +127,7 @@ class Capture:
         if switches.host or switches.finds_code:
             from seamark.capture.facts import Facts
 
-            parts.append(Facts(run, below, switches, lambda: self.owner))
+            parts.append(Facts(run, below, switches, lambda: self.owner, self._guard))
         if any(streams.values()):
             from seamark.capture.output import Output
 
@@ -138,11 +146,6 @@ class Capture:
             self._namespace = f"monitoring/{self._run.writer}"
         return self._namespace
 
-    def _lost(self, error: Exception) -> None:
-        """Count a capture that failed, so that what is not there is known to be missing."""
-        _failed(error)
-        self._run.drop("capture")
-
     @_quiet
     def stop(self, timeout_s: float | None = None) -> None:
         """Stop observing the end of the process, and wait for what is still being captured.
@@ -155,7 +158,7 @@ class Capture:
         if self._pid != os.getpid():
             return
         for part in reversed(self._parts):
-            with quietly(self._lost):
+            with self._guard:
                 part.stop(max(0.0, until - time.monotonic()))
 
     # ---------------------------------------------------------------- how the process ends

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import queue
 import socket
@@ -13,16 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.capture.code import Script
 from seamark.process import fork
-from seamark.process.interrupts import quietly
 
 if TYPE_CHECKING:
     from seamark.capture.code.code import Code
     from seamark.capture.part import Recorder
     from seamark.capture.switches import Switches
+    from seamark.process.interrupts import quietly
 
 __all__ = ["Facts"]
-
-log = logging.getLogger("seamark")
 
 # How long the end waits for what is still being found out before git is ended, in seconds.
 _GRACE_S: Final = 1.0
@@ -31,14 +28,20 @@ _GRACE_S: Final = 1.0
 class Facts:
     """Records where a process runs and, of an owner, the run's code; see `Part`.
 
-    ``owner`` returns whether the process owns the run, whose code is what it executes then.
+    ``owner`` returns whether the process owns the run, whose code is what it executes then;
+    ``guard`` counts what failed.
     """
 
     def __init__(
-        self, run: Recorder, namespace: str, switches: Switches, owner: Callable[[], bool]
+        self,
+        run: Recorder,
+        namespace: str,
+        switches: Switches,
+        owner: Callable[[], bool],
+        guard: quietly,
     ) -> None:
         self._run, self._namespace, self._switches = run, namespace, switches
-        self._owner = owner
+        self._owner, self._guard = owner, guard
         self._told = False
         self._script: Script | None = None
         self._code: Code | None = None
@@ -94,14 +97,14 @@ class Facts:
         if self._finding is not None:
             self._finding.join()
         if self._code is not None:
-            with quietly(self._lost):
+            with self._guard:
                 self._code.look_again()
 
     def _find_out(self, tasks: list[Callable[[], None]], before: threading.Thread | None) -> None:
         if before is not None:
             before.join()  # one after the other: a training needs its cores
         for task in tasks:
-            with quietly(self._lost):
+            with self._guard:
                 task()
 
     def _record_environment(self) -> None:
@@ -122,10 +125,5 @@ class Facts:
         if self._given_up:  # before it could be seen from there
             code.give_up()
         for task in code.tasks:
-            with quietly(self._lost):
+            with self._guard:
                 task()
-
-    def _lost(self, error: Exception) -> None:
-        """Count a capture that failed, so that what is not there is known to be missing."""
-        log.debug("seamark: a capture failed", exc_info=error)
-        self._run.drop("capture")

@@ -17,8 +17,8 @@ from typing import Final
 
 __all__ = ["Cgroup", "CpuLimit", "MemoryLimit"]
 
-# Version 1 writes "no limit" as the largest number of pages, in bytes.
 _V2: Final = 2
+# Version 1 writes "no limit" as the largest number of pages, in bytes.
 _NO_LIMIT: Final = 1 << 60
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 

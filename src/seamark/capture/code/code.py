@@ -40,12 +40,11 @@ class Code:
         self._given_up = False
         self.tasks: list[Callable[[], None]] = []
         if switches.script:
-            kept, secrets = switches.script_file, switches.secrets
             self._executed = executed = ExecutedCode(
                 run,
                 script,
-                secrets,
-                keeps_script=kept,
+                switches.secrets,
+                keeps_script=switches.script_file,
                 tells_version=switches.version,
                 version=switches.version_at_start(),
             )

@@ -49,7 +49,7 @@ class CodeVersion:
     """
 
     def __init__(self, script: Script) -> None:
-        self.script, self._roots = script, _roots(script, script.here)
+        self.script, self._roots = script, _roots(script)
         self._seen: dict[str, tuple[str, str]] = {}
         self._bytes = 0
         self.first = ""
@@ -110,21 +110,19 @@ class ExecutedCode:
         secrets: Secrets,
         *,
         keeps_script: bool,
-        tells_version: bool = True,
-        version: CodeVersion | None = None,
+        tells_version: bool,
+        version: CodeVersion | None,
     ) -> None:
         self._run = run
         self._script = script
         self._secrets = secrets
         self._keeps_script, self._tells_version = keeps_script, tells_version
-        self._here = script.here
-        self._version = version
+        self._version = version or CodeVersion(script)
         self._known: dict[str, str] = {}
         self._told: object = version.first if version else ""
 
     def find(self) -> None:
         """Record what there is now; on a thread, for a disk may hang."""
-        self._version = self._version or CodeVersion(self._script)
         if self._keeps_script:
             self._keep_script()
         # A version that was recorded at the start stays until the run rests or stops.
@@ -132,8 +130,7 @@ class ExecutedCode:
 
     def look_again(self) -> None:
         """Record what has been imported and executed meanwhile; after `find`, on a thread too."""
-        if self._version is not None:
-            self._record()
+        self._record()
 
     # ---------------------------------------------------------------- the script
 
@@ -145,8 +142,8 @@ class ExecutedCode:
         content = _source_in_archive(file) if found is None else found
         if content is None:
             return
-        is_below = file.is_relative_to(self._here)
-        name = file.relative_to(self._here).as_posix() if is_below else file.name
+        here = self._script.here
+        name = file.relative_to(here).as_posix() if file.is_relative_to(here) else file.name
         self._run.keep_members(_FILES, {name: self._hidden(content, _FILES, name)})
 
     def _hidden(self, content: bytes, path: str, name: str) -> bytes:
@@ -177,7 +174,7 @@ class ExecutedCode:
         self._keep(_CELLS, content, "py")
 
     def _record_notebook(self) -> None:
-        file = _notebook_file(self._script, self._here)
+        file = _notebook_file(self._script)
         if file is None:
             return
         content = _read(file)
@@ -201,7 +198,7 @@ class ExecutedCode:
 
     def _record_version(self, cells: Mapping[int, str]) -> None:
         try:
-            version: object = self._version.now(cells) if self._version else ""
+            version: object = self._version.now(cells)
         except _TooMuchError as error:
             version = error
         if version == self._told or isinstance(self._told, _TooMuchError):
@@ -220,8 +217,8 @@ class _TooMuchError(Exception):
 # --------------------------------------------------------------------- modules
 
 
-def _roots(script: Script, here: Path) -> tuple[str, ...]:
-    found = {here}
+def _roots(script: Script) -> tuple[str, ...]:
+    found = {script.here}
     if script.file is not None and not is_installed(script.file):
         found.add(script.file.parent)
     folders = {str(folder) for folder in found}
@@ -287,12 +284,13 @@ def cells_of_session() -> dict[int, str]:
     }
 
 
-def _notebook_file(script: Script, here: Path) -> Path | None:
+def _notebook_file(script: Script) -> Path | None:
     named = [os.environ.get("JPY_SESSION_NAME") or "", script.entrypoint]
     if os.environ.get("KAGGLE_KERNEL_RUN_TYPE"):
         named.append("__notebook__.ipynb")
     for name in named:
         if name.endswith(".ipynb"):
+            here = script.here
             for place in (Path(name), here / name, here / os.path.basename(name)):  # noqa: PTH119
                 if place.is_absolute() and place.is_file():
                     return place

@@ -24,11 +24,7 @@ class Part(Protocol):
         """Begin; called again when a run at rest goes on."""
 
     def stop(self, timeout_s: float) -> None:
-        """Record what is left, and end. May be called twice.
-
-        Args:
-            timeout_s: The longest time to wait, in seconds.
-        """
+        """Record what is left, and end, within so many seconds. May be called twice."""
 
 
 class Recorder(Protocol):

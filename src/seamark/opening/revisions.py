@@ -61,8 +61,8 @@ class StartVersion:
         if options.code_version is not None or not options.captures["script"]:
             return cls(options.code_version or "")
         with quietly():
+            from seamark.capture.code import Script
             from seamark.capture.code.executed import CodeVersion
-            from seamark.capture.code.script import Script
 
             script = Script.running()
             found = call_within(

@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.capture.output.limit import Limit
 from seamark.capture.secrets import more_of
-from seamark.capture.switches import is_switched_off
+from seamark.capture.switches import Limit, is_switched_off
 from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindError
 from seamark.paths import MAX_PATH_BYTES, check_name, check_path, check_project, is_inside
 from seamark.reading.browsing import Browsable

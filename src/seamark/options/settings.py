@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.capture.output.limit import Limit
 from seamark.capture.secrets import Secrets, more_of
 from seamark.capture.secrets.names import is_ordinary
+from seamark.capture.switches import Limit
 from seamark.errors import ArgumentError, RunNotNamedError, SeamarkError, TwoNamesError
 from seamark.journal.folder import is_run_id
 from seamark.options.checks import (

@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from seamark.capture.ending.worker_end import at_worker_end
+from seamark.capture.ending.process_end import at_worker_end
 from seamark.process.interrupts import quietly
 
 if TYPE_CHECKING:

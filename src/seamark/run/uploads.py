@@ -24,7 +24,7 @@ from seamark.values import shown
 
 if TYPE_CHECKING:
     from seamark.blobs import FileFilter
-    from seamark.capture.code.ignored import Ignored
+    from seamark.capture.code.walk import Ignored
     from seamark.run.recorder import Recorder
 
 __all__ = ["Source", "SourceFiles", "files_to_upload"]
@@ -98,7 +98,7 @@ def _check_size(found: dict[str, Path], max_bytes: int) -> None:
 def _rules(name: str | None, target: str, *skipped: str) -> FileFilter | None:
     if name is None and not skipped:
         return None
-    from seamark.capture.code.ignored import Ignored, RulesTooSlowError, RuleTime
+    from seamark.capture.code.walk import Ignored, RulesTooSlowError, RuleTime
 
     allowed = RuleTime(_RULE_TIME_S)
     rules: list[Ignored] = []

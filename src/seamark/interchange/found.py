@@ -98,19 +98,15 @@ class FoundRun(Protocol):
 
     def missing(self) -> list[bytes]:
         """Return uids of journals not in the root; NotImportedError if another run is there."""
-        ...
 
     def note(self) -> str:
         """Return what is to be known of a run that is there already; mostly nothing."""
-        ...
 
     def glance(self) -> Glance:
         """Return what can be said of it without reading it whole; NotImportedError or OSError."""
-        ...
 
     def write(self, draft: Draft, notes: Notes, progress: Progress) -> None:
         """Write what is missing; NotImportedError or OSError if that is impossible."""
-        ...
 
 
 def run_id_of(project: str, identity: tuple[str, ...], custom_run_id: str | None) -> str:

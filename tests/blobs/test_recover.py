@@ -41,7 +41,7 @@ TRAINING = """
 FINISHING = """
     import sys
     from pathlib import Path
-    from seamark.blobs import recover
+    from seamark.blobs import pending as recover
     from seamark.journal.folder import RunFolder
 
     store = recover._store

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+from bytes_source import BytesSource
 from journal_builder import fold_run
 
-from seamark.journal.source import BytesSource
 from seamark.store import schema
 from seamark.store.database import Database, file_connection, sqlite_engine
 from seamark.store.query.choosing import choose

@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bytes_source import BytesSource
 from journal_builder import JournalBuilder, fold_run
 
 from seamark.errors import RunNotFoundError
-from seamark.journal.source import BytesSource
 from seamark.server.changes import Positions
 from seamark.server.databases import Databases, open_databases
 from seamark.server.kept.intake import Intake

@@ -8,9 +8,6 @@ from __future__ import annotations
 from seamark.blobs.contents import (
     are_recorded_by_user,
     is_pending,
-    read_file,
-    read_text,
-    write_file,
 )
 from seamark.blobs.names import FileFilter, find_inside, is_below, members_of, moved_path, reference
 from seamark.blobs.pending import finish_staged
@@ -28,8 +25,5 @@ __all__ = [
     "members_of",
     "moved_path",
     "open_blob",
-    "read_file",
-    "read_text",
     "reference",
-    "write_file",
 ]

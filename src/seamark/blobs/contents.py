@@ -38,9 +38,6 @@ __all__ = [
     "digest_of",
     "download_name",
     "is_pending",
-    "read_file",
-    "read_text",
-    "write_file",
     "write_parts",
 ]
 
@@ -59,12 +56,19 @@ class FolderContents:
         return str(self._folder.path)
 
     def text(self, record: Mapping[str, Any]) -> str:
-        """Return a very long text; see `seamark.blobs.contents.read_text`."""
-        return read_text(self._folder, record)
+        """Return a very long text, kept as a blob; FileMissingError if lost or too large."""
+        sha256, size = record["sha256"], record["size"]
+        if size > MAX_TEXT_BYTES:
+            msg = f"the text {sha256} has {size:,} bytes, too many to read at once"
+            raise FileMissingError(msg)
+        with open_blob(self._folder, sha256, size) as blob:
+            return blob.read(size).decode("utf-8", "backslashreplace")
 
     def read(self, file: Mapping[str, Any], path: str, *, references: bool = False) -> bytes:
-        """Return the bytes of a recorded file; see `seamark.blobs.contents.read_file`."""
-        return read_file(self._folder, file, path, references=references)
+        """Return a recorded file's bytes, also from elsewhere; else FileMissingError."""
+        with _open(self._folder, file, path, references=references) as source:
+            # Not to the end: a file that grows meanwhile would have none.
+            return source.read(os.fstat(source.fileno()).st_size)
 
     def write(
         self,
@@ -76,10 +80,14 @@ class FolderContents:
         references: bool = False,
         verify: bool = False,
     ) -> Path:
-        """Write a recorded file, or folder, to disk; see `seamark.blobs.contents.write_file`."""
-        return write_file(
-            self._folder, file, target, path, name=name, references=references, verify=verify
-        )
+        """Write a recorded file, or folder, to disk and return where; see `write_parts`."""
+
+        @contextlib.contextmanager
+        def opened(where: str, inner: Sequence[str]) -> Iterator[Copy]:
+            with _open(self._folder, file, where, inner, references=references) as source:
+                yield lambda out: _copy(source, out)
+
+        return write_parts(opened, file, target, path, name=name, verify=verify)
 
     def begin_of(self, sha256: str, size: int, most: int) -> bytes:
         """Return the first bytes of a content that the run keeps itself."""
@@ -305,44 +313,6 @@ def digest_of(
         msg = f"{path}: the file {name!r} {why}"
         raise FileMissingError(msg)
     return sha256, size
-
-
-def read_text(folder: RunFolder, record: Mapping[str, Any]) -> str:
-    """Return a very long text, kept as a blob; FileMissingError if lost, other or too large."""
-    if record["size"] > MAX_TEXT_BYTES:
-        msg = f"the text {record['sha256']} has {record['size']:,} bytes, too many to read at once"
-        raise FileMissingError(msg)
-    with open_blob(folder, record["sha256"], record["size"]) as blob:
-        return blob.read(record["size"]).decode("utf-8", "backslashreplace")
-
-
-def read_file(
-    folder: RunFolder, file: Mapping[str, Any], path: str, *, references: bool = False
-) -> bytes:
-    """Return a recorded file's bytes, also (``references``) elsewhere; else FileMissingError."""
-    with _open(folder, file, path, references=references) as source:
-        # Not to the end: a file that grows meanwhile would have none.
-        return source.read(os.fstat(source.fileno()).st_size)
-
-
-def write_file(
-    folder: RunFolder,
-    file: Mapping[str, Any],
-    target: Path,
-    path: str,
-    *,
-    name: str | None = None,
-    references: bool = False,
-    verify: bool = False,
-) -> Path:
-    """Write a recorded file, or folder, to disk and return where; see `write_parts`."""
-
-    @contextlib.contextmanager
-    def opened(where: str, inner: Sequence[str]) -> Iterator[Copy]:
-        with _open(folder, file, where, inner, references=references) as source:
-            yield lambda out: _copy(source, out)
-
-    return write_parts(opened, file, target, path, name=name, verify=verify)
 
 
 def download_name(file: Mapping[str, Any], path: str) -> str:

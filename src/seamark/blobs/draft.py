@@ -25,11 +25,11 @@ from seamark.blobs.store import (
     open_source,
     read_all,
     sync_blob,
-    sync_folder,
+    write_all,
 )
 from seamark.errors import ArgumentError, FileMissingError
 from seamark.journal.folder import RunFolder
-from seamark.journal.safe import fits, make_folder, open_folder, open_in
+from seamark.journal.safe import closing_fd, fits, make_folder, open_folder, open_in, sync_folder
 from seamark.process.interrupts import let_pass
 
 if TYPE_CHECKING:
@@ -97,8 +97,7 @@ class DraftBlobs:
                     yield sha256, other
 
     def _store(self, path: str) -> tuple[str, int]:
-        fd = open_source(path)
-        try:
+        with closing_fd(open_source(path)) as fd:
             before = os.fstat(fd)
             if not stat.S_ISREG(before.st_mode):
                 msg = f"expected a regular file, got {path!r}"
@@ -110,8 +109,6 @@ class DraftBlobs:
             if Stamp.of(os.fstat(fd)) != Stamp.of(before):
                 msg = f"{path!r} was changed while it was read: add it when nobody writes to it"
                 raise FileMissingError(msg)
-        finally:
-            os.close(fd)
         return stored
 
     def _store_small(self, fd: int, like: os.stat_result) -> tuple[str, int]:
@@ -128,9 +125,7 @@ class DraftBlobs:
             narrow_blob(self._folder, sha256, like.st_mode)
             return sha256, size
         try:
-            view = memoryview(content)
-            while view:
-                view = view[os.write(out, view) :]
+            write_all(out, memoryview(content))
         except BaseException:  # half of it is not to be taken for the whole
             os.unlink(self._at + sha256)
             raise
@@ -273,12 +268,9 @@ def _sync_all(folder: str) -> bool:
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if syncfs is None:  # Linux has it
         return False
-    fd = os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-    try:
+    with closing_fd(os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))) as fd:
         if syncfs(fd) != 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), folder)
-    finally:
-        os.close(fd)
     return True
 
 
@@ -298,10 +290,8 @@ def _names(path: os.PathLike[str]) -> list[str]:
         fd = open_folder(path)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    try:
+    with closing_fd(fd):
         return os.listdir(fd)
-    finally:
-        os.close(fd)
 
 
 def files_below(folder: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 from seamark.errors import ArgumentError, FileMissingError
-from seamark.journal.safe import fits, open_folder, parts_of
+from seamark.journal.safe import closing_fd, fits, open_folder, parts_of
 from seamark.process.interrupts import let_pass
 from seamark.values import escape
 
@@ -221,11 +221,8 @@ def _look(folder: RunFolder, name: str) -> InRun | None:
     try:
         parts = parts_of(name, "inside")
         above = folder.path.joinpath(*parts[:-1])
-        fd = open_folder(above, above=len(parts) - 1)
-        try:
+        with closing_fd(open_folder(above, above=len(parts) - 1)) as fd:
             status = os.stat(parts[-1], dir_fd=fd, follow_symlinks=False)
-        finally:
-            os.close(fd)
     except (ArgumentError, OSError) as error:
         let_pass(error)
         return None

@@ -36,7 +36,7 @@ from seamark.errors import ArgumentError, JournalError
 from seamark.journal.format import Kind, file_of
 from seamark.journal.headers import is_local_journal, may_grow
 from seamark.journal.reader import JournalReader, decode_json, payload_of
-from seamark.journal.safe import is_folder, open_file, parts_of
+from seamark.journal.safe import closing_fd, is_folder, open_file, parts_of
 from seamark.journal.writer import JournalWriter
 from seamark.paths import is_inside
 from seamark.process.liveness import host_name, process_facts
@@ -383,11 +383,8 @@ def _write(
     ops = {target: target.op(target.completed(more)) for target, more in found.items()}
     if record is not None:
         return [target for target, op in ops.items() if record(op) is not False]
-    writer = JournalWriter(folder, _header)
-    try:
+    with contextlib.closing(JournalWriter(folder, _header)) as writer:
         return _write(folder, found, writer.append_op)
-    finally:
-        writer.close()
 
 
 def _header() -> dict[str, Any]:
@@ -506,7 +503,7 @@ def _store_one(folder: RunFolder, file: dict[str, Any], staged: Sequence[str]) -
     else:
         place = Path(file["source"])
         fd = open_source(place)
-    try:
+    with closing_fd(fd):
         now = os.fstat(fd)
         shared = not staged or now.st_nlink > 1 or now.st_ino == file.get("inode")
         moved = shared and now.st_mtime_ns != file.get("mtime_ns", now.st_mtime_ns)
@@ -516,5 +513,3 @@ def _store_one(folder: RunFolder, file: dict[str, Any], staged: Sequence[str]) -
         if moved or replaced or now.st_size != file["size"]:
             raise ChangedError(str(place))
         return HeldFile(str(place), Stamp.of(now), fd=fd).store(folder)
-    finally:
-        os.close(fd)

@@ -22,7 +22,15 @@ import time
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from seamark.errors import ArgumentError, FileMissingError
-from seamark.journal.safe import is_folder, make_folder, open_file, open_folder, remove_entry
+from seamark.journal.safe import (
+    closing_fd,
+    is_folder,
+    make_folder,
+    open_file,
+    open_folder,
+    remove_entry,
+    sync_folder,
+)
 from seamark.process.interrupts import let_pass, quietly
 
 if TYPE_CHECKING:
@@ -51,7 +59,7 @@ __all__ = [
     "remove_leftovers",
     "remove_staged",
     "sync_blob",
-    "sync_folder",
+    "write_all",
 ]
 
 _TEMPORARY: Final = ".tmp-"
@@ -128,12 +136,8 @@ def open_blob(folder: RunFolder, sha256: str, size: int | None = None) -> Binary
 
 def narrow_blob(folder: RunFolder, sha256: str, mode: int) -> None:
     """Let nobody else read or write a blob than a file with these rights lets; see `narrow`."""
-    with quietly(only=OSError):
-        fd = open_file(blob_path(folder, sha256))
-        try:
-            narrow(fd, mode)
-        finally:
-            os.close(fd)
+    with quietly(only=OSError), closing_fd(open_file(blob_path(folder, sha256))) as fd:
+        narrow(fd, mode)
 
 
 def narrow(fd: int, mode: int) -> None:
@@ -164,7 +168,7 @@ def put_bytes(folder: RunFolder, content: bytes, mode: int = ANYBODY) -> str:
     else:
         with _new_file(folder) as (fd, path):
             narrow(fd, mode)
-            _write_all(fd, memoryview(content))
+            write_all(fd, memoryview(content))
             _move(folder, path, sha256)
     return sha256
 
@@ -187,8 +191,7 @@ def copy_blob(
 
 def adopt(folder: RunFolder, path: Path) -> tuple[str, int]:
     """Make a blob of a file in ``.staging/``, which stays and is ours; return SHA-256 and bytes."""
-    fd = open_source(path)
-    try:
+    with closing_fd(open_source(path)) as fd:
         sha256, size = digest_of(fd)
         if has_blob(folder, sha256, size):
             return sha256, size
@@ -203,19 +206,13 @@ def adopt(folder: RunFolder, path: Path) -> tuple[str, int]:
             return copy_blob(folder, fd)
         sync_folder(folder.blobs_dir)
         return sha256, size
-    finally:
-        os.close(fd)
 
 
 def remove_blob(folder: RunFolder, sha256: str) -> None:
     """Remove a blob if it is there."""
     path = blob_path(folder, sha256)
-    with contextlib.suppress(FileNotFoundError):
-        fd = open_folder(path.parent)
-        try:
-            os.unlink(path.name, dir_fd=fd)
-        finally:
-            os.close(fd)
+    with contextlib.suppress(FileNotFoundError), closing_fd(open_folder(path.parent)) as fd:
+        os.unlink(path.name, dir_fd=fd)
 
 
 def sync_blob(folder: RunFolder, sha256: str) -> None:
@@ -224,20 +221,8 @@ def sync_blob(folder: RunFolder, sha256: str) -> None:
         fd = open_file(blob_path(folder, sha256))
     except FileNotFoundError:  # pruned meanwhile
         return
-    try:
+    with closing_fd(fd):
         os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def sync_folder(path: Path) -> None:
-    """Force the names in a folder to disk, where the system can."""
-    with quietly(only=OSError):
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
 
 def clone(source: int, target: int) -> bool:
@@ -254,7 +239,7 @@ def clone(source: int, target: int) -> bool:
 
 def copy_into(source: int, target: int) -> tuple[str, int]:
     """Copy an open file from its start, and return SHA-256 and size (bytes) of the copy."""
-    return _hash_content(source, lambda block: _write_all(target, block))
+    return _hash_content(source, lambda block: write_all(target, block))
 
 
 def digest_of(fd: int) -> tuple[str, int]:
@@ -285,7 +270,8 @@ def _hash_content(fd: int, use: Callable[[memoryview], None]) -> tuple[str, int]
     return digest.hexdigest(), size
 
 
-def _write_all(fd: int, data: memoryview) -> None:
+def write_all(fd: int, data: memoryview) -> None:
+    """Write all of some bytes to a file."""
     while data:
         data = data[os.write(fd, data) :]
 
@@ -323,23 +309,15 @@ def remove_leftovers(folder: RunFolder, wanted: Container[str], now_s: float | N
     What is ``wanted``, or was touched in the last hour, stays: a writer may be about to record it.
     """
     limit = (time.time() if now_s is None else now_s) - _OLD_S
-    with quietly(only=OSError):
-        fd = open_folder(folder.staging_dir)
-        try:
-            for name in os.listdir(fd):
-                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                if name not in wanted and found.st_ctime < limit:
-                    with quietly(only=OSError):
-                        remove_entry(fd, name)
-        finally:
-            os.close(fd)
+    with quietly(only=OSError), closing_fd(open_folder(folder.staging_dir)) as fd:
+        for name in os.listdir(fd):
+            found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            if name not in wanted and found.st_ctime < limit:
+                with quietly(only=OSError):
+                    remove_entry(fd, name)
 
 
 def remove_staged(folder: RunFolder, name: str) -> None:
     """Remove a file or folder from ``.staging/`` if it is there."""
-    with quietly(only=OSError):
-        fd = open_folder(folder.staging_dir)
-        try:
-            remove_entry(fd, name)
-        finally:
-            os.close(fd)
+    with quietly(only=OSError), closing_fd(open_folder(folder.staging_dir)) as fd:
+        remove_entry(fd, name)

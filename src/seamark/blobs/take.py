@@ -47,6 +47,7 @@ from seamark.blobs.store import (
     read_all,
 )
 from seamark.errors import FileMissingError
+from seamark.journal.safe import closing_fd
 from seamark.process.interrupts import let_pass, quietly
 
 if TYPE_CHECKING:
@@ -130,13 +131,11 @@ class HeldFile:
             fd = os.dup(self.fd) if self.fd is not None else open_source(str(self.staged))
         except FileNotFoundError as error:  # somebody removed .staging
             raise ChangedError(self.source) from error
-        try:
+        with closing_fd(fd):
             if changed:
                 return copy_blob(folder, fd)
             self.check(fd)
             return copy_blob(folder, fd, lambda: self.check(fd))
-        finally:
-            os.close(fd)
 
     def check(self, fd: int) -> None:
         """Raise ChangedError unless the bytes behind ``fd`` are those that were taken."""
@@ -231,8 +230,7 @@ def _stable_status(fd: int, ticks: TickWait) -> tuple[Stamp, bool]:
 
 def read_small(source: str) -> tuple[bytes, os.stat_result, bool] | None:
     """Return bytes and status of a small file, else None, and if later changes show in that."""
-    fd = open_source(source)
-    try:
+    with closing_fd(open_source(source)) as fd:
         for _ in range(_TRIES):
             before = os.fstat(fd)
             if before.st_size > SMALL:
@@ -242,8 +240,6 @@ def read_small(source: str) -> tuple[bytes, os.stat_result, bool] | None:
             if Stamp.of(found) == Stamp.of(before) and len(content) == found.st_size:
                 return content, found, settled
         return None if len(content) > SMALL else (content, found, False)
-    finally:
-        os.close(fd)
 
 
 def take(

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from seamark.blobs.store import ANYBODY, put_bytes, sync_blob, sync_folder
+from seamark.blobs.store import ANYBODY, put_bytes, sync_blob
+from seamark.journal.safe import sync_folder
 from seamark.paths import is_inside
 from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly, raised_by_signal_handler

@@ -40,6 +40,7 @@ from seamark.blobs.take import (
 from seamark.blobs.worker import BytesWriter, Job, WaitingRecord, Worker
 from seamark.errors import FileMissingError
 from seamark.journal.format import Kind
+from seamark.journal.safe import closing_fd
 from seamark.paths import is_inside
 from seamark.process.interrupts import let_pass, quietly
 
@@ -490,10 +491,8 @@ def _digest_of_same(source: str, stamp: Stamp) -> str | None:
         fd = open_source(source)
     except FileNotFoundError:
         return None
-    try:
+    with closing_fd(fd):
         if Stamp.of(os.fstat(fd)) != stamp:
             return None
         sha256, _ = digest_of(fd)
         return sha256 if Stamp.of(os.fstat(fd)) == stamp else None
-    finally:
-        os.close(fd)

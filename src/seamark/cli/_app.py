@@ -406,12 +406,10 @@ def _print_error(error: click.ClickException) -> None:
     command = context.command_path if context else "seamark"
     wanted = isinstance(error, click.UsageError) and "--help" not in message
     hint = f" (see: {command} --help)" if wanted else ""
-    try:
+    with contextlib.suppress(OSError):  # nobody is listening
         click.secho(f"{command}: {clean(message)}{hint}", err=True, fg="red", color=wanted_colour())
         for line in place:
             click.secho(clean(line), err=True, color=wanted_colour())
-    except OSError:
-        return  # nobody is listening
 
 
 def _drop_output() -> None:

@@ -119,9 +119,7 @@ def full_text(view: Reader, attribute: Attribute) -> str:
 
 
 def whole_text(view: Reader, text: str | Mapping[str, Any]) -> str:
-    if isinstance(text, str):
-        return text
-    return view.contents.text(text)
+    return text if isinstance(text, str) else view.contents.text(text)
 
 
 def text_or_record(view: Reader, text: str | Mapping[str, Any], path: str) -> Any:

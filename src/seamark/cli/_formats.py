@@ -16,7 +16,6 @@ from seamark.cli import _facts
 from seamark.cli._facts import exact_text
 from seamark.cli._runs import RunRef, matching_paths
 from seamark.cli._screen import data_output, dumps
-from seamark.errors import MissingExtraError
 from seamark.reading.document import own_attributes, value_mapping
 from seamark.reading.words import csv_safe, value_text
 
@@ -33,7 +32,6 @@ __all__ = [
     "POINTS",
     "CsvWriter",
     "Tables",
-    "check_parquet",
     "write_parquet",
     "write_rows",
 ]
@@ -123,14 +121,6 @@ def _value(view: Reader, attribute: Attribute) -> str:
 
 _GROUP: Final = 1 << 18
 """Rows of a group, which are held in memory; many small groups would make a file slow to read."""
-
-
-def check_parquet() -> None:
-    try:
-        import pyarrow.parquet  # noqa: F401 - whether it is there
-    except ModuleNotFoundError as error:
-        msg = f'parquet needs the package {error.name}: pip install "seamark[parquet]"'
-        raise MissingExtraError(msg, name=error.name) from error
 
 
 def write_parquet(file: IO[bytes], tables: Tables, what: str) -> int:

@@ -156,9 +156,7 @@ def _read_text(old: str) -> str:
             )
         return legible(given.rstrip(), "description (from standard input)", block=True)
     edited = click.edit(old, extension=".md")
-    if edited is None:
-        return old
-    return legible(edited.rstrip(), "description", block=True)
+    return old if edited is None else legible(edited.rstrip(), "description", block=True)
 
 
 _NAME = "sys/name"

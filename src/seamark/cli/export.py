@@ -19,7 +19,6 @@ from seamark.cli._formats import (
     POINTS,
     CsvWriter,
     Tables,
-    check_parquet,
     write_parquet,
 )
 from seamark.cli._runs import (
@@ -121,6 +120,8 @@ def export(
     """
     kind = _format(kind, out)
     if kind == "parquet":
+        from seamark.interchange.export import check_parquet
+
         check_parquet()
     if out is not None:
         _check_place(out, force=force)

@@ -376,7 +376,10 @@ def fsck(
     runs = open_runs(context, project, local="fsck")
     root = runs.local.root
     refs = [runs.find(name, project) for name in names]
-    folders = [RunFolder(root, ref.project, ref.run) for ref in refs] or _all_folders(root, project)
+    folders = [RunFolder(root, ref.project, ref.run) for ref in refs] or [
+        *iter_runs(root, project, models=True),
+        *project_logs(root, project),
+    ]
     if finish and finish_queued(folders):
         runs.refresh()
     totals = Totals()
@@ -391,10 +394,6 @@ def fsck(
         _print(Screen(), findings, totals)
     if findings:
         context.exit(_EXIT_FOUND)
-
-
-def _all_folders(root: Path, project: str | None) -> list[RunFolder]:
-    return [*iter_runs(root, project, models=True), *project_logs(root, project)]
 
 
 def _check(

@@ -534,7 +534,8 @@ def _column(name: str, screen: Screen, asked: _ColumnSelection, *, right: bool) 
         right=right,
         shrink=name in _SHRINKING or name not in TITLES,
         apart=name == "sys/name",
-        least=_LEAST_CELLS.get(name) or _least(title),
+        least=_LEAST_CELLS.get(name)
+        or max(8, min(len(title.rpartition("/")[2]) + 2, _TITLE_CELLS)),
         rank=min(rank, 1) if sorted_by else asked.unasked.get(name, rank),
     )
 
@@ -558,11 +559,6 @@ def _format_version_field(row: Mapping[str, Any], name: str, screen: Screen, now
     if name == "sys/id" and len(str(row.get(name))) > _LONGEST_ID:
         return Cell(str(row[name])[:_SHORT_ID], "cyan")
     return _field(row, name, screen, now)
-
-
-def _least(title: str) -> int:
-    """Return to how many cells a title is cut at most: ``…/val/loss``, ``…/batch_size``."""
-    return max(8, min(len(title.rpartition("/")[2]) + 2, _TITLE_CELLS))
 
 
 def _cell(value: Any, name: str, screen: Screen, now: datetime) -> Cell:

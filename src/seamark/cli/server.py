@@ -168,16 +168,6 @@ def init(context: click.Context) -> None:
 
 def settings_at(folder: Path | None, store: str | None, blobs: str | None, **rest: Any) -> Settings:
     """Return the settings of a server, after a look whether its packages are installed."""
-    _check_extra()
-    from seamark.server.settings import DEFAULT_FOLDER, Settings
-
-    place = folder or Path(DEFAULT_FOLDER)
-    if store is not None and store.startswith("sqlite:///"):
-        store = f"sqlite:///{Path(store.removeprefix('sqlite:///')).absolute()}"
-    return Settings.at(place, store, blobs, **rest)
-
-
-def _check_extra() -> None:
     from importlib.util import find_spec
 
     names = ("alembic", "fastapi", "psycopg", "re2", "sqlalchemy", "uvicorn")
@@ -187,6 +177,12 @@ def _check_extra() -> None:
             'pip install "seamark[server]"'
         )
         raise Misuse(msg)
+    from seamark.server.settings import DEFAULT_FOLDER, Settings
+
+    place = folder or Path(DEFAULT_FOLDER)
+    if store is not None and store.startswith("sqlite:///"):
+        store = f"sqlite:///{Path(store.removeprefix('sqlite:///')).absolute()}"
+    return Settings.at(place, store, blobs, **rest)
 
 
 @server.command(short_help="Fold everything again into a new store.")

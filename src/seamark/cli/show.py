@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -220,7 +220,7 @@ def _print(
         notes=checkpoint_notes(attributes, best),
     )
     if not narrowed:
-        costs = _largest_costs(attributes) if shown.digest else ()
+        costs = dict.fromkeys(one.value for one in attributes if shown.digest and _is_cost(one))
         report = report_of_run(view, attributes, project=ref.project)
         further = [("time", cost) for cost in costs]
         _facts.print_facts(screen, ref, view, report, attributes, further)
@@ -288,10 +288,6 @@ def _section(
     if len(rows) < len(part):
         more = f"and {len(part) - len(rows):,} more: seamark show {ref.run} --all"
         shown.screen.line(f"  {more}", style="dim")
-
-
-def _largest_costs(attributes: Sequence[Attribute]) -> Iterable[str]:
-    return dict.fromkeys(one.value for one in attributes if _is_cost(one))
 
 
 def _is_cost(attribute: Attribute) -> bool:

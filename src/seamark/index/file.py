@@ -139,11 +139,11 @@ def remove_file(file: Path) -> None:
             os.unlink(f"{file}{suffix}")  # noqa: PTH108
 
 
-def remove_old_files(file: Path, now_s: float | None = None) -> None:
+def remove_old_files(file: Path) -> None:
     """Remove indexes of other versions in the cache that were not used for 30 days."""
     if os.environ.get("SEAMARK_INDEX"):
         return
-    limit = (time.time() if now_s is None else now_s) - _OLD_S
+    limit = time.time() - _OLD_S
     ending = f".v{SCHEMA_VERSION}.db"
     with quietly(only=OSError):
         for path in file.parent.glob("*.db"):

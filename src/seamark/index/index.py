@@ -168,12 +168,6 @@ class Index:
                     with quietly(only=(sqlite3.Error, sa.exc.SQLAlchemyError)):
                         stack.close()
 
-    @contextlib.contextmanager
-    def snapshot(self, project: str, run: str) -> Iterator[RunView]:
-        """Give the reader of one run in a `moment`."""
-        with self.moment():
-            yield self.view(project, run)
-
     def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
         """Return all runs of a project and its sub-projects, or of all, sorted."""
         rows = self._ask(lambda asked: self.store.database.rows(asked, _RUNS, kind=kind))
@@ -196,11 +190,8 @@ class Index:
 
     def count(self, selection: Wanted) -> int:
         """Return how many runs match, regardless of ``limit`` and ``offset``."""
-
-        def answer(connection: sa.Connection) -> int:
-            return count_runs(self.store, connection, _own(selection), self.now_ns())
-
-        return self._ask(answer)
+        own = _own(selection)
+        return self._ask(lambda asked: count_runs(self.store, asked, own, self.now_ns()))
 
     def table(
         self,
@@ -254,11 +245,10 @@ class Index:
         """Return which runs changed since a cursor."""
         from seamark.index.changes import changes_since
 
-        def answer() -> Changes:
-            looked_ns = self._updater.looked_ns
-            return changes_since(self.store, cursor, project, self.now_ns(), looked_ns)
-
-        return self._updater.guarded(answer)
+        updater = self._updater
+        return updater.guarded(
+            lambda: changes_since(self.store, cursor, project, self.now_ns(), updater.looked_ns)
+        )
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
         """Return the lost records of runs; see `load_losses`."""
@@ -266,13 +256,9 @@ class Index:
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
         """Return why runs crashed; see `seamark.process.crashes.CRASH_REASONS`."""
-
-        def answer(
-            store: Store, connection: sa.Connection, numbers: Sequence[int]
-        ) -> dict[int, str]:
-            return reasons_of(store, connection, numbers, self.now_ns())
-
-        return self._of_runs(crashed, answer)
+        return self._of_runs(
+            crashed, lambda store, asked, numbers: reasons_of(store, asked, numbers, self.now_ns())
+        )
 
     def _of_runs(
         self,

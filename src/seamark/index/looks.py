@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from seamark.journal.safe import fits, names_in
+from seamark.journal.safe import closing_fd, fits, names_in
 from seamark.store import schema
 from seamark.store.database import Database, Upsert, any_of, in_parts, insertion
 
@@ -151,17 +151,17 @@ class Known:
     def has_new_files(self, folder: str, root: int | None) -> bool:
         """Return whether there are new files; the folder may be relative to a descriptor."""
         looked_at = set(map(_FILE_OF, self.looks))
-        fd = os.open(folder, os.O_RDONLY, dir_fd=root)
-        try:
-            with os.scandir(fd) as entries:
-                for one in entries:
-                    if one.name in looked_at or one.name[0] == "." or not fits(one.name):
-                        continue
-                    if one.is_file(follow_symlinks=False):
-                        return True
-        finally:
-            os.close(fd)
-        return False
+        with (
+            closing_fd(os.open(folder, os.O_RDONLY, dir_fd=root)) as fd,
+            os.scandir(fd) as entries,
+        ):
+            return any(
+                one.name not in looked_at
+                and one.name[0] != "."
+                and fits(one.name)
+                and one.is_file(follow_symlinks=False)
+                for one in entries
+            )
 
     def add(self, look: Look) -> None:
         """Add the status of one of its files."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from seamark.journal.headers import may_grow
 from seamark.journal.reader import JournalReader
 from seamark.journal.reservations import Claims
-from seamark.journal.safe import open_folder, remove_entry, touch
+from seamark.journal.safe import closing_fd, open_folder, remove_entry, touch
 from seamark.process.interrupts import quietly
 
 if TYPE_CHECKING:
@@ -54,8 +54,5 @@ def remove(folder: RunFolder) -> None:
 
 def delete_hidden(hidden: Path) -> None:
     """Delete a hidden folder; of a link only the link."""
-    fd = open_folder(hidden.parent, above=0)
-    try:
+    with closing_fd(open_folder(hidden.parent, above=0)) as fd:
         remove_entry(fd, hidden.name)
-    finally:
-        os.close(fd)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from seamark.errors import PathError, RunNotFoundError
 from seamark.index.index import Index
 from seamark.journal.folder import PROJECT_LOG
-from seamark.journal.safe import is_folder, locked, make_folder, open_folder
+from seamark.journal.safe import closing_fd, is_folder, locked, make_folder, open_folder
 from seamark.paths import check_project, home_of
 from seamark.reading.arriving import Arrival, settle, settle_artifact
 from seamark.reading.finding import Finder, parted
@@ -84,11 +84,8 @@ def _decide_alone(
 ) -> Arrival:
     place = root / project
     make_folder(place / PROJECT_LOG)
-    above = open_folder(place / PROJECT_LOG)
-    try:
+    with closing_fd(open_folder(place / PROJECT_LOG)) as above:
         fd = os.open(file_name, _FLAGS, 0o666, dir_fd=above)
-    finally:
-        os.close(above)
     with os.fdopen(fd, "r+b") as file, locked(fd):
         held = _read(file.read(_MOST_BYTES))
         with Index.open(root) as index:

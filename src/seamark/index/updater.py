@@ -415,13 +415,12 @@ class Updater:
         ref, folder, changed = (project, run), RunFolder(self._root, project, run), []
         number = self.number_of(ref)
         for journal in self.healing(partial(self._journals, ref)):
-            with quietly(only=OSError):  # told by whoever looks at the file
-                source = open_journal(folder, journal.file)
-                try:
-                    if prefix_crc(source, journal.offset) != journal.prefix_crc:
-                        changed.append(journal.file)
-                finally:
-                    source.close()
+            with (  # an error is told by whoever looks at the file
+                quietly(only=OSError),
+                contextlib.closing(open_journal(folder, journal.file)) as source,
+            ):
+                if prefix_crc(source, journal.offset) != journal.prefix_crc:
+                    changed.append(journal.file)
         if changed:
             self._forget([(ref, number)])
             self._fold(ref, None)

@@ -367,8 +367,7 @@ def _check_depth(value: Any, where: str, depth: int = 0) -> None:
 
 
 def _file(given: Any) -> dict[str, Any]:
-    found = file_of(given)
-    found = {key: each for key, each in found.items() if key not in _FLEETING}
+    found = {key: each for key, each in file_of(given).items() if key not in _FLEETING}
     if not found.keys() & {"sha256", "ref", "lost"}:
         found["lost"] = "not stored"
     return {key: escape(each) if isinstance(each, str) else each for key, each in found.items()}

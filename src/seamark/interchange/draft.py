@@ -17,26 +17,32 @@ import errno
 import fcntl
 import os
 import tempfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from seamark import __version__
-from seamark.blobs.store import ANYBODY, copy_blob, put_bytes, sync_blob, sync_folder
+from seamark.blobs.store import ANYBODY, copy_blob, put_bytes, sync_blob, write_all
 from seamark.errors import RunExistsError, SeamarkError
 from seamark.journal.folder import RunFolder, journal_name
 from seamark.journal.format import (
-    MAX_PAYLOAD_BYTES,
-    ZLIB,
     Kind,
     dump_json,
     file_header,
     frame_bytes,
+    packed_json,
     salt_of,
 )
 from seamark.journal.rows import Column, RowTable
-from seamark.journal.safe import is_folder, make_folder, names_in, open_folder, remove_entry
-from seamark.process.interrupts import let_pass
+from seamark.journal.safe import (
+    closing_fd,
+    is_folder,
+    make_folder,
+    names_in,
+    open_folder,
+    remove_entry,
+    sync_folder,
+)
+from seamark.process.interrupts import quietly
 from seamark.values import Atom, Escaped, escape
 
 if TYPE_CHECKING:
@@ -53,7 +59,6 @@ __all__ = [
 
 
 _BUFFER_BYTES: Final = 1 << 20
-_COMPRESS_BYTES: Final = 1 << 16
 _FRAME_CHARACTERS: Final = 1 << 20
 _COLUMN_POINTS: Final = 500_000
 _LATEST_NS: Final = 1 << 62
@@ -92,12 +97,9 @@ class GivenJournal:
         self._table = RowTable(self._frame)
         self._waiting = bytearray(file_header(uid))
         make_folder(folder.journal_dir)
-        above = open_folder(folder.journal_dir)
-        try:
+        with closing_fd(open_folder(folder.journal_dir)) as above:
             name = journal_name(writer_of(uid), uid)
             self._fd = os.open(name, _CREATE, 0o666, dir_fd=above)
-        finally:
-            os.close(above)
         project, name = run
         told = {"format": 1, "seamark": __version__, "run": name, "project": project}
         told |= {"writer": writer_of(uid), "continues": None, "prior_t": 0, **header}
@@ -109,12 +111,7 @@ class GivenJournal:
 
     def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
         """Append a JSON record; ValueError if it is too long or JSON cannot hold a value."""
-        payload, flags = dump_json(record), 0
-        if len(payload) > MAX_PAYLOAD_BYTES:
-            msg = f"a record of {len(payload):,} bytes is longer than {MAX_PAYLOAD_BYTES:,}"
-            raise ValueError(msg)
-        if len(payload) > _COMPRESS_BYTES:
-            payload, flags = zlib.compress(payload, 1), ZLIB
+        payload, flags = packed_json(record)
         self._add(self._frame(kind, payload, flags=flags))
 
     def assign(self, atoms: Mapping[str, Atom]) -> None:
@@ -193,10 +190,9 @@ class GivenJournal:
             self._flush()
 
     def _flush(self) -> None:
-        view = memoryview(bytes(self._waiting))
+        content = bytes(self._waiting)
         self._waiting.clear()
-        while view:
-            view = view[os.write(self._fd, view) :]
+        write_all(self._fd, memoryview(content))
 
 
 def _parts(points: Iterable[Sequence[Any]], weigh: Any) -> Iterator[list[Sequence[Any]]]:
@@ -256,11 +252,8 @@ class Draft:
             raise
 
     def _locked(self) -> int:
-        above = open_folder(self._place.path)
-        try:
+        with closing_fd(open_folder(self._place.path)) as above:
             fd = os.open(_LOCK, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600, dir_fd=above)
-        finally:
-            os.close(above)
         if not self._try_lock(fd):
             os.close(fd)
             msg = f"{self.folder.words} is being imported by another process"
@@ -268,22 +261,17 @@ class Draft:
         return fd
 
     def _try_lock(self, fd: int) -> bool:
-        try:
+        with quietly(only=OSError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Whoever had it may have finished meanwhile, and taken the folder with it.
             return os.fstat(fd).st_ino == (self._place.path / _LOCK).stat().st_ino
-        except OSError as error:
-            let_pass(error)
-            return False
+        return False
 
     def _empty(self, *, lock: bool = False) -> None:
-        above = open_folder(self._place.path)
-        try:
+        with closing_fd(open_folder(self._place.path)) as above:
             for name in os.listdir(above):
                 if lock or name != _LOCK:
                     remove_entry(above, name)
-        finally:
-            os.close(above)
 
     # ---------------------------------------------------------------- what is written
 
@@ -343,11 +331,8 @@ class Draft:
     def _take_place(self) -> bool:
         if self.folder.path.exists():
             return False
-        above = open_folder(self._place.path)
-        try:
+        with closing_fd(open_folder(self._place.path)) as above:
             os.unlink(_LOCK, dir_fd=above)
-        finally:
-            os.close(above)
         try:
             os.rename(self._place.path, self.folder.path)
         except OSError as error:
@@ -381,11 +366,7 @@ class Draft:
 
 
 def _move(source: Path, target: Path, names: list[str]) -> None:
-    above, below = open_folder(source), open_folder(target)
-    try:
+    with closing_fd(open_folder(source)) as above, closing_fd(open_folder(target)) as below:
         for name in names:
             os.rename(name, name, src_dir_fd=above, dst_dir_fd=below)
         os.fsync(below)
-    finally:
-        os.close(above)
-        os.close(below)

@@ -101,19 +101,15 @@ class FoundRun(Protocol):
 
     def missing(self) -> list[bytes]:
         """Return uids of journals not in the root; NotImportedError if another run is there."""
-        ...
 
     def note(self) -> str:
         """Return the notes about a run that exists already; usually none."""
-        ...
 
     def glance(self) -> Glance:
         """Return a summary without reading the whole run; NotImportedError or OSError."""
-        ...
 
     def write(self, draft: Draft, notes: Notes, progress: Progress) -> None:
         """Write the missing journals; NotImportedError or OSError if that is impossible."""
-        ...
 
 
 def run_id_of(project: str, identity: tuple[str, ...], custom_run_id: str | None) -> str:

@@ -216,8 +216,7 @@ def list_runs(sources: Iterable[Source]) -> Iterator[Listed]:
                 problem = f"{run.called}: {run.folder.words} was purged here"
                 yield Listed(run.called, "unreadable", *place, problem=problem)
             else:
-                is_new = not run.folder.path.exists()
-                status: Literal["new", "more"] = "new" if is_new else "more"
+                status: Literal["new", "more"] = "more" if run.folder.path.exists() else "new"
                 yield Listed(run.called, status, *place, run.glance(), run.size)
         except (SeamarkError, OSError, ValueError) as error:
             yield Listed(run.called, "unreadable", problem=f"{run.called}: {error}")

@@ -176,8 +176,7 @@ def _client_folder(place: Path) -> ClientFolder | None:
 
 def _moment(text: Any) -> int:
     try:
-        moment = datetime.fromisoformat(text)
-        return int(moment.timestamp() * 1e6) * 1000
+        return int(datetime.fromisoformat(text).timestamp() * 1e6) * 1000
     except (TypeError, ValueError, OverflowError, OSError):
         return 0
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -126,7 +127,7 @@ def floats_of(given: list[Any], where: str) -> NDArray[np.float64]:
     try:
         return np.asarray(given, np.float64)
     except OverflowError:
-        at = next(at for at, each in enumerate(given) if type(each) is int and _is_long(each))
+        at = next(at for at, each in enumerate(given) if abs(each) > sys.float_info.max)
         raise refused(inside(where, at), "a number that fits into 64 bits", given[at]) from None
 
 
@@ -136,14 +137,6 @@ def _float_of(given: Any, where: str, at: int) -> float:
     if type(given) not in (int, float):
         raise refused(inside(where, at), "a number, 'nan', 'inf' or '-inf'", given)
     return given  # type: ignore[no-any-return]
-
-
-def _is_long(number: int) -> bool:
-    try:
-        float(number)
-    except OverflowError:
-        return True
-    return False
 
 
 def _attempts_of(given: list[Any], where: str) -> NDArray[np.int64]:

@@ -218,8 +218,7 @@ class Replay:
     def _log_floats(self, path: str, operation: Mapping[str, Any]) -> None:
         values, steps, times = self._floats.setdefault(path, ([], [], []))
         for step, value, time_ns in self._points(path, operation):
-            number = float(value)
-            values.append(number)
+            values.append(float(value))
             steps.append(step)
             times.append(time_ns)
             self._waits()
@@ -246,11 +245,9 @@ class Replay:
                 continue
             content = base64.b64decode(data)
             ext = extension_of("", content[:64]) or "png"
-            name = image.get("name")
-            shown = f"{os.path.basename(path)}.{ext}"
             op = {"op": "file_point", "path": path, "step": step, "time": time_ns}
-            op["file"] = self._draft.keep_bytes(content, shown, ext)
-            told = {"name": name, "description": image.get("description")}
+            op["file"] = self._draft.keep_bytes(content, f"{os.path.basename(path)}.{ext}", ext)
+            told = {"name": image.get("name"), "description": image.get("description")}
             self._op(op | {key: escape(str(text)) for key, text in told.items() if text})
 
     # ---------------------------------------------------------------- files

@@ -45,6 +45,7 @@ __all__ = [
     "file_of",
     "frame_bytes",
     "is_long",
+    "packed_json",
     "padded",
     "parse_file_header",
     "salt_of",
@@ -73,6 +74,7 @@ LONG_TEXT: Final = 4 << 20
 """A string of more characters than this is kept as a blob; see `is_long`."""
 _LONG_IF_ESCAPED: Final = 2 << 20
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_COMPRESS_BYTES: Final = 1 << 16
 SKIPPABLE: Final = 1
 """Flag: a reader that does not know this kind may pass over it."""
 USER_TIME: Final = 2
@@ -146,6 +148,15 @@ def dump_json(value: Any) -> bytes:
     return _ENCODER.encode(value).encode()
 
 
+def packed_json(value: Any) -> tuple[bytes, int]:
+    """Return a payload as strict compact JSON, compressed if it is long, and its frame's flags."""
+    payload = dump_json(value)
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        msg = f"record: expected at most {MAX_PAYLOAD_BYTES} bytes of JSON, got {len(payload)}"
+        raise ArgumentError(msg)
+    return (zlib.compress(payload, 1), ZLIB) if len(payload) > _COMPRESS_BYTES else (payload, 0)
+
+
 def is_long(text: str) -> bool:
     """Return whether a string is kept as a blob: in JSON, a character has 1 to 6 bytes."""
     length = len(text)
@@ -186,14 +197,6 @@ def _is_flag(value: Any) -> bool:
     return isinstance(value, bool)
 
 
-def _is_time(value: Any) -> bool:
-    return type(value) is int and -WHOLE <= value < WHOLE
-
-
-def _is_inode(value: Any) -> bool:
-    return whole(value, 1 << 64)
-
-
 def _are_members(value: Any) -> bool:
     return isinstance(value, dict) and all(
         isinstance(pair, list)
@@ -211,8 +214,8 @@ _FILE: Final[dict[str, Check]] = {
     "sha256": _is_digest,
     "ref": _is_text,
     "inside": _is_name_below,
-    "mtime_ns": _is_time,
-    "inode": _is_inode,
+    "mtime_ns": lambda value: type(value) is int and -WHOLE <= value < WHOLE,
+    "inode": lambda value: whole(value, 1 << 64),
     "staged": _is_text,
     "dir": _is_flag,
     "members": _are_members,

@@ -53,6 +53,7 @@ __all__ = [
     "Gap",
     "JournalReader",
     "decode_json",
+    "header_in",
     "payload_of",
     "scan",
     "walk_plainly",
@@ -203,6 +204,15 @@ def decode_json(payload: bytes) -> Any:
     return _JSON.decode(payload.decode())
 
 
+def header_in(data: bytes, frame: RawFrame) -> dict[str, Any]:
+    """Return the record of a HEADER frame made sound; an empty dict if it cannot be read."""
+    try:
+        record = decode_json(payload_of(data, frame))
+    except ValueError:
+        return {}
+    return sound_header(record) if isinstance(record, dict) else {}
+
+
 def _refuse(token: str) -> None:
     msg = f"JSON: {token} is not a JSON number"
     raise ValueError(msg)
@@ -267,21 +277,9 @@ class JournalReader:
             return
         if parsed is None or parsed[2] != self.uid or parsed[0] != MAJOR:
             # The file header has no CRC, the HEADER frame has one and repeats the format's version.
-            stated = self._stated_major()
+            stated = self.header().get("format")
             self.newer = stated != MAJOR and parsed is not None and parsed[0] > MAJOR
             self.damaged_header = not self.newer
-
-    def _stated_major(self) -> int | None:
-        frames: list[RawFrame] = []
-        data = self._source.pread(_BLOCK_BYTES, FILE_HEADER_BYTES)
-        scan(data, self.salt, frames)
-        if not frames or frames[0][1] != Kind.HEADER:
-            return None
-        try:
-            stated = decode_json(payload_of(data, frames[0])).get("format")
-        except (ValueError, AttributeError):
-            return None
-        return stated if isinstance(stated, int) else None
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -317,13 +315,7 @@ class JournalReader:
         if frame is None:
             data = self._bytes_of(FILE_HEADER_BYTES)
             frame = self._frame_at(data, 0)
-        if frame is None or frame[1] != Kind.HEADER:
-            return {}
-        try:
-            record = decode_json(payload_of(data, frame))
-        except ValueError:
-            return {}
-        return sound_header(record) if isinstance(record, dict) else {}
+        return {} if frame is None or frame[1] != Kind.HEADER else header_in(data, frame)
 
     def frames(self, offset: int = 0) -> Iterator[Frame]:
         """Yield valid frames from ``offset`` (bytes); payload empty if it does not decompress."""

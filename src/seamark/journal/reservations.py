@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.journal.headers import header_of
 from seamark.journal.reader import SETTLE_NS, JournalReader
-from seamark.journal.safe import folder_below, open_file, open_folder
+from seamark.journal.safe import closing_fd, folder_below, open_file, open_folder
 from seamark.process.interrupts import let_pass
 from seamark.process.liveness import process_alive, process_facts
 
@@ -77,11 +77,8 @@ class Reservations:
             fd = open_folder(self._folder, above=len(self._kind))
         except FileNotFoundError:
             return {}
-        try:
-            with os.scandir(fd) as entries:
-                return {one.name: one.is_file(follow_symlinks=False) for one in entries}
-        finally:
-            os.close(fd)
+        with closing_fd(fd), os.scandir(fd) as entries:
+            return {one.name: one.is_file(follow_symlinks=False) for one in entries}
 
     def reserve(self, name: str, holder: str) -> bool:
         """Reserve a name for a holder; return whether nobody else had. OSError: a link is there."""
@@ -110,10 +107,8 @@ class Reservations:
         except OSError as error:
             let_pass(error)
             return None
-        try:
+        with closing_fd(fd):
             return Reserved(os.read(fd, _MOST_BYTES), os.fstat(fd).st_mtime_ns)
-        finally:
-            os.close(fd)
 
     def remove(self, name: str) -> None:
         """Remove the reservation of a thing that is no more; a folder is nobody's, and stays."""
@@ -123,11 +118,8 @@ class Reservations:
 
 
 def _write(folder: int, name: str, text: str) -> None:
-    fd = os.open(name, _NEW, 0o666, dir_fd=folder)
-    try:
+    with closing_fd(os.open(name, _NEW, 0o666, dir_fd=folder)) as fd:
         os.write(fd, text.encode())
-    finally:
-        os.close(fd)
 
 
 NUMBERS: Final = ".numbers"

@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Final
 
 from seamark.errors import ArgumentError, FileMissingError
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import let_pass, quietly
 
 __all__ = [
     "MAX_TEXT_BYTES",
+    "closing_fd",
     "fits",
     "folder_below",
     "is_folder",
@@ -37,6 +38,7 @@ __all__ = [
     "open_in",
     "parts_of",
     "remove_entry",
+    "sync_folder",
     "touch",
 ]
 
@@ -72,17 +74,15 @@ def open_file(path: str | os.PathLike[str], above: int = 2) -> int:
     2 reach from a journal or a blob to its run folder. Raises FileMissingError if a link, a pipe, a
     device or a folder is there.
     """
-    fd = _open(path, above, _READ)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        msg = f"{os.fspath(path)}: expected a regular file, found a folder, a pipe or a device"
-        raise FileMissingError(msg)
-    return fd
+    return _regular(_open(path, above, _READ), os.fspath(path))
 
 
 def open_in(folder: int, name: str) -> int:
     """Return a descriptor of a regular file in an open folder; no link, pipe or device."""
-    fd = os.open(name, _READ, dir_fd=folder)
+    return _regular(os.open(name, _READ, dir_fd=folder), name)
+
+
+def _regular(fd: int, name: str) -> int:
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         msg = f"{name}: expected a regular file, found a folder, a pipe or a device"
@@ -116,13 +116,20 @@ def _explain_link(error: OSError, path: str) -> OSError:
     return FileMissingError(msg)
 
 
+@contextlib.contextmanager
+def closing_fd(fd: int) -> Iterator[int]:
+    """Give an open descriptor to a block, and close it behind it."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def is_folder(path: str | os.PathLike[str]) -> bool:
     """Return whether something is a folder itself, and no link to one."""
-    try:
+    with quietly(only=(OSError, ValueError)):
         return stat.S_ISDIR(os.lstat(path).st_mode)
-    except (OSError, ValueError) as error:
-        let_pass(error)
-        return False
+    return False
 
 
 def fits(name: str) -> bool:
@@ -140,16 +147,12 @@ def names_in(path: str | os.PathLike[str], above: int = 1) -> list[str]:
         fd = _open(path, above, _LIST)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    try:
-        found = []
-        with os.scandir(fd) as entries:
-            for one in entries:
-                name = one.name
-                if name[0] != "." and fits(name) and one.is_file(follow_symlinks=False):
-                    found.append(name)
-        return sorted(found)
-    finally:
-        os.close(fd)
+    with closing_fd(fd), os.scandir(fd) as entries:
+        return sorted(
+            one.name
+            for one in entries
+            if one.name[0] != "." and fits(one.name) and one.is_file(follow_symlinks=False)
+        )
 
 
 def make_folder(path: Path) -> None:
@@ -162,12 +165,9 @@ def make_folder(path: Path) -> None:
 def touch(path: Path) -> None:
     """Make an empty file, if it is missing, and its folder; OSError if one of them is a link."""
     make_folder(path.parent)
-    fd = open_folder(path.parent)
-    try:
+    with closing_fd(open_folder(path.parent)) as fd:
         flags = _ALWAYS | os.O_CREAT | os.O_WRONLY | os.O_NONBLOCK
         os.close(os.open(path.name, flags, 0o666, dir_fd=fd))
-    finally:
-        os.close(fd)
 
 
 def parts_of(name: str, where: str) -> tuple[str, ...]:
@@ -234,12 +234,9 @@ def remove_entry(folder: int, name: str, depth: int = 0) -> None:
     except OSError as error:
         if error.errno not in (errno.EISDIR, errno.EPERM) or depth > _MAX_DEPTH:
             raise
-        inner = os.open(name, _LIST, dir_fd=folder)
-        try:
+        with closing_fd(os.open(name, _LIST, dir_fd=folder)) as inner:
             for each in os.listdir(inner):  # noqa: PTH208 - of a descriptor
                 remove_entry(inner, each, depth + 1)
-        finally:
-            os.close(inner)
         os.rmdir(name, dir_fd=folder)
 
 
@@ -253,3 +250,9 @@ def locked(fd: int) -> Iterator[None]:
         yield
     finally:  # closing is not enough: a process forked meanwhile holds the same lock
         fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+def sync_folder(path: Path) -> None:
+    """Force the names in a folder to disk, where the system can."""
+    with quietly(only=OSError), closing_fd(os.open(path, os.O_RDONLY)) as fd:
+        os.fsync(fd)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from seamark.journal.folder import RunFolder, journal_name, writer_id
 from seamark.journal.format import FILE_HEADER_BYTES, file_header, salt_of
 from seamark.journal.reader import JournalReader
+from seamark.journal.safe import sync_folder
 from seamark.journal.source import FileSource
 from seamark.process.interrupts import let_pass, quietly
 
@@ -162,16 +163,7 @@ class Segment:
             return
         self._folder_synced = True
         for folder in (self.folder.journal_dir, self.folder.path, self.folder.path.parent):
-            try:
-                fd = os.open(folder, os.O_RDONLY)
-            except OSError:
-                continue
-            try:
-                os.fsync(fd)
-            except OSError:
-                pass
-            finally:
-                os.close(fd)
+            sync_folder(folder)
 
     def is_linked(self) -> bool:
         """Return whether the file still lies where it was made; somebody may have removed it."""
@@ -271,7 +263,6 @@ class Payloads:
 
     def mark_written(self, whole: int, t: int) -> None:
         """Note how many are in the journal."""
-        del t
         self._end = self._start + whole
 
     def mark_queued(self, t: int) -> None:
@@ -293,7 +284,6 @@ class Note:
 
     def mark_written(self, whole: int, t: int) -> None:
         """Note that it was written."""
-        del t
         self.done = bool(whole)
 
     def mark_queued(self, t: int) -> None:

@@ -25,14 +25,13 @@ from seamark.journal.format import (
     padded,
     parse_file_header,
     salt_of,
-    sound_header,
 )
 from seamark.journal.reader import (
     Block,
     JournalReader,
     RawFrame,
     Walk,
-    decode_json,
+    header_in,
     payload_of,
     walk_plainly,
 )
@@ -284,7 +283,7 @@ def _check_notable(data: bytes, frames: Any, run: str, writer: str) -> None:
             _limit("inflated_bytes", INFLATED_BYTES, inflated)
         if frame[1] != Kind.HEADER:
             continue
-        for key, stated in _stated(data, frame).items():
+        for key, stated in header_in(data, frame).items():
             if key in wanted and stated is not None and stated != wanted[key]:
                 msg = (
                     f"the journal was recorded as {key} {stated!r:.200}, but is sent as "
@@ -292,15 +291,6 @@ def _check_notable(data: bytes, frames: Any, run: str, writer: str) -> None:
                     "give it its old name and send it then"
                 )
                 raise ForeignHeaderError(msg)
-
-
-def _stated(data: bytes, frame: RawFrame) -> dict[str, Any]:
-    # Nothing if it cannot be read, which readers take it for too.
-    try:
-        record = decode_json(payload_of(data, frame))
-    except ValueError:
-        return {}
-    return sound_header(record) if isinstance(record, dict) else {}
 
 
 def _limit(name: str, allowed: int, found: int) -> None:

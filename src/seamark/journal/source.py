@@ -1,4 +1,4 @@
-"""Sources of the bytes of a journal: a file, or a byte string; all reads go through one."""
+"""Sources of the bytes of a journal; all reads go through one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from seamark.errors import JournalError
 from seamark.journal.safe import open_file
 from seamark.process.interrupts import let_pass
 
-__all__ = ["BytesSource", "FileSource", "Source"]
+__all__ = ["FileSource", "Source"]
 
 
 class Source(Protocol):
@@ -19,27 +19,21 @@ class Source(Protocol):
 
     def size(self) -> int:
         """Return how many bytes there are now."""
-        ...
 
     def pread(self, size: int, offset: int) -> bytes:
         """Return up to ``size`` bytes from ``offset`` on; fewer only where they end."""
-        ...
 
     def quiet_since_ns(self) -> int | None:
         """Return when the last bytes came, ns since the Unix epoch; None: no more will come."""
-        ...
 
     def owner(self) -> int | None:
         """Return the number of the user whose file it is; None if it is not a file."""
-        ...
 
     def gap_end(self, offset: int) -> int | None:
         """Return where bytes from ``offset`` end that are known to be no frame; None: unknown."""
-        ...
 
     def close(self) -> None:
         """Let go of it; harmless when called twice."""
-        ...
 
 
 class FileSource:
@@ -80,34 +74,3 @@ class FileSource:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-
-class BytesSource:
-    """A journal in memory, to which nothing is added."""
-
-    def __init__(self, name: str, data: bytes) -> None:
-        self.name = name
-        self._data = data
-
-    def size(self) -> int:
-        """See `Source.size`."""
-        return len(self._data)
-
-    def pread(self, size: int, offset: int) -> bytes:
-        """See `Source.pread`."""
-        return self._data[offset : offset + size]
-
-    def quiet_since_ns(self) -> int | None:
-        """See `Source.quiet_since_ns`."""
-        return None
-
-    def owner(self) -> int | None:
-        """See `Source.owner`."""
-        return None
-
-    def gap_end(self, offset: int) -> int | None:
-        """See `Source.gap_end`."""
-        return None
-
-    def close(self) -> None:
-        """See `Source.close`."""

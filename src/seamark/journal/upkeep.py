@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from seamark.process.interrupts import quietly
 
@@ -21,15 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["SyncThread", "Upkeep"]
 
 
-class _Keep(Protocol):
-    def __call__(self, *, heartbeat: bool = False) -> None:
-        """Force data to disk, write waiting records and, on request, a heartbeat."""
-
-
 class SyncThread(threading.Thread):
     """Daemon thread of a writer; ``sync_s`` and ``heartbeat_s`` are intervals in seconds."""
 
-    def __init__(self, keep: _Keep, sync_s: float, heartbeat_s: float) -> None:
+    def __init__(self, keep: Callable[..., None], sync_s: float, heartbeat_s: float) -> None:
         super().__init__(name="seamark-sync", daemon=True)
         self._keep = keep
         self._sync_s = sync_s

@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError
-from seamark.journal.format import MAX_PAYLOAD_BYTES, ZLIB, Kind, dump_json
+from seamark.journal.format import Kind, packed_json
 from seamark.journal.losses import Guard, Losses, sound_row
 from seamark.journal.rows import Column, Families, Row
 from seamark.journal.segment import Payloads
@@ -56,7 +55,6 @@ CLOSE_TIMEOUT_S: Final = 30.0
 
 _COLUMN_POINTS: Final = 500_000
 _ROW_VALUES: Final = 1_000_000
-_COMPRESS_BYTES: Final = 1 << 16
 _STEPS: Final = frozenset({float, int, bool, type(None)})
 """Types of steps that are packed as they are."""
 _STEADY: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -327,11 +325,7 @@ class JournalWriter:
         Where the disk takes only a part, the whole records in it stay, and the others wait. Raises
         ArgumentError if one is longer than a frame may be, ValueError if JSON has no form for one.
         """
-        packed = []
-        for op in ops:
-            payload = dump_json(op)
-            long = len(payload) > _COMPRESS_BYTES
-            packed.append(_compressed(payload) if long else (payload, 0))
+        packed = list(map(packed_json, ops))
         if not packed:
             return False
         return self._guard.run(
@@ -463,13 +457,6 @@ class JournalWriter:
 
 def _all(written: Sequence[bool]) -> bool:
     return bool(written) and all(written)
-
-
-def _compressed(payload: bytes) -> tuple[bytes, int]:
-    if len(payload) > MAX_PAYLOAD_BYTES:
-        msg = f"record: expected at most {MAX_PAYLOAD_BYTES} bytes of JSON, got {len(payload)}"
-        raise ArgumentError(msg)
-    return zlib.compress(payload, 1), ZLIB
 
 
 def _nothing() -> None:

@@ -132,8 +132,11 @@ def _tables(
         rows = [_series_row(one) for one in _some(recorded, reader, series[:_FEW])]
         header = ("series", "last", "min", "max", "points")
         yield table(header, rows, _more(len(series), len(rows), "series"))
-    others = [path for path, family in families.items() if family != "float_series"]
-    others = [path for path in others if background or not is_background(path)]
+    others = [
+        path
+        for path, family in families.items()
+        if family != "float_series" and (background or not is_background(path))
+    ]
     if others:
         others.sort(key=is_background)
         cells = [(text(one.path), _shown(one)) for one in _some(recorded, reader, others[:_FEW])]
@@ -148,11 +151,10 @@ def _whole(reader: Reader | None, one: Attribute) -> Iterator[str]:
     if isinstance(one.value, SeriesSummary):
         if reader is not None:
             yield line_of(reader.curve(one.path, _POINTS))
-        summary = one.value
         rows = [
-            (text(name.replace("_", " ")), number(getattr(summary, name)))
+            (text(name.replace("_", " ")), number(getattr(one.value, name)))
             for name in _SUMMARY
-            if name not in ("nan_count", "inf_count") or getattr(summary, name)
+            if name not in ("nan_count", "inf_count") or getattr(one.value, name)
         ]
         yield table((), rows)
         return
@@ -160,8 +162,7 @@ def _whole(reader: Reader | None, one: Attribute) -> Iterator[str]:
         yield _image(reader, one.value)
     if one.family == "file_set":
         members = sorted(one.value.items())
-        few = members[:_FEW]
-        rows = [(text(name), text(file_text(file, exact=False))) for name, file in few]
+        rows = [(text(name), text(file_text(file, exact=False))) for name, file in members[:_FEW]]
         yield table(("file", "size"), rows, _more(len(members), len(rows), "files"))
         return
     if isinstance(one.value, str):

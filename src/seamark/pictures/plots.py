@@ -176,8 +176,7 @@ def thin(curve: Curve, buckets: int) -> Curve:
         kept |= {start + int(low[start:stop].argmin()), start + int(high[start:stop].argmax())}
         if not finite[start:stop].all():
             kept.add(start + int(finite[start:stop].argmin()))
-    chosen = np.asarray(sorted(kept))
-    return curve.part(chosen)
+    return curve.part(np.asarray(sorted(kept)))
 
 
 def check_drawable(lines: Sequence[Curve], axes: Axes) -> None:
@@ -206,8 +205,7 @@ def save(curves: Sequence[Curve], axes: Axes, path: Path) -> None:
     shown = [axes.visible(curve) for curve in curves]
     check_drawable([curve.finite() for curve in shown], axes)
     if ending in _PAGES:
-        figure = figure_of(curves, axes)
-        figure.write_html(path, include_plotlyjs=True, full_html=True)
+        figure_of(curves, axes).write_html(path, include_plotlyjs=True, full_html=True)
         return
     try:
         _save_image(shown, axes, path)

@@ -32,11 +32,9 @@ def host_name() -> str:
 
 def user_name() -> str | None:
     """Return the login name of the user who runs this process, or None if there is no name."""
-    try:
+    with quietly(only=(OSError, KeyError, ImportError)):  # a container's user id without a name
         return getpass.getuser()
-    except (OSError, KeyError, ImportError) as error:  # a container's user id without a name
-        let_pass(error)
-        return None
+    return None
 
 
 def process_facts() -> dict[str, Any]:
@@ -72,11 +70,9 @@ def process_alive(header: Mapping[str, Any]) -> bool | None:
 
 def pid_namespace() -> int | None:
     """Return the inode of the namespace in which this process's pid counts, or None (not Linux)."""
-    try:
+    with quietly(only=OSError):
         return os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 - hot for many runs
-    except OSError as error:
-        let_pass(error)
-        return None
+    return None
 
 
 @functools.cache

@@ -188,11 +188,6 @@ def connected() -> bool:
     return _process_group() is not None or _horovod() is not None
 
 
-def alone() -> bool:
-    """Tell whether certainly nothing connects the ranks yet; costs next to nothing."""
-    return _alone()
-
-
 def lasting(rank: Rank) -> Callable[[], bool] | None:
     """Return a quick check that the last result of `current_rank` still holds, or None.
 
@@ -238,7 +233,7 @@ def _while_alone(variable: str | None) -> Callable[[], bool]:
     modules, environment = sys.modules, os.environ
     value = None if variable is None else environment.get(variable)
 
-    def alone() -> bool:
+    def same() -> bool:
         torch: Any = modules.get("torch.distributed")
         horovod: Any = modules.get("horovod.torch")
         try:
@@ -251,10 +246,11 @@ def _while_alone(variable: str | None) -> Callable[[], bool]:
             return False
         return variable is None or environment.get(variable) == value
 
-    return alone
+    return same
 
 
-_alone = _while_alone(None)
+alone: Final = _while_alone(None)
+"""Tells whether certainly nothing connects the ranks yet; costs next to nothing."""
 
 
 def broadcast_from_rank_zero(text: str) -> str | None:

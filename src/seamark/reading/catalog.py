@@ -121,81 +121,44 @@ def refuse(error: QueryError) -> None:
     raise error
 
 
-class Wanted(Protocol):
-    """Selection of runs, and their order; see `seamark.store.query.selection.Selection`."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Selection of runs, and their order; see `seamark.Project.fetch_runs_table`.
 
-    @property
-    def project(self) -> str | None:
-        """Project to select from, together with its sub-projects."""
-        ...
+    Attributes:
+        project: Only this project and its sub-projects.
+        query: In the query language.
+        id: One run id or several.
+        state: One state or several; ``"error"``, ``"finished"``, ``"active"`` and ``"inactive"``
+            stand for several.
+        tag: One tag, or several that a run must all have.
+        trashed: Whether runs are in the trash; None for both.
+        sort_by: Path, perhaps with an aggregate.
+        local: Times in the query that name no offset are in this computer's time zone, else in UTC.
+        kind: Kind to select: ``"run"``, ``"model"`` or ``"model_version"``.
+    """
 
-    @property
-    def kind(self) -> str:
-        """Runs, models or versions of models; see `seamark.paths.kind_of`."""
-        ...
-
-    @property
-    def query(self) -> str | None:
-        """Query in the query language."""
-        ...
-
-    @property
-    def id(self) -> str | Iterable[str] | None:
-        """Ids of the runs to select: one or several."""
-        ...
-
-    @property
-    def state(self) -> str | Iterable[str] | None:
-        """States of the runs to select: one or several."""
-        ...
-
-    @property
-    def owner(self) -> str | Iterable[str] | None:
-        """Owners of the runs to select: one or several."""
-        ...
-
-    @property
-    def tag(self) -> str | Iterable[str] | None:
-        """Tags that a run must all have: one or several."""
-        ...
-
-    @property
-    def trashed(self) -> bool | None:
-        """Whether runs are in the trash; None for both."""
-        ...
-
-    @property
-    def limit(self) -> int | None:
-        """Greatest number of runs to return."""
-        ...
-
-    @property
-    def offset(self) -> int:
-        """Number of runs to skip at the beginning."""
-        ...
-
-    @property
-    def sort_by(self) -> str:
-        """Path, perhaps with an aggregate."""
-        ...
-
-    @property
-    def ascending(self) -> bool:
-        """Smallest first."""
-        ...
-
-    @property
-    def local(self) -> bool:
-        """Whether times in the query are in this computer's time zone."""
-        ...
+    project: str | None = None
+    query: str | None = None
+    id: str | Iterable[str] | None = None
+    state: str | Iterable[str] | None = None
+    owner: str | Iterable[str] | None = None
+    tag: str | Iterable[str] | None = None
+    trashed: bool | None = False
+    limit: int | None = None
+    offset: int = 0
+    sort_by: str = "sys/creation_time"
+    ascending: bool = False
+    local: bool = False
+    kind: str = "run"
 
     def check(self) -> None:
         """Check the parts that `expression` does not check; raises `ArgumentError`."""
-        ...
+        raise NotImplementedError
 
     def expression(self) -> Any:
         """Return the conditions as one expression; raises `ArgumentError` or `QueryError`."""
-        ...
+        raise NotImplementedError
 
 
 class Catalog(Protocol):
@@ -208,12 +171,10 @@ class Catalog(Protocol):
     @property
     def where(self) -> str:
         """The place in words: the path of a root, or the address of a server."""
-        ...
 
     @property
     def now_ns(self) -> Callable[[], int]:
         """Clock by which the runs are judged, nanoseconds since the Unix epoch."""
-        ...
 
     def moment(self) -> AbstractContextManager[None]:
         """Answer everything in a block from one state of a root, as last refreshed.
@@ -222,15 +183,9 @@ class Catalog(Protocol):
         state; what it tells of a run that is viewed in the block is of one state, but for points
         and texts of series, which may be newer.
         """
-        ...
-
-    def snapshot(self, project: str, run: str) -> AbstractContextManager[Reader]:
-        """Give the reader of one run in a `moment`; raises `RunNotFoundError`."""
-        ...
 
     def nearby_root(self) -> str | None:
         """Return the place that may be meant instead, if this one has no runs."""
-        ...
 
     def refresh(
         self,
@@ -244,15 +199,12 @@ class Catalog(Protocol):
         It concerns one project and its sub-projects, one run of it (``".project"``: the project's
         own log), or everything. ``progress`` is called with the number of runs done and to do.
         """
-        ...
 
     def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
         """Return all runs of a project and its sub-projects, or of all, sorted."""
-        ...
 
     def names(self, kind: str = "run") -> list[RunName]:
         """Return every run, model or version and its names, the newest first."""
-        ...
 
     def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
         """Return the runs that match, in order.
@@ -264,11 +216,9 @@ class Catalog(Protocol):
             ArgumentError: If an argument has a value that cannot be used.
             QueryError: If the query breaks the grammar, or asks for what cannot be there.
         """
-        ...
 
     def count(self, selection: Wanted) -> int:
         """Return how many runs match, regardless of ``limit`` and ``offset``; see `select`."""
-        ...
 
     def table(
         self,
@@ -277,13 +227,11 @@ class Catalog(Protocol):
         unknown: Unknown = refuse,
     ) -> RunsTable:
         """Return the runs that match with the columns that are asked for; see `select`."""
-        ...
 
     def fields(
         self, selection: Wanted, contains: str = "", unknown: Unknown = refuse
     ) -> list[RunField]:
         """Return the paths of the runs that contain a text, whatever its case, sorted."""
-        ...
 
     def groups(
         self,
@@ -297,19 +245,15 @@ class Catalog(Protocol):
         ``limit`` and ``offset`` are of groups. The columns ``by`` have no patterns; the numbers of
         ``columns`` are summed up for each group.
         """
-        ...
 
     def changes(self, cursor: str = "", project: str | None = None) -> Changes:
         """Return which runs changed since the cursor of an earlier answer; empty to begin."""
-        ...
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
         """Return the lost records of runs, without runs that are complete."""
-        ...
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
         """Return why runs crashed; see `seamark.process.crashes.CRASH_REASONS`."""
-        ...
 
     def series(
         self,
@@ -326,7 +270,6 @@ class Catalog(Protocol):
         called with an error for each pattern that is a series of no run. For ``attempt`` see
         `seamark.reading.reader.Reader.points`; it or ``points`` may raise `ArgumentError`.
         """
-        ...
 
     def curves(
         self,
@@ -341,26 +284,20 @@ class Catalog(Protocol):
         Missing runs are left out, too. Of series with a cursor of an earlier drawing in ``since``,
         only changed parts come. Raises `ArgumentError` if something cannot be drawn.
         """
-        ...
 
     def series_of(
         self, refs: Sequence[Ref], is_meant: Callable[[str], bool]
     ) -> Mapping[Ref, set[str]]:
         """Return the float series that runs show, of those that are meant."""
-        ...
 
     def paths(self) -> list[str]:
         """Return every path that a run has or had, sorted."""
-        ...
 
     def view(self, project: str, run: str) -> Reader:
         """Return one run as last refreshed; raises `RunNotFoundError`."""
-        ...
 
     def fresh_view(self, project: str, run: str) -> Reader:
         """Return one run as it is now; raises `RunNotFoundError`."""
-        ...
 
     def close(self) -> None:
         """Let go of files and connections; harmless when called twice."""
-        ...

@@ -29,23 +29,19 @@ class Contents(Protocol):
     @property
     def kind(self) -> str:
         """Kind of location that `where` names: ``"folder"`` or ``"server"``."""
-        ...
 
     @property
     def where(self) -> str:
         """Location of the run: its folder, or its address."""
-        ...
 
     def text(self, record: Mapping[str, Any]) -> str:
         """Return a very long text, given ``sha256`` and ``size``; raises `FileMissingError`."""
-        ...
 
     def read(self, file: Mapping[str, Any], path: str, *, references: bool = False) -> bytes:
         """Return the bytes of a FILE record, which is no folder; ``path`` is for messages.
 
         Raises `FileMissingError` if they are not there, or for a reference without ``references``.
         """
-        ...
 
     def write(
         self,
@@ -57,16 +53,13 @@ class Contents(Protocol):
         references: bool = False,
         verify: bool = False,
     ) -> Path:
-        """Write a recorded file, or folder, to disk; see `seamark.blobs.contents.write_file`."""
-        ...
+        """Write a recorded file, or folder, to disk; see `seamark.blobs.contents.write_parts`."""
 
     def begin_of(self, sha256: str, size: int, most: int) -> bytes:
         """Return at most ``most`` first bytes of a kept content; raises OSError, ValueError."""
-        ...
 
     def finish(self, files: Collection[Mapping[str, Any]]) -> bool:
         """Complete FILE records that a dead process left; return whether there may be new ones."""
-        ...
 
     def whereabouts(self, record: Mapping[str, Any]) -> str:
         """Return where the content of a FILE record is.
@@ -74,19 +67,15 @@ class Contents(Protocol):
         ``kept`` (with the run), ``reference`` (where it was recorded), ``gone`` or ``changed`` (a
         reference), ``pending`` (taken, not stored yet), or ``missing`` (should be kept and is not).
         """
-        ...
 
     def referred(self, record: Mapping[str, Any]) -> str:
         """Return where a FILE record leads now; empty if it is no reference."""
-        ...
 
     def stored_at(self, sha256: str) -> str:
         """Return where a content is kept, for people."""
-        ...
 
     def shorter(self, name: str) -> str:
         """Return the name of a file, relative to the run if it lies in its folder."""
-        ...
 
 
 _WORD: Final = re.compile(

@@ -99,9 +99,8 @@ def importance(path: str) -> tuple[int, tuple[bool, bool, int, int, str]]:
 
 
 def _distinguishes(one: SharedPath) -> bool:
-    if one.series or not one.differs or one.longest > _LONG_TEXT:
-        return False
-    return holds_parameters(one.path)
+    told = one.differs and not one.series and one.longest <= _LONG_TEXT
+    return told and holds_parameters(one.path)
 
 
 def is_named(path: str, space: str, wanted: Sequence[str]) -> bool:
@@ -277,14 +276,12 @@ def _package(line: str, *, conda: bool) -> tuple[str, str]:
 
 def _key(value: Any) -> Hashable:
     """Return a comparison key: 1 is the same as 1.0, and NaN the same as NaN."""
-    if isinstance(value, bool):
-        return ("bool", value)
+    if isinstance(value, bool | str | datetime) or value is None:
+        return (type(value).__name__, value)
     if isinstance(value, float) and math.isnan(value):
         return ("number", "nan")
     if isinstance(value, int | float):
         return ("number", value)
-    if isinstance(value, str | datetime) or value is None:
-        return (type(value).__name__, value)
     if isinstance(value, set | frozenset):
         return ("set", frozenset(value))
     return ("json", json.dumps(value, sort_keys=True, default=str))

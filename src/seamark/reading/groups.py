@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -171,13 +172,12 @@ def spread_of(values: Sequence[Any]) -> Spread:
     that of the distances to the smallest, which rounding leaves as they are where values are near
     each other: equal ones have none.
     """
-    numbers, odd = [], 0
-    for value in values:
-        number = _finite(value)
-        if number is not None:
-            numbers.append(number)
-        elif value is not None:
-            odd += 1
+    numbers = [
+        float(one)
+        for one in values
+        if type(one) in (int, float) and abs(one) <= sys.float_info.max  # which NaN is not
+    ]
+    odd = sum(one is not None for one in values) - len(numbers)
     if not numbers:
         return Spread(0, odd, None, None, None, None)
     low, high = min(numbers), max(numbers)
@@ -202,13 +202,3 @@ def _large(value: float, exponent: int) -> float:
         return math.ldexp(value, exponent)
     except OverflowError:
         return math.inf
-
-
-def _finite(value: Any) -> float | None:
-    if type(value) not in (int, float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None

@@ -156,12 +156,10 @@ def _process_label(rank: RankStatus) -> str:
 
 
 def _end(rank: RankStatus, now_ns: int) -> str:
-    name = f"rank {rank.rank}"
+    name, seen = f"rank {rank.rank}", seen_text(rank.last_t, now_ns)
     if rank.state in ("killed", "lost") and rank.why:
-        seen = seen_text(rank.last_t, now_ns)
         return f"{name} is gone, {rank.why} ({_process_label(rank)}): last seen {seen}"
     if rank.state == "killed":
-        seen = seen_text(rank.last_t, now_ns)
         return f"{name} was killed ({_process_label(rank)}): last seen {seen}"
     if rank.state == "lost":
         silence = duration_words((now_ns - rank.last_t) / 1e9)
@@ -363,7 +361,8 @@ def _timing(rank: int, status: RankStatus | None, values: Sequence[float]) -> Ra
 
 
 def _slowdown(one: RankTiming, ranks: Sequence[RankTiming]) -> float:
-    others = [other.pace_s for other in ranks if other.rank != one.rank]
-    others = [pace for pace in others if not math.isnan(pace)]
+    others = [
+        other.pace_s for other in ranks if other.rank != one.rank and not math.isnan(other.pace_s)
+    ]
     usual = statistics.median(others) if others else math.nan
     return one.pace_s / usual if usual > 0 else math.nan

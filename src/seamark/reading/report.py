@@ -150,7 +150,15 @@ def report_of_run(
         found |= {name: atoms.get(path) for name, path in _INTERNAL.items()}
         found["trashed"] = found["trashed"] or None
         found |= {name: atoms[path] for name, path in _OF_VERSIONS.items() if path in atoms}
-        found |= _course(view, attributes, atoms.get("sys/modification_time"))
+        modified = atoms.get("sys/modification_time")
+        journals = [] if view is None else view.journals()
+        last = last_record_of(journals, modified)
+        found |= {
+            "last_record": last,
+            "edited": modified if modified != last else None,
+            "attempts": {} if view is None else attempts_of(view, journals, attributes),
+            "environment": environment_of(journals, attributes),
+        }
         found["masked"] = sorted(sets.get("sys/masked", ()))
     found |= {name: sorted(sets.get(path, ())) for name, path in _SETS.items()}
     found["keyed_tags"] = _below("tags", atoms)
@@ -178,17 +186,6 @@ def report_of_run(
         found["health"] = {} if view is None else health_of(view)
     found["errors"] = [_error(one, short=short) for one in errors]
     return found
-
-
-def _course(view: Reader | None, attributes: Sequence[Attribute], modified: Any) -> dict[str, Any]:
-    journals = [] if view is None else view.journals()
-    last = last_record_of(journals, modified)
-    return {
-        "last_record": last,
-        "edited": modified if modified != last else None,
-        "attempts": {} if view is None else attempts_of(view, journals, attributes),
-        "environment": environment_of(journals, attributes),
-    }
 
 
 def _mapping(value: Any) -> dict[str, Any]:

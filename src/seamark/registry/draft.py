@@ -16,9 +16,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.blobs.draft import DraftBlobs, move_blobs
-from seamark.blobs.store import sync_folder
 from seamark.errors import InactiveRunError, JournalError
-from seamark.journal.safe import make_folder
+from seamark.journal.safe import make_folder, sync_folder
 from seamark.journal.writer import CLOSE_TIMEOUT_S
 from seamark.opening.place import expect_writable
 from seamark.paths import model_key

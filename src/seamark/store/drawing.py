@@ -114,7 +114,9 @@ def draw_series(
     """
     check_points(points)
     pieces = [piece for piece in pieces if piece.count]
-    falls = not _rises(pieces)
+    falls = not all(piece.rising for piece in pieces) or any(
+        before.last > after.first for before, after in pairwise(pieces)
+    )
     if falls:
         pieces = [Listed(*_sorted_points(pieces))]
     series = Series(pieces)
@@ -145,12 +147,6 @@ def draw_series(
         left_out=left_out,
         not_positive=int(seen.low_count.sum()) if log_y else 0,
         falls=falls,
-    )
-
-
-def _rises(pieces: Sequence[Piece]) -> bool:
-    return all(piece.rising for piece in pieces) and all(
-        before.last <= after.first for before, after in pairwise(pieces)
     )
 
 

@@ -106,18 +106,10 @@ def pack_ints(values: Ints) -> bytes:
     )
 
 
-def packed_first(data: bytes) -> int:
-    """Return the first of the numbers that `pack_ints` packed."""
-    first: int = _HEAD.unpack_from(data)[3]
-    return first
-
-
 def is_progression(values: Floats) -> bool:
     """Return whether numbers are an arithmetic progression of whole numbers."""
-    if not len(values):
-        return False
     whole = _whole(values)
-    if whole is None:
+    if whole is None or not len(whole):
         return False
     steps = np.diff(whole)
     return bool((steps == steps[:1]).all())
@@ -389,9 +381,8 @@ def last_place(
     if not found:
         return None
     place, count, data = found[0]
-    if count and packed_first(split_parts(data)[2]) < place:
-        return None
-    return int(place), int(count)
+    *_, first, _ = _HEAD.unpack_from(split_parts(data)[2])
+    return None if count and first < place else (int(place), int(count))
 
 
 # ---------------------------------------------------------------------- reading

@@ -206,7 +206,9 @@ class Folding:
                 gathering.add(decoded, block, block.end)
             self._bytes += len(block.data)
             if self._bytes > _STEP_BYTES and not self.run.state.needs_refold:
-                self._save_step(journal, gathering)
+                if gathering is not None:
+                    self._end_gathering(journal, gathering)
+                self.save()
         journal.tail = list(reader.tail) if reader.tail else _end_of(reader, journal.offset)
         journal.stopped = reader.stopped
         ended = journal.closed and journal.chunked < journal.offset > SMALL_BYTES
@@ -244,11 +246,6 @@ class Folding:
         journal.chunked, journal.touched = gathering.place, True
 
     # ------------------------------------------------------------------ saving
-
-    def _save_step(self, journal: JournalState, gathering: Gathering | None) -> None:
-        if gathering is not None:
-            self._end_gathering(journal, gathering)
-        self.save()
 
     def saving(
         self,

@@ -284,16 +284,13 @@ class PathNumbers:
         """Return the paths with these numbers."""
         young, old = self._young.paths, self._old.paths
         found: dict[int, str] = {}
-        missing: list[int] = []
         for number in numbers:
             path = young.get(number)
-            if path is None:
-                path = old.get(number)
-                if path is None:
-                    missing.append(number)
-                    continue
+            if path is None and (path := old.get(number)) is not None:
                 self._keep(number, path)
-            found[number] = path
+            if path is not None:
+                found[number] = path
+        missing = [number for number in numbers if number not in found]
         if not missing:
             return found
         learned = self._learn(connection, _ID, missing)
@@ -340,12 +337,10 @@ class PathNumbers:
         found: dict[str, int] = {}
         for path in paths:
             number = young.get(path)
-            if number is None:
-                number = old.get(path)
-                if number is None:
-                    continue
+            if number is None and (number := old.get(path)) is not None:
                 self._keep(number, path)
-            found[path] = number
+            if number is not None:
+                found[path] = number
         return found
 
     def _take(self, rows: Iterable[tuple[int, str]]) -> dict[str, int]:

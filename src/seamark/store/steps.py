@@ -327,7 +327,8 @@ def divide(
         finer = _halved(steps, starts, width, end)
         if len(finer) > limit:
             break
-        if len(finer) == len(starts) and _are_single(steps, starts, end):
+        ends = np.append(starts[1:], end) - 1
+        if len(finer) == len(starts) and (steps.at(starts) == steps.at(ends)).all():
             return least or LEAST_WIDTH, starts
         starts, width = finer, width / 2
     return width, starts
@@ -356,8 +357,3 @@ def _numbers(steps: Floats, width: float) -> Floats:
 def _distinct(places: Ints) -> Ints:
     kept: Ints = places[np.append(True, places[1:] != places[:-1])]
     return kept
-
-
-def _are_single(steps: Series | Log2, starts: Ints, end: int) -> bool:
-    ends = np.append(starts[1:], end) - 1
-    return bool((steps.at(starts) == steps.at(ends)).all())

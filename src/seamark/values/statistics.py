@@ -123,8 +123,7 @@ class Moments:
             between = distance * distance * (self.count * later.count / count)
         except OverflowError:
             between = math.inf
-        parts = (self.squares, self.rest, later.squares, later.rest, between)
-        squares, rest = _added(parts)
+        squares, rest = _added((self.squares, self.rest, later.squares, later.rest, between))
         return Moments(
             count,
             self.total + later.total,
@@ -344,8 +343,7 @@ class Statistics(Keep):
                 msg = f"squares: expected a number from 0 on, got {squares!r}"
                 raise ArgumentError(msg)
             ends = [a_float(name, told.get(name)) for name in ("min", "max", "first", "last")]
-            total = _sum_of(told)
-            found._moments = Moments(count, total, squares, rest, *ends)
+            found._moments = Moments(count, _sum_of(told), squares, rest, *ends)
         return found
 
     def to_array(self) -> array[float]:

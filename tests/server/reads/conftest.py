@@ -16,11 +16,11 @@ import pytest
 pytest.importorskip("fastapi")
 
 import httpx
+from bytes_source import BytesSource
 from databases import fresh_database
 from journal_builder import START, JournalBuilder, fold_run
 from served import Served, served
 
-from seamark.journal.source import BytesSource
 from seamark.reading.codec import unpack
 from seamark.server import reads
 from seamark.server.access import Role

@@ -105,12 +105,6 @@ class RemoteCatalog:
         finally:
             self._at_once = before
 
-    @contextmanager
-    def snapshot(self, project: str, run: str) -> Iterator[Reader]:
-        """Give the reader of one run; see `moment`."""
-        with self.moment():
-            yield self.view(project, run)
-
     def nearby_root(self) -> str | None:
         """Return None: no other place is known."""
         return None

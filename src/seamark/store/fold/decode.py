@@ -63,10 +63,7 @@ class Names:
     def columns(self, schema: int) -> tuple[str | None, ...] | None:
         """Return the paths of a schema, None for a path that was lost; None if it was lost."""
         known = self._columns.get(schema)
-        if known is None:
-            numbers = self.schemas.get(schema)
-            if numbers is None:
-                return None
+        if known is None and (numbers := self.schemas.get(schema)) is not None:
             known = self._columns[schema] = tuple(
                 self.paths.get(number) or None for number in numbers
             )
@@ -408,9 +405,7 @@ def merge(batches: Sequence[RowBatch]) -> RowBatch:
     ]
     starts = np.cumsum([0, *(len(batch.step) for batch in batches)])
     order = np.argsort(columns[0], kind="stable")
-    in_order = bool((order[1:] > order[:-1]).all())
-    if not in_order:
-        columns = [column[order] for column in columns]
+    columns = [column[order] for column in columns]
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     found: dict[str, list[tuple[Ints, Floats]]] = {}

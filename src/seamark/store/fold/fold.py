@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 from seamark.journal.format import Kind, sound_header
 from seamark.journal.reader import Block, RawFrame, decode_json, payload_of
@@ -39,6 +39,7 @@ from seamark.store.fold.payloads import (
 from seamark.store.fold.registers import (
     NEVER,
     AtomState,
+    FamilyState,
     FileSetState,
     FileState,
     FloatSeriesState,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = ["fold"]
 
+S = TypeVar("S", bound=FamilyState)
 _OF_FORKS: Final = frozenset({FORKED_AT, FORKED_FROM})
 _STATES: Final = frozenset(
     {"created", "running", "completed", "failed", "interrupted", "suspended"}
@@ -202,60 +204,44 @@ class _Folding:
     def _op_clear(self, record: dict[str, Any], t: int, offset: int) -> None:
         self.run.clear(record["path"], (t, self.journal.uid, 0))
 
-    def _set(self, record: dict[str, Any]) -> SetState:
-        state = self.run.family(record["path"], "string_set")
-        assert isinstance(state, SetState)  # noqa: S101
+    def _register(self, record: dict[str, Any], family: str, kind: type[S]) -> S:
+        state = self.run.family(record["path"], family)
+        assert isinstance(state, kind)  # noqa: S101 - families and classes correspond
         return state
 
-    def _put_elements(self, record: dict[str, Any], t: int, offset: int, *, there: bool) -> None:
+    def _op_elements(self, record: dict[str, Any], t: int, offset: int) -> None:
         def put(value: Any, key: Key) -> None:
-            self._set(record).put(key, text_of(value), there=there)
+            there = record["op"] != "remove"
+            self._register(record, "string_set", SetState).put(key, text_of(value), there=there)
 
+        if record["op"] == "assign_set":
+            self._register(record, "string_set", SetState).assign((t, self.journal.uid, 0))
         self._each(list_of(record["values"]), t, offset, put)
-
-    def _op_add(self, record: dict[str, Any], t: int, offset: int) -> None:
-        self._put_elements(record, t, offset, there=True)
-
-    def _op_remove(self, record: dict[str, Any], t: int, offset: int) -> None:
-        self._put_elements(record, t, offset, there=False)
-
-    def _op_assign_set(self, record: dict[str, Any], t: int, offset: int) -> None:
-        self._set(record).assign((t, self.journal.uid, 0))
-        self._put_elements(record, t, offset, there=True)
 
     def _op_file(self, record: dict[str, Any], t: int, offset: int) -> None:
         file, token = file_of(record["file"]), record.get("token")
-        state = self.run.family(record["path"], "file")
-        assert isinstance(state, FileState)  # noqa: S101
+        state = self._register(record, "file", FileState)
         state.upload((t, self.journal.uid, 0), file, None if token is None else text_of(token))
 
     def _op_digest(self, record: dict[str, Any], t: int, offset: int) -> None:
         file, token = file_of(record["file"]), text_of(record["token"])
-        state = self.run.family(record["path"], "file")
-        assert isinstance(state, FileState)  # noqa: S101
-        state.digest((t, self.journal.uid, 0), token, file)
+        self._register(record, "file", FileState).digest((t, self.journal.uid, 0), token, file)
 
     def _op_files(self, record: dict[str, Any], t: int, offset: int) -> None:
         def put(member: tuple[str, Any], key: Key) -> None:
             file = file_of(member[1])
-            self._members(record).put(key, member[0], file)
+            self._register(record, "file_set", FileSetState).put(key, member[0], file)
 
         self._each(record["members"].items(), t, offset, put)
 
     def _op_unfiles(self, record: dict[str, Any], t: int, offset: int) -> None:
         def put(name: Any, key: Key) -> None:
-            self._members(record).put(key, text_of(name), None)
+            self._register(record, "file_set", FileSetState).put(key, text_of(name), None)
 
         self._each(list_of(record["names"]), t, offset, put)
 
-    def _members(self, record: dict[str, Any]) -> FileSetState:
-        state = self.run.family(record["path"], "file_set")
-        assert isinstance(state, FileSetState)  # noqa: S101
-        return state
-
     def _op_artifact(self, record: dict[str, Any], t: int, offset: int) -> None:
-        state = self.run.family(record["path"], "artifact")
-        assert isinstance(state, RecordState)  # noqa: S101
+        state = self._register(record, "artifact", RecordState)
         state.assign((t, self.journal.uid, 0), artifact_of(record))
 
     def _op_file_point(self, record: dict[str, Any], t: int, offset: int) -> None:
@@ -265,13 +251,12 @@ class _Folding:
 
     def _op_statistic(self, record: dict[str, Any], t: int, offset: int) -> None:
         part, kind, told = statistic_of(record)
-        path, key = record["path"], (t, self.journal.uid, 0)
-        state = self.run.family(path, "statistic")
-        assert isinstance(state, StatisticState)  # noqa: S101
+        key = (t, self.journal.uid, 0)
+        state = self._register(record, "statistic", StatisticState)
         state.key = max(state.key, key)
         # As with points, what a later attempt goes back behind is hidden.
         self.journal.point_end = max(self.journal.point_end, offset)
-        self._progress(path, t)
+        self._progress(record["path"], t)
         if offset < self.run.cut(self.journal):
             state.put(key, part, kind, told)
 
@@ -287,21 +272,17 @@ class _Folding:
         if key > self.run.state[0]:
             self.run.state = (key, said)
         if record["state"] == "running":
-            self.run.began(t)
+            self.run.started = t if self.run.started is None else min(self.run.started, t)
 
     def _ignored_op(self, record: dict[str, Any], t: int, offset: int) -> None:
         """Change nothing: it concerns checkpoints or the drawing of a series."""
 
     # ------------------------------------------------------------------ points
 
-    def _texts(self, record: _Record) -> None:
-        self._points(record, "string_series", text_of_point)
-
-    def _histograms(self, record: _Record) -> None:
-        self._points(record, "histogram_series", histogram_of_point)
-
-    def _points(self, record: _Record, family: str, value: Callable[[list[Any]], Any]) -> None:
-        path = record.said["path"]
+    def _points(self, record: _Record) -> None:
+        path, is_text = record.said["path"], record.kind == Kind.TEXT
+        family = "string_series" if is_text else "histogram_series"
+        value: Callable[[list[Any]], Any] = text_of_point if is_text else histogram_of_point
 
         def put(point: list[Any], key: Key) -> None:
             self._add_point(path, family, key, record.offset, step_of(point[0]), value(point))
@@ -345,8 +326,8 @@ class _Folding:
     _READERS: ClassVar[dict[int, Callable[[_Folding, _Record], None]]] = {
         Kind.HEADER: _header,
         Kind.OP: _op,
-        Kind.TEXT: _texts,
-        Kind.HISTOGRAM: _histograms,
+        Kind.TEXT: _points,
+        Kind.HISTOGRAM: _points,
         Kind.HEARTBEAT: _heartbeat,
         Kind.CLOSE: _close,
     }
@@ -355,9 +336,9 @@ class _Folding:
         "assign": _op_assign,
         "delete": _op_delete,
         "clear": _op_clear,
-        "add": _op_add,
-        "remove": _op_remove,
-        "assign_set": _op_assign_set,
+        "add": _op_elements,
+        "remove": _op_elements,
+        "assign_set": _op_elements,
         "file": _op_file,
         "own": _op_file,
         "digest": _op_digest,

@@ -347,58 +347,37 @@ class FloatSeriesState(SeriesState):
 
         Steps are finite; ``t`` is in nanoseconds since the Unix epoch.
         """
-        import numpy as np
-
         size = len(step)
-        if size <= _FEW:
-            self._extend_few(uid, t.tolist(), step.tolist(), value.tolist())
-            return
-        self._widen((int(t.min()), uid, 0), (int(t.max()), uid, 0))
-        newest = size - 1 - int(step[::-1].argmax())
+        finite: Any
+        if few := size <= _FEW:  # for few points, arrays take longer
+            times, steps, values = t.tolist(), step.tolist(), value.tolist()
+            low, high, least = min(times), max(times), min(steps)
+            newest = size - 1 - steps[::-1].index(max(steps))
+            all_sound = math.isfinite(sum(values))
+            finite = values if all_sound else [one for one in values if math.isfinite(one)]
+            nans = 0 if all_sound else sum(map(math.isnan, values))
+        else:
+            import numpy as np
+
+            low, high, least = int(t.min()), int(t.max()), float(step.min())
+            newest = size - 1 - int(step[::-1].argmax())
+            sound = np.isfinite(value)
+            all_sound = bool(sound.all())
+            finite = value if all_sound else value[sound]
+            nans = 0 if all_sound else int(np.isnan(value).sum())
+        self._widen((low, uid, 0), (high, uid, 0))
         self._place((int(t[newest]), uid, 0), float(step[newest]), float(value[newest]))
-        least = float(step.min())
         if not self.count or least < self.first_step:
             self.first_step = least
         self.count += size
-        finite = value
-        sound = np.isfinite(value)
-        if not sound.all():
-            finite = value[sound]
-            nans = int(np.isnan(value).sum())
-            self.nans += nans
-            self.infinite += size - len(finite) - nans
+        self.nans += nans
+        self.infinite += size - len(finite) - nans
         if len(finite):
+            lowest, highest = (min(finite), max(finite)) if few else (finite.min(), finite.max())
             # + 0.0: -0.0 and 0.0 are equal, and one of them must win
-            self.min = min(self.min, float(finite.min()) + 0.0)
-            self.max = max(self.max, float(finite.max()) + 0.0)
-            self.total += exact_sum(finite)
-
-    def _extend_few(
-        self, uid: bytes, t: list[int], steps: list[float], values: list[float]
-    ) -> None:
-        # For few points, arrays take longer.
-        size = len(steps)
-        self._widen((min(t), uid, 0), (max(t), uid, 0))
-        top, least = max(steps), min(steps)
-        newest = size - 1 if steps[-1] == top else size - 1 - steps[::-1].index(top)
-        self._place((t[newest], uid, 0), top, values[newest])
-        if not self.count or least < self.first_step:
-            self.first_step = least
-        self.count += size
-        finite = values
-        if not math.isfinite(sum(values)):
-            finite = [value for value in values if math.isfinite(value)]
-            nans = sum(1 for value in values if math.isnan(value))
-            self.nans += nans
-            self.infinite += size - len(finite) - nans
-        if finite:
-            self.min = min(self.min, min(finite) + 0.0)  # see `extend`
-            self.max = max(self.max, max(finite) + 0.0)
-            self.total += scaled_sum(finite)
-
-    def put(self, key: Key, step: float, value: Any) -> None:
-        """Count one point; see `SeriesState.put`."""
-        self._extend_few(key[1], [key[0]], [step], [value])
+            self.min = min(self.min, float(lowest) + 0.0)
+            self.max = max(self.max, float(highest) + 0.0)
+            self.total += scaled_sum(finite) if few else exact_sum(finite)
 
     @property
     def mean(self) -> float:

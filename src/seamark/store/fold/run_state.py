@@ -370,10 +370,6 @@ class RunState:
         for inner in self._inside(path):
             self._cut_off(inner, key)
 
-    def began(self, t: int) -> None:
-        """Note that the run was running at a time, nanoseconds since the Unix epoch."""
-        self.started = t if self.started is None else min(self.started, t)
-
     def note_fork(self) -> None:
         """Update the fork from its attributes, which must be loaded."""
         parent, step = (self._atom(path) for path in (FORKED_FROM, FORKED_AT))

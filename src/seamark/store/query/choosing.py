@@ -26,9 +26,6 @@ from seamark.store.read.versions import moved_versions
 from seamark.store.schema import SILENT_FROM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from seamark.store.fold.run_state import JournalState
     from seamark.store.query.selection import Selection
     from seamark.store.runs import Store
 
@@ -93,12 +90,14 @@ def state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.Col
         dead = [
             number
             for (number,) in fresh
-            if is_crashed("running", _owners(store, connection, number), now_ns)
+            if is_crashed(
+                "running",
+                [one for one in load_journals(store, connection, number) if one.owner],
+                now_ns,
+            )
         ]
     silent: sa.ColumnElement[bool] = now_ns > SILENT_FROM
-    crashed = silent
-    if dead:
-        crashed = sa.or_(crashed, run.id.in_(dead))
+    crashed = sa.or_(silent, run.id.in_(dead)) if dead else silent
     return sa.case(
         (sa.and_(run.state == "running", crashed), CRASHED),
         (sa.and_(run.state == OPEN, silent), "completed"),
@@ -110,10 +109,6 @@ def state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.Col
 _FRESH: Final = sa.select(schema.run.c.id).where(
     schema.run.c.state == "running", schema.run.c.beat >= sa.bindparam("since")
 )
-
-
-def _owners(store: Store, connection: sa.Connection, number: int) -> list[JournalState]:
-    return [journal for journal in load_journals(store, connection, number) if journal.owner]
 
 
 def choose(
@@ -183,15 +178,24 @@ class _Search:
         inside = None if project is None else lambda one: is_inside(one, project)
         within = in_projects(store, connection, inside)
         few = None if within is None else _named(store, connection, selection, within)
+
+        parts = None
+        if CHILDREN in (selection.query or ""):
+            projects = matching_projects(store, connection, selection.reaches)
+            parts = functools.partial(has_parts, self._number, projects)
+
+        def moved() -> dict[str, int]:
+            return moved_versions(store, connection) if selection.kind == "model_version" else {}
+
         compiler = Compiler(
             self._number,
             state,
             self._crash_reason,
             store.database.pattern,
             now_ns,
-            parts=_parts(store, connection, selection, self._number),
+            parts=parts,
             holder=functools.cache(lambda path: holder(store, connection, path)),
-            moved=functools.cache(self._moved_versions),
+            moved=functools.cache(moved),
             local=selection.local,
             moments=selection.moments,
             among=few,
@@ -205,10 +209,6 @@ class _Search:
     def _number(self, path: str) -> int | None:
         return self._store.numbers.number(self._connection, path)
 
-    def _moved_versions(self) -> dict[str, int]:
-        is_asked = self._selection.kind == "model_version"
-        return moved_versions(self._store, self._connection) if is_asked else {}
-
     def _found(self, statement: sa.Select[Any]) -> list[tuple[Any, ...]]:
         database = self._store.database
         try:
@@ -216,8 +216,7 @@ class _Search:
         except Exception as error:
             if not database.is_bad_pattern(error):
                 raise
-            wanted = "a regular expression that this database can read"
-            msg = f"query: expected {wanted}, but: {error}"
+            msg = f"query: expected a regular expression that this database can read, but: {error}"
             raise QueryError(msg) from None
 
     def count(self) -> int:
@@ -258,19 +257,6 @@ class _Search:
             if is_large and is_indexed and self._selection.limit is not None:
                 yield _in_order_of_numbers(path, field)
             yield _with_sort_keys(path, field, by)
-
-
-def _parts(
-    store: Store,
-    connection: sa.Connection,
-    selection: Selection,
-    number: Callable[[str], int | None],
-) -> Callable[..., sa.ColumnElement[bool]] | None:
-    if CHILDREN not in (selection.query or ""):
-        return None
-    return functools.partial(
-        has_parts, number, matching_projects(store, connection, selection.reaches)
-    )
 
 
 def _named(

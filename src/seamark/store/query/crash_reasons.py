@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from seamark.process.crashes import Evidence
 from seamark.store import schema
+from seamark.store.database import written_out
 from seamark.store.journals import load_owners
 
 if TYPE_CHECKING:
@@ -30,10 +31,10 @@ def reasons_of(
         if run not in newest or seen > newest[run][0]:
             newest[run] = seen, header
     evidence = Evidence(now_ns=now_ns, here=store.here)
-    found = {}
-    for run, (seen, header) in newest.items():
-        found[run] = evidence.crash(json.loads(header) if header else {}, seen).reason
-    return found
+    return {
+        run: evidence.crash(json.loads(header or "{}"), seen).reason
+        for run, (seen, header) in newest.items()
+    }
 
 
 def reason_column(
@@ -48,8 +49,5 @@ def reason_column(
     if not by_reason:
         return _NO_TEXT
     # Written out: no engine takes as many parameters as there may be runs.
-    cases = [
-        (schema.run.c.id.in_(sa.bindparam(None, runs, expanding=True, literal_execute=True)), why)
-        for why, runs in by_reason.items()
-    ]
+    cases = [(schema.run.c.id.in_(written_out(runs)), why) for why, runs in by_reason.items()]
     return sa.case(*cases, else_=_NO_TEXT)

@@ -292,11 +292,9 @@ class KnownPaths:
             return
         path, colon, word = field.path.rpartition(":")
         if what != _QUERY and colon and self._types(path, None) is None:
-            at = text.rfind(colon)
-            raise misplaced(what, text, *suffix_fault(word, at))
+            raise misplaced(what, text, *suffix_fault(word, text.rfind(colon)))
         message = f"no run has {field.path!r:.200}"
-        hint = self._hint(field.path)
-        self._unknown(misplaced(what, text, field.at, message, hint))
+        self._unknown(misplaced(what, text, field.at, message, self._hint(field.path)))
 
     def _hint(self, path: str, wanted: frozenset[str] | None = None) -> str:
         near = self.nearest(path, wanted)

@@ -229,12 +229,12 @@ def _unexpected(text: str, error: Any) -> QueryError:
     )
     if ended:
         return _complaint(text, position, f"expected {wanted}, got the end")
-    if isinstance(error, UnexpectedCharacters) and text[position] in "\"'`":
-        closing = text.find(text[position], position + 1) < 0
-        if closing:
-            return _complaint(
-                text, position, f"expected a closing {text[position]} for the one opened"
-            )
+    if (
+        isinstance(error, UnexpectedCharacters)
+        and text[position] in "\"'`"
+        and text.find(text[position], position + 1) < 0
+    ):
+        return _complaint(text, position, f"expected a closing {text[position]} for the one opened")
     found = str(token) if token is not None else text[position]
     return _complaint(text, position, f"expected {wanted}, got {found!r:.60}")
 
@@ -263,7 +263,6 @@ class _Builder:
         return terms[0] if len(terms) == 1 else And(terms)
 
     def _everything(self, children: list[Any]) -> Expression:
-        del children
         return And(())
 
     def _negated(self, children: list[Any]) -> Expression:
@@ -314,8 +313,7 @@ class _Builder:
 
     def _convert(self, leaf: Comparison | Among, value: Value) -> Value:
         field = leaf.field
-        system, said = system_types(field.path), stated(field)
-        types = system or said
+        types = system_types(field.path) or stated(field)
         searches = isinstance(leaf, Comparison) and leaf.operator in SEARCHES
         if types is not None and not searches:
             value = _as_type(value, types)
@@ -328,17 +326,12 @@ class _Builder:
             raise _complaint(self.text, *found)
         return Value(value.text.lower(), value.text.lower(), value.at)
 
-    def _function(self, children: list[Any]) -> Field:
-        name = str(children[0])[:-1].strip().lower()
-        return self._field_of(children[1], children[2:], _OTHER_AGGREGATES.get(name, name))
-
     def _field(self, tree: Any) -> Field:
+        children, aggregate, kind = list(tree.children), None, None
         if tree.data == "function":
-            return self._function(tree.children)
-        return self._field_of(tree.children[0], tree.children[1:], None)
-
-    def _field_of(self, token: Any, suffixes: list[Any], aggregate: str | None) -> Field:
-        kind = None
+            name = str(children.pop(0))[:-1].strip().lower()
+            aggregate = _OTHER_AGGREGATES.get(name, name)
+        token, *suffixes = children
         for suffix in suffixes:
             word = str(suffix)[1:].strip().lower()
             word = _OTHER_AGGREGATES.get(word, word)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.paths import KINDS, home_of, is_inside, kind_of, model_key
+from seamark.reading.catalog import Wanted
 from seamark.reading.contents import ArtifactName
 from seamark.reading.names import LATEST
 from seamark.store.query.kinds import GROUPS, STATES, near_state
@@ -164,41 +165,18 @@ def _ends_with(one: RunName, word: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """Selection of runs, and their order; see `seamark.Project.fetch_runs_table`.
+class Selection(Wanted):
+    """Selection of runs that can be looked up in the tables.
 
     Attributes:
-        project: Only this project and its sub-projects.
-        query: In the query language.
-        id: One run id or several.
-        state: One state or several; ``"error"``, ``"finished"``, ``"active"`` and ``"inactive"``
-            stand for several.
-        tag: One tag, or several that a run must all have.
-        trashed: Whether runs are in the trash; None for both.
-        sort_by: Path, perhaps with an aggregate.
-        local: Times in the query that name no offset are in this computer's time zone, else in UTC.
-        moments: Some of these times in the time zone of the caller, by their text: microseconds
+        moments: Some times of the query in the time zone of the caller, by their text: microseconds
             since the Unix epoch.
         readable: Tells which projects the caller may read; None for all. Runs of others are neither
             counted nor named anywhere.
-        kind: Kind to select: ``"run"``, ``"model"`` or ``"model_version"``.
     """
 
-    project: str | None = None
-    query: str | None = None
-    id: str | Iterable[str] | None = None
-    state: str | Iterable[str] | None = None
-    owner: str | Iterable[str] | None = None
-    tag: str | Iterable[str] | None = None
-    trashed: bool | None = False
-    limit: int | None = None
-    offset: int = 0
-    sort_by: str = "sys/creation_time"
-    ascending: bool = False
-    local: bool = False
     moments: Mapping[str, int] | None = None
     readable: Callable[[str], bool] | None = None
-    kind: str = "run"
 
     def expression(self) -> Expression:
         """Return all conditions as one expression; raises `ArgumentError`, `QueryError`."""
@@ -214,10 +192,9 @@ class Selection:
                     for one in (_states(value) if name == "state" else (value,))
                 ]
                 terms.append(Among(Field(path), tuple(map(_text, values))))
-        tags = _strings("tag", self.tag) or []
         terms += [
             Comparison(Field("sys/tags", None, "string_set"), "contains", _text(tag))
-            for tag in tags
+            for tag in _strings("tag", self.tag) or []
         ]
         if self.trashed is not None:
             if not isinstance(self.trashed, bool):

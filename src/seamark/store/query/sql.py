@@ -173,16 +173,15 @@ class Compiler:
 
     def _among(self, leaf: Among) -> Clause:
         column = self._text_column(leaf.field.path)
+        texts = list(dict.fromkeys(value.text for value in leaf.values))
         if leaf.field.path == DETAIL:
-            texts = list(dict.fromkeys(value.text for value in leaf.values))
             return sa.func.coalesce(schema.run.c.detail.in_(texts), sa.false())
         if leaf.field.path == _ID:
-            texts = list(dict.fromkeys(value.text for value in leaf.values))
             named = schema.run.c.sys_id  # null is neither in the list nor, behind NOT, outside it
             other = sa.and_(named.is_not(None), named.in_(texts))
             return sa.or_(schema.run.c.name.in_(texts), other)
         if column is not None:  # one list, however long: a chain of ORs takes seconds to compile
-            return column.in_(list(dict.fromkeys(value.text for value in leaf.values)))
+            return column.in_(texts)
         each = [Comparison(leaf.field, "=", value) for value in leaf.values]
         derived = [clause for one in each if (clause := self._derived(one)) is not None]
         if derived:
@@ -263,14 +262,11 @@ class Compiler:
             number = _as_float(value.value)
             is_finite = math.isfinite(number)
             return _signed(run.running / 1e9, leaf.operator, number) if is_finite else sa.false()
-        return self._on_time(path, leaf.operator, value)
-
-    def _on_time(self, path: str, operator: str, value: Value) -> Clause:
         when = self._moment(value.text)
         if when is None:
             return sa.false()
         time = derived_column(path, self._state)
-        return sa.func.coalesce(_signed(time, operator, when * 1000), sa.false())
+        return sa.func.coalesce(_signed(time, leaf.operator, when * 1000), sa.false())
 
     # ------------------------------------------------------------------ attributes
 
@@ -375,9 +371,8 @@ def _on_text(column: Any, operator: str, text: str) -> Clause:
 
 def _on_aggregate(field: Field, operator: str, value: Value) -> Clause:
     number = _as_float(value.value)
-    if math.isnan(number):
-        return sa.false()
-    return _signed(_summary[AGGREGATE_COLUMNS[str(field.aggregate)]], operator, number)
+    column = _summary[AGGREGATE_COLUMNS[str(field.aggregate)]]
+    return sa.false() if math.isnan(number) else _signed(column, operator, number)
 
 
 def _as_float(number: float | str) -> float:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from seamark.errors import QueryError
 from seamark.reading.attributes import PARENT
 from seamark.store import schema
-from seamark.store.database import any_of, in_parts
+from seamark.store.database import any_of, in_parts, written_out
 from seamark.store.query.kinds import CHILDREN, OF_PARTS
 
 if TYPE_CHECKING:
@@ -86,14 +86,13 @@ def has_parts(
         else_=part.c.project + "/" + says.c.text,
     )
     # Written out: no engine takes as many parameters as there may be projects.
-    some: Any = sa.bindparam(None, projects, expanding=True, literal_execute=True)
     each = (
         sa.select(named.label("whole"), shows.c.number.label("number"))
         .select_from(part.join(says, says.c.run == part.c.id))
         .join(shows, shows.c.run == part.c.id)
         .where(says.c.path == above, says.c.visible == 1, says.c.type == "string")
         .where(shows.c.path == number, shows.c.visible == 1, shows.c.number.is_not(None))
-        .where(part.c.trashed == 0, part.c.project.in_(some))
+        .where(part.c.trashed == 0, part.c.project.in_(written_out(projects)))
         .subquery()  # a database takes an expression with parameters for another each time
     )
     found = sa.select(each.c.whole).group_by(each.c.whole)

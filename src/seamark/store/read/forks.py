@@ -172,9 +172,8 @@ class Line:
                     continue
                 ends[path] = _end(min(ends[path], step), own)
                 emptied[path] = max(emptied.get(path, NEVER), nearer.state.emptied(path))
-            sources, which = self._others(run.project, run.name), "latest"
-            if attempt == "all":
-                which = "all"
+            sources = self._others(run.project, run.name)
+            which = "all" if attempt == "all" else "latest"
             found.append(Share(run, sources, which, dict(ends), dict(emptied)))
             nearer = run
         return found

@@ -46,25 +46,21 @@ class Inherited:
     cells: tuple[Any, ...]
 
 
-def _statement() -> sa.Select[Any]:
-    values = (_cell.type, _cell["class"], _cell.number, _cell.whole, _cell.text, _cell.registers)
-    return (
-        sa.select(_run.project, _path.path, *values)
-        .select_from(
-            schema.run.join(schema.attribute, _cell.run == _run.id).join(
-                schema.path, _path.id == _cell.path
-            )
-        )
-        .where(
-            *_of_projects,
-            any_of(_run.project, _AT_ONCE),
-            _path.path > TAGS,
-            _path.path < TAGS[:-1] + chr(ord("/") + 1),
+_values = (_cell.type, _cell["class"], _cell.number, _cell.whole, _cell.text, _cell.registers)
+_TAGS_OF: Final = (
+    sa.select(_run.project, _path.path, *_values)
+    .select_from(
+        schema.run.join(schema.attribute, _cell.run == _run.id).join(
+            schema.path, _path.id == _cell.path
         )
     )
-
-
-_TAGS_OF: Final = _statement()
+    .where(
+        *_of_projects,
+        any_of(_run.project, _AT_ONCE),
+        _path.path > TAGS,
+        _path.path < TAGS[:-1] + chr(ord("/") + 1),
+    )
+)
 
 
 def inherited_tags(
@@ -100,14 +96,15 @@ def holder(store: Store, connection: sa.Connection, path: str) -> sa.ColumnEleme
         .order_by(_run.project)
     )
     rows = [] if number is None else store.database.query(connection, statement)
-    upper = {project: at for project, at in rows if not _is_below_any(project, dict(rows))}
+    others = dict(rows)
+    upper = {
+        project: at
+        for project, at in rows
+        if others.keys().isdisjoint(projects_above(project, PROJECT_LOG))
+    }
     if not upper:
         return _run.id
     return sa.case(*((_within(project), at) for project, at in upper.items()), else_=_run.id)
-
-
-def _is_below_any(project: str, others: Mapping[str, int]) -> bool:
-    return any(one in others for one in projects_above(project, PROJECT_LOG))
 
 
 def _within(project: str) -> sa.ColumnElement[bool]:

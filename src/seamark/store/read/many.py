@@ -36,12 +36,6 @@ _cells: Final = schema.attribute.c
 _PATHS_AT_ONCE: Final = 50
 _in_runs: Final = any_of(_cells.run, RUNS_AT_ONCE)
 _in_paths: Final = any_of(_cells.path, _PATHS_AT_ONCE, "path")
-_SHOWN: Final = sa.select(_cells.run).where(
-    _cells.path == sa.bindparam("path"),
-    _in_runs,
-    _cells.visible == 1,
-    _cells.family == FAMILY_NUMBERS["float_series"],
-)
 _HELD: Final = sa.select(_cells.run, _cells.path).where(
     _in_paths,
     _in_runs,
@@ -320,9 +314,5 @@ def _matching(store: Store, connection: sa.Connection, patterns: Sequence[str]) 
 def _shown(
     store: Store, connection: sa.Connection, runs: Collection[int], known: Mapping[int, str]
 ) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
-    for asked in in_parts(runs, RUNS_AT_ONCE):
-        for number, path in known.items():
-            for (run,) in store.database.rows(connection, _SHOWN, path=number, **asked):
-                found.setdefault(run, []).append(path)
-    return found
+    held = set(_rows(store, connection, _HELD, runs, known))
+    return {run: [path for number, path in known.items() if (run, number) in held] for run in runs}

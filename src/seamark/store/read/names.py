@@ -63,11 +63,10 @@ def run_fields(
     store: Store, connection: sa.Connection, numbers: Sequence[int], contains: str = ""
 ) -> list[RunField]:
     """Return the fields of runs, sorted by path, that contain a text of any case."""
-    database = store.database
     found: dict[tuple[int, int], list[Any]] = {}
     for start in range(0, len(numbers), _PART):
         some = numbers[start : start + _PART]
-        for path, family, count, *spread in database.query(
+        for path, family, count, *spread in store.database.query(
             connection, _FIELDS.where(_row.run.in_(some))
         ):
             before = found.get((path, family))
@@ -84,7 +83,7 @@ def run_fields(
             names[path],
             NUMBER_FAMILIES[family],
             int(count),
-            count < len(numbers) or _differ(spread) or len(elements.get(path, ())) > 1,
+            count < len(numbers) or spread[::2] != spread[1::2] or len(elements.get(path, ())) > 1,
         )
         for (path, family), (count, *spread) in found.items()
     ]
@@ -103,10 +102,6 @@ def _merge_counts(one: list[Any], other: list[Any]) -> list[Any]:
         if (one[at] is None) != (other[at] is None):
             found[1], found[2] = "", "~"
     return found
-
-
-def _differ(spread: Sequence[Any]) -> bool:
-    return any(spread[at] != spread[at + 1] for at in range(0, len(spread), 2))
 
 
 def _elements(
@@ -130,15 +125,12 @@ _NAME: Final = "sys/name"
 _MARKS: Final = {"model_version": "-", "artifact": ":"}
 """What stands between a name and the number of a version."""
 _run: Final = schema.run.c
-_value: Final = schema.attribute.c
 
 
 def _names(path: Any, kind: Any) -> sa.Select[Any]:
-    here = sa.and_(
-        _value.run == _run.id, _value.path == path, _value.visible == 1, _value.type == "string"
-    )
+    here = sa.and_(_row.run == _run.id, _row.path == path, _row.visible == 1, _row.type == "string")
     return (
-        sa.select(_run.project, _run.name, _value.text, _run.created, _run.trashed, _run.sys_id)
+        sa.select(_run.project, _run.name, _row.text, _run.created, _run.trashed, _run.sys_id)
         .select_from(schema.run.outerjoin(schema.attribute, here))
         .where(_run.kind == kind)
     )
@@ -153,11 +145,11 @@ def names_of(store: Store, connection: sa.Connection, refs: Sequence[Ref]) -> li
     given: dict[Ref, str | None] = {}
     if number is not None:
         runs = numbers_of(store, connection, refs)
-        asked = sa.select(_value.run, _value.text).where(
-            _value.run.in_(list(runs)),
-            _value.path == number,
-            _value.visible == 1,
-            _value.type == "string",
+        asked = sa.select(_row.run, _row.text).where(
+            _row.run.in_(list(runs)),
+            _row.path == number,
+            _row.visible == 1,
+            _row.type == "string",
         )
         given = {runs[run]: name for run, name in store.database.query(connection, asked)}
     return [given.get(ref) or generated_name(ref[1]) for ref in refs]

@@ -222,8 +222,7 @@ def _state(
     alive = evidence.alive(newest.header)
     if alive is False:
         return "killed"
-    heard = newest.seen >= now_ns - SETTLE_NS
-    if not heard:
+    if newest.seen < now_ns - SETTLE_NS:
         return "hangs" if alive else "lost"
     return "hangs" if _rests(rows, now_ns) else "running"
 
@@ -239,6 +238,4 @@ def _rests(rows: list[JournalState], now_ns: int) -> bool:
 
 def _why(said: Mapping[str, Any]) -> str:
     error = said.get("error")
-    if isinstance(error, Mapping):
-        return error_text(error)
-    return str(said.get("signal") or "")
+    return error_text(error) if isinstance(error, Mapping) else str(said.get("signal") or "")

@@ -452,11 +452,8 @@ def _small_batches(
     # A shortcut, as a run may have a thousand small journals; None where one is damaged.
     start = FILE_HEADER_BYTES
     try:
-        source = sources(journal.file)
-        try:
+        with contextlib.closing(sources(journal.file)) as source:
             data = source.pread(journal.offset - start, start)
-        finally:
-            source.close()
     except OSError as error:
         _warn(journal, error)
         return []

@@ -146,8 +146,6 @@ class Derived:
     def _conflicts(self) -> dict[str, list[str]]:
         seen = self._seen
         rows = seen.rows(_HIDDEN)
-        if not rows:
-            return {}
         paths = seen.store.numbers.paths(seen.connection, [number for (number,) in rows])
         seen.state.need(paths.values())
         return seen.state.conflicts()
@@ -169,8 +167,8 @@ def _changes(told: Iterable[tuple[Key, str, Any]]) -> list[dict[str, Any]]:
 
 def gaps_of(journal: JournalState) -> list[tuple[int, int]]:
     """Return the bytes of a journal that hold no valid frame, a settled end included."""
-    found = [*journal.gaps, *([journal.tail] if journal.tail else [])]
-    return [(offset, length) for offset, length in found]
+    gaps = [*journal.gaps, journal.tail] if journal.tail else journal.gaps
+    return [(offset, length) for offset, length in gaps]
 
 
 def problems(run: RunState, conflicts: Mapping[str, list[str]]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
 from seamark.store.query.language import parse_field
 from seamark.store.query.sql import AGGREGATE_COLUMNS
 from seamark.store.read.children import CHILDREN, columns_of_children
-from seamark.store.read.inherited import TAGS, Inherited, inherited_tags, shared_paths
+from seamark.store.read.inherited import TAGS, inherited_tags, shared_paths
 from seamark.store.read.versions import ALIASES, VERSION, version_aliases, version_numbers
 
 if TYPE_CHECKING:
@@ -124,9 +124,7 @@ def query_runs(
 def _columns(columns: Iterable[str] | None) -> list[str]:
     if columns is None:
         return ["*"]
-    if isinstance(columns, str):
-        return [columns]
-    return list(columns)
+    return [columns] if isinstance(columns, str) else list(columns)
 
 
 class _Wanted:
@@ -274,7 +272,9 @@ class _Cells:
             for path, one in found.get(ref, {}).items():
                 if wanted is None or path in wanted:
                     empty = [None] * len(self._order)
-                    self.columns.setdefault((path, None), empty)[at] = _table_value(one)
+                    kind, *cells = one.cells
+                shown = one.value if kind == "text" else _shown(kind, *cells)
+                self.columns.setdefault((path, None), empty)[at] = shown
 
     def _read_sets(self) -> None:
         table = schema.element.c
@@ -378,11 +378,6 @@ class _Cells:
         for number, found in by_number.items():
             for name, column in zip(names, found, strict=True):
                 self.columns[paths[number], name] = column
-
-
-def _table_value(one: Inherited) -> Any:
-    kind, *cells = one.cells
-    return one.value if kind == "text" else _shown(kind, *cells)
 
 
 def _shown(

@@ -195,7 +195,7 @@ class Index:
         return self._ask(answer)
 
     def count(self, selection: Wanted) -> int:
-        """Return how many runs match, regardless of ``limit`` and ``offset``."""
+        """Return the number of matching runs, regardless of ``limit`` and ``offset``."""
 
         def answer(connection: sa.Connection) -> int:
             return count_runs(self.store, connection, _own(selection), self.now_ns())
@@ -224,7 +224,7 @@ class Index:
     def fields(
         self, selection: Wanted, contains: str = "", unknown: Unknown = refuse
     ) -> list[RunField]:
-        """Return the paths that the runs that match show, sorted."""
+        """Return the paths of the matching runs, sorted."""
         from seamark.store.read.names import run_fields
 
         def answer(connection: sa.Connection) -> list[RunField]:
@@ -265,7 +265,7 @@ class Index:
         return self._of_runs(refs, load_losses)
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
-        """Return why runs crashed; see `seamark.process.crashes.CRASH_REASONS`."""
+        """Return the reasons why runs crashed; see `seamark.process.crashes.CRASH_REASONS`."""
 
         def answer(
             store: Store, connection: sa.Connection, numbers: Sequence[int]

@@ -308,7 +308,7 @@ class Catalog(Protocol):
         ...
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
-        """Return why runs crashed; see `seamark.process.crashes.CRASH_REASONS`."""
+        """Return the reasons why runs crashed; see `seamark.process.crashes.CRASH_REASONS`."""
         ...
 
     def series(

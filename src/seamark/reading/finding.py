@@ -1,4 +1,4 @@
-"""Finding the run that a person means by a word, in the command as in Python.
+"""Search for the run that a user names by a word, in the command as in Python.
 
 A word is tried in these ways, and the first that finds something counts:
 

@@ -284,7 +284,7 @@ class Reader(Protocol):
 
     @verb()
     def text_page(self, file: Path, paths: Paths, begin: Count = 0) -> TextPage:
-        """Return texts that one journal holds, in the order of writing, a page of them."""
+        """Return a page of the texts in one journal, in the order of writing."""
         ...
 
     @verb()

@@ -197,7 +197,7 @@ class Statistics(Keep):
             self._settle()
 
     def merge(self, other: Keep) -> None:
-        """Take in what another one has seen, as if that came after what this one has seen.
+        """Merge the observations of another object, as if they came after those of this one.
 
         Raises:
             ArgumentError: If it is of another kind.

@@ -64,7 +64,7 @@ class Finder:
         trashed: bool = False,
         beginnings: bool = True,
     ) -> Ref:
-        """Return project and id of the run that a word means; see the module.
+        """Return project and id of the run that a word names, by the rules of this module.
 
         Args:
             word: What a person gave.

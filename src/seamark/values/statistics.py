@@ -175,7 +175,7 @@ class Statistics(Keep):
         return type(self)(self.skip)
 
     def resumed(self) -> Statistics:
-        """Return new moments that count only the observations left out."""
+        """Return empty statistics that still leave out the rest of the first observations."""
         found = self.fresh()
         found.skip = max(0, self.skip - self.skipped)
         return found

@@ -1,4 +1,4 @@
-"""A finder for Neptune's modules; alone here, as ``sys.meta_path`` keeps its module alive."""
+"""Finder for Neptune's modules, in a module of its own, as ``sys.meta_path`` keeps it alive."""
 
 from __future__ import annotations
 

@@ -457,10 +457,10 @@ class Float(Single):
 
 
 class Boolean(Single):
-    """Whether something is so; anything that ``bool`` takes.
+    """A truth value; anything that ``bool`` takes.
 
     Raises:
-        ArgumentError: If it has no truth, as an array has.
+        ArgumentError: If it has no truth value, as an array.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""Files of a run by their digest: take them, store them, recover and remove them, read them.
+"""Files of a run by their digest: staging, storing, recovery, removal and reading.
 
 A thread makes the blobs, so that a checkpoint of ten gigabytes never holds up a metric.
 """

@@ -1,4 +1,4 @@
-"""Taking hold of a file's bytes before the call returns, without copying more than is needed.
+"""Staging of a file's bytes before the call returns, with as little copying as possible.
 
 In this order, the first that works:
 

@@ -1,6 +1,7 @@
-"""Tab completion of what exists; nothing here raises or prints, and little is read.
+"""Tab completion of runs, paths and projects; nothing here raises or prints, and little is read.
 
-A shell inserts words unchanged, and anybody may have recorded them: none with special characters.
+A shell inserts words unchanged, and their source may be untrusted, so words with special
+characters are left out.
 """
 
 from __future__ import annotations

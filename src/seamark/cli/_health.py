@@ -60,7 +60,7 @@ _ADVICE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Ailment:
-    """Problem with the recorded data of a run; ``what`` is the same for programs, by name.
+    """Problem with the recorded data of a run; ``what`` has the data for programs, by name.
 
     ``kind`` is ``"dropped"``, ``"output"``, ``"gaps"``, ``"fold_errors"``, ``"newer"``,
     ``"forward"``, ``"conflicts"``, ``"copies"``, ``"fork"`` or ``"tags"``.

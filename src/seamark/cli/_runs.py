@@ -1,4 +1,4 @@
-"""Opening a place with runs, and finding the runs and paths that a person means."""
+"""Opening of a place with runs, and search for the runs and paths that a user names."""
 
 from __future__ import annotations
 

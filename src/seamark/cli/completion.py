@@ -1,4 +1,4 @@
-"""``seamark completion``: have the shell complete commands, options, runs and paths."""
+"""``seamark completion``: tab completion of commands, options, runs and paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``seamark import``: take runs over that another program recorded."""
+"""``seamark import``: import runs that another program recorded."""
 
 from __future__ import annotations
 

@@ -315,7 +315,7 @@ def _follow(
     writer: _Writer,
     tail: int | None,
 ) -> str:
-    """Show what a run prints as it comes, until it has ended; return its state then."""
+    """Show new output of a run until it has ended; return its final state."""
     latest_ns, heard_s = 0, time.monotonic()
 
     def note_times(parts: Iterable[Part]) -> Iterator[Part]:

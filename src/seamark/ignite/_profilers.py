@@ -96,7 +96,7 @@ class EngineProfiler(ABC):
         return next((one for one in self._engines if one.engine is engine), None)
 
     def detach(self, engine: Engine | None = None) -> None:
-        """Measure an engine, or all, no longer; what was measured stays. Harmless if repeated."""
+        """Stop measuring an engine, or all; the measurements stay. Harmless if repeated."""
         for one in self._engines:
             if engine is None or one.engine is engine:
                 one.detach()
@@ -284,7 +284,7 @@ class BasicTimeProfiler(EngineProfiler):
 
     @staticmethod
     def print_results(results: Mapping[str, Any]) -> str:
-        """Print results, and return what was printed: of more events the 15 with most time.
+        """Print the results and return the text: at most the 15 events with most time.
 
         It is as wide as the terminal, and 100 columns where there is none; `table` has everything.
         """

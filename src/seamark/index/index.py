@@ -215,7 +215,7 @@ class Index:
     def fields(
         self, selection: Wanted, contains: str = "", unknown: Unknown = refuse
     ) -> list[RunField]:
-        """Return the paths that the runs that match show, sorted."""
+        """Return the paths of the matching runs, sorted."""
         from seamark.store.read.names import run_fields
 
         def answer(connection: sa.Connection) -> list[RunField]:

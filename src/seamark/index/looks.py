@@ -114,7 +114,7 @@ class Stat(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Status of one file when it was last folded; see the table."""
+    """Status of one file when it was last folded; a row of the table of statuses."""
 
     file: str
     journal: int

@@ -1,4 +1,4 @@
-"""Deleting runs of this disk for good."""
+"""Permanent deletion of runs on this disk."""
 
 from __future__ import annotations
 

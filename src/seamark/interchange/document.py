@@ -175,7 +175,7 @@ class DocumentRun:
         return self.folder
 
     def _digest(self) -> str:
-        """Return a digest of all that it says, so that another document makes other journals."""
+        """Return a digest of the whole document, so that another document makes other journals."""
         held = self._held
         told = [held.facts, held.atoms, held.ops, held.changes]
         found = hashlib.sha256(json.dumps(told, sort_keys=True).encode())

@@ -1,1 +1,1 @@
-"""Bytes on disk: an append-only file per process, and how it is written, read and laid out."""
+"""Journals: append-only files of each process, and how they are written, read and laid out."""

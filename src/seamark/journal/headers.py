@@ -68,7 +68,7 @@ def may_grow(reader: JournalReader) -> bool:
 
 
 def is_local_journal(path: Path, *, boot: bool = False) -> bool:
-    """Return whether this user recorded a journal on this host, as far as a file can show that.
+    """Return whether this user recorded a journal on this host, judging by its file.
 
     Its header names this host, and the file is this user's or root's. Somebody who unpacks an
     archive owns what comes out of it, and a host's name can be guessed; so what is opened for this

@@ -1,4 +1,4 @@
-"""Reading journals: whole valid frames from an offset on, whatever happened to the file.
+"""Reader of journals, which returns whole valid frames even from damaged files.
 
 It may be growing, torn at its end, damaged in the middle, or seen through a network file system
 that shows zeros for pages not flushed yet. The rules are in ``docs/explanation/journal.md``,
@@ -113,7 +113,7 @@ class FrameList(list[RawFrame]):
         return FrameList(self[:count])
 
     def some(self, kind: int, flag: int) -> list[RawFrame]:
-        """Return the frames that are of a kind, or have a flag."""
+        """Return the frames of a kind or with a flag."""
         return [frame for frame in self if frame[1] == kind or frame[2] & flag]
 
 

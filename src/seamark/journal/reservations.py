@@ -81,7 +81,7 @@ class Reservations:
             return {one.name: one.is_file(follow_symlinks=False) for one in entries}
 
     def reserve(self, name: str, holder: str) -> bool:
-        """Reserve a name for a holder; return whether nobody else had. OSError: a link is there."""
+        """Reserve a name for a holder; return False if it is taken. OSError: a link is there."""
         part = f".tmp-{secrets.token_hex(8)}"
         with folder_below(self._base, self._kind) as fd:
             _write(fd, part, holder)

@@ -36,7 +36,7 @@ class Families(dict[str, str]):
         self._reserved = dict(reserved or {})
 
     def claim(self, path: str, family: str) -> None:
-        """Take ``path`` for ``family``; FamilyError if it holds, or is reserved for, another."""
+        """Assign ``path`` to ``family``; FamilyError if it has another, or is reserved for one."""
         if path not in self:
             self._expect_free(path, family)
         held = self.setdefault(path, family)

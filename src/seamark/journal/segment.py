@@ -66,7 +66,7 @@ class Segment:
         self.begun = True
 
     def discard(self) -> None:
-        """Close and remove a file that holds no frame, and that nobody has read anything in."""
+        """Close and remove a file without frames, in which no reader has found anything."""
         self.close()
         os.unlink(self.path)  # noqa: PTH108 - strings throughout
 

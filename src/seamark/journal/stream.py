@@ -1,4 +1,4 @@
-"""The journals of one writer, one after the other: frames go in, and lie in one of them.
+"""The sequence of journals of one writer, to which frames are appended.
 
 The rules are in ``docs/explanation/journal.md``, "Writing".
 """

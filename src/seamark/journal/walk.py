@@ -1,4 +1,4 @@
-"""The frames of a stretch of a journal as columns, found and checked without a step for each.
+"""Frames of a part of a journal as columns, found and checked by vectorized operations.
 
 `walk` gives what `seamark.journal.reader.scan` gives, which stays its oracle. Two things make it
 quick:
@@ -108,7 +108,7 @@ class Frames:
         )
 
     def some(self, kind: int, flag: int) -> list[RawFrame]:
-        """Return the frames that are of a kind, or have a flag."""
+        """Return the frames of a kind or with a flag."""
         return self.raws(np.flatnonzero((self.kind == kind) | (self.flags & flag != 0)))
 
     def before(self, end: int) -> Frames:

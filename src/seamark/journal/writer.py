@@ -83,10 +83,10 @@ class JournalWriter:
 
     All methods may be called from any thread, from signal handlers, and after a fork.
 
-    An append answers whether its bytes are in the kernel, from where only the machine's end can
-    take them. False: they wait in memory for the disk, or for the record that this very thread was
-    writing when a signal handler made this one; or they are lost, which is counted in `dropped`; or
-    there was nothing to write.
+    An append returns whether its bytes are in the kernel, where only a crash of the machine can
+    lose them. False means that they wait in memory, for the disk or for the record that a signal
+    handler interrupted; that they are lost, which `dropped` counts; or that there was nothing to
+    write.
 
     Args:
         folder: The run.
@@ -96,8 +96,8 @@ class JournalWriter:
         clock: Nanoseconds since the Unix epoch, never stepping; see `wall_clock`.
         sync_s: Interval of ``fdatasync``, in seconds.
         heartbeat_s: Interval of heartbeats, in seconds.
-        after_t: Time of the last record of the run that lies elsewhere, nanoseconds since the Unix
-            epoch; every record of this object is later.
+        after_t: Time of the run's last record in another place, nanoseconds since the Unix epoch;
+            every record of this object is later.
         reserved: See `Families`.
         at_heartbeat: Called by the sync thread at each heartbeat; must not raise.
     """

@@ -1,4 +1,4 @@
-"""Seamark for code that says ``import neptune``; see `install`."""
+"""Seamark for scripts with ``import neptune``; see `install`."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _CHILDREN: Final = Path(__file__).with_name("children")
 
 
 def main(arguments: list[str]) -> None:
-    """Run what the arguments, without the program, name, in place of this module."""
+    """Run the script or module that the arguments name, in place of this module."""
     if arguments[:1] in (["-h"], ["--help"]):
         sys.stdout.write(_USAGE)
         return

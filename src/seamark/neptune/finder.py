@@ -265,7 +265,7 @@ class _AliasLoader(Loader):
         self._names = names
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Let an empty one be made."""
+        """Return None, so that Python creates an empty module."""
 
     def exec_module(self, module: ModuleType) -> None:
         names = import_module(self._names)

@@ -1,4 +1,4 @@
-"""Runs that are the same experiment: which revision one is, and which exist already.
+"""Runs of the same experiment: their hash and their revisions.
 
 What is compared is what was given at the start: parameters, secrets hidden, and the version of the
 code. What changes later changes ``sys/content_hash``, and no revision.

@@ -212,7 +212,7 @@ class Settings:
 
     @property
     def names_an_id(self) -> bool:
-        """Whether the id itself was given, so that every process knows it."""
+        """Whether the id itself was given, so that it is known to every process."""
         whole = self.with_id is not None and is_run_id(self.with_id.rpartition("/")[2])
         return whole or bool(self.custom_run_id)
 

@@ -69,10 +69,10 @@ def make_page(
 
     Args:
         roots: The folders; the routes of the first are below ``r0/api/v1/``, and so on.
-        token: What who asks has to show in the header ``X-Seamark-Token``; None for nothing, which
+        token: Token that requests need in the header ``X-Seamark-Token``; None for no token, which
             is for addresses of this machine only.
         instance: Name of this page, under which a browser keeps the token.
-        watch: Who looks at the folders.
+        watch: Reader of the folders.
         hosts: Names that ``Host`` may have besides those of this machine, without a token.
         embed: Whether pages of this machine may show this one in a frame.
         now_ns: Nanoseconds since the Unix epoch.

@@ -1,4 +1,4 @@
-"""The files of the page: where they are, of which version, and how a browser gets them.
+"""Static files of the page: their place, their version, and their delivery to browsers.
 
 Addresses name the version, a hash of the files, so that a browser keeps what it has for good and
 never mixes two versions; only ``index.html`` is asked for each time.

@@ -1,4 +1,4 @@
-"""A page from its start to its end: a port, the thread that reads folders, and the answers."""
+"""Life of a page: its port, the thread that reads folders, and its server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading of the folders of a page: how often, in which order, and by which thread.
+"""Reading of the folders of a page by one thread: intervals and order.
 
 Requests only read the index. `Looker` says when a root is read; `Watcher` is the one thread that
 folds what is new.
@@ -157,7 +157,7 @@ class Looker:
         return min(soon)
 
     def step(self) -> None:
-        """Do what is due, if anything is."""
+        """Do the work that is due, if any."""
         while self._edited:
             self._look_at(self._edited.pop())
         if self._clock() >= self._full_at():

@@ -1,4 +1,4 @@
-"""Exceptions that a signal handler raised in the middle of our code: not ours to swallow.
+"""Exceptions of signal handlers that interrupt Seamark's code and must not be suppressed.
 
 Python runs signal handlers between any two steps of the main thread. A handler that raises (a time
 limit, say) means to stop the training wherever it is, and wherever it is may be here. So nothing

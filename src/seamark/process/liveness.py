@@ -25,7 +25,7 @@ __all__ = [
 
 
 def host_name() -> str:
-    """Return this host's name as a file name can hold it; never empty."""
+    """Return this host's name as a valid file name; never empty."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", socket.gethostname())[:60].strip(".-_")
     return name or "host"
 

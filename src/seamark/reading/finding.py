@@ -1,4 +1,4 @@
-"""Finding the run that a person means by a word, in the command as in Python.
+"""Search for the run that a user names by a word, in the command as in Python.
 
 A word is tried in these ways, and the first that finds something counts:
 
@@ -64,7 +64,7 @@ class Finder:
         trashed: bool = False,
         beginnings: bool = True,
     ) -> Ref:
-        """Return project and id of the run that a word means; see the module.
+        """Return project and id of the run that a word names, by the rules of this module.
 
         Args:
             word: What a person gave.

@@ -61,5 +61,5 @@ class RankStatus:
     end_t: int | None
 
     def idle_ns(self, now_ns: int) -> int:
-        """Return for how long there has been no point of a series, in nanoseconds."""
+        """Return the time since the last point of a series, in nanoseconds."""
         return max(0, now_ns - (self.row_t or self.first_t))

@@ -79,7 +79,7 @@ class Project(Logbook):
     _opened = staticmethod(init_project)
 
     def __iter__(self) -> NoReturn:
-        """Refuse: some expect the runs, and others the names of what the project itself holds."""
+        """Refuse iteration, which could mean the runs or the project's own attributes."""
         msg = (
             "a project is nothing to iterate over: fetch_runs_table() has its runs, "
             "get_structure() what is recorded in the project itself"

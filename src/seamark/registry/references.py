@@ -39,7 +39,7 @@ def curves_of(
     attempt: Attempt,
     since: Iterable[RunCurve],
 ) -> list[RunCurve]:
-    """Return series that match patterns as they are drawn; of ``since``, only what has changed."""
+    """Return drawings of series that match patterns; with ``since``, only changed ones."""
     before = {one.key: one.drawing for one in since}
     cursors = {key: drawing.cursor for key, drawing in before.items()}
     matching = index.series_of(refs, lambda path: matches(path, *patterns))

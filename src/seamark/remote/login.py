@@ -1,4 +1,4 @@
-"""Logging in to a server: a token is tried, and then kept for it."""
+"""Login to a server: a token is tried and then stored."""
 
 from __future__ import annotations
 

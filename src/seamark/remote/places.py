@@ -36,7 +36,7 @@ _VERBS: Final = ("journals", "send", "send_gap", "missing_blobs", "put_blob", "c
 
 
 def shown(uri: str) -> str:
-    """Return a URI as messages may show it: without what may be a password or a token."""
+    """Return a URI for messages, without a possible password or token."""
     return re.sub(r"//[^/@]*@", "//***@", uri).partition("?")[0][:200]
 
 

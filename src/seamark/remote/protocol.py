@@ -278,7 +278,7 @@ class Remote(Protocol):
 
 @runtime_checkable
 class KeepsJournals(Remote, Protocol):
-    """A place from which a run can be resumed: it also returns what it stores."""
+    """A place from which a run can be resumed, because it also returns stored journals."""
 
     def opening(self, run: RunKey, seconds: float) -> RemoteRun:
         """Return the facts about a run that a process needs before it continues it.

@@ -315,7 +315,7 @@ class Shipment:
         return bool(self.refused_until) and now < self.refused_until
 
     def forget(self) -> None:
-        """Discard what the remote is known to store, so that it is asked again after an error."""
+        """Discard the known state of the remote, so that it is requested again after an error."""
         self.placed = False
         for tail in self.tails.values():
             tail.forget()

@@ -262,8 +262,8 @@ def sync_run(
 ) -> Synced:
     """Send the data of a run that `unsent_data` found: its journals, then its files.
 
-    Never raises for what is wrong with the run or with the remote: that is among the problems, and
-    what can be sent is. `progress` is told after each part how many bytes were sent.
+    Never raises because of the run or the remote: such errors are among the problems, and all other
+    data is sent. `progress` is called after each part with the number of sent bytes.
     """
     folder = left.folder
     done = Synced(folder, purged=left.purged, problems=list(left.problems))

@@ -1,4 +1,4 @@
-"""Opening and holding a run: the part that the loggers of all frameworks share."""
+"""Base of the loggers of all frameworks, which opens and holds a run."""
 
 from __future__ import annotations
 

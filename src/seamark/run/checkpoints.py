@@ -1,4 +1,4 @@
-"""Recording the checkpoints that one callback keeps, and pruning only those.
+"""Records of the checkpoints that one callback keeps, and removal of only those.
 
 A callback names files when it saves, some of which do not exist yet, and removes others later
 without notice. A `CheckpointSet` therefore compares names with the disk: those that matter at every

@@ -1,4 +1,4 @@
-"""Claiming: one of many workers gets a run or a group that matches, and no two get the same.
+"""Claims: of many workers, exactly one gets a matching run or group.
 
 A claim is a file in the project's folder (`Folders`) or a row of a server's table (`Served`). The
 first claimant brings its view of the run up to date and asks the query again, because the last

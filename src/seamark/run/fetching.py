@@ -1,4 +1,4 @@
-"""Reading one path, for a handler; a rank that records nothing gets empty answers, no errors."""
+"""Reads of one path for a handler; a rank that records nothing gets empty answers, no errors."""
 
 from __future__ import annotations
 

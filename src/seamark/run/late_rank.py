@@ -1,4 +1,4 @@
-"""Detect processes that began to record before the ranks of their training were connected.
+"""Detection of processes that began to record before the ranks of their training were connected.
 
 Workers of ``mp.spawn`` have nothing that names their rank until ``init_process_group``. Each of
 them that calls `seamark.init_run` before takes itself for rank 0 and records a run of its own.

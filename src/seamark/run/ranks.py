@@ -106,7 +106,7 @@ class RankPolicy:
         self._agreed = True
 
     def settle(self) -> None:
-        """Settle that this process records, whatever its rank turns out to be."""
+        """Decide that this process records, regardless of its rank."""
         self._silent = False
 
     def forget(self) -> None:

@@ -179,7 +179,7 @@ class Recorder:
         return writer
 
     def ask_again(self) -> None:
-        """Ask again whether this process records; a journal that is open stays so."""
+        """Determine again whether this process records; an open journal stays open."""
         self._policy.forget()
         self.ready = None
         if self.writer is None:

@@ -46,12 +46,12 @@ __all__ = ["Carried", "Session"]
 
 @dataclass(frozen=True)
 class Carried:
-    """State that a run takes along to another session or process.
+    """State of a run that is passed to another session or process.
 
-    ``made_in`` is the pid of the process that minted the run's id, None for a copy. It was
+    ``made_in`` is the pid of the process that generated the run's id, None for a copy. The run is
     ``introduced`` if name, tags and parameters have been recorded already. A process
-    ``contributes`` that opened the run and has not continued it. The ranks are ``connected`` if
-    they agreed on the run before this one that it continues.
+    ``contributes`` if it opened the run and has not continued it. The ranks are ``connected`` if
+    they agreed on the earlier run that this one continues.
     """
 
     made_in: int | None = None

@@ -254,7 +254,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_folder(folder: Path, what: str) -> None:
-    """Make a folder that only its owner enters, and see that files can be written into it."""
+    """Create a folder that only its owner can enter, and check that it is writable."""
     trial = folder / f".trial-{os.getpid()}"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

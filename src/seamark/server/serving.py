@@ -167,7 +167,7 @@ class Changing(Protocol):
         ...
 
     def looked(self, now_ns: int) -> LookedAt:
-        """Return when it was last looked for what is new, and what is not read."""
+        """Return the time of the last search for new data, and the data that is not read."""
         ...
 
 

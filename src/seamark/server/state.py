@@ -82,7 +82,7 @@ class Server:
         )
 
     def prioritize(self, refs: Iterable[tuple[str, str]]) -> None:
-        """Take note of nothing: what arrives is folded, whoever looks at it."""
+        """Do nothing: received data is folded whether or not it is viewed."""
 
     def store(self) -> Store:
         """Return the folded store that is live."""
@@ -112,11 +112,11 @@ class Server:
         return self.blobs.missing_contents(project, digests)
 
     def take_up(self) -> None:
-        """Name what was kept last by a process that died; before anything is taken."""
+        """Register the last data that a dead process stored; called before anything is accepted."""
         take_up(self.databases.kept, self.objects, gone=self._is_gone, now_ns=self.now_ns)
 
     def close(self) -> None:
-        """Finish what was accepted and let go of everything; harmless when called twice."""
+        """Store accepted data and close everything; harmless when called twice."""
         self.intake.close()
         self.objects.close()
         self.databases.close()

@@ -50,10 +50,10 @@ _SLOWEST: Final = 1024
 
 
 class PatientProtocol(H11Protocol):
-    """uvicorn's protocol, with an end to waiting for headers, and for who does not read.
+    """uvicorn's protocol with time limits for headers, and for clients that do not read.
 
-    uvicorn does not bound the time before the first request: who opens connections and says nothing
-    would keep them for ever, and so would who asks for much and reads none of it.
+    uvicorn does not limit the time before the first request, nor the time for reading an answer, so
+    idle clients could hold connections for ever.
     """
 
     headers_s: ClassVar[float] = 30.0
@@ -68,7 +68,7 @@ class PatientProtocol(H11Protocol):
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of what is sent."""
+        """Receive bytes from the client."""
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._stop()
@@ -82,13 +82,13 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Begin to wait for who does not read what they asked for."""
+        """Start the time limit for a client that does not read its answer."""
         super().pause_writing()
         self._read_again()
         self._wait_for_reader()
 
     def resume_writing(self) -> None:
-        """Go on: it was read."""
+        """Stop the time limit: the client reads again."""
         self._read_again()
         super().resume_writing()
 

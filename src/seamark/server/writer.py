@@ -1,4 +1,4 @@
-"""Records that a server itself adds to a run: edits of people, and the trash."""
+"""Records that a server itself adds to a run, for edits and the trash."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ def is_open(state: str, owners: Collection[JournalState]) -> bool:
 
 
 def is_live(journal: JournalState, now_ns: int, *, here: bool = True) -> bool:
-    """Return whether the writer of a journal lives, as far as is known."""
+    """Return whether the writer of a journal is known to be alive."""
     alive = process_alive(journal.header) if here else None
     is_fresh = journal.seen >= now_ns - SETTLE_NS
     return not journal.closed and (is_fresh if alive is None else alive)

@@ -560,7 +560,7 @@ class _DrawingSeries:
 def drawing_groups(
     database: Database, connection: sa.Connection, run: int, number: int
 ) -> list[DrawingGroup]:
-    """Return the groups of a series as they are drawn, in the order of the journals."""
+    """Return the groups of a series for drawing, in the order of the journals."""
     series = _DrawingSeries(database, connection, run, number)
     rows = database.rows(connection, _DRAWN, run=run, number=number)
     return [DrawingGroup(series, facts) for facts in sorted(rows, key=itemgetter(0, 1))]

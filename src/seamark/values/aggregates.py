@@ -41,7 +41,7 @@ class Keep:
 
     @abstractmethod
     def merge(self, other: Keep) -> None:
-        """Take in what another has seen, as if later; ArgumentError if it is of another kind."""
+        """Merge the observations of another aggregate as later ones; other kind: ArgumentError."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
@@ -135,13 +135,13 @@ class Last(Keep):
 
 
 class Ring(Keep):
-    """The last so many observations.
+    """The last observations.
 
     Args:
-        size: How many, at most 1,000.
+        size: Number of observations, at most 1,000.
 
     Raises:
-        ArgumentError: If that is no such number.
+        ArgumentError: If the size is not such a number.
     """
 
     kind: ClassVar[str] = "ring"

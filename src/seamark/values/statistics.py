@@ -174,7 +174,7 @@ class Statistics(Keep):
         return type(self)(self.skip)
 
     def resumed(self) -> Statistics:
-        """Return new moments that count only the observations left out."""
+        """Return empty statistics that still leave out the rest of the first observations."""
         found = self.fresh()
         found.skip = max(0, self.skip - self.skipped)
         return found
@@ -196,7 +196,7 @@ class Statistics(Keep):
             self._settle()
 
     def merge(self, other: Keep) -> None:
-        """Take in what another one has seen, as if that came after what this one has seen.
+        """Merge the observations of another object, as if they came after those of this one.
 
         Raises:
             ArgumentError: If it is of another kind.

@@ -194,7 +194,7 @@ class Held:
             self.holds(path, one.kind)
 
     def place(self, path: str) -> str:
-        """Return where a path of the run goes: what is reserved or in the way moves it."""
+        """Return the server's path for a path of the run; a reserved or occupied path is moved."""
         found = self._places.get(path)
         if found is None:
             found = self._places[path] = self._place(path)

@@ -7,7 +7,7 @@ runs, which has projects and a trash but no accounts.
 A ``project`` is a path, or its last part beside ``workspace``, the first part. An ``api_token`` is
 that of the server; one of ``seamark token create --neptune`` names it as well. All calls raise
 `RemoteError` if the server cannot be asked, and those about a project of a server
-`ProjectNotFound` if there is no such project for who asks.
+`ProjectNotFound` if there is no such project that the user may see.
 """
 
 from __future__ import annotations
@@ -100,11 +100,11 @@ def create_project(
 
     Raises:
         ProjectAlreadyExists: If it does.
-        WorkspaceNotFound: If there is no such workspace for who asks.
+        WorkspaceNotFound: If there is no such workspace that the user may see.
         ProjectKeyInvalid: If the key can be none.
         UnsupportedValue: If there is no such visibility.
-        ProjectPrivacyRestrictedException: If who asks may not make it public.
-        ManagementOperationFailure: If who asks may not.
+        ProjectPrivacyRestrictedException: If the user may not make it public.
+        ManagementOperationFailure: If the user may not do this.
         InvalidProjectName: If the path breaks the grammar.
     """
     _texts(name=name, visibility=visibility)
@@ -136,7 +136,7 @@ def get_project_member_list(
     """Return the roles in a project by user.
 
     Raises:
-        ManagementOperationFailure: If who asks may not, or it is about a folder.
+        ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     with _open_target(api_token) as place:
         return place.members(_project(place, project, workspace), service=False)
@@ -156,7 +156,7 @@ def add_project_member(
         UserAlreadyHasAccess: If they have a role there.
         UserNotExistsOrWithoutAccess: If there is no such user.
         UnsupportedValue: If there is no such role.
-        ManagementOperationFailure: If who asks may not, or it is about a folder.
+        ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     _texts(username=username)
     _expect("role", role, _ROLES)
@@ -175,7 +175,7 @@ def remove_project_member(
 
     Raises:
         UserNotExistsOrWithoutAccess: If they have no role there.
-        AccessRevokedOnMemberRemoval: If who asks may not.
+        AccessRevokedOnMemberRemoval: If the user may not do this.
         ManagementOperationFailure: If it is about a folder.
     """
     _texts(username=username)
@@ -189,7 +189,7 @@ def get_project_service_account_list(
     """Return the role of each service account that has one in a project.
 
     Raises:
-        ManagementOperationFailure: If who asks may not, or it is about a folder.
+        ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     with _open_target(api_token) as place:
         return place.members(_project(place, project, workspace), service=True)
@@ -209,7 +209,7 @@ def add_project_service_account(
         ServiceAccountNotFound: If the workspace has no such account.
         ServiceAccountAlreadyHasAccess: If it has a role there.
         UnsupportedValue: If there is no such role.
-        ManagementOperationFailure: If who asks may not, or it is about a folder.
+        ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     _texts(service_account_name=service_account_name)
     _expect("role", role, _ROLES)
@@ -231,7 +231,7 @@ def remove_project_service_account(
     Raises:
         ServiceAccountNotFound: If the workspace has no such account.
         ServiceAccountNotExistsOrWithoutAccess: If it has no role there.
-        AccessRevokedOnServiceAccountRemoval: If who asks may not.
+        AccessRevokedOnServiceAccountRemoval: If the user may not do this.
         ManagementOperationFailure: If it is about a folder.
     """
     _texts(service_account_name=service_account_name)
@@ -248,8 +248,8 @@ def get_workspace_member_list(workspace: str, *, api_token: str | None = None) -
     """Return the role of each user of a workspace: ``"admin"`` or ``"member"``.
 
     Raises:
-        WorkspaceNotFound: If there is no such workspace for who asks.
-        ManagementOperationFailure: If who asks may not, or it is about a folder.
+        WorkspaceNotFound: If there is no such workspace that the user may see.
+        ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     _texts(workspace=workspace)
     with _open_target(api_token) as place:
@@ -262,8 +262,8 @@ def get_workspace_service_account_list(
     """Return the service accounts of a workspace; the role of each is ``"member"``.
 
     Raises:
-        WorkspaceNotFound: If there is no such workspace for who asks.
-        ManagementOperationFailure: If who asks may not, or it is about a folder.
+        WorkspaceNotFound: If there is no such workspace that the user may see.
+        ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     _texts(workspace=workspace)
     with _open_target(api_token) as place:
@@ -274,7 +274,7 @@ def get_workspace_status(workspace: str, *, api_token: str | None = None) -> dic
     """Return how many members a workspace has: ``membersCount``.
 
     Raises:
-        WorkspaceNotFound: If there is no such workspace for who asks.
+        WorkspaceNotFound: If there is no such workspace that the user may see.
         ManagementOperationFailure: If it is about a folder.
     """
     _texts(workspace=workspace)
@@ -371,7 +371,7 @@ def clear_trash(
     """Delete all for good that is in the trash of a project.
 
     Raises:
-        ManagementOperationFailure: If who asks may not.
+        ManagementOperationFailure: If the user may not do this.
     """
     with _open_target(api_token) as place:
         place.clear(_project(place, project, workspace))

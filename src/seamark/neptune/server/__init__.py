@@ -1,4 +1,4 @@
-"""Routes that the PyPI package ``neptune`` talks to, unmodified: a team server answers them too.
+"""Routes of a team server for the unmodified PyPI package ``neptune``.
 
 What arrives becomes records in a journal of the run (`seamark.neptune.server.log`), and what is
 read comes from the folded store. `mount` is called by the server; nothing here is imported before.

@@ -1,4 +1,4 @@
-"""Projects, runs, models: finding and making them, writing to them."""
+"""Routes for projects, runs and models: search, creation and writing."""
 
 from __future__ import annotations
 
@@ -398,7 +398,7 @@ def digest_of(body: bytes) -> str:
 
 @router.answers("getExperimentAttributes")
 def attributes(request: Request, identifier: Asked) -> Response:
-    """Return all that a run shows."""
+    """Return all attributes of a run."""
     found = read_of(request, identifier).attributes()
     return answer({"attributes": found, "systemAttributes": system_attributes(found)})
 

@@ -1,4 +1,4 @@
-"""Files, sets of files and pictures: taking and giving them."""
+"""Routes for uploads and downloads of files, sets of files and pictures."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ _COLUMN: Final = struct.Struct("<II")
 
 
 class Sent:
-    """A request, by its digest, that the client sends again if it gets no answer."""
+    """Request, identified by its digest, that the client repeats if it gets no answer."""
 
     def __init__(self, digest: str) -> None:
         self.digest = digest

@@ -126,7 +126,7 @@ def members(request: Request, project_id: Of) -> Response:
 
 @router.answers("listProjectServiceAccounts")
 def accounts_of(request: Request, project_id: Of) -> Response:
-    """Return which service accounts have a role in a project."""
+    """Return the service accounts with a role in a project."""
     project = project_of(request, project_id, Role.CONTRIBUTOR)
     services, found = _services(request), server_of(request).accounts.members(project)
     return answer([_shown(*each, service=True) for each in found.items() if each[0] in services])
@@ -183,7 +183,7 @@ def remove_member(request: Request, project_id: Of, user: User) -> Response:
 
 @router.answers("deleteProjectServiceAccount")
 def remove_account(request: Request, project_id: Of, user: Service) -> Response:
-    """Take a service account's role in a project away."""
+    """Remove a service account's role in a project."""
     return _remove(request, project_id, user, service=True)
 
 

@@ -1,4 +1,4 @@
-"""Tables of runs, models and versions, and which columns they may have."""
+"""Tables of runs, models and versions, and their possible columns."""
 
 from __future__ import annotations
 

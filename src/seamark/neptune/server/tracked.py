@@ -1,4 +1,4 @@
-"""Artifacts: lists of files that lie elsewhere, found by their hash.
+"""Artifacts: lists of files in other places, identified by their hash.
 
 Only what is known of the files travels, never their bytes. A list is a file in the log of its
 project, so that it is in the journals as everything is.

@@ -1,4 +1,4 @@
-"""The trash: runs, models and versions that are put there, and removed for good."""
+"""The trash of runs, models and versions, and their permanent removal."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Address:
 
 
 def shown(uri: str) -> str:
-    """Return a URI as messages may show it: without what may be a password."""
+    """Return a URI for messages, without a possible password."""
     return re.sub(r"//[^/@]*@", "//***@", uri)[:200]
 
 

@@ -1,4 +1,4 @@
-"""The runs of a server: every verb of a catalog, asked over HTTP."""
+"""The runs of a server: every verb of a catalog over HTTP."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class RemoteCatalog:
         return self._ask("select", list[Ref], _question(selection, unknown) | more, unknown).answer
 
     def count(self, selection: Wanted) -> int:
-        """Return how many runs match, regardless of ``limit`` and ``offset``."""
+        """Return the number of matching runs, regardless of ``limit`` and ``offset``."""
         question = _question(selection, _ignore) | {"offset": 0, "limit": 1}
         return self._ask("select", list[Ref], question, _ignore).total or 0
 

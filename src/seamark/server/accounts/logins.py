@@ -66,9 +66,10 @@ _log: Final = logging.getLogger("seamark.server")
 class Logins:
     """Finds the identity of a requester; safe to use from many threads.
 
-    What was found is believed for two seconds: no revocation takes longer to be noticed. `deciding`
-    is a lab's own way to say who asks, before tokens. Each of the `processes` of a server takes its
-    share of what may be wrong: a shared count would have to be written for a stranger's request.
+    Results are cached for two seconds, so a revocation takes effect within that time. `deciding` is
+    an authentication of the lab's own, which is tried before tokens. Each of the `processes` of a
+    server has its share of the permitted failures: a common count would need a write for each
+    request without a valid token.
     """
 
     def __init__(

@@ -359,7 +359,7 @@ class FoldWorker:
             self._leases = None
 
     def tend(self, store: Store) -> None:
-        """Compact and collect what is due, and bring to its end what was not removed in full."""
+        """Do the maintenance that is due, and complete interrupted removals."""
         self._kept.tend(self._stop.is_set)
         self._forget_purged(store)
 

@@ -1,4 +1,4 @@
-"""Folding everything again into a new store, beside the one that is read meanwhile."""
+"""Folding of everything into a new store, beside the one that is still read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One turn of folding: the next stored bytes of one run, up to a limit."""
+"""A turn of folding: the next stored bytes of one run, up to a limit."""
 
 from __future__ import annotations
 

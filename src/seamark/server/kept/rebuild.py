@@ -1,4 +1,4 @@
-"""Making the tables of journals again from the objects alone.
+"""Rebuilding of the tables of journals from the objects alone.
 
 An object says what it holds. Of stretches that overlap, because objects were being compacted or
 were written and never named, those are taken that reach furthest; what is the same stays the same.

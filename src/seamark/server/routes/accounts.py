@@ -1,4 +1,4 @@
-"""Tokens, users, roles and visibility over HTTP.
+"""Routes for tokens, users, roles and visibility.
 
 Nobody gets more through these routes than they have: what a token may hand on is bounded by its
 own user, role, project and end.

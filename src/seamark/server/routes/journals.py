@@ -1,4 +1,4 @@
-"""Journals as bytes: the size of each, appending to one, and reading one."""
+"""Routes for journals as bytes: sizes, appending and reading."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ class FileSetState(FamilyState):
 
 @dataclass(slots=True, eq=False)
 class SeriesState(FamilyState):
-    """Points in the order (step, key): how many, the first and last step, the last value.
+    """Points in the order (step, key): their number, first and last step, and last value.
 
     ``low`` and ``high`` are the smallest and greatest key of the counted points: a delete below
     ``low`` changes nothing, one from ``high`` on empties the series, and one in between needs the

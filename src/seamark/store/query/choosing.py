@@ -123,10 +123,10 @@ def choose(
 ) -> Chosen:
     """Return the runs that match, in order.
 
-    ``unknown`` is called with an error for each path asked for that no run has, and raises it by
-    default. With ``counted``, the runs that match are counted where the limit cuts them off; with
+    ``unknown`` is called with an error for each requested path that no run has, and raises it by
+    default. With ``counted``, all matching runs are counted if the limit cuts them off; with
     ``facts``, the facts of all of them are read. Raises `ArgumentError`, or `QueryError` if the
-    query breaks the grammar, or compares or sorts by what cannot be compared or sorted.
+    query breaks the grammar, or compares or sorts values that cannot be compared or sorted.
     """
     search = _Search(store, connection, selection, now_ns, unknown)
     start, limit = selection.offset, selection.limit

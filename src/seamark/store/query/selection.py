@@ -67,7 +67,7 @@ def find_registered(
     project: str | None = None,
     kinds: Sequence[str] = (*MODEL_KINDS, "artifact"),
 ) -> RunName:
-    """Return the model, version or artifact that a word means; see the module.
+    """Return the model, version or artifact with a name; the module docstring has the forms.
 
     Of one project, or, where it has none, of those below it; None for all. Raises
     `RunNotFoundError`, or `ArgumentError` if several may be meant.

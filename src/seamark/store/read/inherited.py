@@ -85,7 +85,7 @@ def inherited_tags(
 
 
 def holder(store: Store, connection: sa.Connection, path: str) -> sa.ColumnElement[Any]:
-    """Return the row that has the value of a path for each run: its own, or a project's above."""
+    """Return the row with the value of a path for each run: its own, or that of a project above."""
     if not path.startswith(TAGS):
         return _run.id
     number = store.numbers.number(connection, path)

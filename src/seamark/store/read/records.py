@@ -1,4 +1,4 @@
-"""Reading series of texts, files and histograms from the folded parts of the journals."""
+"""Reads of series of texts, files and histograms from the folded parts of the journals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading float series: from groups where there are some, else straight from the journals.
+"""Reads of float series, from groups if there are any and else from the journals.
 
 Only what the snapshot of the tables has folded is read: concurrent writing changes no answer.
 """

@@ -1,4 +1,4 @@
-"""Quota of a workspace, and a mapping that keeps only the latest entries.
+"""Quota of a workspace: a limit on the journals and files of all its projects together.
 
 The quota applies to a workspace and not to a project: a user who may record in a workspace may
 record in any project in it, and could evade a quota by using another project name.
@@ -7,10 +7,9 @@ record in any project in it, and could evade a quota by using another project na
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
@@ -21,25 +20,7 @@ from seamark.server.kept.tables import runs
 if TYPE_CHECKING:
     from seamark.store.database import Database
 
-__all__ = ["Latest", "Quota"]
-
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class Latest(OrderedDict[K, V]):
-    """Entries in the order in which they were set; of more than `most`, the first ones go."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self._most = most
-
-    def __setitem__(self, key: K, value: V) -> None:
-        super().__setitem__(key, value)
-        self.move_to_end(key)
-        if len(self) > self._most:
-            self.popitem(last=False)
+__all__ = ["Quota"]
 
 
 _KEEP_S: Final = 10.0

@@ -12,7 +12,7 @@ from seamark.errors import ArgumentError, SeamarkError
 from seamark.server.access import NOBODY, Identity
 from seamark.server.accounts.tokens import hash_of, is_token, prefix_of
 from seamark.server.failures import Refusal, warn_rarely
-from seamark.server.quota import Latest
+from seamark.server.latest import Latest
 
 if TYPE_CHECKING:
     from seamark.server.accounts.accounts import Accounts

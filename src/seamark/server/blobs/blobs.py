@@ -15,7 +15,7 @@ from seamark.errors import ArgumentError, FileMissingError
 from seamark.server.blobs import tables as sql
 from seamark.server.blobs.tables import ONE, WHOLE, BlobObject, is_digest, new_object
 from seamark.server.failures import QuotaExceeded, Rejected
-from seamark.server.quota import Latest
+from seamark.server.latest import Latest
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

@@ -27,8 +27,8 @@ from seamark.server.databases import Databases, SchemaNewer, open_databases
 from seamark.server.folding.refold import is_whole, mark_whole
 from seamark.server.folding.tables import Leases
 from seamark.server.folding.turns import fold_turn, forget
+from seamark.server.latest import Latest
 from seamark.server.objects import ObjectsUnreachable
-from seamark.server.quota import Latest
 from seamark.store import schema
 from seamark.store.database import Conflict
 from seamark.store.runs import RUNS_AT_ONCE, places_of

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from seamark.server.blobs.tables import blob, upload, use
 from seamark.server.failures import QuotaExceeded
 from seamark.server.kept.tables import runs
+from seamark.server.latest import Latest
 
 if TYPE_CHECKING:
     from seamark.store.database import Database

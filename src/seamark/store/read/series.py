@@ -22,7 +22,8 @@ from seamark.journal.format import (
 from seamark.journal.reader import Block, JournalReader
 from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.reading.points import Points
-from seamark.store.fold.decode import Names, RowBatch, decode
+from seamark.store.fold.decode import RowBatch, decode
+from seamark.store.fold.names import Names
 from seamark.store.groups import (
     StoredGroup,
     group_bounds,

@@ -165,7 +165,6 @@ class _Changes:
         return Answer(Changes(upto, reset=False, runs=runs, looked_ns=looked_ns))
 
     def looked(self, now_ns: int) -> LookedAt:
-        del now_ns
         return self._looked()
 
     def _compare(self, opened: _Opened, now_ns: int) -> None:
@@ -224,7 +223,6 @@ class _Login:
         self._is = self._somebody.name, self._somebody.token
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
-        del address
         given = headers.get(TOKEN, "")
         if is_token(given, self._token):
             return self._somebody
@@ -236,7 +234,6 @@ class _Login:
         return self._somebody if (name, token) == self._is else NOBODY
 
     def role(self, who: Identity, project: str) -> Role | None:
-        del project
         return None if who == NOBODY else Role.CONTRIBUTOR
 
     def readable(self, who: Identity) -> Readable:

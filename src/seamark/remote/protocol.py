@@ -233,7 +233,6 @@ class Remote(Protocol):
 
     def journals(self, run: RunKey) -> Mapping[str, int]:
         """Return how many bytes of each journal are kept, by file name (``<writer id>.<uid>``)."""
-        ...
 
     def send(self, run: RunKey, journal: str, offset: int, data: bytes) -> Sent:
         """Append whole frames to a journal; the first ones come with its 32-byte file header.
@@ -250,15 +249,12 @@ class Remote(Protocol):
             Gap: If bytes before ``offset`` are missing there.
             Diverged: If other bytes are kept there from ``offset`` on.
         """
-        ...
 
     def send_gap(self, run: RunKey, journal: str, offset: int, length: int) -> Sent:
         """Declare that ``length`` bytes from ``offset`` on will never be frames; see `send`."""
-        ...
 
     def missing_blobs(self, run: RunKey, digests: Collection[str]) -> Collection[str]:
         """Return those of some files (SHA-256, hex) whose content is not kept for this project."""
-        ...
 
     def put_blob(self, run: RunKey, digest: str, size: int, file: BinaryIO) -> None:
         """Send the content of a file; what an earlier try has sent is not sent again.
@@ -269,11 +265,9 @@ class Remote(Protocol):
             size: In bytes.
             file: The content, from its beginning; can seek.
         """
-        ...
 
     def close(self) -> None:
         """Let go of connections; harmless when called twice."""
-        ...
 
 
 @runtime_checkable
@@ -285,11 +279,9 @@ class KeepsJournals(Remote, Protocol):
 
         The answer may take `seconds`; `Missing` if there is no such run.
         """
-        ...
 
     def read(self, run: RunKey, journal: str, offset: int) -> Batch | None:
         """Return whole frames of a journal from an offset on, or a gap; None at its end."""
-        ...
 
 
 @runtime_checkable
@@ -301,15 +293,12 @@ class KeepsByName(Remote, Protocol):
 
     def meet(self, run: RunKey, folder: RunFolder) -> None:
         """Take note of where a run lies, before anything else is asked of it. Never fails."""
-        ...
 
     def files_left(self, run: RunKey) -> Mapping[str, int]:
         """Return the files that what was sent names and that are not there: size by digest."""
-        ...
 
     def send_files(self, run: RunKey, progress: Callable[[int], None]) -> None:
         """Send them, an image of a series exactly once; `progress` is told each size, bytes."""
-        ...
 
 
 @runtime_checkable
@@ -333,4 +322,3 @@ class Settles(Remote, Protocol):
 
         `versions` are, of an artifact, the digests of all its versions here.
         """
-        ...

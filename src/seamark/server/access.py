@@ -57,8 +57,6 @@ class Access(Protocol):
 
     def role(self, who: Identity, project: str) -> Role | None:
         """Return the role of somebody in a project; None if they may not know that it exists."""
-        ...
 
     def readable(self, who: Identity) -> Readable:
         """Return which projects somebody may read."""
-        ...

@@ -413,8 +413,7 @@ class OneRun(ReadRequest):
         """Return what changes whenever anything does that can be read of the run."""
         store = self.server.store()
         database = store.database
-        with database.reading() as connection:
-            rows = database.rows(connection, _ROW, project=self.project, name=self.run)
+        rows = database.fetch(_ROW, project=self.project, name=self.run)
         if not rows:
             msg = f"run {self.run!r} does not exist in project {self.project!r}"
             raise RunNotFoundError(msg)

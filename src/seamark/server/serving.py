@@ -104,11 +104,9 @@ class Content(Protocol):
     @property
     def size(self) -> int:
         """In bytes."""
-        ...
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """Yield its bytes from one offset to another, a megabyte at most at a time."""
-        ...
 
 
 class Identifies(Protocol):
@@ -116,11 +114,9 @@ class Identifies(Protocol):
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
         """Return who asks; `NOBODY` if they do not say, and 401 for what is no token."""
-        ...
 
     def again(self, token: str, name: str) -> Identity:
         """Return who asked before, by prefix of a token or name, or `NOBODY` if that ended."""
-        ...
 
 
 class Writes(Protocol):
@@ -128,7 +124,6 @@ class Writes(Protocol):
 
     def record(self, project: str, run: str, ops: Iterable[Mapping[str, Any]]) -> int:
         """Append operations of the journal to a run; return where they can be read."""
-        ...
 
 
 class LookedAt(NamedTuple):
@@ -147,15 +142,12 @@ class Changing(Protocol):
 
     def tag(self, now_ns: int) -> str:
         """Return what changes whenever anything does that can be read, at little cost."""
-        ...
 
     def name(self) -> str:
         """Return the name of the store that is read now: in another one, all begins anew."""
-        ...
 
     def cursor(self, now_ns: int) -> str:
         """Return up to where somebody who reads now has seen what changed."""
-        ...
 
     def since(
         self, cursor: str, project: str, may_read: Callable[[str], bool], now_ns: int
@@ -165,11 +157,9 @@ class Changing(Protocol):
         A cursor that was not returned before begins anew. Sub-projects of the project are included;
         an empty one stands for all.
         """
-        ...
 
     def looked(self, now_ns: int) -> LookedAt:
         """Return when it was last looked for what is new, and what is not read."""
-        ...
 
 
 class Serving(Protocol):
@@ -180,57 +170,44 @@ class Serving(Protocol):
     @property
     def accounts(self) -> Access:
         """Roles of users in projects."""
-        ...
 
     @property
     def logins(self) -> Identifies:
         """Authentication of requests."""
-        ...
 
     @property
     def writer(self) -> Writes:
         """Adds records of its own."""
-        ...
 
     @property
     def changing(self) -> Changing:
         """Changes of the runs."""
-        ...
 
     @property
     def links(self) -> Links:
         """Addresses of single contents."""
-        ...
 
     @property
     def read_only(self) -> str:
         """Reason why nothing can be edited; empty if edits are possible."""
-        ...
 
     def store(self) -> Store:
         """Return the folded store that is live."""
-        ...
 
     def sources(self, project: str, run: str) -> Sources:
         """Return what opens the journals of a run."""
-        ...
 
     def reader(self, project: str, run: str) -> RunReader:
         """Return the reader of a run, which somebody has to have been let in to."""
-        ...
 
     def prioritize(self, refs: Iterable[tuple[str, str]]) -> None:
         """Take note that the curves of runs were asked for; nothing of it waits."""
-        ...
 
     def behind(self, wanted: Mapping[tuple[str, str], int]) -> int:
         """Wait shortly until runs can be read up to some positions; return the missing bytes."""
-        ...
 
     def missing_contents(self, project: str, run: str, digests: Collection[str]) -> list[str]:
         """Return those contents, by their SHA-256 (hex), that are not there, sorted."""
-        ...
 
     def content(self, project: str, run: str, digest: str) -> Content | None:
         """Return a content by its SHA-256 (hex); None if it is not there."""
-        ...

@@ -103,12 +103,10 @@ class Server:
 
     def content(self, project: str, run: str, digest: str) -> Blob | None:
         """Return a content of a project, whichever of its runs it came with."""
-        del run
         return self.blobs.find(project, digest)
 
     def missing_contents(self, project: str, run: str, digests: Collection[str]) -> list[str]:
         """Return those contents that a project does not have."""
-        del run
         return self.blobs.missing_contents(project, digests)
 
     def take_up(self) -> None:

@@ -172,8 +172,7 @@ class ServerWriter:
 
     def _last_t(self, project: str, run: str) -> int:
         database = self._store().database
-        with database.reading() as connection:
-            rows = database.rows(connection, _LAST_T, project=project, name=run)
+        rows = database.fetch(_LAST_T, project=project, name=run)
         return int(rows[0][0] or 0)
 
 

@@ -72,8 +72,7 @@ _NUMBERED: Final = sa.select(_run.sys_id).where(
 def key_of(server: Server, project: str) -> str:
     """Return what the ids of runs in a project begin with."""
     database = server.databases.account
-    with database.reading() as connection:
-        rows = database.rows(connection, _KEY, at=project)
+    rows = database.fetch(_KEY, at=project)
     return str(rows[0][0]) if rows else key_of_project(project)
 
 
@@ -156,8 +155,7 @@ def _skip(server: Server, project: str) -> None:
 
 def _greatest(server: Server, project: str) -> int:
     database = server.store().database
-    with database.reading() as connection:
-        rows = database.rows(connection, _NUMBERED, project=project)
+    rows = database.fetch(_NUMBERED, project=project)
     numbers = (sys_id.rpartition("-")[2] for (sys_id,) in rows)
     return max((int(one) for one in numbers if one.isdecimal() and len(one) < 16), default=0)  # noqa: PLR2004
 
@@ -167,16 +165,14 @@ def find_run(server: Server, project: str, sys_id: str) -> Container | None:
     if not sys_id or not can_hold(sys_id):
         return None
     database = server.store().database
-    with database.reading() as connection:
-        rows = database.rows(connection, _FIND, project=project, sys_id=sys_id)
+    rows = database.fetch(_FIND, project=project, sys_id=sys_id)
     return Container(project, str(rows[0][0])) if rows else None
 
 
 def last_number(server: Server, project: str) -> tuple[str, int]:
     """Return what ids begin with in a project, and the number that the last run got."""
     database = server.databases.account
-    with database.reading() as connection:
-        rows = database.rows(connection, _LAST, at=project)
+    rows = database.fetch(_LAST, at=project)
     return (str(rows[0][0]), int(rows[0][1])) if rows else (key_of_project(project), 0)
 
 
@@ -186,8 +182,7 @@ def all_projects(server: Server, who: Identity) -> list[str]:
     with account.reading() as connection:
         found = {row[0] for row in account.rows(connection, _KEYED)}
         found |= {row[0] for row in account.rows(connection, _SAID)}
-    with store.reading() as connection:
-        found |= {home_of(row[0]) for row in store.rows(connection, _HOLDING)}
+    found |= {home_of(row[0]) for row in store.fetch(_HOLDING)}
     readable = server.accounts.readable(who)
     return sorted(each for each in found if each.count("/") == 1 and may_read(readable, each))
 
@@ -196,8 +191,7 @@ def trashed_runs(server: Server, project: str) -> list[Container]:
     """Return the runs in the trash of a project."""
     wait_in(server, project)
     database = server.store().database
-    with database.reading() as connection:
-        rows = database.rows(connection, _TRASHED, project=project)
+    rows = database.fetch(_TRASHED, project=project)
     return [Container(project, str(name)) for (name,) in rows]
 
 
@@ -283,8 +277,7 @@ def _alone(server: Server, place: str, word: str) -> Container | None:
     if server.intake.known(*model)[0]:
         return model
     database = server.store().database
-    with database.reading() as connection:
-        rows = database.rows(connection, _NAMED, name=word)
+    rows = database.fetch(_NAMED, name=word)
     found = [Container(str(at), word) for (at,) in rows if at.startswith(f"{place}/")]
     return found[0] if len(found) == 1 else None
 
@@ -313,8 +306,7 @@ def versions_of(server: Server, model: Container) -> list[tuple[Container, bool]
 def _in(server: Server, place: str) -> list[tuple[Container, bool]]:
     wait_in(server, place)
     database = server.store().database
-    with database.reading() as connection:
-        rows = database.rows(connection, _IN, project=place)
+    rows = database.fetch(_IN, project=place)
     return [(Container(place, str(name)), bool(trashed)) for name, trashed in rows]
 
 

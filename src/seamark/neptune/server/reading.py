@@ -133,10 +133,7 @@ class Read:
     def row(self) -> tuple[str, bool, int, str]:
         """Its second id, whether it is in the trash, when it was last heard of, and its state."""
         database = self.server.store().database
-        with database.reading() as connection:
-            rows = database.rows(
-                connection, _ROW, project=self.container.project, name=self.container.run
-            )
+        rows = database.fetch(_ROW, project=self.container.project, name=self.container.run)
         if not rows:
             return "", False, 0, "created"
         sys_id, trashed, beat, state = rows[0]

@@ -136,7 +136,6 @@ class RemoteCatalog:
 
         What this process recorded is sent first, for 2 s at most.
         """
-        del project, run, progress
         self._names = {}
         self._asking.send_first()
 

@@ -267,8 +267,7 @@ class Blobs:
 
     def _upload(self, project: str, run: str, digest: str, size: int) -> _Upload:
         at = {"at_project": project, "at_digest": digest, "at_size": size}
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, sql.UPLOAD, **at)
+        rows = self._database.fetch(sql.UPLOAD, **at)
         if not rows:
             self._check_quota(project, size)
             with self._database.writing() as connection:
@@ -380,8 +379,7 @@ class Blobs:
         count = sum(self._remove_unused(row[0], row[1], row[2], limit) for row in unused)
         for (upload,) in given_up:
             count += self._drop(upload)
-        with self._database.reading() as connection:
-            done = [row[0] for row in self._database.rows(connection, sql.GARBAGE, now=now)]
+        done = [row[0] for row in self._database.fetch(sql.GARBAGE, now=now)]
         self._delete(done)
         with self._database.writing() as connection:
             for name in done:

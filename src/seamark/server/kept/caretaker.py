@@ -157,8 +157,7 @@ class Caretaker:
 
     def remove_due(self, stop: Callable[[], bool]) -> None:
         """Remove objects that were let go of long enough ago."""
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, _DUE, now=self._now_ns())
+        rows = self._database.fetch(_DUE, now=self._now_ns())
         for number, name, state in rows:
             if stop():
                 return
@@ -244,17 +243,13 @@ class Caretaker:
     def compact(self, stop: Callable[[], bool]) -> None:
         """Give runs objects of their own in the place of those that they share."""
         now = self._now_ns()
-        with self._database.reading() as connection:
-            rows = self._database.rows(
-                connection, _LOOSE, bytes=COMPACT_BYTES, before=now - REST_NS
-            )
+        rows = self._database.fetch(_LOOSE, bytes=COMPACT_BYTES, before=now - REST_NS)
         for (number,) in rows:
             self._rewrite(stop, "run", number, _OF_RUN)
 
     def rewrite(self, stop: Callable[[], bool]) -> None:
         """Write objects anew that hold bytes of purged runs beside others."""
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, _STALE)
+        rows = self._database.fetch(_STALE)
         for (number,) in rows:
             self._rewrite(stop, "object", number, _OF_OBJECT)
             with self._database.writing() as connection:
@@ -263,8 +258,7 @@ class Caretaker:
     def _rewrite(self, stop: Callable[[], bool], what: str, number: int, statement: Any) -> None:
         if stop() or self._failed.get((what, number), 0) > self._now_ns():
             return
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, statement, number=number)
+        rows = self._database.fetch(statement, number=number)
         try:
             for group in _groups(_Stretch(*row) for row in rows):
                 if stop():

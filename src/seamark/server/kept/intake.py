@@ -206,8 +206,7 @@ class Intake:
     def known(self, project: str, run: str) -> tuple[dict[str, int], int]:
         """Return kept bytes by journal and the position of a run, or raise `PurgedError`."""
         check_run(project, run)
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, _KNOWN, key=key_of(project, run))
+        rows = self._database.fetch(_KNOWN, key=key_of(project, run))
         if any(row[1] is not None for row in rows) or (not rows and self._gone(project, run)):
             msg = f"run {run!r} of {project!r} was purged here and is not taken back"
             raise PurgedError(msg)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 from urllib.parse import unquote, urlsplit
 
+from seamark.blobs.store import sync_folder
 from seamark.errors import ArgumentError, PathError
 from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.journal.safe import locked, make_folder, names_in, open_folder
@@ -150,7 +151,7 @@ class FileRemote:
         finally:
             os.close(above)
         for path in (folder.path, folder.path.parent):
-            _sync_folder(path)
+            sync_folder(path)
 
     def _sizes(self, folder: RunFolder) -> dict[str, int]:
         found = {}
@@ -186,7 +187,7 @@ class FileRemote:
                 self._keep_blob(above, digest, size, file)
             finally:
                 os.close(above)
-            _sync_folder(folder.path)
+            sync_folder(folder.path)
 
     def _keep_blob(self, above: int, digest: str, size: int, file: BinaryIO) -> None:
         draft = f".{digest}.part"
@@ -301,13 +302,3 @@ def _put(fd: int, piece: bytes, offset: int) -> None:
     while view:
         written = os.pwrite(fd, view, offset)
         view, offset = view[written:], offset + written
-
-
-def _sync_folder(path: Path) -> None:
-    # Where a folder cannot be synced, nothing is wrong.
-    with quietly(only=OSError):
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)

@@ -7,7 +7,6 @@ A run that is forwarded there counts what could not be sent as it is: ``<place>/
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol, runtime_checkable
@@ -85,31 +84,6 @@ class RemoteRun:
     failed: bool = False
     resumable: bool = False
     uri: str = ""
-
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> RemoteRun:
-        """Return the facts in an answer, without those of another form."""
-        largest = told.get("largest_t")
-        is_time = isinstance(largest, int) and not isinstance(largest, bool)
-        headers, families, steps = (
-            found if isinstance(found := told.get(key), dict) else {}
-            for key in ("journals", "families", "last_steps")
-        )
-        return cls(
-            largest if isinstance(largest, int) and is_time and 0 < largest < _LARGEST else 0,
-            {key: value for key, value in headers.items() if isinstance(value, dict)},
-            {key: value for key, value in families.items() if isinstance(value, str)},
-            {
-                key: float(value)
-                for key, value in steps.items()
-                if isinstance(value, (int, float)) and math.isfinite(value)
-            },
-            frozenset(one for one in trained if isinstance(one, str))
-            if isinstance(trained := told.get("trained"), list)
-            else None,
-            told.get("failed") is True,
-            told.get("resumable") is True,
-        )
 
     @property
     def sizes(self) -> dict[str, int]:

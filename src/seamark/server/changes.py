@@ -74,8 +74,7 @@ class Positions:
 
     def folded(self, project: str, run: str) -> int:
         """Return up to which position a run is folded, bytes; 0 for one that is not there."""
-        database = self._store().database
-        rows = database.fetch(_FOLDED, project=project, run=run)
+        rows = self._store().database.fetch(_FOLDED, project=project, run=run)
         return int(rows[0][0]) if rows else 0
 
     def all(self) -> dict[Ref, int]:

@@ -165,8 +165,7 @@ class ServerClaims:
         facts = json.loads(claim.holder)
         if not has_lapsed(facts, claim.t_ns, now, here=False):
             return False
-        database = self._store().database
-        rows = database.fetch(_HEARD, at=project, log=log)
+        rows = self._store().database.fetch(_HEARD, at=project, log=log)
         heard = [at for at, header in rows if is_same_process(_decoded(header), facts)]
         return has_lapsed(facts, max((claim.t_ns, *heard)), now, here=False)
 

@@ -11,6 +11,7 @@ import random
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -44,6 +45,7 @@ ORPHANS_EVERY_NS: Final = 3600 * 10**9
 """How often they are looked for; all objects are listed then."""
 
 _AT_ONCE: Final = 50
+_LISTED: Final = 500
 _LATER_NS: Final = 3600 * 10**9
 """After how long it is tried again with what failed."""
 
@@ -183,7 +185,7 @@ class Caretaker:
         alone = 0
         before = self._now_ns() - ORPHAN_NS
         old = (found for found in self._objects.listed(PREFIX) if found.made_ns < before)
-        for some in _chunks(old, 500):
+        while some := list(islice(old, _LISTED)):
             if stop():
                 return
             names = [found.name for found in some]
@@ -358,17 +360,6 @@ class Caretaker:
             for run, amount in sorted(less.items()):
                 self._database.run(connection, _LESS, row=run, less=amount)
             release(connection, sorted({each.object for each in group}), self._now_ns() + REMOVE_NS)
-
-
-def _chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    some = []
-    for item in items:
-        some.append(item)
-        if len(some) == size:
-            yield some
-            some = []
-    if some:
-        yield some
 
 
 def _groups(stretches: Iterable[_Stretch]) -> Iterator[list[_Stretch]]:

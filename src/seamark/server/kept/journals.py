@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from seamark.journal.source import Source
-    from seamark.server.blobs import Blobs
+    from seamark.server.blobs.blobs import Blobs
     from seamark.server.objects import ObjectStore
     from seamark.store.database import Database
 
@@ -221,7 +221,7 @@ class IntakeJournals:
         self._blobs().forget_run(project, run)
 
     def _blobs(self) -> Blobs:
-        from seamark.server.blobs import Blobs
+        from seamark.server.blobs.blobs import Blobs
 
         return Blobs(self._database, self._objects, now_ns=self._now_ns)
 

@@ -182,12 +182,14 @@ def new_app(threads: int, close: Callable[[], object], names: Iterable[str] = ()
 
 
 def routers(names: Iterable[str] = ()) -> Iterator[APIRouter]:
-    """Yield the routers of some modules of `seamark.server.routes`, or of all, by name."""
+    """Yield the routers of some modules of `seamark.server.routes`, or all those of a server."""
+    kinds = ("router",) if names else ("router", "server_router")
     names = names or sorted(found.name for found in pkgutil.iter_modules(routes.__path__))
     # All modules first: some of them add routes to a router that they share.
     for module in [import_module(f"{routes.__name__}.{name}") for name in names]:
-        if isinstance(router := getattr(module, "router", None), APIRouter):
-            yield router
+        for kind in kinds:
+            if isinstance(router := getattr(module, kind, None), APIRouter):
+                yield router
 
 
 def description() -> APIRouter:

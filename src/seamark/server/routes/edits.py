@@ -28,10 +28,12 @@ from seamark.values import encode_atom
 if TYPE_CHECKING:
     from seamark.server.access import Identity
 
-__all__ = ["router"]
+__all__ = ["router", "server_router"]
 
 
 router: Final = APIRouter(tags=["runs"])
+server_router: Final = APIRouter(tags=["runs"])
+"""Routes of a server alone: the page has no claims and purges nothing."""
 _MOST: Final = 1000
 _LAST: Final = (1 << 63) - 1
 Kind = Literal["run", "group"]
@@ -89,7 +91,7 @@ def _answers(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
     return {200: {"model": model}, **FAILURES}
 
 
-@router.post("/runs/claims", operation_id="claimRun", responses=_answers(_Claimed))
+@server_router.post("/runs/claims", operation_id="claimRun", responses=_answers(_Claimed))
 def take(every: All, body: _TakeBody) -> Response:
     """Claim the first of some runs, or groups, that nobody has and the asker may write to.
 
@@ -111,7 +113,7 @@ def take(every: All, body: _TakeBody) -> Response:
     return every.done(told)
 
 
-@router.post("/runs/claims/held", operation_id="holdsClaim", responses=_answers(_Held))
+@server_router.post("/runs/claims/held", operation_id="holdsClaim", responses=_answers(_Held))
 def held(every: All, body: _ClaimBody) -> Response:
     """Return whether a claim is still the newest, and was not released."""
     expect(every.request, body.project, Role.CONTRIBUTOR)
@@ -124,7 +126,7 @@ def held(every: All, body: _ClaimBody) -> Response:
     )
 
 
-@router.post("/runs/claims/release", operation_id="releaseClaim", responses=_answers(_Held))
+@server_router.post("/runs/claims/release", operation_id="releaseClaim", responses=_answers(_Held))
 def release(every: All, body: _ClaimBody) -> Response:
     """Give a claim back; ``held`` says whether it was the newest, and the asker's."""
     expect(every.request, body.project, Role.CONTRIBUTOR)
@@ -295,7 +297,7 @@ def _edit_result(ref: Ref, found: int | Refusal) -> dict[str, Any]:
     return told | {"position": found}
 
 
-@router.delete("/runs/{project:path}/{run}", operation_id="purgeRun")
+@server_router.delete("/runs/{project:path}/{run}", operation_id="purgeRun")
 def purge_run(request: Request, project: str, run: str) -> dict[str, str]:
     """Remove a run for good, with the files that no other run of its project refers to.
 

@@ -12,6 +12,7 @@ from page_process import page_environment, until
 
 from seamark.page import opening, roots
 from seamark.page.roots import Root
+from seamark.remote.http.address import is_loopback
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +55,7 @@ def test_addresses_of_all_kinds_of_hosts():
     assert opening.address("::1", 1) == "http://[::1]:1/"
     assert opening.address("0.0.0.0", 1) == "http://login3:1/"
     here = ["127.0.0.1", "127.9.9.9", "::1", "localhost"]
-    assert [opening.is_loopback(one) for one in [*here, "0.0.0.0", "::", "lab"]] == [
+    assert [is_loopback(one) for one in [*here, "0.0.0.0", "::", "lab"]] == [
         *(True for _ in here),
         *(False for _ in range(3)),
     ]

@@ -15,6 +15,7 @@ from seamark.cli._app import misuse, place_of, root_only
 from seamark.cli._runs import expect_root
 from seamark.cli._screen import note
 from seamark.reading.words import clean, duration_words, plural
+from seamark.remote.http.address import is_loopback
 
 if TYPE_CHECKING:
     from seamark.page.roots import Root
@@ -95,7 +96,7 @@ def ui(
     check(given)
     if new_token:
         _renewed()
-    if not opening.is_loopback(host):
+    if not is_loopback(host):
         note(
             "beyond this machine nothing is encrypted: everybody on the way can read the token "
             "and the values; ssh -L is safe"

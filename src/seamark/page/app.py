@@ -17,13 +17,11 @@ import ipaddress
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio.to_thread
 import sqlalchemy as sa
-from fastapi import Depends, FastAPI, Request, Response
-from starlette.concurrency import run_in_threadpool
+from fastapi import Request, Response
 
 from seamark import __version__
 from seamark.page.files import Marked, PageFiles
@@ -32,9 +30,9 @@ from seamark.page.opening import fragment
 from seamark.server import failures
 from seamark.server.failures import Refusal, answer_of
 from seamark.server.gate import Gate
-from seamark.server.guard import asker, public
+from seamark.server.guard import public
 from seamark.server.settings import Limits
-from seamark.server.worker import BASE, description, routers
+from seamark.server.worker import BASE, new_app
 from seamark.store.database import DamageError
 
 if TYPE_CHECKING:
@@ -45,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["make_page"]
 
-_ROUTES: Final = ("changes", "contents", "curves", "edits", "reads", "tables")
+_ROUTES: Final = ("contents", "curves", "edits", "reads", "tables")
 """Modules of `seamark.server.routes` that are answered for a folder: what reads, and edits."""
 _OF_ROOT: Final = re.compile(r"/r(0|[1-9][0-9]{0,3})(/api/v1(?:/.*)?)", re.DOTALL)
 _OPEN: Final = re.compile(r"/|/api/v1/?|/static/.*|/open/.*|/r[0-9]+/api/v1/linked/.*", re.DOTALL)
@@ -79,9 +77,21 @@ def make_page(
     """
     folders = [Folder(root.path, watch, place, token, now_ns) for place, root in enumerate(roots)]
     files = PageFiles(embed=embed)
-    app = _application(folders, files)
-    greeting = _Greeting(roots, folders, watch, token, instance, now_ns)
-    app.add_api_route(f"{BASE}/", greeting, methods=["GET"], include_in_schema=False)
+
+    def close() -> None:
+        for folder in folders:
+            folder.close()
+
+    app = new_app(THREADS, close, _ROUTES)
+    for kind in (DamageError, sa.exc.DatabaseError):
+        app.add_exception_handler(kind, _healing)
+    files.mount(app, public)
+    app.add_api_route(
+        f"{BASE}/",
+        _Greeting(roots, folders, watch, token, instance, now_ns),
+        methods=["GET"],
+        include_in_schema=False,
+    )
     tickets = _Tickets(token)
     app.add_api_route("/open", tickets.give, methods=["POST"], include_in_schema=False)
     app.add_api_route("/open/{ticket}", tickets.take, methods=["GET"], include_in_schema=False)
@@ -89,42 +99,14 @@ def make_page(
     return Marked(inner, files, now_ns)
 
 
-def _application(folders: Sequence[Folder], files: PageFiles) -> FastAPI:
-    @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        del app
-        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
-        try:
-            yield
-        finally:
-            for folder in folders:
-                await run_in_threadpool(folder.close)
-
-    app = FastAPI(
-        title="Seamark",
-        version=__version__,
-        lifespan=lifespan,
-        redirect_slashes=False,
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-    )
-    failures.install(app)
-    for kind in (DamageError, sa.exc.DatabaseError):
-        app.add_exception_handler(kind, _healing)
-    for router in routers(_ROUTES):
-        app.include_router(router, prefix=BASE, dependencies=[Depends(asker)])
-    app.include_router(description(), prefix=BASE, dependencies=[Depends(asker)])
-
-    files.mount(app, public)
-    return app
-
-
 async def _healing(request: Request, error: Exception) -> Response:
     serving = getattr(request.state, "serving", None)
     if isinstance(serving, Folder) and serving.heal(error):
-        hint = "the index was damaged and is made anew; the same may be asked again"
-        return answer_of(failures.later("database", hint))
+        return answer_of(
+            failures.later(
+                "database", "the index was damaged and is made anew; the same may be asked again"
+            )
+        )
     return answer_of(error)
 
 
@@ -237,8 +219,9 @@ class _Doors:
                 raise Refusal(403, "forbidden", "pages of other sites may not ask this one")
         elif not known and not _OPEN.fullmatch(path):
             slug = "bad-token" if given else "token-needed"
-            hint = "show the token of this page: `seamark ui --print-token` prints it"
-            raise Refusal(401, slug, hint)
+            raise Refusal(
+                401, slug, "show the token of this page: `seamark ui --print-token` prints it"
+            )
         if known and "/api/" in path:
             self._watch.note_request()
         found = _OF_ROOT.fullmatch(path)
@@ -262,8 +245,11 @@ class _Doors:
         with contextlib.suppress(ValueError):
             if ipaddress.ip_address(name).is_loopback:
                 return
-        hint = "without a token, this page answers under names of this machine, as localhost, only"
-        raise Refusal(400, "host", hint)
+        raise Refusal(
+            400,
+            "host",
+            "without a token, this page answers under names of this machine, as localhost, only",
+        )
 
 
 def _header(scope: Scope, name: bytes) -> str:

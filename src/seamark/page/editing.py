@@ -77,7 +77,7 @@ class Edits:
         if not kept:
             self._drop(ref, one)
             msg = f"{self._folder(ref).path}: the disk does not take the change now; try it again"
-            raise _later(msg)
+            raise Rejected(msg, "disk-full", 503, wait_s=30.0)
         with self._lock:
             known = self._ends.setdefault(ref, {})
             known.update(ends)
@@ -151,12 +151,6 @@ class Edits:
             self._timer = threading.Timer(IDLE_S, self.close_idle)
             self._timer.daemon = True
             self._timer.start()
-
-
-def _later(message: str) -> Rejected:
-    error = Rejected(message)
-    error.status, error.slug, error.wait_s = 503, "disk-full", 30.0
-    return error
 
 
 def _writer(folder: RunFolder) -> JournalWriter:

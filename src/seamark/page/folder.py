@@ -34,6 +34,7 @@ from seamark.process.liveness import user_name
 from seamark.reading.catalog import ChangedRun, Changes
 from seamark.reading.reader import Answer
 from seamark.server.access import NOBODY, Identity, Readable, Role
+from seamark.server.changes import Cursor
 from seamark.server.database import ServerDatabase, bound_patterns
 from seamark.server.failures import Refusal
 from seamark.server.serving import Links, LookedAt
@@ -138,7 +139,7 @@ class _Changes:
         with self._lock:
             if opened.name != self._name:
                 self._compare(opened, now_ns)
-            return f"{self._name}.{self._number}.{now_ns}"
+            return str(Cursor(self._name, self._number, now_ns))
 
     def since(
         self, cursor: str, project: str, may_read: Callable[[str], bool], now_ns: int
@@ -146,18 +147,18 @@ class _Changes:
         opened, looked_ns = self._find(), self._looked().looked_ns
         with self._lock:
             self._compare(opened, now_ns)
-            upto, given = f"{self._name}.{self._number}.{now_ns}", _parted(cursor)
-            if given is None or given[0] != self._name or given[1] > self._number:
+            upto, given = str(Cursor(self._name, self._number, now_ns)), Cursor.of(cursor)
+            if given is None or given.store != self._name or given.number > self._number:
                 return Answer(Changes(upto, reset=True, runs=[], looked_ns=looked_ns))
             found = [
                 (one.number, ref, one)
                 for ref, one in self._known.items()
-                if one.number > given[1] and is_inside(ref[0], project) and may_read(ref[0])
+                if one.number > given.number and is_inside(ref[0], project) and may_read(ref[0])
             ]
         found.sort(key=lambda one: one[:2])
         there = [ref for _, ref, one in found if not one.gone]
         with opened.store.database.reading() as connection:
-            paths = recent_paths(opened.store, connection, there, min(given[2], now_ns))
+            paths = recent_paths(opened.store, connection, there, min(given.at_ns, now_ns))
         runs = [
             ChangedRun(*ref, None if one.gone else one.state, one.gone, paths.get(ref, []))
             for _, ref, one in found
@@ -165,7 +166,6 @@ class _Changes:
         return Answer(Changes(upto, reset=False, runs=runs, looked_ns=looked_ns))
 
     def looked(self, now_ns: int) -> LookedAt:
-        del now_ns
         return self._looked()
 
     def _compare(self, opened: _Opened, now_ns: int) -> None:
@@ -224,7 +224,6 @@ class _Login:
         self._is = self._somebody.name, self._somebody.token
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
-        del address
         given = headers.get(TOKEN, "")
         if is_token(given, self._token):
             return self._somebody
@@ -236,7 +235,6 @@ class _Login:
         return self._somebody if (name, token) == self._is else NOBODY
 
     def role(self, who: Identity, project: str) -> Role | None:
-        del project
         return None if who == NOBODY else Role.CONTRIBUTOR
 
     def readable(self, who: Identity) -> Readable:
@@ -286,8 +284,9 @@ class Folder:
 
     def reader(self, project: str, run: str) -> RunView:
         """Return the reader of a run."""
-        folder = RunFolder(self.root, project, run)
-        return RunView(folder, self.store, lambda work: work(), self.now_ns)
+        return RunView(
+            RunFolder(self.root, project, run), self.store, lambda work: work(), self.now_ns
+        )
 
     def record(self, project: str, run: str, ops: Any) -> int:
         """Append operations to a run; see `seamark.server.serving.Writes`."""
@@ -411,12 +410,3 @@ def _running(store: Store, now_ns: int) -> str:
         asked = sa.select(_run.id, state).where(_run.state.in_(("running", OPEN)))
         rows = sorted(store.database.query(connection, asked))
     return f"{zlib.crc32(repr(rows).encode()):08x}"
-
-
-def _parted(cursor: str) -> tuple[str, int, int] | None:
-    name, *numbers = cursor.split(".")
-    if len(numbers) != 2 or not all(one.isascii() and one.isdigit() for one in numbers):  # noqa: PLR2004
-        return None
-    if any(len(one) > 19 for one in numbers):  # noqa: PLR2004 - digits of 64 bits
-        return None
-    return name, int(numbers[0]), int(numbers[1])

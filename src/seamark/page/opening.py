@@ -21,7 +21,7 @@ from seamark.page.roots import redirect_file
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import user_name
 
-__all__ = ["address", "fragment", "is_loopback", "open_browser", "proxied", "ssh_line"]
+__all__ = ["address", "fragment", "open_browser", "proxied", "ssh_line"]
 
 _TEXT: Final = frozenset(
     {"browsh", "carbonyl", "elinks", "links", "links2", "lynx", "w3m", "www-browser"}
@@ -39,16 +39,6 @@ def address(host: str, port: int) -> str:
 def fragment(token: str | None) -> str:
     """Return the fragment of an address, from which the page reads its token."""
     return "" if token is None else f"#token={quote(token, safe='')}"
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a host."""
-    import ipaddress
-
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _reachable(host: str) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, MissingExtraError, SeamarkError
 from seamark.page import opening, roots
+from seamark.remote.http.address import bind_words, is_loopback
 
 if TYPE_CHECKING:
     import uvicorn
@@ -80,7 +81,7 @@ def check_extra() -> None:
 
 def check(given: Given) -> None:
     """Raise `StartError` for a page that would be open to strangers."""
-    if not given.token and not opening.is_loopback(given.host):
+    if not given.token and not is_loopback(given.host):
         msg = f"--no-token is for this machine alone, not for --host {given.host}"
         raise StartError(msg)
     index = os.environ.get("SEAMARK_INDEX", "")
@@ -186,20 +187,11 @@ def bind(host: str, port: int | None) -> socket.socket:
             return socket.create_server((host, one), backlog=_BACKLOG)
         except OSError as error:
             if port is not None or error.errno not in _TAKEN:
-                raise StartError(_bind_words(host, one, error)) from error
+                todo = "another program listens there: choose another, or leave it out"
+                raise StartError(bind_words(host, one, error, todo)) from error
     last = DEFAULT_PORT + PORTS - 1
     msg = f"the ports from {DEFAULT_PORT} to {last} are all taken: choose another with --port"
     raise StartError(msg)
-
-
-def _bind_words(host: str, port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"--port {port}: another program listens there: choose another, or leave it out"
-    if error.errno == errno.EACCES:
-        return f"--port {port}: this user may not listen there: choose one from 1024 up"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"--host {host}: this machine does not have that address"
-    return f"cannot listen at {host} port {port}: {error.strerror}"
 
 
 def _provide_indexes(roots: Sequence[Root], stack: contextlib.ExitStack) -> None:

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from seamark.errors import ArgumentError, PathError
 from seamark.journal.folder import RunFolder, split_journal_name
-from seamark.journal.safe import locked, make_folder, names_in, open_folder
+from seamark.journal.safe import locked, make_folder, names_in, open_folder, sync_folder
 from seamark.paths import check_name, check_place
 from seamark.process.interrupts import quietly
 from seamark.remote.protocol import Diverged, Gap, Purged, Refused, RemoteError, Sent, Unreachable
@@ -150,7 +150,7 @@ class FileRemote:
         finally:
             os.close(above)
         for path in (folder.path, folder.path.parent):
-            _sync_folder(path)
+            sync_folder(path)
 
     def _sizes(self, folder: RunFolder) -> dict[str, int]:
         found = {}
@@ -186,7 +186,7 @@ class FileRemote:
                 self._keep_blob(above, digest, size, file)
             finally:
                 os.close(above)
-            _sync_folder(folder.path)
+            sync_folder(folder.path)
 
     def _keep_blob(self, above: int, digest: str, size: int, file: BinaryIO) -> None:
         draft = f".{digest}.part"
@@ -282,7 +282,6 @@ class _Zeros:
 
     def equals(self, fd: int, offset: int, size: int) -> bool:
         # Anything may be there already: what was declared is kept.
-        del fd, offset, size
         return True
 
 
@@ -302,13 +301,3 @@ def _put(fd: int, piece: bytes, offset: int) -> None:
     while view:
         written = os.pwrite(fd, view, offset)
         view, offset = view[written:], offset + written
-
-
-def _sync_folder(path: Path) -> None:
-    # Where a folder cannot be synced, nothing is wrong.
-    with quietly(only=OSError):
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)

@@ -47,6 +47,15 @@ def schemes() -> list[str]:
 
 def check_uri(uri: str) -> str:
     """Return a URI if its form and scheme are those of an installed remote; nothing is asked."""
+    canonical(uri)
+    return uri
+
+
+def canonical(uri: str) -> str:
+    """Return the one form of a URI by which a place is known, however it was written.
+
+    Its form and scheme have to be those of an installed remote; nothing is asked.
+    """
     found = _SCHEME.match(uri)
     if found is None:
         hint = f"; did you mean 'file://{os.path.abspath(uri)}'?" if uri[:1] in "/.~" else ""  # noqa: PTH100
@@ -61,15 +70,16 @@ def check_uri(uri: str) -> str:
     if scheme in ("http", "https"):
         from seamark.remote.http.address import Address
 
-        Address.of(uri)
-    elif scheme == "file":
+        return str(Address.of(uri))
+    if scheme == "file":
         from seamark.remote.file import root_of
 
-        root_of(uri)
-    elif scheme == "neptune":
+        return root_of(uri).as_uri()
+    if scheme == "neptune":
         from seamark.remote.neptune import check_project
 
         check_project(uri)
+        return f"neptune://{uri.partition('://')[2]}"
     return uri
 
 
@@ -82,21 +92,6 @@ def check_token(uri: str, token: str | None) -> None:
         from seamark.remote.neptune import token_to_show
 
         token_to_show(token)
-
-
-def canonical(uri: str) -> str:
-    """Return the one form of a URI by which a place is known, however it was written."""
-    check_uri(uri)
-    scheme = uri.partition("://")[0].lower()
-    if scheme in ("http", "https"):
-        from seamark.remote.http.address import Address
-
-        return str(Address.of(uri))
-    if scheme == "file":
-        from seamark.remote.file import root_of
-
-        return root_of(uri).as_uri()
-    return f"neptune://{uri.partition('://')[2]}" if scheme == "neptune" else uri
 
 
 def open_remote(uri: str, token: str | None = None) -> Remote:

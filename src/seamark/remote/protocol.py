@@ -7,7 +7,6 @@ Data that a remote cannot represent is counted in the run, at ``<place>/<kind>``
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol, runtime_checkable
@@ -85,31 +84,6 @@ class RemoteRun:
     failed: bool = False
     resumable: bool = False
     uri: str = ""
-
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> RemoteRun:
-        """Return the facts in an answer, without those of another form."""
-        largest = told.get("largest_t")
-        is_time = isinstance(largest, int) and not isinstance(largest, bool)
-        headers, families, steps = (
-            found if isinstance(found := told.get(key), dict) else {}
-            for key in ("journals", "families", "last_steps")
-        )
-        return cls(
-            largest if isinstance(largest, int) and is_time and 0 < largest < _LARGEST else 0,
-            {key: value for key, value in headers.items() if isinstance(value, dict)},
-            {key: value for key, value in families.items() if isinstance(value, str)},
-            {
-                key: float(value)
-                for key, value in steps.items()
-                if isinstance(value, (int, float)) and math.isfinite(value)
-            },
-            frozenset(one for one in trained if isinstance(one, str))
-            if isinstance(trained := told.get("trained"), list)
-            else None,
-            told.get("failed") is True,
-            told.get("resumable") is True,
-        )
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -233,7 +207,6 @@ class Remote(Protocol):
 
     def journals(self, run: RunKey) -> Mapping[str, int]:
         """Return how many bytes of each journal are kept, by file name (``<writer id>.<uid>``)."""
-        ...
 
     def send(self, run: RunKey, journal: str, offset: int, data: bytes) -> Sent:
         """Append whole frames to a journal; the first ones come with its 32-byte file header.
@@ -250,15 +223,12 @@ class Remote(Protocol):
             Gap: If bytes before ``offset`` are missing there.
             Diverged: If other bytes are kept there from ``offset`` on.
         """
-        ...
 
     def send_gap(self, run: RunKey, journal: str, offset: int, length: int) -> Sent:
         """Declare that ``length`` bytes from ``offset`` on will never be frames; see `send`."""
-        ...
 
     def missing_blobs(self, run: RunKey, digests: Collection[str]) -> Collection[str]:
         """Return those of some files (SHA-256, hex) whose content is not kept for this project."""
-        ...
 
     def put_blob(self, run: RunKey, digest: str, size: int, file: BinaryIO) -> None:
         """Send the content of a file; parts that arrived earlier are not sent again.
@@ -269,11 +239,9 @@ class Remote(Protocol):
             size: In bytes.
             file: The content, from its beginning; can seek.
         """
-        ...
 
     def close(self) -> None:
         """Let go of connections; harmless when called twice."""
-        ...
 
 
 @runtime_checkable
@@ -285,11 +253,9 @@ class KeepsJournals(Remote, Protocol):
 
         The answer may take `seconds`; `Missing` if there is no such run.
         """
-        ...
 
     def read(self, run: RunKey, journal: str, offset: int) -> Batch | None:
         """Return whole frames of a journal from an offset on, or a gap; None at its end."""
-        ...
 
 
 @runtime_checkable
@@ -301,15 +267,12 @@ class KeepsByName(Remote, Protocol):
 
     def meet(self, run: RunKey, folder: RunFolder) -> None:
         """Take note of where a run lies, before anything else is asked of it. Never fails."""
-        ...
 
     def files_left(self, run: RunKey) -> Mapping[str, int]:
         """Return the files named in sent journals that are missing there: size by digest."""
-        ...
 
     def send_files(self, run: RunKey, progress: Callable[[int], None]) -> None:
         """Send them, an image of a series exactly once; `progress` is told each size, bytes."""
-        ...
 
 
 @runtime_checkable
@@ -333,4 +296,3 @@ class Settles(Remote, Protocol):
 
         `versions` are, of an artifact, the digests of all its versions here.
         """
-        ...

@@ -13,6 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from seamark.process import fork
@@ -92,7 +93,7 @@ class Shipper:
         self._failures = 0
         self._back_at = 0.0
         self._told_away = self._gave_up = self._busy = False
-        self._files = FileSender(self._open_again, self._warn_files)
+        self._files = FileSender(partial(open_, uri, token), self._warn_files)
 
     # ---------------------------------------------------------------- what is to be sent
 
@@ -330,8 +331,10 @@ class Shipper:
                 self._reached()
         except Purged as error:
             shipment.over = "purged"
-            self._warn_given_up(
-                shipment, f"it was purged there ({error}); what is on this disk stays"
+            log.warning(
+                "seamark: run %s is not sent to %s: it was purged there (%s); what is on this disk "
+                "stays",
+                *(shipment.key.run, self.name, error),
             )
         except Refused as error:
             self._refused(shipment, error)
@@ -415,10 +418,6 @@ class Shipper:
                 self._remote = self._open(self.uri, self._token)
         return self._remote
 
-    def _open_again(self) -> Remote:
-        # Files of gigabytes hold up no journal.
-        return self._open(self.uri, self._token)
-
     # ---------------------------------------------------------------- what goes wrong
 
     def _warn_files(self, line: str) -> None:
@@ -461,9 +460,6 @@ class Shipper:
                 "`seamark sync` sends it later",
                 *(shipment.key.run, str(error)[:600].rstrip(".")),
             )
-
-    def _warn_given_up(self, shipment: Shipment, why: str) -> None:
-        log.warning("seamark: run %s is not sent to %s: %s", shipment.key.run, self.name, why)
 
     def _warn_set_aside(self, tail: Tail, why: str) -> None:
         log.warning("seamark: journal %s is not sent to %s: %s", tail.name, self.name, why[:600])

@@ -57,8 +57,6 @@ class Access(Protocol):
 
     def role(self, who: Identity, project: str) -> Role | None:
         """Return a user's role in a project; None if they may not know that it exists."""
-        ...
 
     def readable(self, who: Identity) -> Readable:
         """Return the projects that a user may read."""
-        ...

@@ -371,8 +371,12 @@ class Several(ReadRequest):
         super().__init__(request)
         readable = self.server.accounts.readable(who)
         if who == NOBODY and not readable.everything and not readable.projects:
-            hint = "nothing here is public: send a token (Authorization: Bearer ...)"
-            raise Refusal(401, "token-needed", hint, headers={"WWW-Authenticate": "Bearer"})
+            raise Refusal(
+                401,
+                "token-needed",
+                "nothing here is public: send a token (Authorization: Bearer ...)",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
         self._readable = readable
         self.may_read = partial(may_read, readable)
         self.sees_all = readable.everything and not readable.but
@@ -413,8 +417,7 @@ class OneRun(ReadRequest):
         """Return a tag that changes with anything that can be read of the run."""
         store = self.server.store()
         database = store.database
-        with database.reading() as connection:
-            rows = database.rows(connection, _ROW, project=self.project, name=self.run)
+        rows = database.fetch(_ROW, project=self.project, name=self.run)
         if not rows:
             msg = f"run {self.run!r} does not exist in project {self.project!r}"
             raise RunNotFoundError(msg)
@@ -460,8 +463,11 @@ def may_read(readable: Readable, project: str) -> bool:
 def heavy() -> Iterator[None]:
     """Do something that takes much memory, with few others that do so; refuse (503) after 20 s."""
     if not _heavy.acquire(timeout=_PATIENCE_S):
-        hint = "others are reading much at the moment; send the request again"
-        raise later(error="busy", hint=hint, seconds=5)
+        raise later(
+            error="busy",
+            hint="others are reading much at the moment; send the request again",
+            seconds=5,
+        )
     try:
         yield
     finally:

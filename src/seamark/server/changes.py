@@ -74,16 +74,13 @@ class Positions:
 
     def folded(self, project: str, run: str) -> int:
         """Return up to which position a run is folded, bytes; 0 for one that is not there."""
-        database = self._store().database
-        with database.reading() as connection:
-            rows = database.rows(connection, _FOLDED, project=project, run=run)
+        rows = self._store().database.fetch(_FOLDED, project=project, run=run)
         return int(rows[0][0]) if rows else 0
 
     def all(self) -> dict[Ref, int]:
         """Return how far every run is folded, bytes."""
         database = self._store().database
-        with database.reading() as connection:
-            return {(row[0], row[1]): int(row[2]) for row in database.rows(connection, _ALL)}
+        return {(row[0], row[1]): int(row[2]) for row in database.fetch(_ALL)}
 
     def wait_for(self, run: Ref, position: int, seconds: float = WAIT_S) -> int:
         """Wait until a run is folded up to a position; return how many bytes are missing."""

@@ -27,8 +27,8 @@ from urllib.parse import unquote, urlsplit
 import sqlalchemy as sa
 
 from seamark.errors import ArgumentError, SeamarkError
+from seamark.remote.http.address import bind_words, is_loopback
 from seamark.server.accounts import tables
-from seamark.server.accounts import tables as account_tables
 from seamark.server.accounts.tables import instance_of
 from seamark.server.databases import lock_file, redacted
 from seamark.server.kept import tables as kept_tables
@@ -243,16 +243,6 @@ def check_settings(settings: Settings, *, insecure: bool = False) -> None:
         raise ArgumentError(msg)
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def check_folder(folder: Path, what: str) -> None:
     """Create a folder that only its owner can enter, and check that it is writable."""
     trial = folder / f".trial-{os.getpid()}"
@@ -319,8 +309,8 @@ def check_clock(databases: Databases, now_s: Callable[[], float] = time.time) ->
 def _last_s(databases: Databases) -> float:
     account, kept = databases.account, databases.kept
     asked = (
-        (account, sa.select(sa.func.max(account_tables.user.c.created_ns))),
-        (account, sa.select(sa.func.max(account_tables.audit.c.t_ns))),
+        (account, sa.select(sa.func.max(tables.user.c.created_ns))),
+        (account, sa.select(sa.func.max(tables.audit.c.t_ns))),
         (kept, sa.select(sa.func.max(kept_tables.runs.c.heard_ns))),
     )
     last = 0
@@ -350,7 +340,11 @@ def bind(host: str, port: int) -> socket.socket:
         made.set_inheritable(True)
     except OSError as error:
         made.close()
-        raise CannotStart(_bind_words(host, port, error)) from error
+        todo = (
+            "another program listens there already, perhaps a server that runs still: stop it, or"
+            " choose another port"
+        )
+        raise CannotStart(bind_words(host, port, error, todo)) from error
     return made
 
 
@@ -365,19 +359,6 @@ def _bind(made: socket.socket, address: Any) -> None:
             time.sleep(0.1)
         else:
             return
-
-
-def _bind_words(host: str, port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"--port {port}: another program listens there already, perhaps a server that runs"
-            " still: stop it, or choose another port"
-        )
-    if error.errno == errno.EACCES:
-        return f"--port {port}: this user may not listen there: choose one from 1024 up"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"--host {host}: this machine does not have that address"
-    return f"cannot listen at {host} port {port}: {error.strerror}"
 
 
 def _check_certificate(settings: Settings) -> None:

@@ -112,8 +112,7 @@ class Databases:
 
     def live(self) -> Live | None:
         """Return which store is live, or None; raise `SchemaNewer` if a newer Seamark made it."""
-        with self.kept.reading() as connection:
-            rows = self.kept.rows(connection, _LIVE)
+        rows = self.kept.fetch(_LIVE)
         if not rows:
             return None
         found = Live(*rows[0])

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FAILURE",
     "FAILURES",
-    "QuotaExceeded",
+    "GapError",
     "Refusal",
     "Rejected",
     "answer_of",
@@ -50,9 +50,17 @@ class Rejected(SeamarkError):  # noqa: N818 - says what is so
     status = 422
     wait_s: float | None = None
 
-    def __init__(self, message: str, **more: Any) -> None:
+    def __init__(
+        self,
+        message: str,
+        slug: str = "",
+        status: int = 0,
+        wait_s: float | None = None,
+        **more: Any,
+    ) -> None:
         super().__init__(message)
-        self.more = more
+        self.slug, self.status = slug or self.slug, status or self.status
+        self.wait_s, self.more = wait_s or self.wait_s, more
 
     @property
     def known(self) -> int | None:
@@ -60,15 +68,11 @@ class Rejected(SeamarkError):  # noqa: N818 - says what is so
         return self.more.get("known")
 
 
-class QuotaExceeded(Rejected):
-    """The workspace has used up its quota.
+class GapError(Rejected):
+    """Bytes before it are missing; ``known`` says how many are kept."""
 
-    It is no 413: smaller parts are of no use. Shippers say it once, and try again from time to
-    time, as there may be room by then.
-    """
-
-    slug = "quota"
-    status = 403
+    slug = "gap"
+    status = 409
 
 
 _log: Final = logging.getLogger("seamark.server")

@@ -104,8 +104,12 @@ class _Waiting:
         most = max(1, self._half // (2 if known else 4))
         if waiting[who] >= most or (not known and waiting.total() >= self._half):
             whose = f"with the token {token}…" if known else "from there"
-            hint = f"too many requests {whose} have not arrived whole; send it again"
-            raise Refusal(503, "busy", hint, headers={**_CLOSE, "Retry-After": "5"})
+            raise Refusal(
+                503,
+                "busy",
+                f"too many requests {whose} have not arrived whole; send it again",
+                headers={**_CLOSE, "Retry-After": "5"},
+            )
         waiting[who] += 1
         try:
             yield
@@ -144,9 +148,9 @@ class _Passage:
 
     @staticmethod
     def refuse_busy() -> NoReturn:
-        hint = "the server has too much to do; send the request again"
-        error = "busy"
-        raise later(error, hint, 5)
+        raise later(
+            error="busy", hint="the server has too much to do; send the request again", seconds=5
+        )
 
     def check(self) -> None:
         limits = self._limits
@@ -173,8 +177,12 @@ class _Passage:
                 message = await asyncio.wait_for(self._receive(), max(0.0, left))
         except asyncio.TimeoutError:
             self._whole = True
-            hint = "the rest of the request did not arrive in time; send it again"
-            raise Refusal(408, "too-slow", hint, headers=_CLOSE) from None
+            raise Refusal(
+                408,
+                "too-slow",
+                "the rest of the request did not arrive in time; send it again",
+                headers=_CLOSE,
+            ) from None
         if message["type"] == "http.request":
             self._got += len(message.get("body", b""))
             self._whole = not message.get("more_body", False)
@@ -235,5 +243,10 @@ class _Passage:
         return [(b"connection", b"close")] if chunked and not self._whole else []
 
     def _too_large(self) -> Refusal:
-        hint = f"the body is too large: at most {self._most} bytes are taken at a time"
-        return Refusal(413, "too-large", hint, headers=_CLOSE, limit=self._most)
+        return Refusal(
+            413,
+            "too-large",
+            f"the body is too large: at most {self._most} bytes are taken at a time",
+            headers=_CLOSE,
+            limit=self._most,
+        )

@@ -8,10 +8,11 @@ route which forgets to ask fails in its first test and not in public.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from fastapi import Depends, Request
 from fastapi.security import APIKeyHeader, HTTPBearer
+from pydantic import BaseModel, ConfigDict
 
 from seamark.errors import PathError
 from seamark.paths import check_scope
@@ -23,10 +24,13 @@ if TYPE_CHECKING:
     from seamark.server.state import Server
 
 __all__ = [
+    "Body",
+    "address_of",
     "asker",
     "expect",
     "expect_admin",
     "needs",
+    "note",
     "open_to_all",
     "public",
     "server_of",
@@ -38,6 +42,12 @@ _header = APIKeyHeader(
     name="X-Seamark-Token", auto_error=False, description="The same, where a proxy takes the other."
 )
 _TOKEN_NEEDED = "this needs a token (Authorization: Bearer ...)"  # noqa: S105 - words
+
+
+class Body(BaseModel):
+    """Body of a request, which has no other members."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 def server_of(request: Request) -> Server:
@@ -64,7 +74,7 @@ def asker(
     del bearer, header  # for the description of the API: the headers themselves are read below
     known = getattr(request.state, "identity", None)
     if known is None:
-        known = serving_of(request).logins.identify(request.headers, _address(request))
+        known = serving_of(request).logins.identify(request.headers, address_of(request))
         request.state.identity = known
     return cast("Identity", known)
 
@@ -94,11 +104,14 @@ def expect(request: Request, project: str, role: Role) -> Identity:
         raise Refusal(401, "token-needed", _TOKEN_NEEDED, headers={"WWW-Authenticate": "Bearer"})
     if found is None:
         raise _hidden(project)
-    hint = (
-        f"this needs the role {role.name.lower()} in {project}, "
-        f"and this token has {found.name.lower()}"
+    raise Refusal(
+        403,
+        "role-too-small",
+        (
+            f"this needs the role {role.name.lower()} in {project}, "
+            f"and this token has {found.name.lower()}"
+        ),
     )
-    raise Refusal(403, "role-too-small", hint)
 
 
 def expect_admin(request: Request) -> Identity:
@@ -145,9 +158,16 @@ def needs(role: Role) -> Callable[..., Identity]:
 
 
 def _hidden(project: str) -> Refusal:
-    hint = f"no project {project[:200]!r} is here, or this token may not see it"
-    return Refusal(404, "no-project", hint)
+    return Refusal(
+        404, "no-project", f"no project {project[:200]!r} is here, or this token may not see it"
+    )
 
 
-def _address(request: Request) -> str:
+def address_of(request: Request) -> str:
+    """Return where a request comes from; empty if it is not known."""
     return request.client.host if request.client else ""
+
+
+def note(request: Request, who: Identity, action: str, subject: str, **detail: Any) -> None:
+    """Write down what somebody did by a request; see `Accounts.note`."""
+    server_of(request).accounts.note(who, action, subject, address=address_of(request), **detail)

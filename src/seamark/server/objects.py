@@ -70,38 +70,30 @@ class ObjectStore(Protocol):
             FileExistsError: If there is one of that name, which is left as it is.
             OSError: If the place refuses; then there is no such object.
         """
-        ...
 
     def get(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """Return bytes of an object, fewer where it ends; `FileNotFoundError` without one."""
-        ...
 
     def delete(self, name: str) -> None:
         """Remove an object; nothing happens if there is none of that name."""
-        ...
 
     def listed(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Yield the facts about all objects whose names have a prefix."""
-        ...
 
     def grow(self, name: str, size: int) -> GrowingObject | None:
         """Make an object to which bytes are added; None where a place has no such.
 
         There will be `size` bytes at most; those that are not written yet are zeros.
         """
-        ...
 
     def cut(self, name: str, size: int) -> None:
         """Release the bytes after the first ones of an object made by `grow`."""
-        ...
 
     def check(self) -> None:
         """Raise `ObjectsUnreachable` if another place than the opened one is there now."""
-        ...
 
     def close(self) -> None:
         """Close everything that is open; harmless when called twice."""
-        ...
 
 
 def open_objects(uri: str) -> ObjectStore:

@@ -166,9 +166,7 @@ class ServerClaims:
         facts = json.loads(claim.holder)
         if not has_lapsed(facts, claim.t_ns, now, here=False):
             return False
-        database = self._store().database
-        with database.reading() as connection:
-            rows = database.rows(connection, _HEARD, at=project, log=log)
+        rows = self._store().database.fetch(_HEARD, at=project, log=log)
         heard = [at for at, header in rows if is_same_process(_decoded(header), facts)]
         return has_lapsed(facts, max((claim.t_ns, *heard)), now, here=False)
 
@@ -233,11 +231,9 @@ def purge(
 
 def purged(account: Database) -> list[tuple[str, str]]:
     """Return project and run id of all runs that were purged."""
-    with account.reading() as connection:
-        return [(row[0], row[1]) for row in account.rows(connection, _ALL)]
+    return [(row[0], row[1]) for row in account.fetch(_ALL)]
 
 
 def is_purged(account: Database, project: str, run: str) -> bool:
     """Return whether a run was purged."""
-    with account.reading() as connection:
-        return bool(account.rows(connection, _ONE, project=project, run=run))
+    return bool(account.fetch(_ONE, project=project, run=run))

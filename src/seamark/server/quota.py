@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from seamark.server.blobs.tables import blob, upload, use
-from seamark.server.failures import QuotaExceeded
+from seamark.server.failures import Rejected
 from seamark.server.kept.tables import runs
 from seamark.server.latest import Latest
 
@@ -31,8 +31,10 @@ _KEPT: Final = 1000
 
 def _inside(project: sa.Column[str]) -> sa.ColumnElement[bool]:
     # A range, so that an index serves.
-    inside = sa.and_(project > sa.bindparam("low"), project < sa.bindparam("high"))
-    return sa.or_(project == sa.bindparam("workspace"), inside)
+    return sa.or_(
+        project == sa.bindparam("workspace"),
+        sa.and_(project > sa.bindparam("low"), project < sa.bindparam("high")),
+    )
 
 
 _used: Final = (
@@ -80,7 +82,8 @@ class Quota:
                 f"quota: all of {workspace!r} may keep {self._most:,} bytes on this server and has"
                 f" {used:,}: purge runs that nobody needs, or ask its admin for more"
             )
-            raise QuotaExceeded(msg, limit="quota", allowed=self._most)
+            # No 413: smaller parts are of no use. Shippers say it once, and try again now and then.
+            raise Rejected(msg, "quota", 403, limit="quota", allowed=self._most)
 
     def usage(self, workspace: str) -> tuple[int, int | None]:
         """Return how much a workspace keeps and may keep, bytes; None for no limit."""

@@ -103,11 +103,9 @@ class Content(Protocol):
     @property
     def size(self) -> int:
         """In bytes."""
-        ...
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """Yield its bytes from one offset to another, a megabyte at most at a time."""
-        ...
 
 
 class Identifies(Protocol):
@@ -115,11 +113,9 @@ class Identifies(Protocol):
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
         """Return the identity of a requester; `NOBODY` without a token, 401 for an invalid one."""
-        ...
 
     def again(self, token: str, name: str) -> Identity:
         """Return an earlier requester by token prefix or name; `NOBODY` if no longer valid."""
-        ...
 
 
 class Writes(Protocol):
@@ -127,7 +123,6 @@ class Writes(Protocol):
 
     def record(self, project: str, run: str, ops: Iterable[Mapping[str, Any]]) -> int:
         """Append operations of the journal to a run; return where they can be read."""
-        ...
 
 
 class LookedAt(NamedTuple):
@@ -146,15 +141,12 @@ class Changing(Protocol):
 
     def tag(self, now_ns: int) -> str:
         """Return a tag that changes with anything that can be read; cheap to compute."""
-        ...
 
     def name(self) -> str:
         """Return the name of the store that is read now: in another one, all begins anew."""
-        ...
 
     def cursor(self, now_ns: int) -> str:
         """Return the cursor of a reader who has seen all changes up to now."""
-        ...
 
     def since(
         self, cursor: str, project: str, may_read: Callable[[str], bool], now_ns: int
@@ -164,11 +156,9 @@ class Changing(Protocol):
         A cursor that was not returned before begins anew. Sub-projects of the project are included;
         an empty one stands for all.
         """
-        ...
 
     def looked(self, now_ns: int) -> LookedAt:
         """Return the time of the last search for new data, and the data that is not read."""
-        ...
 
 
 class Serving(Protocol):
@@ -179,57 +169,44 @@ class Serving(Protocol):
     @property
     def accounts(self) -> Access:
         """Roles of users in projects."""
-        ...
 
     @property
     def logins(self) -> Identifies:
         """Authentication of requests."""
-        ...
 
     @property
     def writer(self) -> Writes:
         """Adds records of its own."""
-        ...
 
     @property
     def changing(self) -> Changing:
         """Changes of the runs."""
-        ...
 
     @property
     def links(self) -> Links:
         """Addresses of single contents."""
-        ...
 
     @property
     def read_only(self) -> str:
         """Reason why nothing can be edited; empty if edits are possible."""
-        ...
 
     def store(self) -> Store:
         """Return the folded store that is live."""
-        ...
 
     def sources(self, project: str, run: str) -> Sources:
         """Return the source that opens the journals of a run."""
-        ...
 
     def reader(self, project: str, run: str) -> RunReader:
         """Return the reader of a run; the caller has checked that the requester may read it."""
-        ...
 
     def prioritize(self, refs: Iterable[tuple[str, str]]) -> None:
         """Take note that the curves of runs were asked for; nothing of it waits."""
-        ...
 
     def behind(self, wanted: Mapping[tuple[str, str], int]) -> int:
         """Wait shortly until runs can be read up to some positions; return the missing bytes."""
-        ...
 
     def missing_contents(self, project: str, run: str, digests: Collection[str]) -> list[str]:
         """Return those contents, by their SHA-256 (hex), that are not there, sorted."""
-        ...
 
     def content(self, project: str, run: str, digest: str) -> Content | None:
         """Return a content by its SHA-256 (hex); None if it is not there."""
-        ...

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from seamark.server.accounts.accounts import Accounts
 from seamark.server.accounts.logins import Logins, deciding_by
 from seamark.server.accounts.tables import instance_of, link_key_of, migrate
-from seamark.server.blobs import Blobs
+from seamark.server.blobs.blobs import Blobs
 from seamark.server.changes import Positions, ServerChanges
 from seamark.server.checks import open_matching_objects
 from seamark.server.databases import Databases, open_databases
@@ -27,7 +27,7 @@ from seamark.store.read.run import RunReader
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from seamark.server.blobs import Blob
+    from seamark.server.blobs.blobs import Blob
     from seamark.server.settings import Settings
     from seamark.store.read.series import Sources
     from seamark.store.runs import Store
@@ -94,8 +94,14 @@ class Server:
 
     def reader(self, project: str, run: str) -> RunReader:
         """Return the reader of a run."""
-        sources = self.sources(project, run)
-        return RunReader(self.store, project, run, sources, now_ns=self.now_ns, others=self.sources)
+        return RunReader(
+            self.store,
+            project,
+            run,
+            self.sources(project, run),
+            now_ns=self.now_ns,
+            others=self.sources,
+        )
 
     def behind(self, wanted: Mapping[tuple[str, str], int]) -> int:
         """Wait until runs are folded up to some positions; see `Positions.wait_for_all`."""
@@ -103,12 +109,10 @@ class Server:
 
     def content(self, project: str, run: str, digest: str) -> Blob | None:
         """Return a content of a project, whichever of its runs it came with."""
-        del run
         return self.blobs.find(project, digest)
 
     def missing_contents(self, project: str, run: str, digests: Collection[str]) -> list[str]:
         """Return those contents that a project does not have."""
-        del run
         return self.blobs.missing_contents(project, digests)
 
     def take_up(self) -> None:

@@ -42,7 +42,15 @@ if TYPE_CHECKING:
 
     from seamark.server.state import Server
 
-__all__ = ["ANSWERS", "BASE", "EXIT_FOR_GOOD", "description", "make_app", "protocol_for", "routers"]
+__all__ = [
+    "ANSWERS",
+    "BASE",
+    "EXIT_FOR_GOOD",
+    "make_app",
+    "new_app",
+    "protocol_for",
+    "routers",
+]
 
 
 _SLOWEST: Final = 1024
@@ -135,15 +143,28 @@ _BESIDE: Final = ("seamark.neptune.server", "seamark.page.beside")
 
 def make_app(server: Server) -> FastAPI:
     """Return the application that answers for a server, which is closed when it ends."""
+    app = new_app(server.settings.threads, server.close)
+    app.state.server = server
+    app.add_middleware(Gate, limits=server.settings.limits)
+    for name in _BESIDE:  # what they put around the gate sees its refusals, too
+        import_module(name).mount(app)
+    return app
+
+
+def new_app(threads: int, close: Callable[[], object], names: Iterable[str] = ()) -> FastAPI:
+    """Return an application with the routes of some modules (see `routers`) and nothing around.
+
+    It answers with so many ``threads``, and calls ``close`` when it ends.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         del app
-        anyio.to_thread.current_default_thread_limiter().total_tokens = server.settings.threads
+        anyio.to_thread.current_default_thread_limiter().total_tokens = threads
         try:
             yield
         finally:
-            await run_in_threadpool(server.close)
+            await run_in_threadpool(close)
 
     app = FastAPI(
         title="Seamark",
@@ -154,24 +175,21 @@ def make_app(server: Server) -> FastAPI:
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
     )
-    app.state.server = server
     failures.install(app)
-    for router in routers():
+    for router in (*routers(names), description()):
         app.include_router(router, prefix=BASE, dependencies=[Depends(asker)])
-    app.include_router(description(), prefix=BASE, dependencies=[Depends(asker)])
-    app.add_middleware(Gate, limits=server.settings.limits)
-    for name in _BESIDE:  # what they put around the gate sees its refusals, too
-        import_module(name).mount(app)
     return app
 
 
 def routers(names: Iterable[str] = ()) -> Iterator[APIRouter]:
-    """Yield the routers of some modules of `seamark.server.routes`, or of all, by name."""
+    """Yield the routers of some modules of `seamark.server.routes`, or all those of a server."""
+    kinds = ("router",) if names else ("router", "server_router")
     names = names or sorted(found.name for found in pkgutil.iter_modules(routes.__path__))
     # All modules first: some of them add routes to a router that they share.
     for module in [import_module(f"{routes.__name__}.{name}") for name in names]:
-        if isinstance(router := getattr(module, "router", None), APIRouter):
-            yield router
+        for kind in kinds:
+            if isinstance(router := getattr(module, kind, None), APIRouter):
+                yield router
 
 
 def description() -> APIRouter:

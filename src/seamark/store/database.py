@@ -173,6 +173,11 @@ class Database:
             found: list[tuple[Any, ...]] = cursor.fetchall()  # type: ignore[assignment]  # as the driver has them
         return found
 
+    def fetch(self, statement: Any, **values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of such a statement, in a transaction of its own."""
+        with self.reading() as connection:
+            return self.rows(connection, statement, **values)
+
     def query(self, connection: sa.Connection, statement: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a statement that is not compiled again."""
         return list(chain.from_iterable(self.stream(connection, statement)))

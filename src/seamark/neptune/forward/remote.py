@@ -282,12 +282,10 @@ class NeptuneRemote:
 
     def missing_blobs(self, run: RunKey, digests: Collection[str]) -> Collection[str]:
         """Return nothing: files are sent by their names."""
-        del run, digests
         return ()
 
     def put_blob(self, run: RunKey, digest: str, size: int, file: BinaryIO) -> None:
         """Do nothing: files are sent by their names."""
-        del run, digest, size, file
 
     def files_left(self, run: RunKey) -> Mapping[str, int]:
         """See `seamark.remote.protocol.KeepsByName.files_left`."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from seamark.errors import SeamarkError
 from seamark.index.purging import is_live, remove
@@ -79,44 +79,15 @@ class Folder:
 
     # ------------------------------------------------------------------ accounts
 
-    def _no_accounts(self) -> NoReturn:
+    def _no_accounts(self, *_: object, **__: object) -> NoReturn:
         msg = (
             f"{self._root} is a folder, which has no members and no workspaces: name a server with "
             "SEAMARK_REMOTE, or with api_token as `seamark token create --neptune` prints it"
         )
         raise ManagementOperationFailure(msg)
 
-    def members(self, project: str, *, service: bool) -> dict[str, str]:
-        """Refuse: there are none."""
-        self._no_accounts()
-
-    def add(self, project: str, user: str, role: str, *, service: bool) -> None:
-        """Refuse: there are none."""
-        self._no_accounts()
-
-    def remove(self, project: str, user: str, *, service: bool) -> None:
-        """Refuse: there are none."""
-        self._no_accounts()
-
-    def expect_service(self, project: str, user: str) -> None:
-        """Refuse: there are none."""
-        self._no_accounts()
-
-    def workspace_members(self, workspace: str) -> dict[str, str]:
-        """Refuse: there are none."""
-        self._no_accounts()
-
-    def service_accounts(self, workspace: str) -> dict[str, str]:
-        """Refuse: there are none."""
-        self._no_accounts()
-
-    def status(self, workspace: str) -> dict[str, int]:
-        """Refuse: there are none."""
-        self._no_accounts()
-
-    def invite(self, workspace: str, invitation: Mapping[str, Any]) -> None:
-        """Refuse: there are none."""
-        self._no_accounts()
+    members = add = remove = expect_service = _no_accounts
+    workspace_members = service_accounts = status = invite = _no_accounts
 
     # ------------------------------------------------------------------ the trash
 

@@ -51,6 +51,8 @@ _KINDS: Final[Mapping[str, type[ManagementOperationFailure]]] = {
 Meant = Mapping[int, type[ManagementOperationFailure]]
 """What a status of HTTP means."""
 
+_NO_PROJECT: Final[Meant] = {404: ProjectNotFound}
+_NO_WORKSPACE: Final[Meant] = {404: WorkspaceNotFound}
 log = logging.getLogger("seamark")
 
 
@@ -100,13 +102,12 @@ class Served:
             new["projectKey"] = key
         if description is not None:
             new["description"] = description
-        meant: Meant = {404: WorkspaceNotFound}
-        made = self._ask("POST", "backend/v1/projects/create", meant, new)
+        made = self._ask("POST", "backend/v1/projects/create", _NO_WORKSPACE, new)
         return f"{made['organizationName']}/{made['name']}"
 
     def delete(self, project: str) -> None:
         """Request the deletion of a project; a server refuses it and says what to do instead."""
-        meant: Meant = {404: ProjectNotFound, 403: AccessRevokedOnDeletion}
+        meant = {**_NO_PROJECT, 403: AccessRevokedOnDeletion}
         self._ask("DELETE", "backend/v1/projects/delete", meant, projectIdentifier=project)
 
     # ------------------------------------------------------------------ members
@@ -114,7 +115,7 @@ class Served:
     def members(self, project: str, *, service: bool) -> dict[str, str]:
         """Return the roles of users, or of service accounts, in a project."""
         path = "backend/v1/accounts" if service else "backend/v1/members"
-        found = self._ask("GET", path, {404: ProjectNotFound}, projectIdentifier=project)
+        found = self._ask("GET", path, _NO_PROJECT, projectIdentifier=project)
         if service:
             return {one["serviceAccountInfo"]["displayName"]: _ROLES[one["role"]] for one in found}
         return {one["registeredMemberInfo"]["username"]: _ROLES[one["role"]] for one in found}
@@ -124,7 +125,7 @@ class Served:
         body = {"role": _WORDS[role], "serviceAccountId" if service else "userId": user}
         path = "backend/v1/accounts" if service else "backend/v1/members"
         taken = ServiceAccountAlreadyHasAccess if service else UserAlreadyHasAccess
-        meant: Meant = {404: ProjectNotFound, 409: taken}
+        meant = {**_NO_PROJECT, 409: taken}
         self._ask("POST", path, meant, body, projectIdentifier=project)
 
     def remove(self, project: str, user: str, *, service: bool) -> None:
@@ -153,31 +154,44 @@ class Served:
 
     def workspace_members(self, workspace: str) -> dict[str, str]:
         """Return the roles of people in a workspace."""
-        meant: Meant = {404: WorkspaceNotFound}
-        path = "backend/v1/organizations/members"
-        found = self._ask("GET", path, meant, organizationIdentifier=workspace)
+        found = self._ask(
+            "GET",
+            "backend/v1/organizations/members",
+            _NO_WORKSPACE,
+            organizationIdentifier=workspace,
+        )
         return {
             one["registeredMemberInfo"]["username"]: _WORKSPACE_ROLES[one["role"]] for one in found
         }
 
     def service_accounts(self, workspace: str) -> dict[str, str]:
         """Return the service accounts of a workspace; all of them are members."""
-        meant: Meant = {404: WorkspaceNotFound}
-        path = "backend/v1/organizations/accounts"
-        found = self._ask("GET", path, meant, organizationIdentifier=workspace)
+        found = self._ask(
+            "GET",
+            "backend/v1/organizations/accounts",
+            _NO_WORKSPACE,
+            organizationIdentifier=workspace,
+        )
         return {one["displayName"]: "member" for one in found}
 
     def status(self, workspace: str) -> dict[str, int]:
         """Return the facts about a workspace."""
-        meant: Meant = {404: WorkspaceNotFound}
-        path = "backend/v1/organizations/status"
-        found: dict[str, int] = self._ask("GET", path, meant, organizationIdentifier=workspace)
-        return found
+        found = self._ask(
+            "GET",
+            "backend/v1/organizations/status",
+            _NO_WORKSPACE,
+            organizationIdentifier=workspace,
+        )
+        return dict(found)
 
     def invite(self, workspace: str, invitation: Mapping[str, Any]) -> None:
         """Request an invitation; a server refuses it and says what to do instead."""
-        body = {"organizationIdentifier": workspace, "invitationsEntries": [dict(invitation)]}
-        self._ask("POST", "backend/v1/organizations/invitations", {404: WorkspaceNotFound}, body)
+        self._ask(
+            "POST",
+            "backend/v1/organizations/invitations",
+            _NO_WORKSPACE,
+            {"organizationIdentifier": workspace, "invitationsEntries": [dict(invitation)]},
+        )
 
     # ------------------------------------------------------------------ the trash
 
@@ -191,20 +205,18 @@ class Served:
         self._each("leaderboard/v1/delete", project, ids)
 
     def _each(self, path: str, project: str, ids: Sequence[str]) -> int:
-        done, meant = 0, {404: ProjectNotFound}
+        done = 0
         for start in range(0, len(ids), _AT_ONCE):
             some = [f"{project}/{one}" for one in ids[start : start + _AT_ONCE]]
-            told = self._ask("POST", path, meant, some, projectIdentifier=project)
+            told = self._ask("POST", path, _NO_PROJECT, some, projectIdentifier=project)
             done += len(told["updatedExperimentIdentifiers"])
             _warn(told["errors"])
         return done
 
     def clear(self, project: str) -> None:
         """Delete all for good that is in the trash."""
-        meant: Meant = {404: ProjectNotFound}
-        _warn(
-            self._ask("DELETE", "leaderboard/v1/trash", meant, projectIdentifier=project)["errors"]
-        )
+        told = self._ask("DELETE", "leaderboard/v1/trash", _NO_PROJECT, projectIdentifier=project)
+        _warn(told["errors"])
 
 
 def _warn(errors: Iterable[Mapping[str, Any]]) -> None:

@@ -24,7 +24,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from seamark.server.failures import Refusal, refusal_of
-from seamark.server.guard import server_of
+from seamark.server.guard import address_of, server_of
 
 if TYPE_CHECKING:
     from seamark.server.access import Identity
@@ -42,6 +42,7 @@ __all__ = [
     "answer",
     "asker",
     "document",
+    "identify",
     "short",
 ]
 
@@ -471,17 +472,18 @@ def short(value: Any) -> Any:
 
 
 def asker(request: Request) -> Identity:
-    """Return the requester; the client sends Seamark's token inside a token of its own form."""
-    headers = dict(request.headers)
-    secret = _secret_of(request)
-    headers.pop("authorization", None)
+    """Return the requester; the client sends Seamark's token inside one of its own form."""
+    request.state.secret = secret = _secret_of(request)
+    request.state.identity = found = identify(request, secret)
+    return found
+
+
+def identify(request: Request, secret: str) -> Identity:
+    """Return the identity of a token, whatever the request itself carries."""
+    headers = {name: value for name, value in request.headers.items() if name != "authorization"}
     if secret:
         headers["authorization"] = f"Bearer {secret}"
-    address = request.client.host if request.client else ""
-    found = server_of(request).logins.identify(headers, address)
-    request.state.identity = found
-    request.state.secret = secret
-    return found
+    return server_of(request).logins.identify(headers, address_of(request))
 
 
 def _secret_of(request: Request) -> str:

@@ -282,8 +282,7 @@ def _make_version(request: Request, project: str, given: Creation) -> Response:
         raise Refusal(400, "invalid", "the model is one of another project")
     version, born = new_version(server, model)
     _begin(request, version, born)
-    number = born["sys/version"]
-    return answer(_shown(server, version, shown_id(server, version, number)))
+    return answer(_shown(server, version, shown_id(server, version, born["sys/version"])))
 
 
 def _begin(request: Request, container: Container, born: Mapping[str, Any]) -> bool:

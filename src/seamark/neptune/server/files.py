@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from seamark.neptune.server.log import Batch
     from seamark.neptune.server.names import Container
     from seamark.neptune.server.reading import Read
-    from seamark.server.blobs import Blob
+    from seamark.server.blobs.blobs import Blob
     from seamark.server.state import Server
 
 
@@ -160,8 +160,11 @@ def _begin(request: Request, identifier: str, what: str, size: int) -> Response:
     container = find_container(request, identifier, Role.CONTRIBUTOR)
     server = server_of(request)
     if size > server.blobs.limits.blob_bytes:
-        hint = f"this server takes files of up to {server.blobs.limits.blob_bytes:,} bytes"
-        raise Refusal(413, "too-large", hint)
+        raise Refusal(
+            413,
+            "too-large",
+            f"this server takes files of up to {server.blobs.limits.blob_bytes:,} bytes",
+        )
     if server.quota is not None:
         server.quota.expect(container.project, size)
     return answer({"uploadId": begin_upload(server, container, what, size).name, "errors": []})

@@ -12,7 +12,7 @@ import math
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,15 +27,15 @@ from seamark.journal.format import (
     frame_bytes,
     salt_of,
 )
-from seamark.journal.reader import Frame, JournalReader
 from seamark.neptune.server.answers import ContainerNotFound
 from seamark.neptune.server.names import Container, container_id
-from seamark.server.failures import later
-from seamark.server.kept.plan import DivergedError, GapError
-from seamark.server.writer import NEPTUNE, own_journal
+from seamark.server.failures import GapError, later
+from seamark.server.kept.plan import DivergedError
+from seamark.server.writer import NEPTUNE, header_of, next_journal, own_journal
 from seamark.store.read.run import RunReader
 
 if TYPE_CHECKING:
+    from seamark.journal.reader import Frame
     from seamark.server.state import Server
     from seamark.store.read.series import Sources
 
@@ -44,7 +44,6 @@ __all__ = ["Batch", "Log", "Logs", "Opened", "Sent"]
 BATCH_BYTES: Final = 32 << 20
 """About how many bytes one batch is to have at most; a frame may be longer."""
 _TRIES: Final = 20
-_MOST_JOURNALS: Final = 16
 _REMEMBERED: Final = 1000
 """Runs."""
 _PATHS: Final = 200_000
@@ -291,7 +290,8 @@ class Log:
         with self._lock:
             if self._server.intake.known(*self.container)[0]:
                 return False
-            opened = self._named(0)
+            uid, writer = own_journal(self._server.instance, *self.container, 0, NEPTUNE)
+            opened = Opened(uid=uid, writer=writer)
             batch = Batch(opened, self._server.now_ns())
             batch.begin(self._header(opened, header, owner=True))
             fill(batch)
@@ -365,24 +365,24 @@ class Log:
 
     # ------------------------------------------------------------------ opening
 
-    def _named(self, number: int) -> Opened:
-        uid, writer = own_journal(self._server.instance, *self.container, number, NEPTUNE)
-        return Opened(uid=uid, writer=writer)
-
     def _open(self) -> Opened:
         server, container = self._server, self.container
         journals, position = server.intake.known(*container)
         if not journals and not container.is_project:
             raise ContainerNotFound(container_id(container))
-        now = server.now_ns()
-        opened = self._journal(journals, now + _AHEAD_NS)
-        opened.position = position
+        limit = server.now_ns() + _AHEAD_NS
+        at = next_journal(server.kept, server.instance, container, journals, limit, NEPTUNE)
+        opened = Opened(uid=at.uid, writer=at.writer, size=at.size, position=position)
+        if at.last is not None:
+            opened.last_t, opened.request = at.last.t, _request_of(at.last)
         if not journals:
             return opened
         if server.positions.wait_for(container, position, _PATIENCE_S):
-            hint = "what was sent before is still being worked on; send it again"
-            msg = "busy"
-            raise later(msg, hint, 2)
+            raise later(
+                error="busy",
+                hint="what was sent before is still being worked on; send it again",
+                seconds=2,
+            )
         reader = reader_of(server, container)
         opened.floor = max((one.last_t for one in reader.journals()), default=0)
         for each in reader.attributes():
@@ -392,35 +392,10 @@ class Log:
                 opened.steps[each.path] = float(step)
         return opened
 
-    def _journal(self, known: Iterable[str], limit: int) -> Opened:
-        known = set(known)
-        for number in range(_MOST_JOURNALS):
-            opened = self._named(number)
-            name = journal_name(opened.writer, opened.uid)
-            if name not in known:
-                return opened
-            with JournalReader(self._server.kept.source(*self.container, name)) as reader:
-                size, last = reader.size, reader.last_frame()
-            if last is not None and last.end == size and last.t < limit:
-                opened.size, opened.last_t = size, last.t
-                opened.request = _request_of(last)
-                return opened
-        msg = "the run has journals in the place of all that could be written to"
-        raise ArgumentError(msg)
-
     def _header(self, opened: Opened, facts: Mapping[str, Any], *, owner: bool) -> dict[str, Any]:
-        return {
-            "format": 1,
-            "run": self.container.run,
-            "project": self.container.project,
-            "writer": opened.writer,
-            "continues": None,
-            "prior_t": opened.floor,
-            "owner": owner,
-            "host": NEPTUNE,
-            **({"kind": kind} if (kind := self.container.kind) in _WITH_KIND else {}),
-            **facts,
-        }
+        header = header_of(*self.container, opened.writer, opened.floor, NEPTUNE, owner=owner)
+        kind = self.container.kind
+        return header | ({"kind": kind} if kind in _WITH_KIND else {}) | dict(facts)
 
 
 class Logs:

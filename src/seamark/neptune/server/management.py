@@ -27,7 +27,7 @@ from seamark.paths import check_project
 from seamark.server.access import Identity, Role
 from seamark.server.accounts.accounts import NoSuch
 from seamark.server.failures import Refusal
-from seamark.server.guard import asker, expect, expect_somebody, server_of
+from seamark.server.guard import asker, expect, expect_somebody, note, server_of
 
 router: Final = Routes()
 _ROLES: Final = {"viewer": Role.VIEWER, "member": Role.CONTRIBUTOR, "manager": Role.OWNER}
@@ -71,7 +71,7 @@ def create(request: Request, given: NewProject) -> Response:
     if server.accounts.has_user(who.name):
         server.accounts.set_member(who.name, project, Role.OWNER)
         server.logins.forget()
-    _note(request, "project.create", project, visibility=visibility)
+    note(request, asker(request), "project.create", project, visibility=visibility)
     return answer(shown_project(server, project))
 
 
@@ -80,12 +80,15 @@ def delete(request: Request, project_id: Of) -> Response:
     """Remove a project without records; a project with runs has to be purged run by run."""
     project, server = project_of(request, project_id, Role.OWNER), server_of(request)
     if project.count("/") != 1 or holds_something(server, project):
-        hint = "only projects without runs are deleted here: remove their runs with seamark purge"
-        raise Refusal(400, "not-empty", hint)
+        raise Refusal(
+            400,
+            "not-empty",
+            "only projects without runs are deleted here: remove their runs with seamark purge",
+        )
     server.accounts.forget_project(project)
     forget_key(server, project)
     server.logins.forget()
-    _note(request, "project.delete", project)
+    note(request, asker(request), "project.delete", project)
     return answer({})
 
 
@@ -147,7 +150,7 @@ def _add(
     except NoSuch as error:
         raise Refusal(404, "no-user", str(error)) from error
     server.logins.forget()
-    _note(request, "member.set", project, user=user, role=role.name.lower())
+    note(request, asker(request), "member.set", project, user=user, role=role.name.lower())
     return answer(_shown(user, role, service=service))
 
 
@@ -159,7 +162,7 @@ def _remove(request: Request, project_id: str, user: str, *, service: bool) -> R
         return _refusal(422, "NO_ACCESS", f"{user[:80]!r} has no role in {project}")
     server.accounts.set_member(user, project, None)
     server.logins.forget()
-    _note(request, "member.set", project, user=user, role=None)
+    note(request, asker(request), "member.set", project, user=user, role=None)
     return answer(_shown(user, found[user], service=service))
 
 
@@ -227,8 +230,11 @@ def invite(request: Request, given: Invitations) -> Response:
     for each in whole.entries or []:
         user = each.invitee or ""
         if each.kind != "user":
-            hint = "nobody is invited by mail here: make a token with seamark token create"
-            raise Refusal(400, "not-here", hint)
+            raise Refusal(
+                400,
+                "not-here",
+                "nobody is invited by mail here: make a token with seamark token create",
+            )
         if user in server.accounts.members(workspace):
             raise Refusal(409, "taken", f"{user[:80]!r} belongs to {workspace} already")
         if not server.accounts.has_user(user):
@@ -240,7 +246,14 @@ def invite(request: Request, given: Invitations) -> Response:
         else:
             server.accounts.set_member(user, workspace, role)
         server.logins.forget()
-        _note(request, "member.set", workspace, user=user, role=role.name.lower() if role else None)
+        note(
+            request,
+            asker(request),
+            "member.set",
+            workspace,
+            user=user,
+            role=role.name.lower() if role else None,
+        )
     return answer({})
 
 
@@ -308,8 +321,3 @@ def _refusal(status_code: int, error_type: str, title: str, **more: Any) -> Resp
     found = answer({"code": status_code, "errorType": error_type, "title": title, **more})
     found.status_code = status_code
     return found
-
-
-def _note(request: Request, action: str, subject: str, **detail: Any) -> None:
-    address = request.client.host if request.client else ""
-    server_of(request).accounts.note(asker(request), action, subject, address=address, **detail)

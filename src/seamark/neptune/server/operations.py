@@ -52,6 +52,10 @@ def kind_of_image(data: bytes) -> str:
     return "png"
 
 
+class RefusedError(Exception):
+    """Error in a single operation; the others of its batch are done."""
+
+
 _STAGE: Final = "sys/stage"
 _SETS: Final = ("sys/tags", "sys/group_tags")
 _LONG_TEXT: Final = 4 << 20
@@ -62,7 +66,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LONGEST_UNIT: Final = 1000
 _MOST_ERRORS: Final = 1000
 """So many are told of one batch: an answer is no longer than what is asked."""
-_NOT_AS_EXPECTED: Final = (
+_TOLD: Final = (
+    RefusedError,
+    ArgumentError,
+    PathError,
     TypeError,
     ValueError,
     KeyError,
@@ -80,10 +87,6 @@ _POINTS: Final[dict[str, tuple[str, Any]]] = {
 """What adds points to a series: its family, and a value of no meaning."""
 _LIKE_STRINGS: Final = frozenset({"atom:string", "atom:text", "atom:null", "atom:json"})
 """What the client takes for strings."""
-
-
-class RefusedError(Exception):
-    """Error in a single operation; the others of its batch are done."""
 
 
 class _Column(NamedTuple):
@@ -127,10 +130,9 @@ class Changes:
             path = each.get("path") if isinstance(each, dict) else None
             try:
                 self._add(batch, place, path, each)
-            except Exception as error:  # noqa: BLE001 - told below, or raised again
-                said = _describe_error(path, error)
+            except _TOLD as error:
                 if wrong < _MOST_ERRORS:
-                    self.errors.append(said)
+                    self.errors.append(_describe_error(path, error))
                 wrong += 1
         if wrong > _MOST_ERRORS:
             self.errors.append(f"and {wrong - _MOST_ERRORS:,} more")
@@ -152,8 +154,9 @@ class Changes:
             if name in _POINTS and what["entries"] == []:
                 self._announce(batch, checked, name, place)
                 continue
-            if (assign := _ASSIGNED.get(name)) is not None:
-                self._assign(batch, checked, name, assign(what))
+            if name in _ASSIGNED:
+                kind, value_of = _ASSIGNED[name]
+                self._assign(batch, checked, kind, value_of(what))
                 continue
             if name == "logFloats":
                 self._log_floats(batch, checked, what or {})
@@ -171,10 +174,10 @@ class Changes:
         if set(each) != {"path", "assignString"} or each["assignString"]["value"] not in STAGES:
             msg = f"expected one of the stages {', '.join(STAGES)}, got {each!r:.200}"
             raise RefusedError(msg)
-        self._assign(batch, _STAGE, "assignString", each["assignString"]["value"])
+        self._assign(batch, _STAGE, "atom:string", each["assignString"]["value"])
 
-    def _assign(self, batch: Batch, path: str, name: str, value: Any) -> None:
-        there, kind, atom = batch.kind(path), _KINDS[name], list(encode_atom(value))
+    def _assign(self, batch: Batch, path: str, kind: str, value: Any) -> None:
+        there, atom = batch.kind(path), list(encode_atom(value))
         if there == "atom:float" and kind == "atom:int":
             kind, atom = there, ["float", float(value)]
         if there not in (None, kind) and not {there, kind} <= _LIKE_STRINGS:
@@ -397,8 +400,6 @@ def _describe_error(path: Any, error: Exception) -> str:
         return f"{_text(path)}: {error!s:.1000}"
     if isinstance(error, ArgumentError | PathError):
         return f"{error!s:.1000}"
-    if not isinstance(error, _NOT_AS_EXPECTED):
-        raise error
     return f"{_text(path)}: not as expected: {error!s:.1000}"
 
 
@@ -407,10 +408,6 @@ def _text(path: Any) -> str:
 
 
 # ---------------------------------------------------------------------- values
-
-
-def _float(what: Mapping[str, Any]) -> float:
-    return float(what["value"])
 
 
 def _int(what: Mapping[str, Any]) -> int:
@@ -428,27 +425,15 @@ def _bool(what: Mapping[str, Any]) -> bool:
     return bool(what["value"])
 
 
-def _string(what: Mapping[str, Any]) -> str:
-    return str(what["value"])
-
-
-def _datetime(what: Mapping[str, Any]) -> datetime:
-    return _EPOCH + timedelta(milliseconds=int(what["valueMilliseconds"]))
-
-
-_ASSIGNED: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
-    "assignFloat": _float,
-    "assignInt": _int,
-    "assignBool": _bool,
-    "assignString": _string,
-    "assignDatetime": _datetime,
-}
-_KINDS: Final = {
-    "assignFloat": "atom:float",
-    "assignInt": "atom:int",
-    "assignBool": "atom:bool",
-    "assignString": "atom:string",
-    "assignDatetime": "atom:datetime",
+_ASSIGNED: Final[dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]]] = {
+    "assignFloat": ("atom:float", lambda what: float(what["value"])),
+    "assignInt": ("atom:int", _int),
+    "assignBool": ("atom:bool", _bool),
+    "assignString": ("atom:string", lambda what: str(what["value"])),
+    "assignDatetime": (
+        "atom:datetime",
+        lambda what: _EPOCH + timedelta(milliseconds=int(what["valueMilliseconds"])),
+    ),
 }
 
 

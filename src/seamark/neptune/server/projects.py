@@ -16,6 +16,7 @@ from seamark.neptune.server.names import Container, key_of_project, wait_in
 from seamark.paths import MODELS, check_key, home_of, model_key
 from seamark.server.access import Identity
 from seamark.server.accounts import tables
+from seamark.server.accounts.accounts import within
 from seamark.server.answering import may_read
 from seamark.server.failures import Refusal
 from seamark.server.kept.tables import runs as kept_runs
@@ -71,9 +72,7 @@ _NUMBERED: Final = sa.select(_run.sys_id).where(
 
 def key_of(server: Server, project: str) -> str:
     """Return the key of a project, which is the prefix of the ids of its runs."""
-    database = server.databases.account
-    with database.reading() as connection:
-        rows = database.rows(connection, _KEY, at=project)
+    rows = server.databases.account.fetch(_KEY, at=project)
     return str(rows[0][0]) if rows else key_of_project(project)
 
 
@@ -93,15 +92,9 @@ def forget_key(server: Server, project: str) -> None:
 
 def holds_something(server: Server, project: str) -> bool:
     """Return whether a project or one in it has runs, purged ones included."""
-    low, high = f"{project}/", f"{project}0"
-    found = sa.or_(
-        kept_runs.c.project == project,
-        sa.and_(kept_runs.c.project > low, kept_runs.c.project < high),
-    )
+    found = sa.select(kept_runs.c.run).where(within(kept_runs.c.project, project)).limit(1)
     with server.databases.kept.reading() as connection:
-        return (
-            connection.execute(sa.select(kept_runs.c.run).where(found).limit(1)).first() is not None
-        )
+        return connection.execute(found).first() is not None
 
 
 def is_project(server: Server, project: str) -> bool:
@@ -155,9 +148,7 @@ def _skip(server: Server, project: str) -> None:
 
 
 def _greatest(server: Server, project: str) -> int:
-    database = server.store().database
-    with database.reading() as connection:
-        rows = database.rows(connection, _NUMBERED, project=project)
+    rows = server.store().database.fetch(_NUMBERED, project=project)
     numbers = (sys_id.rpartition("-")[2] for (sys_id,) in rows)
     return max((int(one) for one in numbers if one.isdecimal() and len(one) < 16), default=0)  # noqa: PLR2004
 
@@ -166,17 +157,13 @@ def find_run(server: Server, project: str, sys_id: str) -> Container | None:
     """Return the run with an id such as ``SAN-1`` in a project; None if there is none."""
     if not sys_id or not can_hold(sys_id):
         return None
-    database = server.store().database
-    with database.reading() as connection:
-        rows = database.rows(connection, _FIND, project=project, sys_id=sys_id)
+    rows = server.store().database.fetch(_FIND, project=project, sys_id=sys_id)
     return Container(project, str(rows[0][0])) if rows else None
 
 
 def last_number(server: Server, project: str) -> tuple[str, int]:
     """Return the prefix of ids in a project, and the number of its last run."""
-    database = server.databases.account
-    with database.reading() as connection:
-        rows = database.rows(connection, _LAST, at=project)
+    rows = server.databases.account.fetch(_LAST, at=project)
     return (str(rows[0][0]), int(rows[0][1])) if rows else (key_of_project(project), 0)
 
 
@@ -186,8 +173,7 @@ def all_projects(server: Server, who: Identity) -> list[str]:
     with account.reading() as connection:
         found = {row[0] for row in account.rows(connection, _KEYED)}
         found |= {row[0] for row in account.rows(connection, _SAID)}
-    with store.reading() as connection:
-        found |= {home_of(row[0]) for row in store.rows(connection, _HOLDING)}
+    found |= {home_of(row[0]) for row in store.fetch(_HOLDING)}
     readable = server.accounts.readable(who)
     return sorted(each for each in found if each.count("/") == 1 and may_read(readable, each))
 
@@ -195,9 +181,7 @@ def all_projects(server: Server, who: Identity) -> list[str]:
 def trashed_runs(server: Server, project: str) -> list[Container]:
     """Return the runs in the trash of a project."""
     wait_in(server, project)
-    database = server.store().database
-    with database.reading() as connection:
-        rows = database.rows(connection, _TRASHED, project=project)
+    rows = server.store().database.fetch(_TRASHED, project=project)
     return [Container(project, str(name)) for (name,) in rows]
 
 
@@ -282,9 +266,7 @@ def _alone(server: Server, place: str, word: str) -> Container | None:
         return None
     if server.intake.known(*model)[0]:
         return model
-    database = server.store().database
-    with database.reading() as connection:
-        rows = database.rows(connection, _NAMED, name=word)
+    rows = server.store().database.fetch(_NAMED, name=word)
     found = [Container(str(at), word) for (at,) in rows if at.startswith(f"{place}/")]
     return found[0] if len(found) == 1 else None
 
@@ -312,9 +294,7 @@ def versions_of(server: Server, model: Container) -> list[tuple[Container, bool]
 
 def _in(server: Server, place: str) -> list[tuple[Container, bool]]:
     wait_in(server, place)
-    database = server.store().database
-    with database.reading() as connection:
-        rows = database.rows(connection, _IN, project=place)
+    rows = server.store().database.fetch(_IN, project=place)
     return [(Container(place, str(name)), bool(trashed)) for name, trashed in rows]
 
 
@@ -351,8 +331,11 @@ def new_version(server: Server, model: Container) -> tuple[Container, dict[str, 
         database.run(connection, _NEW, path=at, key=model.run, last=0)
         database.run(connection, _NEXT_NUMBER, at=at, known=known)
         ((_, number),) = database.rows(connection, _ROW, at=at)
-    born = {"sys/model_id": model.run, "sys/version": int(number), "sys/stage": "none"}
-    return Container(place, mint_run_id()), born
+    return Container(place, mint_run_id()), {
+        "sys/model_id": model.run,
+        "sys/version": int(number),
+        "sys/stage": "none",
+    }
 
 
 def _counter(model: Container) -> str:

@@ -119,7 +119,7 @@ class Read:
 
     def __init__(self, server: Server, container: Container, *, wait: bool = True) -> None:
         self.server, self.container = server, container
-        self._reader = reader_of(server, container)
+        self.reader = reader_of(server, container)
         if wait:
             journals, self.position = server.intake.known(*container)
             if journals:
@@ -132,11 +132,9 @@ class Read:
     @functools.cached_property
     def row(self) -> tuple[str, bool, int, str]:
         """Its second id, whether it is in the trash, when it was last heard of, and its state."""
-        database = self.server.store().database
-        with database.reading() as connection:
-            rows = database.rows(
-                connection, _ROW, project=self.container.project, name=self.container.run
-            )
+        rows = self.server.store().database.fetch(
+            _ROW, project=self.container.project, name=self.container.run
+        )
         if not rows:
             return "", False, 0, "created"
         sys_id, trashed, beat, state = rows[0]
@@ -147,7 +145,7 @@ class Read:
         if wanted is None:
             found = {each.path: each for each in self._all()}
         else:
-            found = {each.path: each for each in self._reader.some(wanted)}
+            found = {each.path: each for each in self.reader.some(wanted)}
             found |= {each.path: each for each in self._all("sys")}
         told = [
             one
@@ -160,7 +158,7 @@ class Read:
     def attribute(self, path: str) -> Attribute | None:
         """Return the attribute at a path."""
         try:
-            return self._reader.attribute(path)
+            return self.reader.attribute(path)
         except RunNotFoundError:
             return None
 
@@ -172,11 +170,6 @@ class Read:
         found_one = self.attribute(path)
         return None if found_one is None else shown(found_one, self.text)
 
-    @property
-    def reader(self) -> Any:
-        """Reads points."""
-        return self._reader
-
     def text(self, record: Mapping[str, Any]) -> str:
         """Return a text that is kept as files are."""
         blob = self.server.blobs.find(self.container.project, str(record["sha256"]))
@@ -186,7 +179,7 @@ class Read:
 
     def _all(self, namespace: str = "") -> list[Attribute]:
         try:
-            found: list[Attribute] = self._reader.attributes(namespace)
+            found: list[Attribute] = self.reader.attributes(namespace)
         except RunNotFoundError:
             return []
         return found
@@ -217,8 +210,10 @@ class Read:
         }
         if container.is_project:
             visible = self.server.accounts.visibility().of(container.project)
-            words = {"private": "priv", "public": "pub", "workspace": "workspace"}
-            facts["visibility"] = ("string", words[visible])
+            facts["visibility"] = (
+                "string",
+                {"private": "priv", "public": "pub", "workspace": "workspace"}[visible],
+            )
         else:
             facts |= {
                 "description": ("string", str(values.get("sys/description") or "")),
@@ -227,8 +222,10 @@ class Read:
                 "trashed": ("bool", trashed),
             }
         if container.kind == "model_version":
-            model = Container(*container.project.rsplit("/", 1))
-            facts["model_id"] = ("string", shown_id(self.server, model))
+            facts["model_id"] = (
+                "string",
+                shown_id(self.server, Container(*container.project.rsplit("/", 1))),
+            )
             facts["stage"] = ("string", str(values.get("sys/stage") or "none"))
         told = [_as_attribute(f"sys/{name}", kind, value) for name, (kind, value) in facts.items()]
         for path, each in found.items():
@@ -291,37 +288,26 @@ def _strings(value: Any) -> tuple[str, dict[str, Any]]:
     return "stringSeries", {"last": last, "lastStep": shown_step(value.last_step)}
 
 
-def _images(value: Any) -> tuple[str, dict[str, Any]]:
-    return "imageSeries", {"last": None, "lastStep": shown_step(value.last_step)}
-
-
-def _set(value: Any) -> tuple[str, dict[str, Any]]:
-    return "stringSet", {"values": sorted(value)}
-
-
 def _file(value: Any) -> tuple[str, dict[str, Any]]:
     known = value or {}
-    return "file", {name: known.get(name) or "" for name in ("name", "ext")} | {
-        "size": known.get("size") or 0
-    }
-
-
-def _files(value: Any) -> tuple[str, dict[str, Any]]:
-    return "fileSet", {"size": sum(one.get("size") or 0 for one in value.values())}
-
-
-def _artifact(value: Any) -> tuple[str, dict[str, Any]]:
-    return "artifact", {"hash": value.get("hash") or ""}
+    names = {name: known.get(name) or "" for name in ("name", "ext")}
+    return "file", names | {"size": known.get("size") or 0}
 
 
 _SHOWN: Final[dict[str, Callable[[Any], tuple[str, dict[str, Any]]]]] = {
     "float_series": _floats,
     "string_series": _strings,
-    "file_series": _images,
-    "string_set": _set,
+    "file_series": lambda value: (
+        "imageSeries",
+        {"last": None, "lastStep": shown_step(value.last_step)},
+    ),
+    "string_set": lambda value: ("stringSet", {"values": sorted(value)}),
     "file": _file,
-    "file_set": _files,
-    "artifact": _artifact,
+    "file_set": lambda value: (
+        "fileSet",
+        {"size": sum(one.get("size") or 0 for one in value.values())},
+    ),
+    "artifact": lambda value: ("artifact", {"hash": value.get("hash") or ""}),
 }
 
 

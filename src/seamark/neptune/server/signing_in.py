@@ -17,11 +17,12 @@ from seamark.neptune.server.answers import (
     answer,
     asker,
     document,
+    identify,
     secret_in_access_token,
 )
 from seamark.neptune.server.log import Logs
 from seamark.server.failures import Refusal
-from seamark.server.guard import expect_somebody, open_to_all, server_of
+from seamark.server.guard import expect_somebody, open_to_all
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -56,14 +57,10 @@ async def refresh(request: Request) -> Response:
     """Return a new token in exchange for the client's token."""
     body = (await request.body()).decode("utf-8", "replace")
     given = parse_qs(body).get("refresh_token", [""])[0]
-    secret, server = secret_in_access_token(given), server_of(request)
+    secret = secret_in_access_token(given)
     request.state.guarded = True
-    headers = {name: value for name, value in request.headers.items() if name != "authorization"}
-    if secret:
-        headers["authorization"] = f"Bearer {secret}"
-    address = request.client.host if request.client else ""
     try:
-        who = await run_in_threadpool(server.logins.identify, headers, address)
+        who = await run_in_threadpool(identify, request, secret)
     except Refusal as error:
         if error.status_code != 401:  # noqa: PLR2004 - a status
             raise
@@ -139,5 +136,6 @@ def add_routes(app: FastAPI) -> None:
     app.state.neptune_logs = Logs(app.state.server)
     app.include_router(open_router)
     for name in _MODULES:
-        module = import_module(f"seamark.neptune.server.{name}")
-        app.include_router(module.router, dependencies=[Depends(asker)])
+        app.include_router(
+            import_module(f"seamark.neptune.server.{name}").router, dependencies=[Depends(asker)]
+        )

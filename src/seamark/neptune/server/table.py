@@ -216,8 +216,7 @@ def _chosen(
         with store.database.reading() as connection:
             return choose(store, connection, selection, server.now_ns(), unknown=lambda _: None)
     except QueryError as error:
-        hint = str(error)
-        raise Refusal(400, "query", "Syntax error", detail=hint) from error
+        raise Refusal(400, "query", "Syntax error", detail=str(error)) from error
 
 
 def _entry(server: Server, container: Container, wanted: list[str] | None) -> dict[str, Any] | None:

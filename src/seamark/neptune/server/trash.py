@@ -84,8 +84,11 @@ def _purge(request: Request, container: Container) -> None:
     if container.kind == "model":
         versions = versions_of(server_of(request), container)
         if left := sum(not trashed for _, trashed in versions):
-            hint = f"{left} of its versions are not in the trash, and would go with it"
-            raise Refusal(409, "has-versions", hint)
+            raise Refusal(
+                409,
+                "has-versions",
+                f"{left} of its versions are not in the trash, and would go with it",
+            )
         for version, _ in versions:
             purge_run(request, *version)
     purge_run(request, *container)

@@ -8,6 +8,7 @@ which only its owner can read::
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import json
 import os
@@ -24,6 +25,7 @@ from seamark.process.interrupts import quietly
 __all__ = [
     "API",
     "Address",
+    "bind_words",
     "credentials_file",
     "forget_token",
     "is_loopback",
@@ -79,8 +81,12 @@ class Address:
                 "the token and what is recorded; only a server on this machine may be asked so"
             )
             raise ArgumentError(msg)
-        prefix = parts.path.rstrip("/").removesuffix(API.rstrip("/")).rstrip("/")
-        return cls(scheme, host, port or (443 if scheme == "https" else 80), prefix)
+        return cls(
+            scheme,
+            host,
+            port or (443 if scheme == "https" else 80),
+            parts.path.rstrip("/").removesuffix(API.rstrip("/")).rstrip("/"),
+        )
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -99,6 +105,17 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() in ("localhost", "localhost.")
+
+
+def bind_words(host: str, port: int, error: OSError, taken: str) -> str:
+    """Return why nobody can listen at a port; ``taken`` says what to do if somebody else does."""
+    if error.errno == errno.EADDRINUSE:
+        return f"--port {port}: {taken}"
+    if error.errno == errno.EACCES:
+        return f"--port {port}: this user may not listen there: choose one from 1024 up"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"--host {host}: this machine does not have that address"
+    return f"cannot listen at {host} port {port}: {error.strerror}"
 
 
 def credentials_file() -> Path:

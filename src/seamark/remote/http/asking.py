@@ -17,7 +17,7 @@ from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.reading.codec import WireError, unpack
 from seamark.reading.reader import Answer as Told
 from seamark.remote import shipper
-from seamark.remote.http.connection import OTHER_VERSION, Connection, run_path
+from seamark.remote.http.connection import OTHER_VERSION, Connection
 from seamark.remote.protocol import Busy, Missing, RemoteError, RunKey, TooLong
 
 if TYPE_CHECKING:
@@ -146,10 +146,6 @@ class Asking:
         )
         self._learn_time(answer)
         return answer
-
-    def of_run(self, run: RunKey, what: str) -> str:
-        """Return the path of something of a run."""
-        return f"{run_path(run)}/{what}"
 
     def _with(self, headers: Mapping[str, str]) -> dict[str, str]:
         some = list(shipper.positions(self.where).items())[-_MOST_POSITIONS:]

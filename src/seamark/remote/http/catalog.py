@@ -32,7 +32,7 @@ from seamark.reading.names import RunName
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 from seamark.remote.http.asking import Asking, part
-from seamark.remote.http.connection import Connection
+from seamark.remote.http.connection import Connection, run_path
 from seamark.remote.http.run import RemoteRun, add_parts, joined, reader
 from seamark.remote.protocol import RemoteError, RunKey, TooLong
 
@@ -130,7 +130,6 @@ class RemoteCatalog:
 
         What this process recorded is sent first, for 2 s at most.
         """
-        del project, run, progress
         self._names = {}
         self._asking.send_first()
 
@@ -407,8 +406,7 @@ class RemoteCatalog:
 
     def purge(self, ref: Ref) -> None:
         """Delete a run for good; see `edit`."""
-        run = RunKey(*ref)
-        self._asking.send("DELETE", self._asking.of_run(run, "").rstrip("/"), {})
+        self._asking.send("DELETE", run_path(RunKey(*ref)), {})
 
 
 def _rectangles(

@@ -220,7 +220,7 @@ class Connection:
                 headers=headers,
                 answer_s=answer_s,
             ) as response,
-            self._translate_errors(),
+            self.translate_errors(),
         ):
             limit = self._most if most is None else most
             data = self._body(response, limit)
@@ -287,7 +287,7 @@ class Connection:
             sent["Content-Length"] = str(size or 0)
         if body is None and method in ("GET", "HEAD"):
             sent.pop("Content-Length")
-        with self._translate_errors():
+        with self.translate_errors():
             response = self._opened().request(
                 method,
                 self._url(url),
@@ -301,25 +301,21 @@ class Connection:
             )
         try:
             if response.status not in _GOOD:
-                with self._translate_errors(), contextlib.suppress(RemoteError):
+                with self.translate_errors(), contextlib.suppress(RemoteError):
                     said = b""
                     said = self._body(response, _MOST_ERROR)
-                failure = self._failure(response.status, response.headers, said, path)
-                failure.status, failure.said = response.status, _record(said)
+                told = _record(said)
+                failure = self._failure(response.status, response.headers, told, path)
+                failure.status, failure.said = response.status, told
                 raise failure
             yield response
         finally:
             # One whose body was not read to its end cannot be used again.
             if response.closed or response.length_remaining == 0:
-                with contextlib.suppress(Exception):
-                    response.drain_conn()
+                response.drain_conn()  # raises nothing of a broken connection
                 response.release_conn()
             else:
                 response.close()
-
-    def translate_errors(self) -> contextlib.AbstractContextManager[None]:
-        """Raise network errors within a block as `Unreachable`."""
-        return self._translate_errors()
 
     # ---------------------------------------------------------------- inside
 
@@ -348,7 +344,8 @@ class Connection:
         return self._pool
 
     @contextlib.contextmanager
-    def _translate_errors(self) -> Iterator[None]:
+    def translate_errors(self) -> Iterator[None]:
+        """Raise what urllib3 and sockets raise as `Unreachable`."""
         from urllib3.exceptions import HTTPError
 
         try:
@@ -360,9 +357,9 @@ class Connection:
             raise Unreachable(msg) from error
 
     def _failure(
-        self, status: int, headers: Mapping[str, str], body: bytes, path: str
+        self, status: int, headers: Mapping[str, str], said: Mapping[str, Any], path: str
     ) -> RemoteError:
-        slug, hint, known = _words(body)
+        slug, hint, known = _words(said)
         where = f"{self.address} answered {status}"
         message = f"{where}: {hint or self._strange(status)}"
         if status in _BUSY:
@@ -437,13 +434,7 @@ def _record(body: bytes) -> dict[str, Any]:
     return {}
 
 
-def _words(body: bytes) -> tuple[str, str, int | None]:
-    try:
-        told = json.loads(body)
-    except (ValueError, RecursionError):
-        return "", "", None
-    if not isinstance(told, dict):
-        return "", "", None
+def _words(told: Mapping[str, Any]) -> tuple[str, str, int | None]:
     slug, hint, known = told.get("error"), told.get("hint"), told.get("known")
     is_count = isinstance(known, int) and not isinstance(known, bool) and known >= 0
     words = hint if isinstance(hint, str) else slug if isinstance(slug, str) else ""

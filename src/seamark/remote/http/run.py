@@ -63,7 +63,6 @@ class RemoteContents:
 
     def read(self, file: Mapping[str, Any], path: str, *, references: bool = False) -> bytes:
         """Return the bytes of a recorded file."""
-        del references
         _refuse_reference(file, path)
         return self._whole(*digest_of(file, path))
 
@@ -78,7 +77,6 @@ class RemoteContents:
         verify: bool = False,
     ) -> Path:
         """Write a recorded file, or folder, to disk."""
-        del references
         _refuse_reference(file, path)
 
         @contextlib.contextmanager
@@ -99,7 +97,6 @@ class RemoteContents:
 
     def finish(self, files: Collection[Mapping[str, Any]]) -> bool:
         """Return False: unfinished files are only on the machine of their process."""
-        del files
         return False
 
     def whereabouts(self, record: Mapping[str, Any]) -> str:

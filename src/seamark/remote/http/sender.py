@@ -187,9 +187,12 @@ class HttpRemote:
             "make_project": make_project,
             **({"versions": list(versions[:_MOST_VERSIONS])} if versions else {}),
         }
-        told = self._answer_or_none("arrivals", asked)
-        if told is None:
-            return None
+        try:
+            told = self.connection.send_json("POST", "arrivals", asked).record()
+        except Missing as error:
+            if error.said:
+                raise
+            return None  # a server of an earlier version
         others, t_ns = told.get("others"), told.get("t_ns")
         return Arrival(
             str(told.get("outcome")),
@@ -197,15 +200,6 @@ class HttpRemote:
             tuple(map(str, others)) if isinstance(others, list) else (),
             t_ns if isinstance(t_ns, int) else None,
         )
-
-    def _answer_or_none(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-        # A server of an earlier version gives None.
-        try:
-            return self.connection.send_json("POST", path, asked).record()
-        except Missing as error:
-            if error.said:
-                raise
-            return None
 
     def close(self) -> None:
         """See `seamark.remote.protocol.Remote.close`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from seamark.server.accounts.tables import lock_account
 from seamark.server.accounts.tokens import NewToken, Token, hash_of, new_token
 from seamark.store.database import Database, Upsert, can_hold
 
-__all__ = ["Accounts", "NameInUse", "NoSuch"]
+__all__ = ["Accounts", "NameInUse", "NoSuch", "within"]
 
 VISIBILITIES: Final = ("private", "workspace", "public")
 _KEEP_S: Final = 2.0
@@ -69,13 +68,8 @@ class Accounts:
         now_ns: Callable[[], int] = time.time_ns,
         keep_s: float = _KEEP_S,
     ) -> None:
-        self._database, self._now_ns, self._keep_s = database, now_ns, keep_s
-        self._lock = threading.Lock()
+        self._database, self.now_ns, self._keep_s = database, now_ns, keep_s
         self._visible: tuple[float, Visibility] | None = None
-
-    def now_ns(self) -> int:
-        """Return the time, nanoseconds since the Unix epoch."""
-        return self._now_ns()
 
     # ------------------------------------------------------------------ deciding
 
@@ -103,13 +97,12 @@ class Accounts:
 
     def visibility(self) -> Visibility:
         """Return the visibility of projects, at most a few seconds old."""
-        with self._lock:
-            if self._visible is not None and time.monotonic() < self._visible[0]:
-                return self._visible[1]
+        known = self._visible
+        if known is not None and time.monotonic() < known[0]:
+            return known[1]
         rows = self._rows(sa.select(tables.project.c.path, tables.project.c.visibility))
         found = Visibility(dict(map(tuple, rows)))
-        with self._lock:
-            self._visible = (time.monotonic() + self._keep_s, found)
+        self._visible = (time.monotonic() + self._keep_s, found)
         return found
 
     # ------------------------------------------------------------------ who asks
@@ -137,8 +130,7 @@ class Accounts:
         token = Token.of(row)
         if row.disabled_ns is not None:
             return token, NOBODY
-        whole = Identity(row.user, token.id, bool(row.admin), *roles)
-        return token, _limited(whole, token)
+        return token, _limited(Identity(row.user, token.id, bool(row.admin), *roles), token)
 
     def by_name(self, name: str) -> Identity | None:
         """Return the identity of a user with all rights; None if there is no such user."""
@@ -157,7 +149,7 @@ class Accounts:
         table = tables.token
         with self._database.writing() as connection:
             connection.execute(
-                sa.update(table).where(table.c.id == token).values(used_ns=self._now_ns())
+                sa.update(table).where(table.c.id == token).values(used_ns=self.now_ns())
             )
 
     def _roles(
@@ -200,7 +192,7 @@ class Accounts:
         if admin is not None:
             values["admin"] = admin
         if disabled is not None:
-            values["disabled_ns"] = self._now_ns() if disabled else None
+            values["disabled_ns"] = self.now_ns() if disabled else None
         with self._alone() as connection:
             self._expect_user(connection, name)
             table = tables.user
@@ -269,7 +261,7 @@ class Accounts:
         if len(label) > _LABEL_CHARS or not label.isprintable() or not can_hold(label):
             msg = f"label: expected up to {_LABEL_CHARS} printable characters, got {label!r:.80}"
             raise ArgumentError(msg)
-        if expires_ns is not None and not self._now_ns() < expires_ns < 1 << 63:
+        if expires_ns is not None and not self.now_ns() < expires_ns < 1 << 63:
             msg = "expires: expected a time that is still to come"
             raise ArgumentError(msg)
         with self._alone() as connection:
@@ -312,7 +304,7 @@ class Accounts:
                 connection.execute(
                     sa.update(table)
                     .where(table.c.id.in_(made), table.c.revoked_ns.is_(None))
-                    .values(revoked_ns=self._now_ns())
+                    .values(revoked_ns=self.now_ns())
                 )
                 of_these = sa.select(table.c.id).where(table.c.made_with.in_(made))
                 made = [
@@ -359,8 +351,12 @@ class Accounts:
     def belonging(self, workspace: str) -> dict[str, Role | None]:
         """Return the users of a workspace by name, with their role in all of it or None."""
         table = tables.member.c
-        inside = _within(table.project, workspace)
-        rows = self._rows(sa.select(table.user).where(inside).distinct().order_by(table.user))
+        rows = self._rows(
+            sa.select(table.user)
+            .where(within(table.project, workspace))
+            .distinct()
+            .order_by(table.user)
+        )
         return {**dict.fromkeys(row.user for row in rows), **self.members(workspace)}
 
     def workspaces(self) -> set[str]:
@@ -372,7 +368,7 @@ class Accounts:
         """Return whether a project or one below it has roles or a visibility."""
         columns = (tables.member.c.project, tables.project.c.path)
         return any(
-            self._rows(sa.select(column).where(_within(column, project)).limit(1))
+            self._rows(sa.select(column).where(within(column, project)).limit(1))
             for column in columns
         )
 
@@ -381,8 +377,7 @@ class Accounts:
         with self._alone() as connection:
             for column in (tables.member.c.project, tables.project.c.path):
                 connection.execute(sa.delete(column.table).where(column == project))
-        with self._lock:
-            self._visible = None
+        self._visible = None
 
     def set_visibility(self, project: str, visibility: str, *, by: str) -> None:
         """Set the visibility of a project to users without a role, one of `VISIBILITIES`."""
@@ -392,12 +387,17 @@ class Accounts:
             raise ArgumentError(msg)
         table = tables.project
         with self._alone() as connection:
-            made = {"created_ns": self._now_ns(), "created_by": by}
-            self._database.run(connection, _ADD, path=project, visibility=visibility, **made)
+            self._database.run(
+                connection,
+                _ADD,
+                path=project,
+                visibility=visibility,
+                created_ns=self.now_ns(),
+                created_by=by,
+            )
             mine = table.c.path == project
             connection.execute(sa.update(table).where(mine).values(visibility=visibility))
-        with self._lock:
-            self._visible = None
+        self._visible = None
 
     # ------------------------------------------------------------------ what was done
 
@@ -405,17 +405,18 @@ class Accounts:
         self, who: Identity, action: str, subject: str, *, address: str = "", **detail: Any
     ) -> None:
         """Add an entry to the audit log; `detail` is JSON, and never a secret."""
-        row = {
-            "t_ns": self._now_ns(),
-            "who": who.name,
-            "token": who.token,
-            "address": address,
-            "action": action,
-            "subject": subject,
-            "detail": json.dumps(detail, sort_keys=True),
-        }
         with self._database.writing() as connection:
-            connection.execute(sa.insert(tables.audit).values(**row))
+            connection.execute(
+                sa.insert(tables.audit).values(
+                    t_ns=self.now_ns(),
+                    who=who.name,
+                    token=who.token,
+                    address=address,
+                    action=action,
+                    subject=subject,
+                    detail=json.dumps(detail, sort_keys=True),
+                )
+            )
 
     def audit(self, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """Return the audit log, newest first; with `before`, only entries with a smaller ``id``."""
@@ -452,16 +453,26 @@ class Accounts:
     def _insert_user(
         self, connection: sa.Connection, name: str, *, service: bool, admin: bool
     ) -> None:
-        row = {"name": name, "service": service, "admin": admin, "created_ns": self._now_ns()}
-        connection.execute(sa.insert(tables.user).values(**row))
+        connection.execute(
+            sa.insert(tables.user).values(
+                name=name, service=service, admin=admin, created_ns=self.now_ns()
+            )
+        )
 
     def _insert_token(
         self, connection: sa.Connection, user: str, *, by: str, label: str, **rest: Any
     ) -> NewToken:
         made = new_token()
-        row = {"id": made.prefix, "hash": made.hash, "user": user, "label": label, **rest}
         connection.execute(
-            sa.insert(tables.token).values(**row, created_ns=self._now_ns(), created_by=by)
+            sa.insert(tables.token).values(
+                id=made.prefix,
+                hash=made.hash,
+                user=user,
+                label=label,
+                created_ns=self.now_ns(),
+                created_by=by,
+                **rest,
+            )
         )
         return made
 
@@ -486,7 +497,8 @@ def _limited(who: Identity, token: Token) -> Identity:
     return Identity(who.name, who.token, admin=False, roles=roles, workspaces=spaces)
 
 
-def _within(project: sa.Column[str], place: str) -> sa.ColumnElement[bool]:
+def within(project: sa.Column[str], place: str) -> sa.ColumnElement[bool]:
+    """Return the condition that a project is one place or inside it; an index serves."""
     return sa.or_(project == place, sa.and_(project > f"{place}/", project < f"{place}0"))
 
 

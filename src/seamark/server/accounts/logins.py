@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Logins", "Throttle", "deciding_by"]
 
-
 _S: Final = 1_000_000_000
 
 
@@ -57,8 +56,7 @@ Deciding = Callable[[Mapping[str, str], str], Identity | str | None]
 user, or None for "look at the token"."""
 _KEEP_S: Final = 2.0
 _KEPT: Final = 10_000
-_SECONDS: Final = 1_000_000_000
-_NOTED_NS: Final = 300 * _SECONDS
+_NOTED_NS: Final = 300 * _S
 """How much older the last use of a token that is written down may be."""
 _log: Final = logging.getLogger("seamark.server")
 
@@ -91,10 +89,8 @@ class Logins:
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
         """Return the requester, else `NOBODY`; refuse an invalid token (401, after many 429)."""
-        if self._deciding is not None:
-            found = self._identify_externally(headers, address)
-            if found is not None:
-                return found
+        if (found := self._identify_externally(headers, address)) is not None:
+            return found
         secret = _secret(headers)
         if not secret:
             return NOBODY
@@ -117,8 +113,7 @@ class Logins:
     def forget(self) -> None:
         """Believe nothing that was found before: something was changed here."""
         with self._lock:
-            for key, (_, ends, who) in list(self._known.items()):
-                self._known[key] = 0, ends, who
+            self._known.clear()
 
     def _remembered(self, key: str) -> Identity | None:
         with self._lock:
@@ -140,7 +135,7 @@ class Logins:
             warn_rarely(f"bad-token {why.split()[-1]}", "refused (401) from %s: %s", address, why)
             raise Refusal(401, "bad-token", why, headers={"WWW-Authenticate": "Bearer"})
         token, who = found
-        return self._steady_ns() + int(_KEEP_S * _SECONDS), token.expires_ns, who
+        return self._steady_ns() + int(_KEEP_S * _S), token.expires_ns, who
 
     def _ended(self, token: Token, who: Identity) -> str:
         if token.revoked_ns is not None:
@@ -155,8 +150,12 @@ class Logins:
         # unknown.
         wait = max(self._addresses.wait_s(address), self._prefixes.wait_s(prefix_of(secret)))
         if wait > 0:
-            hint = "too many wrong tokens came from this address; wait, and check the token"
-            raise Refusal(429, "too-many", hint, headers={"Retry-After": str(int(wait) + 1)})
+            raise Refusal(
+                429,
+                "too-many",
+                "too many wrong tokens came from this address; wait, and check the token",
+                headers={"Retry-After": str(int(wait) + 1)},
+            )
 
     def _note_use(self, token: str) -> None:
         now = self._steady_ns()
@@ -170,15 +169,19 @@ class Logins:
             _log.warning("the last use of a token could not be written: %s", type(error).__name__)
 
     def _identify_externally(self, headers: Mapping[str, str], address: str) -> Identity | None:
-        assert self._deciding is not None  # noqa: S101 - asked by the caller
+        if self._deciding is None:
+            return None
         plain = {name.lower(): value for name, value in headers.items()}
         found = self._deciding(plain, address)
         if not isinstance(found, str):
             return found
         who = self._accounts.by_name(found)
         if who is None:
-            hint = f"no user is called {found[:80]!r} here: an admin of the server adds users"
-            raise Refusal(401, "no-user", hint)
+            raise Refusal(
+                401,
+                "no-user",
+                f"no user is called {found[:80]!r} here: an admin of the server adds users",
+            )
         return who
 
 

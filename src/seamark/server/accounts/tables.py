@@ -168,8 +168,7 @@ def link_key_of(account: Database) -> bytes:
 
 
 def _random_fact(account: Database, key: str, size: int) -> str:
-    with account.reading() as connection:
-        rows = account.rows(connection, _VALUE, at=key)
+    rows = account.fetch(_VALUE, at=key)
     if not rows:
         with account.writing() as connection:  # of several that draw at once the first one counts
             account.run(connection, _DRAW, key=key, value=secrets.token_hex(size))

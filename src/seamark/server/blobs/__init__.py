@@ -5,29 +5,3 @@ two projects that have the same content have it twice. Each part is an object of
 before the transaction that says that it is there; once all are there, the SHA-256 is compared.
 The names of the objects say what they are, so that the tables can be made again from them alone.
 """
-
-from __future__ import annotations
-
-from seamark.server.blobs.blobs import (
-    Blob,
-    BlobLimits,
-    BlobRefused,
-    Blobs,
-    DigestWrong,
-    OffsetGap,
-    Progress,
-    QuotaExceeded,
-    TooLarge,
-)
-
-__all__ = [
-    "Blob",
-    "BlobLimits",
-    "BlobRefused",
-    "Blobs",
-    "DigestWrong",
-    "OffsetGap",
-    "Progress",
-    "QuotaExceeded",
-    "TooLarge",
-]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, FileMissingError
 from seamark.server.blobs import tables as sql
 from seamark.server.blobs.tables import ONE, WHOLE, BlobObject, is_digest, new_object
-from seamark.server.failures import QuotaExceeded, Rejected
+from seamark.server.failures import GapError, Rejected
 from seamark.server.latest import Latest
 
 if TYPE_CHECKING:
@@ -27,38 +27,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Blob",
     "BlobLimits",
-    "BlobRefused",
     "Blobs",
-    "DigestWrong",
-    "OffsetGap",
     "Progress",
-    "QuotaExceeded",
-    "TooLarge",
 ]
-
-
-class BlobRefused(Rejected):
-    """A content, or a part of one, was not accepted; the message says what to do."""
-
-
-class TooLarge(BlobRefused):
-    """A content, or one part of it, is larger than this server accepts."""
-
-    slug = "too-large"
-    status = 413
-
-
-class DigestWrong(BlobRefused):
-    """The uploaded bytes have another SHA-256; none of them were stored."""
-
-    slug = "digest"
-
-
-class OffsetGap(BlobRefused):
-    """Bytes are missing before the part that was sent; ``known`` says how many are there."""
-
-    slug = "gap"
-    status = 409
 
 
 RESERVED_NS: Final = 24 * 3600 * 10**9
@@ -147,7 +118,7 @@ class Blobs:
         """Return the contents that a project lacks; the others are kept for a day, for the run."""
         if len(digests) > self.limits.digests:
             msg = f"at most {self.limits.digests:,} digests at a time, got {len(digests):,}"
-            raise TooLarge(msg)
+            raise Rejected(msg, "too-large", 413)
         wanted = sorted({_checked(each) for each in digests})
         until = self._now_ns() + RESERVED_NS
         with self._database.writing() as connection:
@@ -212,10 +183,9 @@ class Blobs:
         compared; a sender whose last answer was lost sends an empty part at the end.
 
         Raises:
-            TooLarge: If the content or the part is larger than the limits say.
-            QuotaExceeded: If its workspace may not keep that much.
-            OffsetGap: If bytes before the part are missing.
-            DigestWrong: If all is there and is something else.
+            GapError: If bytes before the part are missing.
+            Rejected: If the content or the part is larger than the limits say, its workspace may
+                not keep that much, or all is there and is something else.
         """
         _checked(digest)
         self._expect_fit(size, offset, data)
@@ -226,7 +196,7 @@ class Blobs:
             known = self.progress(project, digest, size)
         if offset > known.offset:
             msg = f"bytes {known.offset:,} to {offset:,} of {digest} are missing: send them first"
-            raise OffsetGap(msg, known=known.offset)
+            raise GapError(msg, known=known.offset)
         data = data[known.offset - offset :]
         if known.offset == 0 and len(data) == size:
             return self._put_whole(project, run, digest, data)
@@ -241,10 +211,10 @@ class Blobs:
         limits = self.limits
         if size > limits.blob_bytes:
             msg = f"this server takes files of up to {limits.blob_bytes:,} bytes, got {size:,}"
-            raise TooLarge(msg)
+            raise Rejected(msg, "too-large", 413)
         if len(data) > limits.part_bytes:
             msg = f"send parts of at most {limits.part_bytes:,} bytes, got {len(data):,}"
-            raise TooLarge(msg)
+            raise Rejected(msg, "too-large", 413)
         if not 0 <= offset <= offset + len(data) <= size:
             msg = (
                 f"expected a part of {size:,} bytes, got bytes {offset:,} to {offset + len(data):,}"
@@ -267,8 +237,7 @@ class Blobs:
 
     def _upload(self, project: str, run: str, digest: str, size: int) -> _Upload:
         at = {"at_project": project, "at_digest": digest, "at_size": size}
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, sql.UPLOAD, **at)
+        rows = self._database.fetch(sql.UPLOAD, **at)
         if not rows:
             self._check_quota(project, size)
             with self._database.writing() as connection:
@@ -380,8 +349,7 @@ class Blobs:
         count = sum(self._remove_unused(row[0], row[1], row[2], limit) for row in unused)
         for (upload,) in given_up:
             count += self._drop(upload)
-        with self._database.reading() as connection:
-            done = [row[0] for row in self._database.rows(connection, sql.GARBAGE, now=now)]
+        done = [row[0] for row in self._database.fetch(sql.GARBAGE, now=now)]
         self._delete(done)
         with self._database.writing() as connection:
             for name in done:
@@ -464,12 +432,12 @@ def _key(upload: _Upload) -> tuple[str, str, int]:
     return upload.project, upload.digest, upload.size
 
 
-def _wrong(digest: str) -> DigestWrong:
+def _wrong(digest: str) -> Rejected:
     msg = (
         f"what arrived is not the content {digest}: it was changed on its way or while it was"
         " read; nothing was kept, send it again from its beginning"
     )
-    return DigestWrong(msg)
+    return Rejected(msg, "digest")
 
 
 def _manifest(parts: Iterable[tuple[int, int, str]]) -> bytes:

@@ -293,8 +293,7 @@ def settle_blobs(
         OSError: If a journal cannot be read now, or needs a newer version of this package; nothing
             is settled in its project.
     """
-    with database.reading() as connection:
-        rows = database.rows(connection, USED_BY, at_run=UNKNOWN_RUN)
+    rows = database.fetch(USED_BY, at_run=UNKNOWN_RUN)
     unknown: dict[str, set[str]] = {}
     for project, digest in rows:
         unknown.setdefault(project, set()).add(digest)

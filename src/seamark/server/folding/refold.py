@@ -35,8 +35,7 @@ Progress = Callable[[int, int], object]
 
 def is_whole(store: Store) -> bool:
     """Return whether everything that was kept has been folded into a store once."""
-    with store.database.reading() as connection:
-        return bool(store.database.rows(connection, _IS_WHOLE))
+    return bool(store.database.fetch(_IS_WHOLE))
 
 
 def mark_whole(store: Store) -> None:

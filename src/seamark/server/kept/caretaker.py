@@ -11,6 +11,7 @@ import random
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -44,6 +45,7 @@ ORPHANS_EVERY_NS: Final = 3600 * 10**9
 """How often they are looked for; all objects are listed then."""
 
 _AT_ONCE: Final = 50
+_LISTED: Final = 500
 _LATER_NS: Final = 3600 * 10**9
 """After how long it is tried again with what failed."""
 
@@ -157,8 +159,7 @@ class Caretaker:
 
     def remove_due(self, stop: Callable[[], bool]) -> None:
         """Remove objects that were let go of long enough ago."""
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, _DUE, now=self._now_ns())
+        rows = self._database.fetch(_DUE, now=self._now_ns())
         for number, name, state in rows:
             if stop():
                 return
@@ -184,7 +185,7 @@ class Caretaker:
         alone = 0
         before = self._now_ns() - ORPHAN_NS
         old = (found for found in self._objects.listed(PREFIX) if found.made_ns < before)
-        for some in _chunks(old, 500):
+        while some := list(islice(old, _LISTED)):
             if stop():
                 return
             names = [found.name for found in some]
@@ -244,17 +245,13 @@ class Caretaker:
     def compact(self, stop: Callable[[], bool]) -> None:
         """Give runs objects of their own in the place of those that they share."""
         now = self._now_ns()
-        with self._database.reading() as connection:
-            rows = self._database.rows(
-                connection, _LOOSE, bytes=COMPACT_BYTES, before=now - REST_NS
-            )
+        rows = self._database.fetch(_LOOSE, bytes=COMPACT_BYTES, before=now - REST_NS)
         for (number,) in rows:
             self._rewrite(stop, "run", number, _OF_RUN)
 
     def rewrite(self, stop: Callable[[], bool]) -> None:
         """Write objects anew that hold bytes of purged runs beside others."""
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, _STALE)
+        rows = self._database.fetch(_STALE)
         for (number,) in rows:
             self._rewrite(stop, "object", number, _OF_OBJECT)
             with self._database.writing() as connection:
@@ -263,8 +260,7 @@ class Caretaker:
     def _rewrite(self, stop: Callable[[], bool], what: str, number: int, statement: Any) -> None:
         if stop() or self._failed.get((what, number), 0) > self._now_ns():
             return
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, statement, number=number)
+        rows = self._database.fetch(statement, number=number)
         try:
             for group in _groups(_Stretch(*row) for row in rows):
                 if stop():
@@ -364,17 +360,6 @@ class Caretaker:
             for run, amount in sorted(less.items()):
                 self._database.run(connection, _LESS, row=run, less=amount)
             release(connection, sorted({each.object for each in group}), self._now_ns() + REMOVE_NS)
-
-
-def _chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    some = []
-    for item in items:
-        some.append(item)
-        if len(some) == size:
-            yield some
-            some = []
-    if some:
-        yield some
 
 
 def _groups(stretches: Iterable[_Stretch]) -> Iterator[list[_Stretch]]:

@@ -392,8 +392,7 @@ def take_up(
     Nobody may send anything meanwhile. `gone` tells whether a run that the tables do not know was
     purged. The result is the number of bytes of journals that were named.
     """
-    with database.reading() as connection:
-        rows = database.rows(connection, _GROWING)
+    rows = database.fetch(_GROWING)
     total = 0
     for number, name in rows:
         size = next((each.size for each in objects.listed(name) if each.name == name), None)

@@ -10,10 +10,10 @@ import contextlib
 import logging
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
 
@@ -22,35 +22,32 @@ from seamark.journal.folder import DEEPEST
 from seamark.journal.shipping import check_frames, check_gap
 from seamark.journal.walk import walk
 from seamark.paths import check_place
-from seamark.server.failures import warn_rarely
+from seamark.server.failures import Rejected, warn_rarely
 from seamark.server.kept import tables
 from seamark.server.kept.commit import Growing, OutrunError, commit
 from seamark.server.kept.parts import names_of_worker, packed
 from seamark.server.kept.plan import (
     Arrived,
     FullError,
+    JournalRow,
+    Key,
     Plan,
-    PurgedError,
     Receipt,
-    Rejected,
-    ReservedError,
     Rows,
     RunRow,
     key_of,
 )
+from seamark.server.latest import Latest
 from seamark.server.writer import Stored
 from seamark.store.database import Conflict, Database
 
 if TYPE_CHECKING:
-    from seamark.server.kept.plan import JournalRow, Key
     from seamark.server.objects import ObjectStore
     from seamark.server.quota import Quota
 
 __all__ = ["Intake", "check_run"]
 
 
-_K = TypeVar("_K")
-_V = TypeVar("_V")
 _MOST: Final = 10_000
 """Journals, and runs, of which it is remembered."""
 
@@ -62,8 +59,8 @@ class Recent:
     """
 
     def __init__(self) -> None:
-        self._runs: OrderedDict[str, RunRow] = OrderedDict()
-        self._journals: OrderedDict[Key, JournalRow] = OrderedDict()
+        self._runs = Latest[str, RunRow](_MOST)
+        self._journals = Latest[Key, JournalRow](_MOST)
 
     def of(self, group: Iterable[Arrived]) -> Rows | None:
         """Return the rows of a group; None unless each batch begins at the end of its journal."""
@@ -82,21 +79,13 @@ class Recent:
 
     def note(self, runs: Mapping[str, RunRow], journals: Mapping[Key, JournalRow]) -> None:
         """Remember rows as they are now."""
-        _remember(self._runs, runs)
-        _remember(self._journals, journals)
+        self._runs.update(runs)
+        self._journals.update(journals)
 
     def forget(self, group: Iterable[Arrived]) -> None:
         """Believe nothing about the journals of a group any more."""
         for batch in group:
             self._journals.pop(batch.key, None)
-
-
-def _remember(known: OrderedDict[_K, _V], more: Mapping[_K, _V]) -> None:
-    for key, row in more.items():
-        known[key] = row
-        known.move_to_end(key)
-    while len(known) > _MOST:
-        known.popitem(last=False)
 
 
 WINDOW_S: Final = 0.25
@@ -177,14 +166,14 @@ class Intake:
         *,
         quota: Quota | None = None,
         reserved: Callable[[str, str, str], bool] | None = None,
-        gone: Callable[[str, str], bool] | None = None,
+        gone: Callable[[str, str], bool] = lambda *_: False,
         now_ns: Callable[[], int] = time.time_ns,
         most_journals: int = MOST_JOURNALS,
         window_s: float = WINDOW_S,
         grows: bool = False,
     ) -> None:
         self._database, self._objects = database, objects
-        self._gone = gone or _nobody
+        self._gone = gone
         self._quota, self._reserved = quota, reserved
         self._now_ns, self._most, self._window_s = now_ns, most_journals, window_s
         self._names = names_of_worker()
@@ -204,13 +193,12 @@ class Intake:
     # ------------------------------------------------------------------ asking
 
     def known(self, project: str, run: str) -> tuple[dict[str, int], int]:
-        """Return kept bytes by journal and the position of a run, or raise `PurgedError`."""
+        """Return kept bytes by journal and the position of a run, or refuse a purged one (410)."""
         check_run(project, run)
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, _KNOWN, key=key_of(project, run))
+        rows = self._database.fetch(_KNOWN, key=key_of(project, run))
         if any(row[1] is not None for row in rows) or (not rows and self._gone(project, run)):
             msg = f"run {run!r} of {project!r} was purged here and is not taken back"
-            raise PurgedError(msg)
+            raise Rejected(msg, "purged", 410)
         return {row[2]: row[3] for row in rows if row[2]}, rows[0][0] if rows else 0
 
     # ------------------------------------------------------------------ taking
@@ -230,8 +218,9 @@ class Intake:
 
         Raises:
             BatchError: If it is no such batch, or exceeds a limit.
-            Rejected: If it is not taken: `GapError`, `DivergedError`, `PurgedError`,
-                `TooManyError`, `ReservedError`, `QuotaExceeded`, `FullError`.
+            Rejected: If it is not taken: as a `GapError`, `DivergedError` or `FullError`, if the
+                run was purged or has too many journals, the journal is the server's own, or the
+                workspace has no room.
             PathError: If project or run are no names.
         """
         self._check(project, run, journal)
@@ -256,7 +245,7 @@ class Intake:
         check_run(project, run)
         if self._reserved is not None and self._reserved(project, run, journal):
             msg = f"journal {journal!r} is the server's own, in which it keeps what people edit"
-            raise ReservedError(msg)
+            raise Rejected(msg, "reserved")
 
     def _arrived(
         self, project: str, run: str, journal: str, offset: int, data: bytes, gap: int = 0
@@ -505,8 +494,3 @@ def _fail(batch: Arrived, error: Exception) -> None:
         refusal.__cause__ = error
         error = refusal
     batch.done.set_exception(error)
-
-
-def _nobody(project: str, run: str) -> bool:
-    del project, run
-    return False

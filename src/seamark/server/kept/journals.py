@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from seamark.journal.source import Source
-    from seamark.server.blobs import Blobs
+    from seamark.server.blobs.blobs import Blobs
     from seamark.server.objects import ObjectStore
     from seamark.store.database import Database
 
@@ -135,8 +135,7 @@ class IntakeJournals:
 
         It is asked several times a second: one look into an index.
         """
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, _UNFOLDED, most=most)
+        rows = self._database.fetch(_UNFOLDED, most=most)
         return [IntakeRun(*row) for row in rows]
 
     def note(self, project: str, run: str, position: int) -> None:
@@ -150,8 +149,7 @@ class IntakeJournals:
 
     def late(self, before_ns: int, most: int) -> list[IntakeRun]:
         """Return those of `unfolded` that have waited since before a moment, longest first."""
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, _LATE, most=most, before=before_ns)
+        rows = self._database.fetch(_LATE, most=most, before=before_ns)
         return [IntakeRun(*row) for row in rows]
 
     def wait_again(self, runs: Sequence[tuple[str, str]]) -> None:
@@ -165,8 +163,7 @@ class IntakeJournals:
         """Yield all runs, ordered by project and run id."""
         project = run = ""
         while True:
-            with self._database.reading() as connection:
-                rows = self._database.rows(connection, _NEXT, project=project, run_id=run)
+            rows = self._database.fetch(_NEXT, project=project, run_id=run)
             yield from (IntakeRun(*row) for row in rows)
             if len(rows) < _AT_ONCE:
                 return
@@ -176,8 +173,7 @@ class IntakeJournals:
 
     def journals(self, project: str, run: str) -> Mapping[str, IntakeJournal]:
         """Return the stored journals of a run by file name; empty for an unknown run."""
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, _OF_RUN, run_key=key_of(project, run))
+        rows = self._database.fetch(_OF_RUN, run_key=key_of(project, run))
         return {name: IntakeJournal(size, heard_ns) for name, size, heard_ns, _ in rows}
 
     def source(self, project: str, run: str, journal: str) -> Source:
@@ -225,7 +221,7 @@ class IntakeJournals:
         self._blobs().forget_run(project, run)
 
     def _blobs(self) -> Blobs:
-        from seamark.server.blobs import Blobs
+        from seamark.server.blobs.blobs import Blobs
 
         return Blobs(self._database, self._objects, now_ns=self._now_ns)
 

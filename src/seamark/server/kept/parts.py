@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import zstandard
 
-from seamark.errors import PathError, SeamarkError
+from seamark.errors import PathError
 from seamark.journal.format import (
     FILE_HEADER_BYTES,
     FRAME_HEADER_BYTES,
@@ -35,6 +35,7 @@ from seamark.journal.format import (
 )
 from seamark.journal.shipping import BATCH_BYTES, PLAIN_BYTES, BatchError, check_journal_name
 from seamark.paths import check_scope
+from seamark.server.failures import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PREFIX",
-    "PackingError",
     "Part",
     "is_sound",
     "longest_body",
@@ -60,15 +60,7 @@ _OVERHEAD: Final = 64 << 10
 _WINDOW_BYTES: Final = 32 << 20
 """How much memory a frame of zstd may ask for before anything is written."""
 _PART_BYTES: Final = 1 << 20
-
-
-class PackingError(SeamarkError, ValueError):
-    """Error for a request body that is not compressed as declared, or is too large."""
-
-    def __init__(self, message: str, slug: str = "bad-encoding", status: int = 422) -> None:
-        super().__init__(message)
-        self.slug = slug
-        self.status = status
+_TOO_LONG: Final[dict[str, Any]] = {"limit": "plain_bytes", "allowed": PLAIN_BYTES}
 
 
 def longest_body() -> int:
@@ -82,14 +74,14 @@ def unpacked(body: bytes, packing: str) -> bytes:
         data = body
     elif packing != "zstd":
         msg = f"Content-Encoding: expected zstd or none, got {packing!r:.40}"
-        raise PackingError(msg, "bad-encoding", 415)
+        raise Rejected(msg, "bad-encoding", 415)
     elif not body:
         data = b""
     else:
         data = _inflated(body)
     if len(body) > BATCH_BYTES + _OVERHEAD and len(data) > _LONGEST_FRAME:
         msg = f"batch_bytes: at most {BATCH_BYTES} are accepted, got {len(body)}: send less at once"
-        raise PackingError(msg, "too-large", 413)
+        raise Rejected(msg, "too-large", 413, **_TOO_LONG)
     return data
 
 
@@ -102,11 +94,11 @@ def _inflated(body: bytes) -> bytes:
             while part := reader.read(_PART_BYTES):
                 if plain.tell() + len(part) > PLAIN_BYTES:
                     msg = f"plain_bytes: at most {PLAIN_BYTES} are accepted: send less at once"
-                    raise PackingError(msg, "too-large", 413)
+                    raise Rejected(msg, "too-large", 413, **_TOO_LONG)
                 plain.write(part)
     except zstandard.ZstdError as error:
         msg = f"the body is not zstd: {error}"
-        raise PackingError(msg) from error
+        raise Rejected(msg, "bad-encoding") from error
     return plain.getvalue()
 
 

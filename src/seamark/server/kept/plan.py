@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from seamark.server.failures import Rejected
+from seamark.server.failures import GapError, Rejected
 from seamark.server.kept import tables
 from seamark.server.kept.parts import Part
 
@@ -24,18 +24,13 @@ __all__ = [
     "Arrived",
     "DivergedError",
     "FullError",
-    "GapError",
     "JournalRow",
     "Key",
     "Plan",
-    "PurgedError",
     "Receipt",
-    "Rejected",
-    "ReservedError",
     "Rows",
     "RunRow",
     "StoredSource",
-    "TooManyError",
     "key_of",
     "read_rows",
     "read_runs",
@@ -43,45 +38,14 @@ __all__ = [
 ]
 
 
-class BatchRefused(Rejected):
-    """A batch was not accepted; the message says what to do."""
-
-
-class GapError(BatchRefused):
-    """Bytes before it are missing; ``known`` says how many are kept."""
-
-    slug = "gap"
-    status = 409
-
-
-class DivergedError(BatchRefused):
+class DivergedError(Rejected):
     """Other bytes are kept in its place; ``known`` says how many are kept."""
 
     slug = "diverged"
     status = 409
 
 
-class PurgedError(BatchRefused):
-    """The run was purged here, and must not come back."""
-
-    slug = "purged"
-    status = 410
-
-
-class ReservedError(BatchRefused):
-    """The journal is one that the server writes itself."""
-
-    slug = "reserved"
-
-
-class TooManyError(BatchRefused):
-    """The run has as many journals as a run may have."""
-
-    slug = "too-large"
-    status = 413
-
-
-class FullError(BatchRefused):
+class FullError(Rejected):
     """The server has too much to do, or cannot write now; the same may be sent again."""
 
     slug = "busy"
@@ -402,13 +366,13 @@ class Plan:
             row is None and self._gone(batch.project, batch.run)
         ):
             msg = f"run {batch.run!r} of {batch.project!r} was purged here and is not taken back"
-            raise PurgedError(msg)
+            raise Rejected(msg, "purged", 410)
         if key in self._journals or key in self._ends:
             return
         count = self._counts.get(key[0], 0) + 1
         if count > self._most:
             msg = f"run {batch.run!r} has {self._most} journals, more are not taken"
-            raise TooManyError(msg, limit="journals", allowed=self._most)
+            raise Rejected(msg, "too-large", 413, limit="journals", allowed=self._most)
         self._counts[key[0]] = count
 
     def _check_quota(self, project: str, more: int) -> None:

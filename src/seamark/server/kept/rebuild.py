@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from seamark.server.kept import tables
 from seamark.server.kept.commit import insert_object
-from seamark.server.kept.parts import PREFIX, Part, is_sound, read_parts
+from seamark.server.kept.parts import PREFIX, Part, read_parts
 from seamark.server.kept.plan import key_of
 from seamark.store.database import insertion
 
@@ -57,26 +57,16 @@ def needs_rebuild(database: Database, objects: ObjectStore) -> bool:
 
 
 def rebuild(
-    database: Database,
-    objects: ObjectStore,
-    *,
-    gone: Callable[[str, str], bool],
-    verify: bool = False,
-    stop: Callable[[], bool] = lambda: False,
+    database: Database, objects: ObjectStore, *, gone: Callable[[str, str], bool]
 ) -> Rebuilt:
     """Make the tables of journals again; nobody may send or fold meanwhile.
 
-    `gone` tells whether a run was purged; its bytes are left to the collection. With `verify`, all
-    bytes are read, and those without their CRC count as missing. If `stop` returns True, the tables
-    stay as they were, and `InterruptedError` is raised.
+    `gone` tells whether a run was purged; its bytes are left to the collection.
     """
     found: dict[str, dict[str, list[_Found]]] = {}
     sizes: dict[str, int] = {}
     damaged: list[str] = []
     for info in objects.listed(PREFIX):
-        if stop():
-            msg = "given up"
-            raise InterruptedError(msg)
         try:
             listed = read_parts(objects, info.name, info.size)
         except FileNotFoundError:
@@ -90,10 +80,6 @@ def rebuild(
             _log.error("rebuild: %r is damaged", info.name)
             damaged.append(info.name)
         for part in listed.parts:
-            if verify and not is_sound(objects, info.name, part):
-                _log.error("rebuild: %r is damaged at byte %s", info.name, part.place)
-                damaged.append(info.name)
-                continue
             of_run = found.setdefault(key_of(part.project, part.run), {})
             of_run.setdefault(part.journal, []).append(_Found(part, info.name, listed.shared))
     return _Writer(database, sizes, gone).write(found, sorted(set(damaged)))

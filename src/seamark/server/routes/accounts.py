@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from seamark.paths import is_inside
 from seamark.server.access import Identity, Role
@@ -17,9 +17,11 @@ from seamark.server.accounts.accounts import Accounts, NoSuch
 from seamark.server.accounts.tokens import Token
 from seamark.server.failures import Refusal
 from seamark.server.guard import (
+    Body,
     expect,
     expect_admin,
     expect_somebody,
+    note,
     open_to_all,
     server_of,
 )
@@ -35,11 +37,7 @@ Project = Annotated[str, Field(min_length=1, max_length=1024)]
 ProjectQuery = Annotated[str, Query(min_length=1, max_length=1024)]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class NewTokenBody(_Body):
+class NewTokenBody(Body):
     """Request for a new token.
 
     `user` is by default the requester; one that does not exist is created, as a service account
@@ -56,7 +54,7 @@ class NewTokenBody(_Body):
     expires_s: int | None = Field(None, ge=1, le=_YEARS)
 
 
-class MemberBody(_Body):
+class MemberBody(Body):
     """Role for a user in a project; None removes it."""
 
     user: Name
@@ -64,14 +62,14 @@ class MemberBody(_Body):
     role: RoleName | None
 
 
-class VisibilityBody(_Body):
+class VisibilityBody(Body):
     """Visibility of a project to users without a role in it."""
 
     project: Project
     visibility: Literal["private", "workspace", "public"]
 
 
-class UserBody(_Body):
+class UserBody(Body):
     """Changes to a user."""
 
     admin: bool | None = None
@@ -156,7 +154,7 @@ def create_token(request: Request, body: NewTokenBody) -> dict[str, Any]:
         expires_ns=expires,
         made_with=own.id if own is not None and _is_limited(own) else None,
     )
-    _note(request, who, "token.create", made.prefix, user=user, project=project)
+    note(request, who, "token.create", made.prefix, user=user, project=project)
     return {"token": made.secret, "id": made.prefix, "user": user, "expires_ns": expires}
 
 
@@ -173,11 +171,14 @@ def revoke_token(request: Request, token: str) -> dict[str, Any]:
     except NoSuch:
         found = None
     if found is None or not _may_end(server.accounts, who, found):
-        hint = "no such token, or it is not yours to revoke; seamark token list shows yours"
-        raise Refusal(404, "no-token", hint)
+        raise Refusal(
+            404,
+            "no-token",
+            "no such token, or it is not yours to revoke; seamark token list shows yours",
+        )
     server.accounts.revoke(token)
     server.logins.forget()
-    _note(request, who, "token.revoke", token, user=found.user)
+    note(request, who, "token.revoke", token, user=found.user)
     return {"revoked": token}
 
 
@@ -198,7 +199,7 @@ def change_user(request: Request, name: str, body: UserBody) -> dict[str, Any]:
     server = server_of(request)
     server.accounts.set_user(name, admin=body.admin, disabled=body.disabled)
     server.logins.forget()
-    _note(request, who, "user.change", name, **body.model_dump(exclude_none=True))
+    note(request, who, "user.change", name, **body.model_dump(exclude_none=True))
     return {"user": name}
 
 
@@ -225,7 +226,7 @@ def set_member(request: Request, body: MemberBody) -> dict[str, Any]:
     role = None if body.role is None else Role[body.role.upper()]
     server.accounts.set_member(body.user, body.project, role)
     server.logins.forget()
-    _note(request, who, "member.set", body.project, user=body.user, role=body.role)
+    note(request, who, "member.set", body.project, user=body.user, role=body.role)
     return body.model_dump()
 
 
@@ -235,10 +236,13 @@ def set_visibility(request: Request, body: VisibilityBody) -> dict[str, Any]:
     who = expect(request, body.project, Role.OWNER)
     accounts = server_of(request).accounts
     if body.visibility == "public" and not accounts.may_publish(who, body.project):
-        hint = "only owners of its workspace make a project public: everybody reads it then"
-        raise Refusal(403, "role-too-small", hint)
+        raise Refusal(
+            403,
+            "role-too-small",
+            "only owners of its workspace make a project public: everybody reads it then",
+        )
     accounts.set_visibility(body.project, body.visibility, by=who.name)
-    _note(request, who, "visibility.set", body.project, visibility=body.visibility)
+    note(request, who, "visibility.set", body.project, visibility=body.visibility)
     return body.model_dump()
 
 
@@ -276,13 +280,13 @@ def _expect_hand_out(
         role = role or Role.CONTRIBUTOR
     if not accounts.has_user(user):
         accounts.add_user(user, service=body.service or not who.admin, admin=body.admin)
-        _note(request, who, "user.add", user, service=body.service, admin=body.admin)
+        note(request, who, "user.add", user, service=body.service, admin=body.admin)
     elif body.admin or body.service:
         raise Refusal(409, "taken", f"user {user!r} exists already: leave admin and service out")
     if body.project is not None:
         role = role or Role.CONTRIBUTOR
         if accounts.raise_member(user, body.project, role):
-            _note(request, who, "member.set", body.project, user=user, role=role.name.lower())
+            note(request, who, "member.set", body.project, user=user, role=role.name.lower())
             server_of(request).logins.forget()
     return role
 
@@ -294,8 +298,11 @@ def _bounded(
         role = own.role if role is None else min(role, own.role)
     if own.project is not None:
         if project is not None and not is_inside(project, own.project):
-            hint = f"this token is for {own.project} only, and so are those that it makes"
-            raise Refusal(403, "role-too-small", hint)
+            raise Refusal(
+                403,
+                "role-too-small",
+                f"this token is for {own.project} only, and so are those that it makes",
+            )
         project = project or own.project
     return role, project, _earlier(own.expires_ns, expires)
 
@@ -318,8 +325,3 @@ def _may_end(accounts: Accounts, who: Identity, token: Token) -> bool:
 def _is_limited(token: Token) -> bool:
     # Tokens that may do less than their user are given to machines, and leak.
     return token.role is not None or token.project is not None
-
-
-def _note(request: Request, who: Identity, action: str, subject: str, **detail: Any) -> None:
-    address = request.client.host if request.client else ""
-    server_of(request).accounts.note(who, action, subject, address=address, **detail)

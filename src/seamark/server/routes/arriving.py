@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from seamark.errors import PathError
 from seamark.paths import check_name, check_place, check_project, home_of, kind_of
@@ -16,62 +16,21 @@ from seamark.server.access import Role
 from seamark.server.accounts import tables
 from seamark.server.accounts.tables import lock_account
 from seamark.server.failures import FAILURES, Refusal
-from seamark.server.guard import expect, server_of
+from seamark.server.guard import Body, expect, server_of
 from seamark.server.kept import tables as kept
 from seamark.store.database import Upsert, retry
 from seamark.store.read.names import run_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from seamark.reading.arriving import Conflict
     from seamark.reading.names import RunName
     from seamark.server.state import Server
 
-__all__ = ["arrive", "arrive_artifact", "router"]
+__all__ = ["router"]
 
 
 _KEEP: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
-
-
-def arrive(
-    server: Server,
-    project: str,
-    run: str,
-    name: str | None,
-    conflict: Conflict,
-    *,
-    make_project: bool,
-) -> Arrival:
-    """Return the decision about an arriving run; its name is reserved if it is accepted."""
-    if not make_project and not _project_exists(server, project):
-        return Arrival("no project")
-    if name is None:
-        return Arrival("go")
-
-    def decide(held: dict[str, Any], known: list[RunName]) -> Arrival:
-        return settle(held, known, run, name, conflict, server.now_ns())
-
-    return _decide_alone(server, f"arriving:{project}", (project, "run"), decide)
-
-
-def arrive_artifact(
-    server: Server,
-    place: str,
-    versions: Sequence[str],
-    conflict: Conflict,
-    *,
-    make_project: bool,
-) -> Arrival:
-    """Return the decision about an arriving version of ``PROJECT/.artifacts/NAME``."""
-    home = home_of(place)
-    if not make_project and not _project_exists(server, home):
-        return Arrival("no project")
-
-    def decide(held: dict[str, Any], known: list[RunName]) -> Arrival:
-        return settle_artifact(held, known, versions, place, conflict, server.now_ns())
-
-    return _decide_alone(server, f"arriving-artifacts:{home}", (place, "artifact"), decide)
 
 
 def _decide_alone(
@@ -114,10 +73,8 @@ _Short = Annotated[str, Field(min_length=1, max_length=1024)]
 _MOST_VERSIONS: Final = 10_000
 
 
-class _NameBody(BaseModel):
+class _NameBody(Body):
     """Run that is about to begin, and the policy if another one has its name."""
-
-    model_config = ConfigDict(extra="forbid")
 
     project: _Short
     run: _Short
@@ -133,7 +90,7 @@ def resolve_name(request: Request, body: _NameBody) -> Arrival:
 
     Its name is taken if it goes. ``versions`` are those of the artifact where it comes from.
     """
-    project, run, is_artifact = body.project, body.run, False
+    project, run, name, server = body.project, body.run, body.name, server_of(request)
     try:
         if is_artifact := kind_of(project, run) == "artifact":
             check_place(project, run)
@@ -141,11 +98,25 @@ def resolve_name(request: Request, body: _NameBody) -> Arrival:
             project, run = check_project(project), check_name(run, "run id")
     except PathError as error:
         raise Refusal(422, "not-a-name", str(error)) from error
-    expect(request, home_of(project), Role.CONTRIBUTOR)
-    server, make = server_of(request), body.make_project
+    home = home_of(project)
+    expect(request, home, Role.CONTRIBUTOR)
+    if not body.make_project and not _project_exists(server, home):
+        return Arrival("no project")
     if is_artifact:
         versions = (run, *body.versions)
-        found = arrive_artifact(server, project, versions, body.conflict, make_project=make)
-    else:
-        found = arrive(server, project, run, body.name, body.conflict, make_project=make)
-    return found
+        return _decide_alone(
+            server,
+            f"arriving-artifacts:{home}",
+            (project, "artifact"),
+            lambda held, known: settle_artifact(
+                held, known, versions, project, body.conflict, server.now_ns()
+            ),
+        )
+    if name is None:
+        return Arrival("go")
+    return _decide_alone(
+        server,
+        f"arriving:{project}",
+        (project, "run"),
+        lambda held, known: settle(held, known, run, name, body.conflict, server.now_ns()),
+    )

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
 from seamark.server.access import Role
 from seamark.server.failures import FAILURES, Refusal
-from seamark.server.guard import asker, expect, needs, public, serving_of
+from seamark.server.guard import Body, asker, expect, needs, public, serving_of
 from seamark.server.serving import Link
 
 if TYPE_CHECKING:
@@ -94,10 +93,8 @@ def fetch(
     return _sent(request, digest, content, headers, _type_of(name))
 
 
-class _ContentsBody(BaseModel):
+class _ContentsBody(Body):
     """Contents to look for, by their SHA-256, hex."""
-
-    model_config = ConfigDict(extra="forbid")
 
     sha256: Annotated[list[_Digest], Field(max_length=_MOST)]
 
@@ -114,10 +111,8 @@ def contents(request: Request, project: str, run: str, body: _ContentsBody) -> d
     return {"absent": serving_of(request).missing_contents(project, run, body.sha256)}
 
 
-class _LinkBody(BaseModel):
+class _LinkBody(Body):
     """Content (SHA-256, hex) to link to; the extension of its name determines the type."""
-
-    model_config = ConfigDict(extra="forbid")
 
     project: Annotated[str, Field(max_length=4096)]
     run: Annotated[str, Field(max_length=4096)]
@@ -182,8 +177,11 @@ def _may_still_read(request: Request, link: Link) -> bool:
 def _content(request: Request, project: str, run: str, digest: str) -> Content:
     content = serving_of(request).content(project, run, digest)
     if content is None:
-        hint = f"project {project!r} has no content {digest}: it was not sent, or not yet"
-        raise Refusal(404, "no-content", hint)
+        raise Refusal(
+            404,
+            "no-content",
+            f"project {project!r} has no content {digest}: it was not sent, or not yet",
+        )
     return content
 
 
@@ -196,7 +194,7 @@ def _sent(
     if part := _part_of(request, digest):
         return _part(content, *part, headers, kind)
     headers["Content-Length"] = str(content.size)
-    return StreamingResponse(_read(content, 0, content.size), 200, headers, kind)
+    return StreamingResponse(content.read(0, content.size), 200, headers, kind)
 
 
 def _part_of(request: Request, digest: str) -> tuple[str, str] | None:
@@ -217,11 +215,7 @@ def _part(content: Content, first: str, last: str, headers: dict[str, str], kind
         return Response(status_code=416, headers=headers)
     headers["Content-Range"] = f"bytes {start}-{end - 1}/{content.size}"
     headers["Content-Length"] = str(end - start)
-    return StreamingResponse(_read(content, start, end), 206, headers, kind)
-
-
-def _read(content: Content, start: int, end: int) -> Iterator[bytes]:
-    return content.read(start, end)
+    return StreamingResponse(content.read(start, end), 206, headers, kind)
 
 
 def _image_of(content: Content) -> str:

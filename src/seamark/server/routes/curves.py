@@ -49,8 +49,12 @@ class LookQuestion(Question, kw_only=True):
         asked = runs * len(self.paths)
         most = min(_MOST_SERIES, max(1, MOST_PARTS * 4 // self.px))
         if asked > most:
-            hint = f"{asked:,} series are too many at a time: ask for at most {most} of so many px"
-            raise Refusal(413, "too-many-series", hint, limit=most)
+            raise Refusal(
+                413,
+                "too-many-series",
+                f"{asked:,} series are too many at a time: ask for at most {most} of so many px",
+                limit=most,
+            )
         return look
 
 

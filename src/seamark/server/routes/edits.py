@@ -12,14 +12,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from seamark.errors import PathError, SeamarkError
 from seamark.paths import PROJECT_LOG, check_name
 from seamark.server.access import Role
 from seamark.server.answering import Several, several
 from seamark.server.failures import FAILURES, Refusal, refusal_of
-from seamark.server.guard import asker, expect, server_of
+from seamark.server.guard import Body, asker, expect, note, server_of
 from seamark.server.purging import is_purged, purge
 from seamark.server.routes.tables import Which
 from seamark.store.query.choosing import choose
@@ -28,10 +28,12 @@ from seamark.values import encode_atom
 if TYPE_CHECKING:
     from seamark.server.access import Identity
 
-__all__ = ["router"]
+__all__ = ["router", "server_router"]
 
 
 router: Final = APIRouter(tags=["runs"])
+server_router: Final = APIRouter(tags=["runs"])
+"""Routes of a server alone: the page has no claims and purges nothing."""
 _MOST: Final = 1000
 _LAST: Final = (1 << 63) - 1
 Kind = Literal["run", "group"]
@@ -40,10 +42,8 @@ Name = Annotated[str, Field(max_length=200)]
 Count = Annotated[int, Field(ge=0, le=_LAST)]
 
 
-class _Claimant(BaseModel):
+class _Claimant(Body):
     """Description of the process that makes a claim, with a random key to release it."""
-
-    model_config = ConfigDict(extra="forbid")
 
     user: Name | None = None
     host: Name
@@ -55,20 +55,16 @@ class _Claimant(BaseModel):
     t: Count
 
 
-class _TakeBody(BaseModel):
+class _TakeBody(Body):
     """Runs or groups to claim, in order of preference, and the claimant."""
-
-    model_config = ConfigDict(extra="forbid")
 
     refs: Annotated[list[Ref], Field(max_length=_MOST)]
     kind: Kind = "run"
     claimant: _Claimant
 
 
-class _ClaimBody(BaseModel):
+class _ClaimBody(Body):
     """A claim that was made."""
-
-    model_config = ConfigDict(extra="forbid")
 
     project: Text
     name: Text
@@ -77,7 +73,7 @@ class _ClaimBody(BaseModel):
     key: Key
 
 
-class _Claimed(BaseModel):
+class _Claimed(Body):
     """The claim that was made, or null; the run must be read up to `position`, bytes."""
 
     ref: Ref | None
@@ -95,7 +91,7 @@ def _answers(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
     return {200: {"model": model}, **FAILURES}
 
 
-@router.post("/runs/claims", operation_id="claimRun", responses=_answers(_Claimed))
+@server_router.post("/runs/claims", operation_id="claimRun", responses=_answers(_Claimed))
 def take(every: All, body: _TakeBody) -> Response:
     """Claim the first of some runs, or groups, that nobody has and the asker may write to.
 
@@ -107,8 +103,9 @@ def take(every: All, body: _TakeBody) -> Response:
             roles[project] = every.server.accounts.role(who, project)
     refs = [ref for ref in body.refs if (roles[ref[0]] or 0) >= Role.CONTRIBUTOR]
     if body.refs and not refs:
-        hint = f"this needs the role contributor in {body.refs[0][0][:200]}"
-        raise Refusal(403, "role-too-small", hint)
+        raise Refusal(
+            403, "role-too-small", f"this needs the role contributor in {body.refs[0][0][:200]}"
+        )
     found = server_of(every.request).claims.take(refs, body.kind, body.claimant.model_dump())
     told: dict[str, Any] = {"ref": None, "number": None, "position": None}
     if found is not None:
@@ -116,22 +113,30 @@ def take(every: All, body: _TakeBody) -> Response:
     return every.done(told)
 
 
-@router.post("/runs/claims/held", operation_id="holdsClaim", responses=_answers(_Held))
+@server_router.post("/runs/claims/held", operation_id="holdsClaim", responses=_answers(_Held))
 def held(every: All, body: _ClaimBody) -> Response:
     """Return whether a claim is still the newest, and was not released."""
     expect(every.request, body.project, Role.CONTRIBUTOR)
-    ref = (body.project, body.name)
-    found = server_of(every.request).claims.holds(ref, body.kind, body.number, body.key)
-    return every.done({"held": found})
+    return every.done(
+        {
+            "held": server_of(every.request).claims.holds(
+                (body.project, body.name), body.kind, body.number, body.key
+            )
+        }
+    )
 
 
-@router.post("/runs/claims/release", operation_id="releaseClaim", responses=_answers(_Held))
+@server_router.post("/runs/claims/release", operation_id="releaseClaim", responses=_answers(_Held))
 def release(every: All, body: _ClaimBody) -> Response:
     """Give a claim back; ``held`` says whether it was the newest, and the asker's."""
     expect(every.request, body.project, Role.CONTRIBUTOR)
-    ref = (body.project, body.name)
-    found = server_of(every.request).claims.release(ref, body.kind, body.number, body.key)
-    return every.done({"held": found})
+    return every.done(
+        {
+            "held": server_of(every.request).claims.release(
+                (body.project, body.name), body.kind, body.number, body.key
+            )
+        }
+    )
 
 
 _MOST_RUNS: Final = 200
@@ -153,8 +158,6 @@ class _EditBody(BaseModel):
     A null name or description removes it. ``description_was`` is the description that the new
     one replaces; null for none.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     refs: Annotated[list[Ref], Field(min_length=1, max_length=_MOST_RUNS)] | None = None
     project: Text | None = None
@@ -252,8 +255,12 @@ def _matching(every: Several, body: _EditBody) -> Sequence[Ref]:
     with store.database.reading() as connection:
         chosen = choose(store, connection, selection, every.now_ns, counted=False)
     if len(chosen.refs) > _MOST_RUNS:
-        hint = f"more than {_MOST_RUNS} runs match, which is the most at a time: name fewer"
-        raise Refusal(413, "too-many-runs", hint, limit=_MOST_RUNS)
+        raise Refusal(
+            413,
+            "too-many-runs",
+            f"more than {_MOST_RUNS} runs match, which is the most at a time: name fewer",
+            limit=_MOST_RUNS,
+        )
     return chosen.refs
 
 
@@ -285,15 +292,12 @@ def _edit_result(ref: Ref, found: int | Refusal) -> dict[str, Any]:
     project, run = ref
     told = {"project": project, "run": run, "ok": True, "error": None, "hint": None}
     if isinstance(found, Refusal):
-        return told | {"ok": False, "position": None, **_why(found)}
+        why = {"error": found.error, "hint": str(found.detail), **found.more}
+        return told | {"ok": False, "position": None} | why
     return told | {"position": found}
 
 
-def _why(refusal: Refusal) -> dict[str, Any]:
-    return {"error": refusal.error, "hint": str(refusal.detail), **refusal.more}
-
-
-@router.delete("/runs/{project:path}/{run}", operation_id="purgeRun")
+@server_router.delete("/runs/{project:path}/{run}", operation_id="purgeRun")
 def purge_run(request: Request, project: str, run: str) -> dict[str, str]:
     """Remove a run for good, with the files that no other run of its project refers to.
 
@@ -318,9 +322,7 @@ def purge_run(request: Request, project: str, run: str) -> dict[str, str]:
         now_ns=server.now_ns(),
         blobs=server.blobs.forget_run,
     )
-    server.accounts.note(
-        who, "run.purge", f"{project}/{run}", address=request.client.host if request.client else ""
-    )
+    note(request, who, "run.purge", f"{project}/{run}")
     return {"project": project, "run": run}
 
 

@@ -14,7 +14,6 @@ from seamark.errors import FileMissingError
 from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import (
     BATCH_BYTES,
-    PLAIN_BYTES,
     BatchError,
     TooLargeError,
     check_journal_name,
@@ -24,13 +23,12 @@ from seamark.server.access import Role
 from seamark.server.answering import compressed
 from seamark.server.failures import Refusal
 from seamark.server.guard import expect, needs, server_of
-from seamark.server.kept.parts import PackingError, longest_body, unpacked
+from seamark.server.kept.parts import longest_body, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from concurrent.futures import Future
 
-    from seamark.server.kept.intake import Intake
     from seamark.server.kept.plan import Receipt
 
 __all__ = ["router"]
@@ -49,7 +47,7 @@ _UNPACKING: Final = threading.BoundedSemaphore(4)
 def known(request: Request, project: str, run: str) -> dict[str, Any]:
     """Return how many bytes of each journal of a run are kept, by file name."""
     expect(request, project, Role.CONTRIBUTOR)
-    journals, position = _intake(request).known(project, run)
+    journals, position = server_of(request).intake.known(project, run)
     return {"journals": journals, "position": position}
 
 
@@ -111,7 +109,7 @@ async def put(
     The body is compressed with zstd (``Content-Encoding: zstd``), or plain. What is answered is
     kept for good.
     """
-    intake = _intake(request)
+    intake = server_of(request).intake
     packing = request.headers.get("content-encoding", "identity").strip().lower()
 
     def submit(body: bytes) -> Future[Receipt]:
@@ -128,7 +126,7 @@ async def put(
             waiting = await run_in_threadpool(submit, body)
             del body
         kept = await asyncio.wrap_future(waiting)
-    except (BatchError, PackingError) as error:
+    except BatchError as error:
         raise _batch_refusal(error) from error
     return {"offset": kept.offset, "position": kept.position, "wait_s": kept.wait_s}
 
@@ -162,21 +160,7 @@ def _too_long(size: int) -> Refusal:
     )
 
 
-def _intake(request: Request) -> Intake:
-    found: Intake = server_of(request).intake
-    return found
-
-
-def _batch_refusal(error: Exception) -> Refusal:
-    more: Mapping[str, Any] = {}
-    status, slug = 422, "not-a-journal"
+def _batch_refusal(error: BatchError) -> Refusal:
     if isinstance(error, TooLargeError):
-        status, slug = 413, error.slug
-        more = {"limit": error.limit, "allowed": error.allowed}
-    elif isinstance(error, BatchError):
-        slug = error.slug
-    elif isinstance(error, PackingError):
-        status, slug = error.status, error.slug
-        if status == 413:  # noqa: PLR2004 - a status
-            more = {"limit": "plain_bytes", "allowed": PLAIN_BYTES}
-    return Refusal(status, slug, str(error), **more)
+        return Refusal(413, error.slug, str(error), limit=error.limit, allowed=error.allowed)
+    return Refusal(422, error.slug, str(error))

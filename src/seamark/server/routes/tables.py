@@ -205,8 +205,12 @@ def groups(
     with _reading(every) as (store, asked):
         runs = query_runs(store, asked, selection, shown, every.now_ns, every.unknown)
     if runs.total > len(runs):
-        hint = f"{runs.total:,} runs match, over {MOST_ROWS:,}: ask for fewer by a query"
-        raise Refusal(413, "too-many-runs", hint, limit=MOST_ROWS)
+        raise Refusal(
+            413,
+            "too-many-runs",
+            f"{runs.total:,} runs match, over {MOST_ROWS:,}: ask for fewer by a query",
+            limit=MOST_ROWS,
+        )
     found = group_table(runs, by, columns)
     if order is not None:
         found = in_order(found, order, ascending=least_first)
@@ -322,8 +326,12 @@ def attempts(
     """
     begins, asked = list[tuple[str, str, str, list[Any]]](), len(refs) * len(paths)
     if asked > _MOST_BEGINS:
-        hint = f"{asked:,} series are too many at a time: ask for at most {_MOST_BEGINS}"
-        raise Refusal(413, "too-many-series", hint, limit=_MOST_BEGINS)
+        raise Refusal(
+            413,
+            "too-many-series",
+            f"{asked:,} series are too many at a time: ask for at most {_MOST_BEGINS}",
+            limit=_MOST_BEGINS,
+        )
     check_axis(x)
     for ref in every.only_readable(refs) if paths else ():
         with contextlib.suppress(RunNotFoundError):

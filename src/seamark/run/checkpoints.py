@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.blobs import find_inside, is_below
 from seamark.errors import FileMissingError, PathError
 from seamark.paths import check_path, is_inside, join_path
-from seamark.process.interrupts import raised_by_signal_handler
+from seamark.process.interrupts import let_pass
 from seamark.values import encode_atom, to_float
 
 if TYPE_CHECKING:
@@ -113,10 +113,6 @@ class _Checkpoint:
         elif self.removable:
             self.removable -= 1
 
-    def try_again(self) -> None:
-        """Look at the file at every save until its record is deleted."""
-        self.removable = math.inf
-
 
 class CheckpointSet:
     """The checkpoints of one callback, recorded as files below one namespace of a run.
@@ -190,9 +186,8 @@ class CheckpointSet:
             # Files of another machine are none that a callback removes; and a hook waits for none.
             reader = self._run.session.recorded.local_reader()
             found = [] if reader is None else reader.attributes(self.namespace)
-        except Exception as error:  # an index that cannot be read
-            if raised_by_signal_handler(error):
-                raise
+        except Exception as error:  # noqa: BLE001 - an index that cannot be read
+            let_pass(error)
             self._drop(f"what was recorded before could not be read: {error!r}")
             return
         own = {one.path for one in self._files.values()}
@@ -243,9 +238,8 @@ class CheckpointSet:
                 self._take(location, found)
         except FileMissingError:  # removed since it was looked at
             self._forget_removed(location)
-        except Exception as error:  # must not stop the training
-            if raised_by_signal_handler(error):
-                raise
+        except Exception as error:  # noqa: BLE001 - must not stop the training
+            let_pass(error)
             self._drop(f"checkpoint {location} could not be recorded: {error!r}")
 
     def _drop(self, message: str) -> None:
@@ -276,7 +270,7 @@ class CheckpointSet:
         if not is_url(location) and not Path(location).parent.is_dir():
             return
         if not self._run.session.record_op({"op": "delete", "paths": [file.path]}):
-            file.try_again()  # the disk was full
+            file.removable = math.inf  # the disk was full: every save looks at it
             return
         file.stamp, file.removable = None, 0
         self._run.session.content.prune(file.path)

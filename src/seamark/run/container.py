@@ -210,7 +210,6 @@ class Container(Recordable, metaclass=_Opening):
         Raises:
             MissingFieldError: If there is nothing.
         """
-        del wait
         recorder, at = self.session.recorder, check_writable(given_path(path))
         if (writer := recorder.to_share(at)) is not None:
             is_known = any(is_inside(known, at) for known in writer.families)
@@ -314,7 +313,6 @@ class Container(Recordable, metaclass=_Opening):
 
     def wait(self, *, disk_only: bool = False) -> None:
         """Wait until every file that was taken is stored; values are on disk already."""
-        del disk_only
         self.session.recorder.contents.flush()
 
     def sync(self, *, wait: bool = True) -> None:

@@ -58,7 +58,10 @@ def _kind_of_module(module: types.ModuleType) -> _Kind | None:
     if package == "horovod" and hasattr(module, "size"):
         return "Horovod", {"world_size": "size", "devices": "local_size", "nodes": "cross_size"}
     if package == "torch_xla":
-        return "XLA", {**_XLA, "world_size": _xla_world_size}
+        return "XLA", {
+            **_XLA,
+            "world_size": lambda one: _ask(one, "xrt_world_size") or _ask(one, "world_size"),
+        }
     if module.__name__ == "torch.distributed" and _ask(module, "is_initialized"):
         return module.__name__, {"backend": "get_backend", "world_size": "get_world_size"}
     return None
@@ -71,10 +74,6 @@ def _kind_of_object(what: Any) -> _Kind | None:
     if found is None and is_strategy and _ask(what, "num_replicas_in_sync") is not None:
         return type(what).__name__, _TENSORFLOW
     return found
-
-
-def _xla_world_size(module: Any) -> Any:
-    return _ask(module, "xrt_world_size") or _ask(module, "world_size")
 
 
 def _tensorflow_nodes(strategy: Any) -> int | None:

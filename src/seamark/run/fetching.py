@@ -49,16 +49,12 @@ def _default_name(folder: RunFolder) -> str:
     return generated_name(folder.run)
 
 
-def _size_bytes(folder: RunFolder) -> float:
-    return float(sum(file.lstat().st_size for file in folder.path.rglob("*")))
-
-
 _ALWAYS: Final[Mapping[str, Callable[[RunFolder], Any]]] = {
     "sys/description": lambda _: "",
     "sys/failed": lambda _: False,
     "sys/group_tags": lambda _: set(),
     "sys/name": _default_name,
-    "sys/size": _size_bytes,
+    "sys/size": lambda folder: float(sum(file.lstat().st_size for file in folder.path.rglob("*"))),
     "sys/tags": lambda _: set(),
 }
 """Defaults of paths that every run in Neptune has, which integrations fetch without asking."""

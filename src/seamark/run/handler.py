@@ -347,7 +347,6 @@ class Handler(Recordable):
         Raises:
             FileNotFoundError: If nothing is there.
         """
-        del wait
         at = check_writable(self._path)
         writer = self._session.recorder.to_share(at)
         if writer is None:

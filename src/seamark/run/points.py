@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, ValueKindError
 from seamark.journal.format import Kind
 from seamark.paths import check_path, check_writable, join_path
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import let_pass, quietly
 from seamark.reading.browsing import Browsable
 from seamark.types import File, FileSeries, FloatSeries, Histogram, Series, Single, StringSeries
 from seamark.values import Escaped, flatten, is_container, shown, to_float, to_step, to_time_ns
@@ -80,40 +80,35 @@ class Points:
                 return
         time_ns = None
         if timestamp is not None:
-            try:
+            what = "log_metrics: the timestamp is left out"
+            with quietly(lambda error: outlet.drop("timestamp", warn=f"{what}: {error}")):
                 time_ns = to_time_ns(timestamp)
-            except Exception as error:  # noqa: BLE001 - see `let_pass`
-                let_pass(error)
-                outlet.drop("timestamp", warn=f"log_metrics: the timestamp is left out: {error}")
         outlet.row(metrics, step, time_ns)
 
     def _in_phase(self, metrics: Any, base: str, phase: Any, epoch: Any) -> dict[str, Any]:
         drop = self._outlet.drop
         try:
             own = "" if phase is None else _PHASES.get(phase) or check_path(phase)
-            namespace = join_path(base, own)
-        except Exception as error:  # noqa: BLE001 - see `let_pass`
-            let_pass(error)
+            prefix = join_path(base, own)
+        except (TypeError, ValueError) as error:
             count = len(metrics) if isinstance(metrics, Mapping) else 1
             drop("metrics", max(1, count), f"log_metrics: phase: {error}")
             return {}
-        prefix = f"{namespace}/" if namespace else ""
+        prefix += "/" if prefix else ""
         try:
             found = {f"{prefix}{key}": value for key, value in metrics.items()}
         except Exception as error:  # noqa: BLE001 - see `let_pass`
             let_pass(error)
-            what = f"expected a mapping of paths to numbers: {error!r:.200}"
-            drop("metrics", 1, f"log_metrics: {what}")
+            what = f"log_metrics: expected a mapping of paths to numbers: {error!r:.200}"
+            drop("metrics", 1, what)
             return {}
         if epoch is not None:
             if found.pop(prefix + _EPOCH, None) is not None:
                 what = f"{_EPOCH!r} among the metrics is left out beside the argument epoch="
                 drop(_EPOCH, 1, f"log_metrics: {what}")
-            try:
+            what = f"log_metrics: epoch: expected a number, got {shown(epoch)}"
+            with quietly(lambda _: drop(_EPOCH, 1, what)):
                 found[prefix + _EPOCH] = to_float(epoch)
-            except Exception as error:  # noqa: BLE001 - see `let_pass`
-                let_pass(error)
-                drop(_EPOCH, 1, f"log_metrics: epoch: expected a number, got {shown(epoch)}")
         return found
 
     def quick_row(self, path: str, value: Any, step: Any) -> Mapping[str, float] | None:

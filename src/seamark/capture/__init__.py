@@ -59,7 +59,7 @@ def _failed(error: Exception) -> None:
 
 
 def _lost(run: Recorder, error: Exception) -> None:
-    """Count a capture that failed, so that what is not there is known to be missing."""
+    """Count a failed capture, so that readers can tell that facts are missing."""
     _failed(error)
     run.drop("capture")
 
@@ -96,7 +96,7 @@ class Capture:
 
     @_quiet
     def start(self) -> None:
-        """Watch for the end; the first time, record what is known and find out the rest.
+        """Watch for the end; on the first call record the known facts and determine the others.
 
         Called again when a run at rest continues or the process turns out to own it. Does nothing
         in a forked child. Never waits, and raises only what the handler of a signal raised.
@@ -148,7 +148,7 @@ class Capture:
 
     @_quiet
     def stop(self, timeout_s: float | None = None) -> None:
-        """Stop observing the end of the process, and wait for what is still being captured.
+        """Stop observing the end of the process, and wait for captures that still run.
 
         All parts together get the time, by default two seconds. May be called twice, and before a
         further `start`. Raises only what the handler of a signal raised.

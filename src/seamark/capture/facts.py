@@ -1,4 +1,4 @@
-"""The part of a run's captures that finds out once, on a thread, where it runs and what code."""
+"""Capture that determines the environment and the code once, on a thread."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Facts:
         self._ended: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def start(self) -> None:
-        """Record what is known, and begin to find out the rest; each only once."""
+        """Record the known facts, and start to determine the others; each only once."""
         tasks: list[Callable[[], None]] = []
         if not self._told and self._switches.host:
             tasks.append(self._record_environment)

@@ -21,7 +21,7 @@ class Part(Protocol):
     """
 
     def start(self) -> None:
-        """Begin; called again when a run at rest goes on."""
+        """Start; called again when a resting run continues."""
 
     def stop(self, timeout_s: float) -> None:
         """Record what is left, and end, within so many seconds. May be called twice."""
@@ -62,10 +62,10 @@ class Recorder(Protocol):
         """Store members of a file set, by name; count failures."""
 
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
-        """Count what could not be recorded, and warn once about it."""
+        """Count a lost record, and warn once about it."""
 
     def note_masked(self, paths: Iterable[str]) -> None:
-        """Note that something was hidden in what is recorded at these paths."""
+        """Record that secrets were hidden at these paths."""
 
     def note_state(
         self, state: str, *, error: BaseException | None = None, signal: str | None = None

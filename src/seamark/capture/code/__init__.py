@@ -149,7 +149,7 @@ def beginning_of(
     follow: bool = False,
     enough: Callable[[bytearray], bool] = lambda _: False,
 ) -> bytes | None:
-    """Return what a regular file begins with; None if it is none, or cannot be read.
+    """Return the first bytes of a regular file; None for others, or if it cannot be read.
 
     Never waits for a pipe, and never raises for what is there. The file may be a link only with
     ``follow``. Reading ends after ``at_most`` bytes, or when ``enough`` says so of what was read.

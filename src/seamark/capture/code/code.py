@@ -1,4 +1,4 @@
-"""The part of a run's captures that records what code is executed."""
+"""Capture that records the executed code."""
 
 from __future__ import annotations
 

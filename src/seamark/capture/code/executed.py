@@ -42,7 +42,7 @@ _MAIN: Final = ("__main__", "__mp_main__")
 
 
 class CodeVersion:
-    """The version of what was executed, which is told several times while it grows.
+    """Version of the executed code, which is recorded again as more code is executed.
 
     Attributes:
         first: The version at the start of the run; empty if it is not known.
@@ -122,14 +122,14 @@ class ExecutedCode:
         self._told: object = version.first if version else ""
 
     def find(self) -> None:
-        """Record what there is now; on a thread, for a disk may hang."""
+        """Record the code executed so far; call it on a thread, because a disk may hang."""
         if self._keeps_script:
             self._keep_script()
         # A version that was recorded at the start stays until the run rests or stops.
         self._record(tells_version=not self._told)
 
     def look_again(self) -> None:
-        """Record what has been imported and executed meanwhile; after `find`, on a thread too."""
+        """Record code imported and executed since `find`; call it on a thread, too."""
         self._record()
 
     # ---------------------------------------------------------------- the script
@@ -188,7 +188,7 @@ class ExecutedCode:
                 self._keep(_NOTEBOOK, bare, "ipynb")
 
     def _keep(self, path: str, content: bytes, extension: str) -> None:
-        """Keep a file unless it is what it was the last time."""
+        """Store a file unless it is unchanged since the last time."""
         digest = hashlib.sha256(content).hexdigest()
         if self._known.get(path) == digest:
             return
@@ -271,7 +271,7 @@ def _source_in_archive(file: Path) -> bytes | None:
 
 
 def cells_of_session() -> dict[int, str]:
-    """Return what was executed in this session of IPython so far, by number; nothing without it."""
+    """Return the cells executed in this IPython session by number; empty without IPython."""
     get = getattr(sys.modules.get("IPython"), "get_ipython", None)
     shell = get() if callable(get) else None
     inputs = getattr(getattr(shell, "history_manager", None), "input_hist_raw", None)

@@ -198,7 +198,7 @@ class GitProbe:
         *,
         aside: Path | None = None,
     ) -> None:
-        """Hand what is found to ``record``, by path, as soon as it is known.
+        """Pass facts to ``record``, by path, as soon as they are known.
 
         In a repository all four facts are recorded, as null where there is none (a detached head
         has no branch, a repository without a commit has no commit); outside of one, or without git,
@@ -233,7 +233,7 @@ class GitProbe:
     def _facts(
         self, record: Callable[[Mapping[str, Any]], None], folder: Path
     ) -> _Comparison | None:
-        """Record the facts; return what can tell the changes, None if nothing can."""
+        """Record the facts; return the object that determines the changes, or None."""
         head = self._head()
         if head is None:
             self._if_none()
@@ -459,7 +459,7 @@ class _Comparison:
         take: Callable[[ChangedFile], None],
         aside: Path | None,
     ) -> None:
-        """Hand on what has changed; after `dirty`. See `GitProbe.find`."""
+        """Pass on the changes; call it after `dirty`. See `GitProbe.find`."""
         diff = None
         if not self._is_clean:
             diff = diff_of(self._git, self._top, self._head, self._filters)

@@ -135,7 +135,7 @@ class Walk:
         return ignored.includes(entry.path, is_folder=True)
 
     def _is_inside(self, link: str, base: str, ignored: Ignored) -> bool:
-        """Return whether a link leads to a file below what was named that is kept itself."""
+        """Return whether a link leads to a file below the named folders that is stored itself."""
         real, top = os.path.realpath(link), os.path.realpath(base)
         if not os.path.isfile(real):
             return False
@@ -289,7 +289,7 @@ class Ignored:
         return found
 
     def _is_named(self, path: str, *, is_folder: bool) -> bool:
-        """Return what the rules of the nearest folder that has one for a path say."""
+        """Return the result of the nearest folder whose rules match a path."""
         folder = os.path.dirname(path)
         name = os.fsencode(os.path.basename(path))
         while len(folder) >= len(self._top):
@@ -420,7 +420,7 @@ def _rule(line: bytes) -> Rule | None:
 def _segments(  # noqa: C901, PLR0912 - a branch for each special character
     rule: bytes, *, is_name: bool
 ) -> tuple[_Segment, ...]:
-    """Return what stands between the slashes of a rule."""
+    """Return the parts of a rule between its slashes."""
     segments: list[_Segment] = []
     pieces: list[list[frozenset[int]]] = [[]]
     at = 0
@@ -474,7 +474,7 @@ def _segment(pieces: list[list[frozenset[int]]]) -> _Segment:
 
 
 def _bracket(rule: bytes, at: int) -> tuple[frozenset[int], int]:  # noqa: C901 - as git reads it
-    """Return which bytes a bracket allows, and where the rule goes on behind it.
+    """Return the bytes that a bracket matches, and the position after it.
 
     ``at`` is the place behind the opening one. Raises `_NoRuleError` if it is not closed, or names
     a class that does not exist.

@@ -11,7 +11,7 @@ __all__ = ["cause_of", "error_message", "error_traceback", "state_after"]
 
 
 def cause_of(error: BaseException | None) -> BaseException | None:
-    """Return what went wrong, or None if nothing did.
+    """Return the error, or None if there was none.
 
     An exit is a failure if its code is neither None nor 0. A number says little: then the exception
     that was being handled is what went wrong, if there is one (Hydra and ``torch.multiprocessing``
@@ -37,7 +37,7 @@ _USUAL = Secrets()
 
 
 def error_message(error: BaseException, secrets: Secrets = _USUAL) -> str:
-    """Return what an exception says, secrets masked, at most 4,000 characters. Never raises.
+    """Return the message of an exception without secrets, at most 4,000 characters. Never raises.
 
     An exception whose ``__str__`` fails is described by its type.
     """

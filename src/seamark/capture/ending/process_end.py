@@ -97,7 +97,7 @@ def _register() -> None:
 
 
 def _after_fork() -> None:
-    """Forget every observer, and put back what we found.
+    """Forget all observers, and restore the original hooks.
 
     The runs are the parent's; and a child that waits in C code dies of SIGTERM at once only if no
     handler of Python's has to be called.
@@ -153,7 +153,7 @@ def _notify_exception(error: BaseException | None) -> None:
 
 
 def _script_has_ended() -> bool:
-    """Return whether Python called the hook; somebody may do so from the script, and go on."""
+    """Return whether Python itself called the hook, and not the script, which would continue."""
     if threading.current_thread() is not threading.main_thread() or _at_a_prompt():
         return False
     return _outermost(sys._getframe()) is not _script  # noqa: SLF001 - documented
@@ -318,7 +318,7 @@ _left_by: dict[int, BaseException] = {}
 
 
 def at_worker_end(end: Callable[[BaseException | None], None]) -> None:
-    """Call ``end`` with what ended this process, if it is a worker of ``multiprocessing``.
+    """Call ``end`` with the error that ends this process, if it is a worker of ``multiprocessing``.
 
     ``end`` must not raise; it gets None if nothing went wrong (`cause_of`).
 

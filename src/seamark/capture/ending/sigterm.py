@@ -44,7 +44,7 @@ class Observer(Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether what was noted is written; False while it waits for the interrupted call."""
+        """Whether the records are written; False while they wait for the interrupted call."""
 
     def saw_exception(self, error: BaseException) -> None:
         """Take note of the exception that ends the process."""
@@ -117,7 +117,7 @@ def forget_all() -> None:
 
 
 class _SigtermHandler:
-    """Our handler of SIGTERM, in front of what it found.
+    """Handler of SIGTERM that runs before the previous one.
 
     It tells the runs, then calls what it found, if that was a function; dies of the signal, if it
     found the default and is still the one installed, so that the exit status is that of SIGTERM;
@@ -171,7 +171,7 @@ def _lightning_1_is_loaded() -> bool:
 
 
 def _notify_signal(told: list[Observer]) -> None:
-    """Tell observers; raise only what the handler of another signal raised in the middle of it."""
+    """Notify observers; only exceptions of other signal handlers are raised."""
     struck: Exception | None = None
     for observer in told:
         try:
@@ -183,7 +183,7 @@ def _notify_signal(told: list[Observer]) -> None:
 
 
 def _die(told: list[Observer]) -> None:
-    """Raise SIGTERM, whose handler is the default; after what was noted is written.
+    """Raise SIGTERM with the default handler, after pending records are written.
 
     What another thread writes (what was printed) is waited for here. But the handler may have
     interrupted the very call that writes to the journal. What is noted then waits for that call,

@@ -252,7 +252,7 @@ class _Recording:
         return self._metrics and not self._closed
 
     def take(self, reading: Reading, machine: Machine) -> None:
-        """Record what was so between the reading before and this one; nothing for the first."""
+        """Record the values between the previous reading and this one; nothing for the first."""
         before, self._before = self._before, reading
         if before is None:
             return

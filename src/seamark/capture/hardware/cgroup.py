@@ -95,7 +95,7 @@ class Cgroup:
         return next(iter(first + second), None)
 
     def _inside(self, controller: str, mount: _Mount) -> list[str]:
-        """Return the names on the way from what is mounted to the group of this process."""
+        """Return the names of the groups from the mount point to the group of this process."""
         path = self._paths.get(controller if mount.version == 1 else "", "/")
         root = mount.root.rstrip("/")
         if not f"{path}/".startswith(f"{root}/"):

@@ -229,7 +229,7 @@ class AmdGpus(Gpus):
 
 
 def _visible(count: int) -> list[int]:
-    """Return the indices that both variables leave; the second counts what the first left.
+    """Return the visible indices; the second variable counts those that the first leaves.
 
     Other names than indices are not understood, and all devices are taken then.
     """
@@ -243,7 +243,7 @@ def _visible(count: int) -> list[int]:
 
 
 def _number(said: Any, *names: str) -> float | None:
-    """Return the first of some fields that holds a number; what is not known is ``"N/A"``."""
+    """Return the first field that is a number; unknown values are ``"N/A"``."""
     for name in names:
         value = said.get(name) if isinstance(said, Mapping) else None
         if isinstance(value, int | float) and not isinstance(value, bool):

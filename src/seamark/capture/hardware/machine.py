@@ -50,7 +50,7 @@ class Reading:
 
 
 class Machine:
-    """Reads what there is to be read; belongs to one thread, and is opened when first asked.
+    """Reads facts and measurements; belongs to one thread, and is opened on first use.
 
     Nothing raises: what cannot be had is left out. Each question may take long. ``proc`` and
     ``sys`` are below ``root``.
@@ -74,7 +74,7 @@ class Machine:
         yield dict(self._open_gpus().facts)
 
     def read(self) -> Reading:
-        """Return what is so now."""
+        """Return the present measurements."""
         self._open()
         found = Reading(self._clock())
         parts = (self._cpu, self._memory, self._disk, self._network, self._processes)
@@ -91,7 +91,7 @@ class Machine:
         return self._open_gpus().numbers
 
     def own_gpus(self) -> frozenset[int]:
-        """Return the numbers of those on which this process computes, as far as that is known."""
+        """Return the numbers of the devices that this process uses, if known."""
         return self._open_gpus().used_by(os.getpid())
 
     def free(self, place: Path) -> float | None:
@@ -103,7 +103,7 @@ class Machine:
         return None
 
     def close(self) -> None:
-        """Let go of drivers; what is asked next opens them again."""
+        """Close the drivers; the next call opens them again."""
         gpus, self._gpus = self._gpus, None
         if gpus is not None:
             gpus.close()
@@ -201,7 +201,7 @@ class Machine:
             found.host.counted["disk_write_rate"] = disk.write_bytes / MIB
 
     def _network(self, found: Reading) -> None:
-        """Count what went through network cards; where none is seen, all but the loopback.
+        """Return the traffic of network cards, or if none is visible of all but the loopback.
 
         Bridges and bonds would count again what goes through a card.
         """

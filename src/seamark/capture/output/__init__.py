@@ -52,7 +52,7 @@ class Output:
         self._running: list[Recording] = []
 
     def start(self) -> None:
-        """Record what is printed from now on."""
+        """Record output from now on."""
         if self._running:
             return
         streams = dict(self._streams)
@@ -85,7 +85,7 @@ class Output:
 
     @property
     def drained(self) -> bool:
-        """Whether what was printed before the last `hurry` is recorded."""
+        """Whether output from before the last `hurry` is recorded."""
         return not self._running or GATHERING.drained
 
     @quietly()
@@ -96,7 +96,7 @@ class Output:
 
 
 def _at_descriptor(name: str, run: Recorder) -> Source | None:
-    """Return what sees a descriptor; None where the system has no such thing, or the object does.
+    """Return the source for a descriptor; None if the system or the stream has none.
 
     A kernel of Jupyter reads the descriptor itself and writes what it reads to the object: all of
     it is seen there. On a way around by another process it would come after the end of its cell.

@@ -1,4 +1,4 @@
-"""A process of its own that copies what is printed to where it went before, and to a ring.
+"""Process that copies output to its original destination and to a ring buffer.
 
 Run as a file, ``python -I -S _copier.py SOURCE ORIGINAL CONTROL RING``, where the four are
 descriptors; see `seamark.capture.output.descriptor`, which starts it. Imports next to nothing, and
@@ -158,7 +158,7 @@ class Copier:
             state[_SHOWN] += max(0, written - state[_WRITTEN_BEFORE])
 
     def introduce(self) -> None:
-        """Say that copying begins, and who waits for its end."""
+        """Announce that copying begins, and the process that waits for its end."""
         self._send(b"R" + os.getpid().to_bytes(4, "little"))
 
     # ---------------------------------------------------------------- a chunk
@@ -325,7 +325,7 @@ def _counted(counts: int | None, *, own: bool = False) -> tuple[int, int]:
 
 
 def _ignore_signals() -> None:
-    """Ignore what is meant for the training: a scheduler signals every process of a job."""
+    """Ignore signals for the training: a scheduler signals every process of a job."""
     ours = {_signal.SIGKILL, _signal.SIGSTOP, _signal.SIGCHLD, _signal.SIGCONT}
     deadly = {_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGABRT}
     for number in range(1, _signal.NSIG):

@@ -1,4 +1,4 @@
-"""Output at the descriptor: what C libraries, subprocesses and Python write to fd 1 or 2.
+"""Output of C libraries, subprocesses and Python at file descriptors 1 and 2.
 
 A descriptor that leads to a regular file is left alone: what is appended is read there
 (`AppendedFile`). What else can seek (``/dev/null``) is not captured here: a stream of Python's that
@@ -103,7 +103,7 @@ class DescriptorSource(Source):
 
     @property
     def shared(self) -> bool:
-        """Whether what is written here is recorded as the output of the other descriptor."""
+        """Whether output here is recorded as output of the other descriptor."""
         return self.helper is not None and self.helper.sources[:1] != [self]
 
     def start(self) -> None:
@@ -125,7 +125,7 @@ class DescriptorSource(Source):
                 raise NotCapturableError(msg) from error
 
     def take(self) -> str:
-        """Return what was written since the last call. Never waits for a writer."""
+        """Return the output since the last call. Never waits for a writer."""
         helper = self.helper
         if self._file is not None:
             return self._text_of_file(self._file)
@@ -281,13 +281,13 @@ class DescriptorSource(Source):
         return text
 
     def settle(self, deadline: float) -> None:
-        """Wait until what was written is where it went before."""
+        """Wait until all output has reached its original destination."""
         if self.helper is not None:
             with self.helper.lock:
                 self.helper.order(b"D", deadline)
 
     def put_back(self, helper: Helper) -> None:
-        """Put the original back, unless somebody put something else there."""
+        """Restore the original, unless other code has replaced the descriptor."""
         with contextlib.suppress(OSError):
             if _same_stat(self._fd, helper.writing):
                 os.dup2(self.original, self._fd)
@@ -302,7 +302,7 @@ class DescriptorSource(Source):
                     return
 
     def forget(self) -> None:
-        """Close what is not needed any more."""
+        """Close descriptors that are no longer needed."""
         close(self.original)
         self.original = -1
 
@@ -325,7 +325,7 @@ _files: list[DescriptorSource] = []
 
 
 def _forget() -> None:
-    """Leave a forked child with the descriptor alone: what keeps the helper alive is not its."""
+    """Keep only the descriptor in a forked child; the helper belongs to the parent."""
     global _lock  # noqa: PLW0603 - the parent's may be held
     _lock = threading.RLock()
     for sources in _stacks.values():
@@ -421,7 +421,7 @@ class AppendedFile:
             raise
 
     def take(self) -> tuple[bytes, int]:
-        """Return what is new, and how many bytes are missing after it: more than some MiB."""
+        """Return new output, and the number of bytes missing after it if it exceeds some MiB."""
         size = os.fstat(self._reading).st_size
         end = self._end(size)
         if size < self._at or end < self._at:  # somebody truncated the file, or went back in it

@@ -142,7 +142,7 @@ class Helper:
             self._copy_on()
 
     def take(self) -> tuple[bytes, int]:
-        """Return what is new, and how many bytes are missing after it."""
+        """Return new output, and the number of bytes missing after it."""
         if self._ring < 0:
             return b"", 0
         numbers = os.pread(self._ring, 16, 0)
@@ -256,7 +256,7 @@ class Helper:
                     os.kill(os.getpid(), signal.SIGWINCH)
 
     def _follow_modes(self) -> None:
-        """Set in the terminal what somebody has changed in ours."""
+        """Copy changed settings of the pseudo-terminal to the terminal."""
         if not self._terminal or self.writing < 0:
             return
         with contextlib.suppress(OSError, termios.error):
@@ -274,7 +274,7 @@ class Helper:
             termios.tcsetattr(self._original, termios.TCSANOW, theirs)
 
     def _kill_stopped(self) -> None:
-        """Kill helpers that were stopped: they copy nothing, and whoever prints waits for ever."""
+        """Kill stopped helpers: they copy nothing, so writers would wait for ever."""
         numbers = os.pread(self._ring, 16, 0)
         copied, times, since = self._seen
         now = _number(numbers, 0) + _number(numbers, 8)
@@ -303,7 +303,7 @@ class Helper:
                 os.waitpid(self._waiting, 0)
 
     def close(self) -> None:
-        """Let go of everything; what is being copied is copied on."""
+        """Release everything; output in transit is still copied."""
         self.closed = True
         _helpers.discard(self)
         if self._control is not None:
@@ -372,13 +372,13 @@ def _no_start() -> str:
 
 
 def _end(helper: subprocess.Popen[bytes]) -> None:
-    """Kill a helper that does not start, and what it started."""
+    """Kill a helper that does not start, and its child processes."""
     with quietly(only=OSError):
         os.killpg(helper.pid, signal.SIGKILL)
 
 
 def _answer(control: socket.socket) -> bytes:
-    """Return what a helper says first; nothing if it says something else, or nothing in time."""
+    """Return the first message of a helper; empty if it is invalid or late."""
     control.settimeout(_START_S)
     try:
         answer = control.recv(5, socket.MSG_WAITALL)

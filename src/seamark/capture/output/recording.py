@@ -139,7 +139,7 @@ def _shown(count: int) -> str:
 
 
 class Recording:
-    """Records what one source gives. Everything but `path` belongs to one thread at a time.
+    """Records the output of one source. Everything but `path` belongs to one thread at a time.
 
     ``holds``: the beginning of a known value waits for the rest of it, for one period.
     """
@@ -175,7 +175,7 @@ class Recording:
         return self._gap is None
 
     def record(self, new: str) -> None:
-        """Record what the source gave; nothing, where what is held back has waited long enough."""
+        """Record output of the source; without output, text that was held back long enough."""
         text = self._held + new
         whole = unfinished_from(text)
         if new and whole == len(text):
@@ -186,7 +186,7 @@ class Recording:
         self._keep(text[:whole])
 
     def settle(self) -> None:
-        """Say what is missing after what was recorded."""
+        """Record the number of missing bytes after the recorded output."""
         self._miss()
         broken, self._broken = self._broken, self.source.broken
         if self._broken is not None and broken is None:
@@ -329,7 +329,7 @@ class Gathering:
 
     @property
     def drained(self) -> bool:
-        """Whether what was printed before the last `hurry` is recorded."""
+        """Whether output from before the last `hurry` is recorded."""
         return self._thread is None or self._answered == self._asked
 
     # ---------------------------------------------------------------- the thread
@@ -350,7 +350,7 @@ class Gathering:
                     return
 
     def _record(self) -> None:
-        """Record what is new of all streams, in the order in which it was written."""
+        """Record new output of all streams in the order of writing."""
         streams, before = self._streams, next(ORDER)
         found: list[tuple[int, Recording, str]] = []
         for stream in streams:

@@ -43,11 +43,11 @@ class Source:
     lost = 0
 
     def start(self) -> None:
-        """Begin; called again after `stop` where the run goes on."""
+        """Start; called again after `stop` if the run continues."""
         raise NotImplementedError
 
     def take(self) -> str:
-        """Return what is new."""
+        """Return new output."""
         raise NotImplementedError
 
     def pieces(self, before: int) -> list[tuple[int, str]]:
@@ -98,7 +98,7 @@ class Bell:
         self.begin()
 
     def begin(self) -> None:
-        """Forget whoever waited; in a forked child nobody does."""
+        """Forget all waiters; a forked child has none."""
         self.asleep = False
         self._rung = _thread.allocate_lock()
         self._rung.acquire()
@@ -200,7 +200,7 @@ class _Tap:
         return vars(self.stream).get("write") is self.write
 
     def join(self, taker: Tee) -> None:
-        """Add a taker, which gets what is written from now on."""
+        """Add a receiver of output from now on."""
         with self._lock:
             self.spread()
             self.takers += (taker,)
@@ -220,7 +220,7 @@ class _Tap:
                     _TURN.tap = None
 
     def spread(self) -> None:
-        """Hand out what was written, to everybody who takes part."""
+        """Pass output to all receivers."""
         with self._lock:
             lost = self.lost - self._told
             self._told += lost
@@ -350,7 +350,7 @@ class Tee(Source):
         self._order = 0
 
     def start(self) -> None:
-        """See what is written from now on; where that cannot be, nothing."""
+        """Start to receive output; nothing happens if that is impossible."""
         stream = self._stream()
         if stream is None:
             return
@@ -362,7 +362,7 @@ class Tee(Source):
             self._tap.join(self)
 
     def renew(self) -> None:
-        """See the object that is there now; be on top where somebody took ours off the stream."""
+        """Follow the present stream object; wrap it again if other code removed the wrapper."""
         tap, stream = self._tap, self._stream()
         if tap is not None and not (tap.stream is stream and tap.is_on_top):
             tap.remove_taker(self)
@@ -390,11 +390,11 @@ class Tee(Source):
         return tap
 
     def take(self) -> str:
-        """Return what is new."""
+        """Return new output."""
         return "".join(text for _, text in self.pieces(next(ORDER)))
 
     def pieces(self, before: int) -> list[tuple[int, str]]:
-        """Return what is new, cut where another stream was written to in between."""
+        """Return new output, divided where another stream was written to in between."""
         if self._tap is not None:
             self._tap.spread()
         parts, self.parts = self.parts, []

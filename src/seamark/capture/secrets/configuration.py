@@ -1,4 +1,4 @@
-"""Configurations without secrets: what lines, indentation and sections say, beside names in a line.
+"""Secrets in configurations, found by sections, indentation and names.
 
 `mask_value` reads one line at a time. Here a key hides what stands below it (``secrets:`` and the
 lines that are indented further, a block after ``token: |``, the section ``[a.secrets]``), a line
@@ -107,7 +107,7 @@ def is_sentence(line: str) -> bool:
 
 
 class Configuration:
-    """Hides what is in a file that is no code, some lines at a time.
+    """Hides secrets in a file that is not code, some lines at a time.
 
     Args:
         known: Values that are hidden wherever they stand; the environment is not looked at.
@@ -250,7 +250,7 @@ class Configuration:
         return self._unless_empty(line, item.start("rest")) if item else line
 
     def _flow(self, rest: str) -> str:
-        """Return ``[X, Y]`` or ``{a: X}`` on one line without what is in it."""
+        """Return ``[X, Y]`` or ``{a: X}`` on one line with its contents hidden."""
 
         def hidden(found: re.Match[str]) -> str:
             group = found.lastgroup or ""
@@ -276,7 +276,7 @@ class Configuration:
         return self._hidden(line, start)
 
     def _hidden(self, line: str, start: int) -> str:
-        """Return a line with what begins there hidden; quotes and what ends it stay."""
+        """Return a line with the value that begins there hidden; quotes and delimiters stay."""
         rest = line[start:]
         quote = rest[0] if rest[0] in "\"'" else ""
         if quote and (end := rest.rfind(quote)) > 0:

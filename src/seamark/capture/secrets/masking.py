@@ -344,7 +344,7 @@ def _mask_named(
     code: bool = False,
     kept: re.Pattern[str] | None = None,
 ) -> str:
-    """Hide what follows each secret-looking name that ``names`` finds, but what ``kept`` matches.
+    """Hide the value after each secret name found by ``names``, unless ``kept`` matches it.
 
     The search continues inside what is not hidden: ``cfg={token:X}`` holds a second name.
     """
@@ -475,7 +475,7 @@ def mask_secrets(
 
 
 def _mask_literal(found: re.Match[str], more: More) -> str:
-    """Return a literal of a line of code as a text is masked; what is filled in later stays."""
+    """Return a literal in a line of code, masked like a text; placeholders stay."""
     value = found["value"]
     if not value or not (":" in value or "=" in value or "-" in value):
         return found[0]
@@ -542,7 +542,7 @@ def _replaced(text: str, value: str) -> str:
 
 
 def mask_shapes(text: str, more: More = MORE_NONE) -> str:
-    """Return a text without what has the shape of a secret, whatever it is called.
+    """Return a text without values that have the shape of a secret, whatever their names.
 
     Args:
         text: Any text.
@@ -584,7 +584,7 @@ def _mask_authorization(found: re.Match[str]) -> str:
 
 
 def mask_authorization(text: str) -> str:
-    """Return a text without what follows ``Authorization:`` and ``Cookie:``.
+    """Return a text without the values of ``Authorization:`` and ``Cookie:``.
 
     Args:
         text: Any text.
@@ -623,7 +623,7 @@ def mask_traceback(text: str, *, known: Iterable[str] = (), more: More = MORE_NO
 
 
 def mask_known(text: str, known: Iterable[str], more: More = MORE_NONE) -> str:
-    """Return a text without known values and what a person's expressions match.
+    """Return a text without known values and matches of the user's expressions.
 
     Args:
         text: Any text.
@@ -640,7 +640,7 @@ def mask_tokens(text: str) -> str:
 
 
 def is_hidden(value: str) -> bool:
-    """Return whether a value begins with what replaces a secret."""
+    """Return whether a value begins with the replacement of a secret."""
     return value.startswith(_HIDDEN)
 
 

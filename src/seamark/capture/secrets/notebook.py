@@ -20,7 +20,7 @@ _NAMED: Final = re.compile(r"\s{0,8}:")
 
 
 class Notebook:
-    """Hides what is in the file of a notebook, some lines at a time.
+    """Hides secrets in the file of a notebook, some lines at a time.
 
     Args:
         known: Values that are hidden wherever they stand; the environment is not looked at.

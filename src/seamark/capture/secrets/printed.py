@@ -1,4 +1,4 @@
-"""Secrets in what a program prints, where a name and its value stand anywhere in a line.
+"""Secrets in the output of a program, where a name and its value can be anywhere in a line.
 
 A line of a log has a prefix, a message says ``Using token: X``, tables and lists put a name and its
 values apart. Here much is printed that is no secret, and a log has to stay readable: numbers
@@ -104,7 +104,7 @@ _SOURCE: Final = re.compile(
 
 
 def mask_printed(text: str, more: More) -> str:
-    """Return what was printed without what follows a name anywhere in it.
+    """Return output without the values that follow secret names anywhere in it.
 
     Known values and shapes, and what stands as in a configuration, is for
     `seamark.capture.secrets.masking.mask_value` to hide.

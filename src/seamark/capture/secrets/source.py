@@ -137,7 +137,7 @@ class _Token(NamedTuple):
 def mask_code(
     text: str, *, known: Iterable[str] = (), more: More = MORE_NONE, name: str = ""
 ) -> str:
-    """Return source code with what looks like a secret in its literals and comments hidden.
+    """Return source code with secrets in its literals and comments hidden.
 
     Args:
         text: Lines that begin outside of a literal.
@@ -149,7 +149,7 @@ def mask_code(
 
 
 class Source:
-    """Hides what is in the literals and comments of one file, some lines at a time.
+    """Hides secrets in the literals and comments of one file, some lines at a time.
 
     Args:
         known: As in `mask_code`.
@@ -191,7 +191,7 @@ class Source:
         return "".join(parts) + mask_tokens(text[done:])
 
     def _read(self, text: str) -> Iterator[_Token]:
-        """Yield literals and comments in order; what is not closed goes on in the next lines."""
+        """Yield literals and comments in order; unclosed ones continue in the next lines."""
         at = 0
         if self._opened:
             quote = self._opened
@@ -272,7 +272,7 @@ class _Reading:
         )
 
     def _level(self, before: _Token | None, gap: str, token: _Token) -> Level:
-        """Return how surely a literal is a secret, judging by what stands before it."""
+        """Return how likely a literal is a secret, from the text before it."""
         if self._named and not gap.strip():
             return Level.SURE  # literals that follow each other are one
         if self._option:
@@ -375,7 +375,7 @@ class _Reading:
         return mask_commands(mask_value(part, environment={}, more=self._more))
 
     def _text_block(self, token: _Token, gap: str, body: str) -> str:
-        """Return a literal of several lines: a configuration, or what is said of a function."""
+        """Return a literal of several lines, masked as a configuration or as a docstring."""
         if "f" in token.prefix:
             parts = _FIELD.split(body)
             parts[::2] = [self._segment(part) if part else part for part in parts[::2]]
@@ -392,7 +392,7 @@ class _Reading:
         )
 
     def _without_keys(self, token: _Token, body: str) -> str:
-        """Return a literal without what it has of a private key; others may have the rest."""
+        """Return a literal without its part of a private key; other literals may have the rest."""
         for start, end in self._keys:
             first, last = max(start, token.begin), min(end, token.stop)
             if first < last:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from seamark.index.copies import RunView
     from seamark.index.looks import Ref
-    from seamark.index.refresh import Unread
+    from seamark.index.unread import Unread
     from seamark.reading.catalog import Changes
     from seamark.reading.names import RunName
     from seamark.store.read.many import Recent

@@ -22,7 +22,7 @@ from seamark.errors import RunNotFoundError
 from seamark.index import looks
 from seamark.index.file import IndexFile, store_in_memory
 from seamark.index.looks import RACY_NS, stat_of
-from seamark.index.refresh import UnreadFolders
+from seamark.index.unread import UnreadFolders
 from seamark.journal.folder import PROJECT_LOG, RunFolder, is_run_id, iter_runs, purged_ids
 from seamark.journal.safe import is_folder
 from seamark.paths import MODELS, home_of, is_inside, projects_above

@@ -24,7 +24,7 @@ def mount(app: FastAPI) -> None:
     """Add the page to the application of a server.
 
     Args:
-        app: What `seamark.server.worker.make_app` made.
+        app: What `seamark.server.app.make_app` made.
     """
     server: Server = app.state.server
     files = PageFiles()

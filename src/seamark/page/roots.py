@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from seamark.errors import ArgumentError, SeamarkError
-from seamark.index.file import exclusive
+from seamark.index.lock import exclusive
 from seamark.journal.folder import root_dir
 from seamark.journal.root import ROOT_NAME, name_of
 from seamark.process.interrupts import quietly

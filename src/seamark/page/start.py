@@ -99,7 +99,7 @@ def serve(given: Given, tell: Callable[[Started, Watcher], Any], until: int | No
 
     from seamark.page.app import make_page
     from seamark.page.watch import Watcher
-    from seamark.server.worker import protocol_for
+    from seamark.server.app import protocol_for
 
     check(given)
     kept = roots.keep()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from seamark.blobs import open_blob
-from seamark.errors import FileMissingError, SeamarkError
+from seamark.errors import FileMissingError
 from seamark.journal.safe import names_in
 from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly
@@ -168,7 +168,7 @@ class FileSender:
         if self._thread is None:
             remote: Remote | None = None
             # Now: what it shares with who calls may be gone when the thread begins.
-            with quietly(only=SeamarkError):
+            with quietly():
                 remote = self._open()
             thread = threading.Thread(
                 target=self._work, args=(remote,), name="seamark-files", daemon=True

@@ -1,7 +1,7 @@
 """Checks of the identity and role of a requester, one of which every route has to call.
 
 A request is *guarded* once one of `expect`, `expect_admin` and `open_to_all` was called for it. An
-answer that is a success and was not guarded is never sent (`seamark.server.worker`), so that a
+answer that is a success and was not guarded is never sent (`seamark.server.app`), so that a
 route which forgets to ask fails in its first test and not in public.
 """
 

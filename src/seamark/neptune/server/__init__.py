@@ -18,7 +18,7 @@ def mount(app: FastAPI) -> None:
     """Add the routes to the application of a server.
 
     Args:
-        app: What `seamark.server.worker.make_app` made.
+        app: What `seamark.server.app.make_app` made.
     """
     from seamark.neptune.server.signing_in import add_routes
 

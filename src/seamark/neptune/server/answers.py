@@ -480,7 +480,8 @@ def asker(request: Request) -> Identity:
 
 def identify(request: Request, secret: str) -> Identity:
     """Return the identity of a token, whatever the request itself carries."""
-    headers = {name: value for name, value in request.headers.items() if name != "authorization"}
+    headers = dict(request.headers)  # of a header that is sent twice, the first one
+    headers.pop("authorization", None)
     if secret:
         headers["authorization"] = f"Bearer {secret}"
     return server_of(request).logins.identify(headers, address_of(request))

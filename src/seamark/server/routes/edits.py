@@ -73,7 +73,7 @@ class _ClaimBody(Body):
     key: Key
 
 
-class _Claimed(Body):
+class _Claimed(BaseModel):
     """The claim that was made, or null; the run must be read up to `position`, bytes."""
 
     ref: Ref | None
@@ -152,7 +152,7 @@ Ref = tuple[Text, Text]
 Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=1000)]], Field(max_length=100)]
 
 
-class _EditBody(BaseModel):
+class _EditBody(Body):
     """Runs to edit, by refs or a query, and the changes; fields that are not given stay unchanged.
 
     A null name or description removes it. ``description_was`` is the description that the new

@@ -273,8 +273,8 @@ class _Cells:
                 if wanted is None or path in wanted:
                     empty = [None] * len(self._order)
                     kind, *cells = one.cells
-                shown = one.value if kind == "text" else _shown(kind, *cells)
-                self.columns.setdefault((path, None), empty)[at] = shown
+                    shown = one.value if kind == "text" else _shown(kind, *cells)
+                    self.columns.setdefault((path, None), empty)[at] = shown
 
     def _read_sets(self) -> None:
         table = schema.element.c

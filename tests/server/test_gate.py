@@ -20,11 +20,11 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from server_waits import until
 
-from seamark.server import worker as app_module
+from seamark.server import app as app_module
+from seamark.server.app import make_app, protocol_for
 from seamark.server.kept import intake
 from seamark.server.settings import Limits, Settings
 from seamark.server.state import open_server
-from seamark.server.worker import make_app, protocol_for
 
 
 @contextlib.contextmanager

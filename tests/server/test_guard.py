@@ -15,8 +15,8 @@ from asking import ask
 from folding import a_journal
 from served import served
 
+from seamark.server.app import routers
 from seamark.server.folding.turns import fold_turn
-from seamark.server.worker import routers
 
 
 def every_route():

@@ -11,11 +11,11 @@ from typing import Any
 
 import uvicorn
 
+from seamark.server.app import make_app
 from seamark.server.checks import bind
 from seamark.server.folding.main import FoldWorker
 from seamark.server.settings import Settings
 from seamark.server.state import Server, open_server
-from seamark.server.worker import make_app
 
 
 @dataclass(frozen=True)

@@ -147,10 +147,10 @@ class Home:
     def __init__(self, root: Path, folder: Path, token: str) -> None:
         import uvicorn
 
+        from seamark.server.app import make_app
         from seamark.server.folding.main import FoldWorker
         from seamark.server.settings import Settings
         from seamark.server.state import open_server
-        from seamark.server.worker import make_app
 
         self.root, self.folder, self.token = root, folder, token
         self._server = open_server(Settings.at(folder, None))

@@ -62,7 +62,7 @@ def test_runs_of_an_importer_are_ordinary_runs_and_come_once(cli, root, tmp_path
     assert (done.exit_code, done.stdout) == (0, "")
     assert f"imported 2 runs to {root}" in done.stderr
     with seamark.init_run("digits", with_id="first", mode="read-only", root=root) as run:
-        assert run["loss"].fetch_values()["value"].tolist() == [3.0, 2.0, 1.0]
+        assert run["loss"].fetch_points().value.tolist() == [3.0, 2.0, 1.0]
         assert run["sys/state"].fetch() == "completed"
     source.write_text("first 9\nthird 4\n")
     again = cli("import", "lines", source, "--project", "digits")

@@ -7,6 +7,8 @@ import socket
 
 import pytest
 
+pytest.importorskip("fastapi")
+
 from seamark.server.checks import CannotStart, bind
 
 

@@ -152,10 +152,10 @@ def init(context: click.Context) -> None:
     Example:
       seamark server --store postgresql://seamark@db/seamark init
     """
-    from seamark.server import run
-
     os.umask(0o077)
     settings = settings_at(*context.obj)
+    from seamark.server import run  # needs the packages that are looked for above
+
     prepared = run.prepare(settings)
     for line in prepared.notes:
         note(line)

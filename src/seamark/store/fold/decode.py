@@ -340,7 +340,8 @@ def merge(batches: Sequence[RowBatch]) -> RowBatch:
     ]
     starts = np.cumsum([0, *(len(batch.step) for batch in batches)])
     order = np.argsort(columns[0], kind="stable")
-    columns = [column[order] for column in columns]
+    if not (order[1:] > order[:-1]).all():  # mostly in order: nothing is copied
+        columns = [column[order] for column in columns]
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     found: dict[str, list[tuple[Ints, Floats]]] = {}

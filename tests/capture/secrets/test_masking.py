@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seamark.capture.secrets import masking
+from seamark.capture.secrets import masking, shapes
 from seamark.capture.secrets import names as secret_names
 from seamark.capture.secrets.masking import (
     MASK,
     bare_url,
     mask_arguments,
+    mask_code,
     mask_secrets,
     mask_traceback,
     mask_value,
@@ -307,13 +308,15 @@ PIECES = [
 BEGINNINGS = ['token="', "token='''", 'key="', 'auth="']
 LINEAR = """
 import json, sys, time
-from seamark.capture.secrets import masking, names as secret_names
+from seamark.capture.secrets import masking
+from seamark.capture.secrets.names import MORE_NONE
 
 def cpu_s(beginning, piece, size):
     text = beginning + piece * (size // len(piece))
     start = time.process_time()
     masking.mask_secrets(text, environment={})
-    masking.mask_secrets(text, environment={}, code=True)
+    masking.mask_printed(text, MORE_NONE)
+    masking.mask_code(text)
     masking.mask_value(text, environment={})
     masking.bare_url(text)
     return time.process_time() - start
@@ -354,7 +357,7 @@ def test_an_unclosed_quote_with_backslashes_is_read_once(piece, end):
     """Each backslash could be read in two ways once: 40 of them took a minute, 41 took two."""
     text = 'token="' + piece * 200 + end
     assert MASK in mask_secrets(text, environment={})
-    mask_secrets(text, environment={}, code=True)
+    mask_code(text)
 
 
 @pytest.mark.once
@@ -373,8 +376,8 @@ def test_a_huge_text_is_cut_and_takes_no_time_to_speak_of(piece):
 def looked_for_in_full(text):
     """Return what `mask_value` returns where nothing says beforehand that a text cannot hold it."""
     with (
-        mock.patch.object(masking, "_may_hold_shape", return_value=True),
-        mock.patch.object(masking, "_may_hold_credentials", return_value=True),
+        mock.patch.object(shapes, "_may_hold_shape", return_value=True),
+        mock.patch.object(shapes, "_may_hold_credentials", return_value=True),
         mock.patch.object(masking, "may_name", return_value=True),
     ):
         return mask_value(text, environment={})
@@ -396,14 +399,14 @@ def branches(pattern):
     return [first, *found, rest[start:]]
 
 
-@pytest.mark.parametrize("branch", branches(masking._SHAPES.pattern))
+@pytest.mark.parametrize("branch", branches(shapes._SHAPES.pattern))
 @given(data=st.data())
 @settings(max_examples=10, deadline=None)
 def test_no_shape_is_passed_over(branch, data):
     """Whatever the shape of a token is, one of the signs that are looked for first is in it."""
     plain = re.sub(r"\(\?[=!][^()]*\)", "", branch)  # else what is looked ahead at is drawn twice
     token = data.draw(st.from_regex(re.compile(plain, re.DOTALL), fullmatch=True))
-    assert masking._may_hold_shape(token)
+    assert shapes._may_hold_shape(token)
     hidden_in_full(f"see {token} here")
 
 
@@ -431,7 +434,7 @@ def test_no_name_with_a_level_is_passed_over():
 
 PARTS = st.sampled_from(
     [
-        *masking._SIGNS,
+        *shapes._SIGNS,
         *(
             "token",
             "password",

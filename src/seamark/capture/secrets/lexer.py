@@ -1,0 +1,834 @@
+"""Secrets that are known by their names: the values of names in a text, and the literals in code.
+
+Two readers find the name that a value belongs to, over the whole of a text and not line by line.
+`Code` reads what a program is made of: strings, comments, names, brackets, operators; a literal
+belongs to the nearest assignment, keyword, key or call around it. `Text` reads what people and
+programs write: a configuration, a command, a message, a log; there a value needs no quotes, and
+what is indented below a name, or stands in brackets after it, belongs to it.
+
+Both yield places with what replaces them, and take time in proportion to the length of the text,
+whatever stands in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from seamark.capture.secrets.names import (
+    PASSWORD,
+    Level,
+    More,
+    hides,
+    holds_secrets,
+    is_empty,
+    is_harmless,
+    is_plain,
+    is_plain_fact,
+    is_random,
+    places_of_names,
+)
+from seamark.capture.secrets.shapes import MASK, SCHEMES, hidden_lines, is_hidden
+
+__all__ = [
+    "FILE",
+    "FILE_PROSE",
+    "LOG",
+    "MESSAGE",
+    "NOTE",
+    "VALUE",
+    "Change",
+    "Code",
+    "Style",
+    "Text",
+    "quotes_within",
+    "replaced",
+]
+
+Change: TypeAlias = tuple[int, int, str]
+"""Where something begins and ends in a text, and what stands there instead."""
+
+
+def replaced(text: str, changes: Iterable[Change]) -> str:
+    """Return a text with changes; of two that overlap the first counts."""
+    parts: list[str] = []
+    done = 0
+    for start, end, new in sorted(changes):
+        if end > done:
+            parts += [text[done:start], new if start >= done else ""]
+            done = end
+    return "".join(parts) + text[done:] if parts else text
+
+
+# --------------------------------------------------------------------- code
+
+_NOTE_OF_SCRIPT: Final = r"\#[^\n]*|(?m:^)[ \t]*(?:%%?[a-z_]\w*[ \t]|!\w)[^\n]*"
+_NOTE_OF_C: Final = r"//[^\n]*|/\*(?:[^*]|\*(?!/))*"
+_CHARACTER: Final = r"'(?:\\.|[^'\\\n])'|"
+"""What stands between apostrophes where it is one character, which may be a quote."""
+
+
+_REST: Final = (
+    r"|(?P<name>(?:define[ \t]{1,8})?[\w$][\w.$]*)|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<line>\n)"
+    r"|(?P<comma>[,;])|(?P<sign>\?:|:=|=>|<-|[=!]={1,2}|=|:)|(?P<other>\|\||\?\?|[?+])"
+)
+
+
+def _tokens(note: str, quotes: str, character: str = "") -> re.Pattern[str]:
+    return re.compile(
+        rf"\\.|{character}(?P<note>{note})"
+        rf"|(?P<prefix>(?<!\w)[rbfutRBFUT]{{1,2}})?(?P<quote>{quotes})"
+        rf"{_REST}",
+        re.DOTALL,
+    )
+
+
+_PYTHON: Final = _tokens(_NOTE_OF_SCRIPT, r"\"{3}|'{3}|[\"']")
+_LANGUAGES: Final = (
+    (("py", "pyi", "pyx", "pyw", "ipynb", ""), _PYTHON),
+    (("js", "ts", "jsx", "tsx", "mjs", "cjs"), _tokens(_NOTE_OF_C, "[\"'`]")),
+    (("jl",), _tokens(r"\#[^\n]*", r"\"{3}|\"", _CHARACTER)),
+    (
+        ("c", "cc", "cpp", "cu", "cuh", "go", "h", "hpp", "java", "rs"),
+        _tokens(_NOTE_OF_C, r"\"{3}|[\"`]", _CHARACTER),
+    ),
+)
+_FLOW: Final = re.compile(
+    r"(?P<quote>\\?[\"'])|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<comma>,)|(?P<sign>=>?|:(?=\s))"
+    r"|(?P<bare>(?:[^\s,(){}\[\]\"':=\\]|:(?!\s))(?:[^,(){}\[\]\"'=\\:\n]|:(?!\s)){0,4096})"
+)
+"""Tokens of lists and mappings in a text, whose values need no quotes."""
+_BODY: Final = {
+    '"""': re.compile(r'[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*', re.DOTALL),
+    "'''": re.compile(r"[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*", re.DOTALL),
+    '"': re.compile(r'[^"\\\n]*(?:\\.[^"\\\n]*)*', re.DOTALL),
+    "'": re.compile(r"[^'\\\n]*(?:\\.[^'\\\n]*)*", re.DOTALL),
+    "`": re.compile(r"[^`\\]*(?:\\.[^`\\]*)*", re.DOTALL),
+    '\\"': re.compile(r'(?:(?!\\?")[^\n]){0,4096}'),
+    "\\'": re.compile(r"(?:(?!\\?')[^\n]){0,4096}"),
+}
+_SHORTEST: Final = 5
+_KEYED: Final = re.compile(r"\\?[\"']?\s{0,8}(?::(?![=:])|=>|=(?!=))")
+_NAME_ALONE: Final = re.compile(r"[A-Za-z_][\w.-]{0,120}")
+_OPTION_ALONE: Final = re.compile(r"--?(?P<name>[A-Za-z][\w-]{0,120})=?")
+_CALLS: Final = frozenset(
+    [
+        "str",
+        "bytes",
+        "bytearray",
+        "Secret",
+        "SecretStr",
+        "SecretBytes",
+        "b64decode",
+        "unquote",
+        "from",
+        "String",
+        "Some",
+        "Field",
+        "field",
+        "Option",
+        "Argument",
+        "array",
+        "encode",
+        "StringVar",
+    ]
+)
+_COLLECTIONS: Final = frozenset(["dict", "set", "list", "tuple", "frozenset"])
+_GETTERS: Final = frozenset(["get", "getenv", "setenv", "putenv", "setdefault", "setattr", "pop"])
+_DEFAULTS: Final = frozenset({"const", "default", "value"})
+_ELSE: Final = frozenset({"else", "or"})
+_PASSED: Final = frozenset({"await", "new", "return"})
+_SCHEME: Final = re.compile(rf"((?:{SCHEMES})\s{{1,4}})\S.*", re.IGNORECASE)
+_ONLY_FILLED_IN: Final = re.compile(r"(?:[A-Za-z]{1,8} )?\W*(?:\{[^{}]*\}|%[sdr]|%\(\w+\)[sdr])\W*")
+_FOREIGN: Final = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.+/=-]{8,4096}")
+_WORD_BEFORE: Final = re.compile(r"(?:define[ \t]{1,8}|[\w.$])[\w.$]*\Z")
+_GETTER_BEFORE: Final = re.compile(
+    r"\b(?:get|getenv|setenv|putenv|setdefault|setattr|pop)\(\s*(?:[\w.]+\s*,\s*)?\Z"
+)
+_IN_CALL: Final = re.compile(r"[(,]\s*\Z")
+_TRIPLE: Final = re.compile(r"\"{3}|'{3}")
+_OPENS: Final = re.compile(r"(?:[=(\[{,:+%]|\breturn|\byield|\bin|(?:^|\W)[rbfuRBFU]{1,2})\Z")
+
+
+@dataclass(slots=True)
+class _Frame:
+    """What is known of the place between two brackets.
+
+    Attributes:
+        level: Of the name that a value belongs to.
+        holds: Whether that name holds secrets, as ``tokens`` does.
+        is_due: Whether a value of that name comes next.
+        name: The last name, which the next sign makes that of a value.
+        is_bare: Whether it stands without quotes.
+        called: The same, if what comes next may be the arguments of its call.
+        was_due: Whether a value was due where the call stands.
+        sign: The sign after the name that a value belongs to.
+        asks: Whether a question mark waits for its colon.
+        holder: Of what these brackets are the value of.
+        default: Of the option or the variable that a call is about.
+        takes_names: Whether the brackets are those of a call such as ``getenv("NAME", "X")``.
+    """
+
+    level: Level = Level.NO
+    holds: bool = False
+    is_due: bool = False
+    name: str = ""
+    called: str = ""
+    is_bare: bool = False
+    was_due: bool = False
+    sign: str = ""
+    asks: bool = False
+    holder: Level = Level.NO
+    default: Level = Level.NO
+    takes_names: bool = False
+
+    def expect(self, level: Level) -> None:
+        """Take what comes next for a value of this level."""
+        self.level, self.is_due = level, level > Level.NO
+        self.name = self.called = self.sign = ""
+
+
+class Code:
+    """Finds secrets in literals and comments; nothing else of a code is changed.
+
+    Args:
+        text: The code.
+        level_of: Returns the level of a name.
+        holds: Returns whether all that is in brackets after a name is secret.
+        inner: Returns the text of a literal or comment without the secrets in it, given the text
+            and the prefix of the literal, ``#`` for a comment.
+        name: Of the file, which tells the language.
+        places: Where names may stand that have a level; anywhere without.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        level_of: Callable[[str], Level],
+        holds: Callable[[str], bool],
+        inner: Callable[[str, str], str],
+        name: str = "",
+        places: list[int] | None = None,
+    ) -> None:
+        self._text, self._level_of, self._inner = text, level_of, inner
+        self._holds = holds
+        ending = name.lower().rpartition(".")[2] if "." in name else ""
+        self._pattern = next((each for ends, each in _LANGUAGES if ending in ends), _PYTHON)
+        self._literals = re.compile(self._pattern.pattern.partition(_REST)[0], re.DOTALL)
+        self._places = places and places[::-1]
+        self._ahead: re.Match[str] | None = None
+        self._ahead_at = -1
+        self._frames = [_Frame()]
+        self._last = ""
+        self._is_over = False
+        self._on = {
+            "name": self._name,
+            "open": self._open,
+            "close": self._close,
+            "comma": self._comma,
+            "sign": self._sign,
+            "other": self._else,
+            "line": self._line,
+        }
+
+    def changes(self, opened: str = "") -> Iterator[Change]:
+        """Yield what to hide.
+
+        Args:
+            opened: The quotes of a literal in the middle of which the text begins.
+        """
+        text, at = self._text, 0
+        if opened:
+            at = _end(text, 0, opened)
+            yield 0, at, self._inner(text[:at], "")
+            at += len(opened)
+        while found := self._next(at):
+            at, kind = found.end(), found.lastgroup or ""
+            if kind == "note":
+                yield *found.span(), self._inner(found[0], "#")
+            elif kind == "quote":
+                quote, begin = found["quote"], at
+                end = _end(text, at, quote)
+                if len(quote) == 1 and not text.startswith(quote, end):
+                    continue  # an apostrophe
+                at = end + len(quote)
+                self._enter(begin, end, found.start())
+                yield begin, end, self._literal(begin, end, quote, (found["prefix"] or "").lower())
+            elif kind:
+                self._begin(kind)
+                self._on[kind](found[0])
+
+    def _next(self, at: int) -> re.Match[str] | None:
+        """Return the next token; where no name is known, the next that may name something."""
+        text, frame = self._text, self._frames[0]
+        is_known = len(self._frames) > 1 or frame.level or frame.name
+        if is_known or self._places is None:
+            return self._pattern.search(text, at)
+        if self._ahead_at < at:  # else it was found before
+            self._ahead = self._literals.search(text, at)
+            self._ahead_at = self._ahead.start() if self._ahead else len(text)
+        found = self._ahead
+        while self._places and self._places[-1] < at:
+            self._places.pop()
+        place = self._places[-1] if self._places else len(text)
+        if found and found.start() <= place:
+            return found
+        if place == len(text):
+            return None
+        before = _WORD_BEFORE.search(text, max(at, place - 120), place)
+        return self._pattern.search(text, before.start() if before else place)
+
+    def _enter(self, begin: int, end: int, start: int) -> None:
+        """Take what stands before a literal for the call that it is an argument of."""
+        body = self._text[begin:end]
+        is_option = _OPTION_ALONE.fullmatch(body) is not None
+        if len(self._frames) == 1 and (is_option or _NAME_ALONE.fullmatch(body)):
+            before = self._text[max(0, start - 80) : start]
+            if (_IN_CALL if is_option else _GETTER_BEFORE).search(before):
+                self._frames.append(_Frame(takes_names=not is_option))
+
+    def held(self, at: int, stop: int, level: Level, *, holds: bool) -> Iterator[Change] | None:
+        """Return what to hide in the brackets that open there; None if they do not close.
+
+        Args:
+            at: Where they open.
+            stop: Where they have to be closed at the latest.
+            level: Of the name that they belong to.
+            holds: Whether it holds secrets.
+        """
+        self._frames = [_Frame(), _Frame(level=level, is_due=True, holds=holds)]
+        changes: list[Change] = []
+        while found := _FLOW.search(self._text, at, stop):
+            begin, at, kind = found.start(), found.end(), found.lastgroup or ""
+            if kind == "bare":
+                end = begin + len(found[0].rstrip())
+                changes.append((begin, end, self._literal(begin, end, "", "")))
+            elif kind == "quote":
+                end = _end(self._text, at, found[0])
+                changes.append((at, end, self._literal(at, end, found[0], "")))
+                at = end + len(found[0])
+            else:
+                self._on[kind](found[0])
+            if len(self._frames) == _ENCLOSED:
+                return iter(changes)
+        return None
+
+    # ---------------------------------------------------------------- tokens
+
+    def _begin(self, kind: str) -> None:
+        """Forget the statement before if another one begins."""
+        if self._is_over and kind not in ("line", "other"):
+            self._frames[0] = _Frame()
+        self._is_over = kind == "line" and (self._is_over or self._ends_line())
+        if kind != "line":
+            self._last = kind
+
+    def _ends_line(self) -> bool:
+        is_block = self._pattern is _PYTHON and self._frames[0].sign == ":"
+        is_awaited = self._last == "other" or (self._last == "sign" and not is_block)
+        return len(self._frames) == 1 and not is_awaited
+
+    def _line(self, _: str) -> None:
+        """Go on: `_begin` has seen it."""
+
+    def _name(self, word: str) -> None:
+        frame = self._frames[-1]
+        if word in _ELSE:
+            self._else(word)
+        elif word.startswith("define "):
+            frame.expect(self._level_of(word.split()[1]))
+        elif word not in _PASSED:
+            frame.was_due, frame.is_due = frame.is_due, False
+            frame.name = frame.called = word
+            frame.is_bare = True
+
+    def _else(self, mark: str) -> None:
+        """Expect another value of the same name: ``or "X"``, ``if a else "X"``, ``?? "X"``."""
+        frame = self._frames[-1]
+        if mark != "+":
+            frame.is_due, frame.asks = frame.level > Level.NO, mark == "?"
+            self._last = "other"
+
+    def _open(self, bracket: str) -> None:
+        frame, inner = self._frames[-1], _Frame()
+        call = frame.called.rpartition(".")[2]
+        is_value = frame.was_due if call else frame.is_due
+        if not call or (bracket == "(" and call in _COLLECTIONS):
+            if is_value:
+                inner.expect(frame.level)
+                inner.holder = frame.level if frame.holds else Level.NO
+        elif bracket == "(":
+            inner.takes_names = call in _GETTERS
+            if is_value and call in _CALLS:
+                inner.expect(frame.level)
+            inner.default = frame.level if is_value else Level.NO
+        frame.called = ""
+        self._frames.append(inner)
+
+    def _close(self, bracket: str) -> None:
+        inner = self._frames.pop()
+        if not self._frames:
+            self._frames.append(_Frame())
+        frame = self._frames[-1]
+        frame.is_due, frame.called = False, ""
+        frame.name, frame.is_bare = inner.name if bracket == "]" else "", inner.is_bare
+
+    def _comma(self, mark: str) -> None:
+        frame = self._frames[-1]
+        if mark == ";":
+            self._frames[-1] = _Frame()
+        elif frame.takes_names and frame.name and not frame.called:
+            frame.expect(max(self._level_of(frame.name), frame.default))
+        else:
+            frame.expect(frame.holder)
+
+    def _sign(self, sign: str) -> None:
+        frame = self._frames[-1]
+        if sign == ":" and frame.asks:
+            self._else(":")
+            return
+        level = self._level_of(frame.name) if frame.name and len(sign) <= len("==") else Level.NO
+        if sign == "=" and frame.sign in (":", "?:"):  # an annotation
+            level = max(level, frame.level)
+        if frame.name in _DEFAULTS:
+            level = max(level, frame.default)
+        is_held = frame.holder > Level.NO and not is_plain_fact(frame.name)
+        level = max(level, frame.holder if is_held else Level.NO)
+        frame.holds = is_held or (level > Level.NO and self._holds(frame.name))
+        sign = sign if frame.is_bare else f'"{sign}'
+        frame.expect(level)
+        frame.sign = sign
+
+    # ---------------------------------------------------------------- literals
+
+    def _literal(self, begin: int, end: int, quote: str, prefix: str) -> str:
+        """Return the text of a literal without secrets."""
+        self._begin("quote")
+        frame, body = self._frames[-1], self._text[begin:end]
+        is_key = not frame.sign and _KEYED.match(self._text, end + len(quote)) is not None
+        level = frame.level if frame.is_due and not is_key else Level.NO
+        if option := _OPTION_ALONE.fullmatch(body):
+            frame.default = self._level_of(option["name"])
+        if self._hides(frame, level, body, quote):
+            scheme = _SCHEME.fullmatch(body)
+            return f"{scheme[1]}{MASK}" if scheme else hidden_lines(body)
+        frame.is_due = level > Level.NO and not body
+        frame.name, frame.called = body if _NAME_ALONE.fullmatch(body) else "", ""
+        frame.is_bare = False
+        hidden = self._inner(body, prefix) if len(body) >= _SHORTEST else body
+        is_same = hidden == body or not quote or _end(hidden, 0, quote) == len(hidden)
+        return hidden if is_same else hidden_lines(body)
+
+    def _hides(self, frame: _Frame, level: Level, body: str, quote: str) -> bool:
+        if level is Level.NO or not body or is_empty(body) or is_hidden(body):
+            return False
+        if not quote and (is_harmless(body) or body[0] in "$*"):
+            return False
+        is_hidden_here = hides(level, body, text=True)
+        if frame.holder and not is_hidden_here:
+            is_hidden_here = _FOREIGN.fullmatch(body) is not None
+        return is_hidden_here and not _ONLY_FILLED_IN.fullmatch(body)
+
+
+def _end(text: str, begin: int, quote: str) -> int:
+    """Return where what stands between quotes ends."""
+    found = _BODY[quote].match(text, begin)
+    return found.end() if found else begin
+
+
+def quotes_within(text: str) -> str:
+    """Return the quotes that close a literal in the middle of which a text seems to begin."""
+    found = _TRIPLE.search(text)
+    if found is None:
+        return ""
+    line = text[text.rfind("\n", 0, found.start()) + 1 : found.start()].strip()
+    after = text[found.end() : found.end() + 80].partition("\n")[0].strip()
+    closes = not _OPENS.search(line) if line else not after or after[0] in ")],.}%"
+    return found[0] if closes else ""
+
+
+# --------------------------------------------------------------------- text
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """Where in a text a name counts, and what of a value.
+
+    Attributes:
+        is_anywhere: Anywhere, as in a message, and not only where a configuration or a command has
+            it: ``"token": "X"``, ``token=X``, ``--token X``, a line ``token: X``.
+        is_log: Numbers and words stay where a name counts that would not in a configuration.
+        is_file: A value goes to the end of its line, and names hold what stands below them.
+        is_prose: A line that reads like a sentence is none of a configuration.
+    """
+
+    is_anywhere: bool = False
+    is_log: bool = False
+    is_file: bool = False
+    is_prose: bool = False
+
+
+VALUE: Final = Style()
+NOTE: Final = Style(is_prose=True)
+FILE: Final = Style(is_file=True)
+FILE_PROSE: Final = Style(is_file=True, is_prose=True)
+MESSAGE: Final = Style(is_anywhere=True)
+LOG: Final = Style(is_anywhere=True, is_log=True)
+
+_GLANCE: Final = 256
+_BACK: Final = 64
+"""How far before part of a name it is looked for, with what stands before it."""
+_LONGEST: Final = 1 << 12
+_BLOCK: Final = 1 << 13
+_BORDER: Final = "│┃║|"
+
+_NAMED: Final = re.compile(
+    r"(?:(?P<start>(?m:^)[ \t]{0,64}(?:[#;*>/]{1,3}[ \t]{0,8})?(?:-[ \t]{1,8})?"
+    r"(?P<word>(?:export|set|setenv|declare|ENV|ARG)[ \t]{1,8})?)|(?P<flow>[{,][ \t]{0,16}))?"
+    r"(?:(?P<quote>\\?[\"'])|(?<![\w.-]))(?P<dash>-{0,2})(?P<name>[A-Za-z_][\w.-]{0,120})"
+)
+_SIGN: Final = re.compile(
+    r"(?P<closed>\\?[\"'])?[\])]{0,2}(?: is| (?:for|of) [^\s:=]{1,64})?(?P<blank>\s{0,16})"
+    r"(?P<sign>=>|->|<-|→|:=|[?+!=]?=(?!=)|[:：](?!:))(?P<after>\s{0,16})(?=\S)"  # noqa: RUF001 - as Chinese text has it
+)
+_OPTION: Final = re.compile(r"[\"'],\s{0,4}(?=[\"'][^-])|\s{1,4}(?=[^\s\"'-]|[\"'][^\s\"'])")
+_BLANKS: Final = re.compile(r"[ \t]{1,8}(?=[^\s=])")
+_CELLS: Final = re.compile(rf"[ \t]{{0,64}}[{_BORDER}][ \t]{{0,64}}(?=[^\s{_BORDER}])")
+_BEFORE_CELL: Final = re.compile(
+    rf"(?:^|[{_BORDER}])[ \t]{{0,64}}(?:[A-Za-z_][\w.-]{{0,64}} ){{0,2}}\Z", re.MULTILINE
+)
+_CELL: Final = re.compile(rf"[^\r\n{_BORDER}]{{1,{_LONGEST}}}")
+# What did not fit in a cell stands in the lines below, beside an empty one.
+_FOLDED: Final = re.compile(
+    rf"[^\r\n]{{0,{_LONGEST}}}\r?\n(?:[ \t]{{0,64}}[{_BORDER}])?[ \t]{{1,256}}[{_BORDER}]"
+    rf"[ \t]{{0,64}}(?=[^\s{_BORDER}])"
+)
+_COLUMNS: Final = re.compile(r"[ \t]{2,64}(?=\S{8})")
+_NAMING: Final = re.compile(r"\b(?:name|key)[\"']?\s{0,4}[:=]\s{0,4}[\"']?\Z")
+_BESIDE: Final = re.compile(
+    r"[\"']?\s{0,4}(?:,\s{0,32}|\n[ \t]{0,32})(?:(?!-)[\w\"'][^\n]{0,200}\n[ \t]{0,32}){0,2}?"
+    r"[\"']?value[\"']?\s{0,4}[:=][ \t]{0,4}(?=\S)"
+)
+_FIRST: Final = re.compile(
+    r"value[\"']?[ \t]{0,4}[:=][ \t]{0,16}(?P<value>[^\s,][^\n]{0,400}?),?[ \t]{0,16}\n[ \t]{0,64}"
+    r"[\"']?(?:name|key)[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?\Z"
+)
+_WORD: Final = re.compile(r"\\?[\"']|[^\s\"'#]{1,4096}[ \t]{0,16}(?:[#;\r\n]|\Z)")
+_FLOWING: Final = re.compile(r"\\?[\"']|[^\s\"',{}]{1,256}\s{0,16}[,}]")
+_HEADED: Final = re.compile(r"[^\s\"']{1,4096}[\"']")
+# A backslash is taken with what follows it in one way only: two ways would double the work of a
+# text that is never closed with each of them.
+_QUOTED: Final = re.compile(
+    r"[rbfuRBFU]{0,2}(?P<quote>\"{3}|'{3}|\\?[\"'])"
+    r"(?P<value>(?:(?!(?P=quote))(?:\\.|[^\\]))*)(?P=quote)",
+    re.DOTALL,
+)
+_UNCLOSED: Final = re.compile(r"[rbfuRBFU]{0,2}\\?[\"'](?P<value>[^\r\n]+)")
+# What is not quoted ends where the next one is named: token=X&page=1, token=X,dim=5.
+_BARE: Final = re.compile(r"(?P<value>(?:(?![&;#,][A-Za-z_][\w.-]{0,64}=)[^\s\"'│┃║])+)")
+_WORDS: Final = re.compile(
+    r"(?P<value>(?:(?![,;] ?[A-Za-z_][\w.-]{0,64} ?[=:]|[ \t]#)[^\r\n│┃║]){1,4096})"
+)
+_STAYS: Final = re.compile(
+    r"(?:%[sdr]|\{\w{0,64}\}|\$\{[^{}]{0,200}\}|\{\{[^{}]{0,200}\}\}|\$\([^()\n]{0,200}\)|<[^<>\s]{0,64}>|%\(\w{1,64}\)s"
+    r"|[$*][A-Za-z_]\w{0,80})(?=[\"'\s,;)}\]&/:.]|\Z)|(?:null|none|true|false)(?=[\"',;)}\]&]|\s*\Z)"
+    r"|\*\*\*",
+    re.IGNORECASE,
+)
+_OPENING: Final = re.compile(
+    r"[ \t]*(?:[&!][\w/-]*)?[ \t]*(?P<block>[|>][-+\d]{0,3})?[ \t]*(?:#[^\n]*)?(?=\n)"
+)
+_ENTRY: Final = re.compile(
+    r"^[ \t]*(?P<item>(?:-[ \t]+)*)(?:(?P<quote>[\"']?)(?P<name>[\w./-]{1,120})(?P=quote)"
+    r"[ \t]{0,16}(?:[:?+]?=|:(?=[ \t\n]|\Z))[ \t]{0,16})?(?P<value>[^\s#][^\n]*)?$",
+    re.MULTILINE,
+)
+_SECTION: Final = re.compile(
+    r"^[ \t]*\[{1,2}(?P<name>[^\[\]=,\n]{1,200})\]{1,2}[ \t]*(?:[#;][^\n]*)?$", re.MULTILINE
+)
+_SECTION_END: Final = re.compile(r"^[ \t]*\[", re.MULTILINE)
+_KIND: Final = re.compile(r"^kind:[ \t]*[\"']?Secret\b", re.MULTILINE)
+_DATA: Final = re.compile(r"^[ \t]*[\"']?(?P<name>data|stringData)(?=[\"']?[ \t]*:)", re.MULTILINE)
+_DOCUMENT_END: Final = re.compile(r"^---", re.MULTILINE)
+_SENTENCE: Final = re.compile(
+    r"[\s\"'*`#-]*(?:\*{0,2}[\w.`\"'-]{1,80}\s?(?:\([^()]{0,200}\))?\s?:)?"
+    r"(?:\s+[\"'`(*]*[A-Za-z][A-Za-z'`-]*[\"'`)*]*[,.;:?!]*){3,}(?:\s.*)?",
+    re.DOTALL,
+)
+_AMOUNT: Final = re.compile(r"[+<>~≈-]*\d[\d.,:/x%_-]*[A-Za-z%µ]{0,3}(?:/[A-Za-z]{1,5})?")
+_MIXED: Final = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+/=-]+", re.ASCII)
+_TYPE: Final = re.compile(
+    r"(?:(?:Optional|List|list|Sequence)\[)?(?:str|bytes|int|float|bool|object|Any|SecretStr|Path)"
+)
+_ENCLOSED: Final = 2
+_NEAR: Final = 4
+_MIN_LIKELY: Final = 6
+_MIN_NUMBER: Final = 4
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where the value of a name begins.
+
+    Attributes:
+        start: The place.
+        is_sure: Whether it stands as in a configuration or a command.
+        is_line: Whether a value of several words ends with its line.
+        sign: What stands between both.
+    """
+
+    start: int
+    is_sure: bool
+    is_line: bool = False
+    sign: str = ""
+
+
+class Text:
+    """Finds the values of secret names in a text that is no code.
+
+    Args:
+        text: The text.
+        style: Where a name counts.
+        more: What a person says is a secret.
+    """
+
+    def __init__(self, text: str, style: Style, more: More) -> None:
+        self._text, self._style, self._more = text, style, more
+        self._level_of = more.level if style == MESSAGE else more.parameter_level
+        self._unclosed = 0  # up to here brackets do not close
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what to hide, not always in order."""
+        text, at, last = self._text, 0, ""
+        if self._style.is_file:
+            yield from self._sections()
+        places = [len(text)] if self._more.names else places_of_names(text)
+        for place in places:
+            at = at if self._more.names else max(at, place - _BACK)
+            while at <= place and (found := _NAMED.search(text, at)):
+                begin, before = found.start("name"), at
+                name, at = found["name"], found.end()
+                is_pair = begin == before + 1 and text[before] == " "
+                level = self._level(name, last if is_pair else "")
+                last = name
+                for change in self._of_name(found, name, level) if level else ():
+                    yield change
+                    at = max(at, change[1])
+
+    def _level(self, name: str, before: str) -> Level:
+        """Return the level of a name, for a log with the word before it: a pad token is none."""
+        if self._style.is_file:
+            name = name.replace(".", "_")
+        if before and self._style.is_log and not self._more.names_it(name):
+            name = f"{before} {name}"
+        return self._level_of(name)
+
+    def _of_name(self, found: re.Match[str], name: str, level: Level) -> Iterator[Change]:
+        """Yield what to hide of the value of a name."""
+        if self._style.is_file and (below := self._below(found, level)):
+            yield from below
+        elif place := self._place(found, name, level):
+            yield from self._value(place, name, level)
+        elif self._style.is_log:
+            yield from self._cells(found, name, level)
+
+    # ---------------------------------------------------------------- places
+
+    def _place(self, found: re.Match[str], name: str, level: Level) -> _Place | None:
+        """Return where the value of a name begins; None if it has none."""
+        text, begin, end, style = self._text, found.start("name"), found.end(), self._style
+        if sign := _SIGN.match(text, end):
+            start, mark = sign.end(), sign["sign"]
+            is_quoted = bool(found["quote"] and sign["closed"])
+            breaks = "\n" in sign["after"] or "\n" in sign["blank"]
+            is_sure = self._is_sure(found, sign, name)
+            is_placed = is_sure or style.is_anywhere
+            is_near = style == MESSAGE and len(sign["after"]) <= _NEAR
+            if is_placed and (not breaks or is_quoted or is_near):
+                is_line = found["start"] is not None and not found["quote"] and is_sure
+                is_line = (
+                    is_line
+                    and (style.is_file or PASSWORD.search(name) is not None)
+                    and bool(sign["after"] or style.is_file)
+                )
+                return _Place(start, is_sure, is_line, mark + sign["after"])
+        for link in (
+            found["dash"] and _OPTION.match(text, end),
+            found["word"] and _BLANKS.match(text, end),
+            _NAMING.search(text[max(0, begin - 24) : begin]) and _BESIDE.match(text, end),
+        ):
+            if link:
+                return _Place(link.end(), is_sure=True)
+        start = max(0, begin - _GLANCE)
+        if first := _NAMING.search(text[max(0, begin - 24) : begin]) and _FIRST.search(
+            text[start:begin]
+        ):
+            return _Place(start + first.start("value"), is_sure=True, is_line=True)
+        return None
+
+    def _is_sure(self, found: re.Match[str], sign: re.Match[str], name: str) -> bool:
+        """Return whether a name and a sign stand as in a configuration or a command."""
+        text, start, mark = self._text, sign.end(), sign["sign"]
+        if mark not in (":", "=", ":=", "?=", "+="):
+            return mark == "=>" and found["quote"] is not None
+        if found["quote"]:
+            is_header = mark == ":" and _HEADED.match(text, start)
+            return sign["closed"] is not None or mark != ":" or is_header is not None
+        if mark != ":" and not sign["blank"] and not sign["after"]:
+            return True
+        if found["start"] is not None and (mark != ":" or sign["after"]):
+            is_whole = self._style.is_file or PASSWORD.search(name) or _WORD.match(text, start)
+            return is_whole is not None
+        if found["flow"] and mark == ":":
+            is_bare = found["flow"][0] == "{" or self._style.is_file
+            return (_FLOWING if is_bare else _QUOTED).match(text, start) is not None
+        return False
+
+    # ---------------------------------------------------------------- values
+
+    def _value(self, place: _Place, name: str, level: Level) -> Iterator[Change]:
+        """Yield a value that is hidden, or what is hidden in it."""
+        text, start = self._text, place.start
+        if text[start : start + 1] in ("[", "{", "(") and not (
+            self._style.is_file and text[start] == "("
+        ):
+            held = self._held(start, name, level)
+            if held is not None:
+                yield from held
+                return
+        span = self._span(place, name, min(start + _GLANCE, len(text)))
+        if span is None or not self._hides(place, name, level, text[span[0] : span[1]]):
+            return
+        begin, end = self._span(place, name, len(text)) or span
+        yield begin, end, hidden_lines(text[begin:end])
+
+    def _span(self, place: _Place, name: str, stop: int) -> tuple[int, int] | None:
+        """Return where a value begins and ends, without the punctuation that ends it."""
+        text, start = self._text, place.start
+        if found := _QUOTED.match(text, start, stop) or _UNCLOSED.match(text, start, stop):
+            return found.span("value") if found["value"] else None
+        is_line = place.is_line or (
+            self._style.is_log and place.sign[-1:].isspace() and PASSWORD.search(name)
+        )
+        found = (_WORDS if is_line else _BARE).match(text, start, stop)
+        if found is None:
+            return None
+        ends = ".,;:!?)]} \t\"'" if self._style.is_log else " \t\r,;\\" if is_line else ",;)}]"
+        return start, start + (len(found["value"].rstrip(ends)) or len(found["value"]))
+
+    def _held(self, start: int, name: str, level: Level) -> Iterator[Change] | None:
+        """Return what to hide in brackets; None if they do not close."""
+        if start < self._unclosed:
+            return None
+        stop = len(self._text) if self._style.is_file else min(start + _BLOCK, len(self._text))
+        code = Code(self._text, self._level_of, self._more.holds, lambda body, _: body)
+        held = code.held(start, stop, level, holds=self._more.holds(name))
+        if held is None:
+            self._unclosed = stop
+        return held
+
+    def _hides(self, place: _Place, name: str, level: Level, value: str) -> bool:
+        """Return whether a value is hidden for its name."""
+        if is_hidden(value) or MASK in value[:16]:
+            return False
+        if self._style == MESSAGE:
+            return hides(level, value, text=True)
+        if is_empty(value) or _STAYS.match(value):
+            return False
+        if place.is_sure:
+            is_sentence = self._style.is_prose and _is_sentence(self._text, place.start)
+            return hides(level, value, text=True) and not is_sentence
+        return self._hides_in_log(name, level, value, blank=place.sign != ":")
+
+    def _hides_in_log(self, name: str, level: Level, value: str, *, blank: bool) -> bool:
+        value = value.rstrip(".,;:!?)]} \t\"'") or value
+        if is_empty(value) or _TYPE.fullmatch(value):
+            return False
+        if level is Level.WEAK:
+            return is_random(value)
+        if level is Level.LIKELY:
+            return len(value) >= _MIN_LIKELY and _MIXED.fullmatch(value) is not None
+        if PASSWORD.search(name):
+            if is_harmless(value):
+                return len(value) >= _MIN_NUMBER and value.isdigit()
+            return blank or not is_plain(value)
+        is_word = is_plain(value) or (value.isalpha() and (value.islower() or value.istitle()))
+        return not (_AMOUNT.fullmatch(value) or is_harmless(value) or is_word)
+
+    # ---------------------------------------------------------------- tables
+
+    def _cells(self, found: re.Match[str], name: str, level: Level) -> Iterator[Change]:
+        """Yield what to hide of a table in which a name and its value stand side by side."""
+        text, start = self._text, found.start("name")
+        if link := _CELLS.match(text, found.end()):
+            before = text[max(0, start - 200) : start]
+            at = link.end() if _BEFORE_CELL.search(before) else len(text)
+            cell = _CELL.match(text, at)
+            if cell and self._hides_in_log(name, level, cell[0].strip(), blank=True):
+                while cell is not None:
+                    at = cell.end()
+                    yield cell.start(), cell.start() + len(cell[0].rstrip()), MASK
+                    folded = _FOLDED.match(text, at)
+                    cell = _CELL.match(text, folded.end()) if folded else None
+        elif (
+            found["start"] is not None
+            and level is Level.SURE
+            and (link := _COLUMNS.match(text, found.end()))
+        ):
+            value = _BARE.match(text, link.end())
+            if value and _MIXED.fullmatch(value["value"]):
+                yield *value.span("value"), MASK
+
+    # ---------------------------------------------------------------- what stands below a name
+
+    def _sections(self) -> Iterator[Change]:
+        for section in _SECTION.finditer(self._text):
+            if any(map(holds_secrets, re.split(r"[.\s:/\"']+", section["name"]))):
+                ends = _SECTION_END.search(self._text, section.end())
+                yield from self._entries(section.end(), ends.start() if ends else len(self._text))
+
+        for kind in _KIND.finditer(self._text):
+            ends = _DOCUMENT_END.search(self._text, kind.end())
+            stop = ends.start() if ends else len(self._text)
+            for data in _DATA.finditer(self._text, kind.end(), stop):
+                yield from self._below(data, Level.NO)
+
+    def _below(self, found: re.Match[str], level: Level) -> list[Change]:
+        """Return what to hide in the lines that are indented below a name."""
+        text, begin = self._text, found.start("name")
+        sign = re.compile(r"[\"']?[ \t]{0,16}:|[ \t]{0,16}=").match(text, found.end())
+        opening = _OPENING.match(text, sign.end()) if sign else None
+        if opening is None or (
+            level in (Level.WEAK, Level.LIKELY) and not holds_secrets(found["name"])
+        ):
+            return []
+        lead = text[text.rfind("\n", 0, begin) + 1 : begin]
+        indent = len(lead.rstrip("\"'"))
+        item = "" if "-" in lead else rf"|[ \t]{{{indent}}}-[ \t][^\n]*"
+        region = re.compile(rf"(?:\n(?:[ \t]*(?=\n|\Z)|[ \t]{{{indent + 1},}}[^\n]*{item}))*")
+        lines = region.match(text, opening.end())
+        start, end = lines.span() if lines else (0, 0)
+        if opening["block"]:
+            return [(start, end, hidden_lines(text[start:end]))]
+        is_held = holds_secrets(found["name"]) or level is Level.NO
+        return list(self._entries(start, end)) if is_held else []
+
+    def _entries(self, start: int, end: int) -> Iterator[Change]:
+        """Yield what to hide in lines all of which are secret."""
+        for entry in _ENTRY.finditer(self._text, start + 1, end):
+            value = entry["value"]
+            is_entry = value and (entry["name"] or entry["item"] or value[0] in "\"'[{")
+            if is_entry and not (entry["name"] and is_plain_fact(entry["name"])):
+                for change in self._value(
+                    _Place(entry.start("value"), is_sure=True, is_line=True), "", Level.SURE
+                ):
+                    if not is_harmless(self._text[change[0] : change[1]]):
+                        yield change
+
+
+def _is_sentence(text: str, at: int) -> bool:
+    """Return whether a line reads like prose: three words that follow each other, after a name."""
+    line = text[text.rfind("\n", max(0, at - 1024), at) + 1 : at + 1024].partition("\n")[0]
+    return "=" not in line and _SENTENCE.fullmatch(line) is not None

@@ -263,7 +263,7 @@ class Code:
     def _next(self, at: int) -> re.Match[str] | None:
         """Return the next token; where no name is known, the next that may name something."""
         text, frame = self._text, self._frames[0]
-        is_known = len(self._frames) > 1 or frame.level or frame.name
+        is_known = len(self._frames) > 1 or frame.level or self._level_of(frame.name)
         if is_known or self._places is None:
             return self._pattern.search(text, at)
         if self._ahead_at < at:  # else it was found before

@@ -36,7 +36,7 @@ _PACE_S: Final = 0.005
 _MOST_UNPACKED: Final = 16 << 20
 _PACKED: Final = re.compile(rb"^(?:literal|delta) [0-9]+\n((?:[A-Za-z][^\n ]+\n)+)", re.MULTILINE)
 _CODE: Final = re.compile(r"\.(?:c|cc|cpp|cuh?|go|h|hpp|java|jl|js|pyi?|pyx|rs|ts)\Z")
-_LONG_LINE: Final = re.compile(r"[^\n]{131073,}")
+_LONG_LINE: Final = re.compile(r"^[^\n]{131073,}", re.MULTILINE)
 _HUNKS: Final = re.compile(r"(?<=\n)(?=@@ )")
 _HUNK: Final = re.compile(r"(@@ -[0-9,]+ \+([0-9]+)[0-9,]* @@)(.*)", re.DOTALL)
 _STRING: Final = re.compile(r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"(\s{0,8}:)?')

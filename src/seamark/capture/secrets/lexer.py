@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from seamark.capture.secrets.names import (
     PASSWORD,
@@ -143,7 +143,15 @@ _PASSED: Final = frozenset({"await", "new", "return"})
 _SCHEME: Final = re.compile(rf"((?:{SCHEMES})\s{{1,4}})\S.*", re.IGNORECASE)
 _ONLY_FILLED_IN: Final = re.compile(r"(?:[A-Za-z]{1,8} )?\W*(?:\{[^{}]*\}|%[sdr]|%\(\w+\)[sdr])\W*")
 _FOREIGN: Final = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.+/=-]{8,4096}")
-_WORD_BEFORE: Final = re.compile(r"(?:define[ \t]{1,8}|[\w.$])[\w.$]*\Z")
+_WORD_BACKWARDS: Final = re.compile(r"[\w.$]*(?:[ \t]{1,8}enifed)?")
+_WORD_ONWARDS: Final = re.compile(r"[\w.$]*")
+_NO_SIGN: Final = re.compile(r"[ \t]*(?:[)},;({\[\"'\w\n]|\Z)")
+"""What follows a name that no value is assigned to."""
+_REACH: Final = 100
+"""For how many tokens a name counts without a new value of it."""
+_REACH_OF_HOLDER: Final = 2000
+_NEAR_LITERAL: Final = 1 << 12
+_LONGEST_NAME: Final = 128
 _GETTER_BEFORE: Final = re.compile(
     r"\b(?:get|getenv|setenv|putenv|setdefault|setattr|pop)\(\s*(?:[\w.]+\s*,\s*)?\Z"
 )
@@ -184,6 +192,11 @@ class _Frame:
     default: Level = Level.NO
     takes_names: bool = False
 
+    @property
+    def is_known(self) -> bool:
+        """Whether anything is known that a literal may be hidden for."""
+        return bool(self.level or self.holder or self.default or self.takes_names)
+
     def expect(self, level: Level) -> None:
         """Take what comes next for a value of this level."""
         self.level, self.is_due = level, level > Level.NO
@@ -223,6 +236,7 @@ class Code:
         self._frames = [_Frame()]
         self._last = ""
         self._is_over = False
+        self._left = _REACH
         self._on = {
             "name": self._name,
             "open": self._open,
@@ -263,22 +277,34 @@ class Code:
     def _next(self, at: int) -> re.Match[str] | None:
         """Return the next token; where no name is known, the next that may name something."""
         text, frame = self._text, self._frames[0]
-        is_known = len(self._frames) > 1 or frame.level or self._level_of(frame.name)
-        if is_known or self._places is None:
+        if self._places is None:
             return self._pattern.search(text, at)
+        if len(self._frames) > 1 or frame.level or self._level_of(frame.name):
+            self._left -= 1
+            if self._left >= 0:
+                return self._pattern.search(text, at)
+            self._frames = [_Frame()]
         if self._ahead_at < at:  # else it was found before
             self._ahead = self._literals.search(text, at)
             self._ahead_at = self._ahead.start() if self._ahead else len(text)
-        found = self._ahead
-        while self._places and self._places[-1] < at:
-            self._places.pop()
-        place = self._places[-1] if self._places else len(text)
-        if found and found.start() <= place:
-            return found
-        if place == len(text):
-            return None
-        before = _WORD_BEFORE.search(text, max(at, place - 120), place)
-        return self._pattern.search(text, before.start() if before else place)
+        found, places = self._ahead, self._places
+        self._left = _REACH
+        nearest = max(at, self._ahead_at - _NEAR_LITERAL)
+        while found and places and places[-1] < found.start():
+            place = places.pop()
+            if place >= nearest:
+                before = text[max(at, place - _LONGEST_NAME) : place][::-1]
+                begin = place - _WORD_BACKWARDS.match(before).end()  # type: ignore[union-attr]
+                nearest = _WORD_ONWARDS.match(text, place).end()  # type: ignore[union-attr]
+                word = text[begin:nearest]
+                takes_value = (
+                    word.startswith("define")
+                    or word.rpartition(".")[2] in _GETTERS
+                    or not _NO_SIGN.match(text, nearest)
+                )
+                if takes_value and self._level_of(word):
+                    return self._pattern.search(text, begin)
+        return found
 
     def _enter(self, begin: int, end: int, start: int) -> None:
         """Take what stands before a literal for the call that it is an argument of."""
@@ -325,6 +351,11 @@ class Code:
         if kind != "line":
             self._last = kind
 
+    def _renew(self, frame: _Frame) -> None:
+        """Let a name count for some further tokens."""
+        if frame.level:
+            self._left = max(self._left, _REACH_OF_HOLDER if frame.holder else _REACH)
+
     def _ends_line(self) -> bool:
         is_block = self._pattern is _PYTHON and self._frames[0].sign == ":"
         is_awaited = self._last == "other" or (self._last == "sign" and not is_block)
@@ -359,13 +390,18 @@ class Code:
             if is_value:
                 inner.expect(frame.level)
                 inner.holder = frame.level if frame.holds else Level.NO
+                self._renew(inner)
         elif bracket == "(":
             inner.takes_names = call in _GETTERS
             if is_value and call in _CALLS:
                 inner.expect(frame.level)
             inner.default = frame.level if is_value else Level.NO
         frame.called = ""
+        if bracket == "{" and not is_value:  # a block
+            frame.level = Level.NO
         self._frames.append(inner)
+        if not any(each.is_known for each in self._frames):
+            self._frames = [inner]
 
     def _close(self, bracket: str) -> None:
         inner = self._frames.pop()
@@ -383,6 +419,7 @@ class Code:
             frame.expect(max(self._level_of(frame.name), frame.default))
         else:
             frame.expect(frame.holder)
+        self._renew(frame)
 
     def _sign(self, sign: str) -> None:
         frame = self._frames[-1]
@@ -400,6 +437,7 @@ class Code:
         sign = sign if frame.is_bare else f'"{sign}'
         frame.expect(level)
         frame.sign = sign
+        self._renew(frame)
 
     # ---------------------------------------------------------------- literals
 
@@ -478,17 +516,19 @@ MESSAGE: Final = Style(is_anywhere=True)
 LOG: Final = Style(is_anywhere=True, is_log=True)
 
 _GLANCE: Final = 256
-_BACK: Final = 64
-"""How far before part of a name it is looked for, with what stands before it."""
+_LONGEST_LEAD: Final = 96
 _LONGEST: Final = 1 << 12
 _BLOCK: Final = 1 << 13
 _BORDER: Final = "│┃║|"
 
-_NAMED: Final = re.compile(
-    r"(?:(?P<start>(?m:^)[ \t]{0,64}(?:[#;*>/]{1,3}[ \t]{0,8})?(?:-[ \t]{1,8})?"
-    r"(?P<word>(?:export|set|setenv|declare|ENV|ARG)[ \t]{1,8})?)|(?P<flow>[{,][ \t]{0,16}))?"
-    r"(?:(?P<quote>\\?[\"'])|(?<![\w.-]))(?P<dash>-{0,2})(?P<name>[A-Za-z_][\w.-]{0,120})"
+_RUN: Final = re.compile(r"[\w.-]*")
+_RUNS: Final = re.compile(r"[\w.-]+")
+_NAMED: Final = re.compile(r"(?P<dash>-{0,2})(?P<name>[A-Za-z_][\w.-]{0,120})")
+_LEAD: Final = re.compile(
+    r"[ \t]{0,64}(?:[#;*>/]{1,3}[ \t]{0,8})?(?:-[ \t]{1,8})?"
+    r"(?P<word>(?:export|set|setenv|declare|ENV|ARG)[ \t]{1,8})?"
 )
+_WORD_BEFORE: Final = re.compile(r"[\w.-]{0,120}[A-Za-z_](?=-{0,2}(?:[^\w.-]|\Z))")
 _SIGN: Final = re.compile(
     r"(?P<closed>\\?[\"'])?[\])]{0,2}(?: is| (?:for|of) [^\s:=]{1,64})?(?P<blank>\s{0,16})"
     r"(?P<sign>=>|->|<-|→|:=|[?+!=]?=(?!=)|[:：](?!:))(?P<after>\s{0,16})(?=\S)"  # noqa: RUF001 - as Chinese text has it
@@ -496,9 +536,7 @@ _SIGN: Final = re.compile(
 _OPTION: Final = re.compile(r"[\"'],\s{0,4}(?=[\"'][^-])|\s{1,4}(?=[^\s\"'-]|[\"'][^\s\"'])")
 _BLANKS: Final = re.compile(r"[ \t]{1,8}(?=[^\s=])")
 _CELLS: Final = re.compile(rf"[ \t]{{0,64}}[{_BORDER}][ \t]{{0,64}}(?=[^\s{_BORDER}])")
-_BEFORE_CELL: Final = re.compile(
-    rf"(?:^|[{_BORDER}])[ \t]{{0,64}}(?:[A-Za-z_][\w.-]{{0,64}} ){{0,2}}\Z", re.MULTILINE
-)
+_IN_CELL: Final = re.compile(r"[ \t]{0,64}(?:[A-Za-z_][\w.-]{0,64} ){0,2}")
 _CELL: Final = re.compile(rf"[^\r\n{_BORDER}]{{1,{_LONGEST}}}")
 # What did not fit in a cell stands in the lines below, beside an empty one.
 _FOLDED: Final = re.compile(
@@ -527,9 +565,12 @@ _QUOTED: Final = re.compile(
 )
 _UNCLOSED: Final = re.compile(r"[rbfuRBFU]{0,2}\\?[\"'](?P<value>[^\r\n]+)")
 # What is not quoted ends where the next one is named: token=X&page=1, token=X,dim=5.
-_BARE: Final = re.compile(r"(?P<value>(?:(?![&;#,][A-Za-z_][\w.-]{0,64}=)[^\s\"'│┃║])+)")
+_BARE: Final = re.compile(
+    r"(?P<value>(?:[^\s\"'│┃║&;#,]+|(?![&;#,][A-Za-z_][\w.-]{0,64}=)[&;#,])+)"
+)
 _WORDS: Final = re.compile(
-    r"(?P<value>(?:(?![,;] ?[A-Za-z_][\w.-]{0,64} ?[=:]|[ \t]#)[^\r\n│┃║]){1,4096})"
+    r"(?P<value>(?:[^\r\n│┃║,; \t]{1,64}"
+    r"|(?![,;] ?[A-Za-z_][\w.-]{0,64} ?[=:]|[ \t]#)[,; \t]){1,4096})"
 )
 _STAYS: Final = re.compile(
     r"(?:%[sdr]|\{\w{0,64}\}|\$\{[^{}]{0,200}\}|\{\{[^{}]{0,200}\}\}|\$\([^()\n]{0,200}\)|<[^<>\s]{0,64}>|%\(\w{1,64}\)s"
@@ -540,6 +581,7 @@ _STAYS: Final = re.compile(
 _OPENING: Final = re.compile(
     r"[ \t]*(?:[&!][\w/-]*)?[ \t]*(?P<block>[|>][-+\d]{0,3})?[ \t]*(?:#[^\n]*)?(?=\n)"
 )
+_BELOW: Final = re.compile(r"[\"']?[ \t]{0,16}:|[ \t]{0,16}=")
 _ENTRY: Final = re.compile(
     r"^[ \t]*(?P<item>(?:-[ \t]+)*)(?:(?P<quote>[\"']?)(?P<name>[\w./-]{1,120})(?P=quote)"
     r"[ \t]{0,16}(?:[:?+]?=|:(?=[ \t\n]|\Z))[ \t]{0,16})?(?P<value>[^\s#][^\n]*)?$",
@@ -557,11 +599,13 @@ _SENTENCE: Final = re.compile(
     r"(?:\s+[\"'`(*]*[A-Za-z][A-Za-z'`-]*[\"'`)*]*[,.;:?!]*){3,}(?:\s.*)?",
     re.DOTALL,
 )
+_MAYBE_DRAWN: Final = re.compile(r"[rbfuRBFU]{0,2}\\?[\"']{0,3}[A-Za-z0-9+/_-]{8}")
 _AMOUNT: Final = re.compile(r"[+<>~≈-]*\d[\d.,:/x%_-]*[A-Za-z%µ]{0,3}(?:/[A-Za-z]{1,5})?")
 _MIXED: Final = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+/=-]+", re.ASCII)
 _TYPE: Final = re.compile(
     r"(?:(?:Optional|List|list|Sequence)\[)?(?:str|bytes|int|float|bool|object|Any|SecretStr|Path)"
 )
+_PUNCTUATION: Final = ".,;:!?)]} \t\"'"
 _ENCLOSED: Final = 2
 _NEAR: Final = 4
 _MIN_LIKELY: Final = 6
@@ -585,6 +629,60 @@ class _Place:
     sign: str = ""
 
 
+class _Name:
+    """A name in a text.
+
+    Args:
+        text: The text.
+        start: Where it starts, with its dashes.
+        found: Its match.
+
+    Attributes:
+        name: The name.
+        begin: Where it begins.
+        end: Where it ends.
+        dash: The dashes before it.
+        quote: Its quote, empty without.
+    """
+
+    __slots__ = ("_at", "_lead", "_text", "begin", "dash", "end", "name", "quote")
+
+    def __init__(self, text: str, start: int, found: re.Match[str]) -> None:
+        self.name, self.dash = found["name"], found["dash"]
+        self.begin, self.end = found.span("name")
+        quote = text[start - 1 : start]
+        self.quote = quote if quote in ("'", '"') else ""
+        if self.quote:
+            start -= 2 if text[start - 2 : start - 1] == "\\" else 1
+        self._text, self._at = text, start
+        self._lead: re.Match[str] | Literal[False] | None = False  # it is not known yet
+
+    @property
+    def _found(self) -> re.Match[str] | None:
+        if self._lead is False:
+            first = max(0, self._at - _LONGEST_LEAD)
+            line = self._text.rfind("\n", first, self._at) + 1
+            is_far = not line and first
+            self._lead = None if is_far else _LEAD.fullmatch(self._text, line, self._at)
+        return self._lead
+
+    @property
+    def is_start(self) -> bool:
+        """Whether it stands at the start of a line."""
+        return self._found is not None
+
+    @property
+    def word(self) -> str:
+        """What sets a variable, such as ``export``; empty without."""
+        return (self._found["word"] or "") if self._found else ""
+
+    @property
+    def flow(self) -> str:
+        """The bracket or the comma before it; empty without."""
+        last = self._text[max(0, self._at - 17) : self._at].rstrip(" \t")[-1:]
+        return last if last in ("{", ",") else ""
+
+
 class Text:
     """Finds the values of secret names in a text that is no code.
 
@@ -596,93 +694,126 @@ class Text:
 
     def __init__(self, text: str, style: Style, more: More) -> None:
         self._text, self._style, self._more = text, style, more
-        self._level_of = more.level if style == MESSAGE else more.parameter_level
+        self._level_of = more.level if style is MESSAGE else more.parameter_level
         self._unclosed = 0  # up to here brackets do not close
+        self._sentence = (0, 0, False)
 
     def changes(self) -> Iterator[Change]:
         """Yield what to hide, not always in order."""
-        text, at, last = self._text, 0, ""
+        text, at = self._text, 0
         if self._style.is_file:
             yield from self._sections()
-        places = [len(text)] if self._more.names else places_of_names(text)
-        for place in places:
-            at = at if self._more.names else max(at, place - _BACK)
-            while at <= place and (found := _NAMED.search(text, at)):
-                begin, before = found.start("name"), at
-                name, at = found["name"], found.end()
-                is_pair = begin == before + 1 and text[before] == " "
-                level = self._level(name, last if is_pair else "")
-                last = name
-                for change in self._of_name(found, name, level) if level else ():
+        for start in self._starts():
+            named = _NAMED.match(text, start) if start >= at else None
+            if named is None:
+                continue
+            at = named.end()
+            if level := self._level(named["name"], start):
+                for change in self._of_name(_Name(text, start, named), level):
                     yield change
                     at = max(at, change[1])
 
-    def _level(self, name: str, before: str) -> Level:
+    def _starts(self) -> Iterator[int]:
+        """Yield where names start that may have a level."""
+        text, at = self._text, 0
+        if self._more.names:
+            for run in _RUNS.finditer(text):
+                yield run.start()
+            return
+        levels: dict[str, bool] = {}
+        match = _RUN.match
+        for place in places_of_names(text):
+            if place >= at:
+                before = text[max(at, place - _LONGEST_NAME) : place][::-1]
+                start = place - match(before).end()  # type: ignore[union-attr]
+                at = match(text, place).end()  # type: ignore[union-attr]
+                word = text[start:at]
+                if word not in levels:
+                    named = _NAMED.match(word)
+                    levels[word] = named is not None and self._plain_level(named["name"]) > Level.NO
+                if levels[word]:
+                    yield start
+
+    def _plain_level(self, name: str) -> Level:
+        return self._level_of(name.replace(".", "_") if self._style.is_file else name)
+
+    def _level(self, name: str, start: int) -> Level:
         """Return the level of a name, for a log with the word before it: a pad token is none."""
+        text = self._text
         if self._style.is_file:
             name = name.replace(".", "_")
-        if before and self._style.is_log and not self._more.names_it(name):
-            name = f"{before} {name}"
-        return self._level_of(name)
+        level = self._level_of(name)
+        is_pair = self._style.is_log and start and text[start - 1] == " "
+        if is_pair and level and not self._more.names_it(name):
+            before = text[max(0, start - _LONGEST_NAME) : start - 1][::-1]
+            if word := _WORD_BEFORE.match(before):
+                return self._level_of(f"{word[0][::-1]} {name}")
+        return level
 
-    def _of_name(self, found: re.Match[str], name: str, level: Level) -> Iterator[Change]:
+    def _of_name(self, found: _Name, level: Level) -> Iterator[Change]:
         """Yield what to hide of the value of a name."""
         if self._style.is_file and (below := self._below(found, level)):
             yield from below
-        elif place := self._place(found, name, level):
-            yield from self._value(place, name, level)
+        elif place := self._place(found, level):
+            yield from self._value(place, found.name, level)
         elif self._style.is_log:
-            yield from self._cells(found, name, level)
+            yield from self._cells(found, level)
 
     # ---------------------------------------------------------------- places
 
-    def _place(self, found: re.Match[str], name: str, level: Level) -> _Place | None:
+    def _place(self, found: _Name, level: Level) -> _Place | None:
         """Return where the value of a name begins; None if it has none."""
-        text, begin, end, style = self._text, found.start("name"), found.end(), self._style
+        text, begin, end, style = self._text, found.begin, found.end, self._style
+        name = found.name
         if sign := _SIGN.match(text, end):
             start, mark = sign.end(), sign["sign"]
-            is_quoted = bool(found["quote"] and sign["closed"])
+            is_quoted = bool(found.quote and sign["closed"])
             breaks = "\n" in sign["after"] or "\n" in sign["blank"]
             is_sure = self._is_sure(found, sign, name)
             is_placed = is_sure or style.is_anywhere
-            is_near = style == MESSAGE and len(sign["after"]) <= _NEAR
+            is_near = style is MESSAGE and len(sign["after"]) <= _NEAR
             if is_placed and (not breaks or is_quoted or is_near):
-                is_line = found["start"] is not None and not found["quote"] and is_sure
                 is_line = (
-                    is_line
-                    and (style.is_file or PASSWORD.search(name) is not None)
-                    and bool(sign["after"] or style.is_file)
+                    is_sure
+                    and not found.quote
+                    and (
+                        style.is_file or (sign["after"] != "" and PASSWORD.search(name) is not None)
+                    )
+                    and found.is_start
                 )
                 return _Place(start, is_sure, is_line, mark + sign["after"])
         for link in (
-            found["dash"] and _OPTION.match(text, end),
-            found["word"] and _BLANKS.match(text, end),
-            _NAMING.search(text[max(0, begin - 24) : begin]) and _BESIDE.match(text, end),
+            found.dash and _OPTION.match(text, end),
+            found.word and _BLANKS.match(text, end),
         ):
             if link:
                 return _Place(link.end(), is_sure=True)
-        start = max(0, begin - _GLANCE)
-        if first := _NAMING.search(text[max(0, begin - 24) : begin]) and _FIRST.search(
-            text[start:begin]
-        ):
-            return _Place(start + first.start("value"), is_sure=True, is_line=True)
+        before = text[max(0, begin - 24) : begin]
+        if before.rstrip(" \t\r\n\"'")[-1:] in (":", "=") and _NAMING.search(before):
+            if link := _BESIDE.match(text, end):
+                return _Place(link.end(), is_sure=True)
+            start = max(0, begin - _GLANCE)
+            if "value" in (text_before := text[start:begin]) and (
+                first := _FIRST.search(text_before)
+            ):
+                return _Place(start + first.start("value"), is_sure=True, is_line=True)
         return None
 
-    def _is_sure(self, found: re.Match[str], sign: re.Match[str], name: str) -> bool:
+    def _is_sure(self, found: _Name, sign: re.Match[str], name: str) -> bool:
         """Return whether a name and a sign stand as in a configuration or a command."""
         text, start, mark = self._text, sign.end(), sign["sign"]
         if mark not in (":", "=", ":=", "?=", "+="):
-            return mark == "=>" and found["quote"] is not None
-        if found["quote"]:
+            return mark == "=>" and bool(found.quote)
+        if found.quote:
             is_header = mark == ":" and _HEADED.match(text, start)
             return sign["closed"] is not None or mark != ":" or is_header is not None
         if mark != ":" and not sign["blank"] and not sign["after"]:
             return True
-        if found["start"] is not None and (mark != ":" or sign["after"]):
+        if found.is_start and (mark != ":" or sign["after"]):
             is_whole = self._style.is_file or PASSWORD.search(name) or _WORD.match(text, start)
             return is_whole is not None
-        if found["flow"] and mark == ":":
-            is_bare = found["flow"][0] == "{" or self._style.is_file
+        if found.flow and mark == ":":
+            is_bare = found.flow == "{" or self._style.is_file
             return (_FLOWING if is_bare else _QUOTED).match(text, start) is not None
         return False
 
@@ -698,6 +829,8 @@ class Text:
             if held is not None:
                 yield from held
                 return
+        if level is Level.WEAK and not _MAYBE_DRAWN.match(text, start):
+            return
         span = self._span(place, name, min(start + _GLANCE, len(text)))
         if span is None or not self._hides(place, name, level, text[span[0] : span[1]]):
             return
@@ -715,7 +848,7 @@ class Text:
         found = (_WORDS if is_line else _BARE).match(text, start, stop)
         if found is None:
             return None
-        ends = ".,;:!?)]} \t\"'" if self._style.is_log else " \t\r,;\\" if is_line else ",;)}]"
+        ends = _PUNCTUATION if self._style.is_log else " \t\r,;\\" if is_line else ",;)}]"
         return start, start + (len(found["value"].rstrip(ends)) or len(found["value"]))
 
     def _held(self, start: int, name: str, level: Level) -> Iterator[Change] | None:
@@ -731,19 +864,34 @@ class Text:
 
     def _hides(self, place: _Place, name: str, level: Level, value: str) -> bool:
         """Return whether a value is hidden for its name."""
+        if level is Level.WEAK and not is_random(value.rstrip(_PUNCTUATION)):
+            return False
         if is_hidden(value) or MASK in value[:16]:
             return False
-        if self._style == MESSAGE:
+        if self._style is MESSAGE:
             return hides(level, value, text=True)
         if is_empty(value) or _STAYS.match(value):
             return False
         if place.is_sure:
-            is_sentence = self._style.is_prose and _is_sentence(self._text, place.start)
+            is_sentence = self._style.is_prose and self._is_sentence(place.start)
             return hides(level, value, text=True) and not is_sentence
         return self._hides_in_log(name, level, value, blank=place.sign != ":")
 
+    def _is_sentence(self, at: int) -> bool:
+        """Return whether the line there is prose: three words that follow each other."""
+        start, end, is_sentence = self._sentence
+        if not start <= at < end:
+            text = self._text
+            start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+            end = len(text) if end < 0 else end
+            is_sentence = text.find("=", start, end) < 0
+            if is_sentence:
+                is_sentence = _SENTENCE.fullmatch(text[start : min(end, start + 1024)]) is not None
+            self._sentence = start, end, is_sentence
+        return is_sentence
+
     def _hides_in_log(self, name: str, level: Level, value: str, *, blank: bool) -> bool:
-        value = value.rstrip(".,;:!?)]} \t\"'") or value
+        value = value.rstrip(_PUNCTUATION) or value
         if is_empty(value) or _TYPE.fullmatch(value):
             return False
         if level is Level.WEAK:
@@ -759,24 +907,21 @@ class Text:
 
     # ---------------------------------------------------------------- tables
 
-    def _cells(self, found: re.Match[str], name: str, level: Level) -> Iterator[Change]:
+    def _cells(self, found: _Name, level: Level) -> Iterator[Change]:
         """Yield what to hide of a table in which a name and its value stand side by side."""
-        text, start = self._text, found.start("name")
-        if link := _CELLS.match(text, found.end()):
-            before = text[max(0, start - 200) : start]
-            at = link.end() if _BEFORE_CELL.search(before) else len(text)
-            cell = _CELL.match(text, at)
+        text, start, name = self._text, found.begin, found.name
+        if link := _CELLS.match(text, found.end):
+            first = max(0, start - 200)
+            border = max(text.rfind(each, first, start) for each in "\n" + _BORDER)
+            is_cell = (border >= 0 or not first) and _IN_CELL.fullmatch(text, border + 1, start)
+            cell = _CELL.match(text, link.end()) if is_cell else None
             if cell and self._hides_in_log(name, level, cell[0].strip(), blank=True):
                 while cell is not None:
                     at = cell.end()
                     yield cell.start(), cell.start() + len(cell[0].rstrip()), MASK
                     folded = _FOLDED.match(text, at)
                     cell = _CELL.match(text, folded.end()) if folded else None
-        elif (
-            found["start"] is not None
-            and level is Level.SURE
-            and (link := _COLUMNS.match(text, found.end()))
-        ):
+        elif found.is_start and level is Level.SURE and (link := _COLUMNS.match(text, found.end)):
             value = _BARE.match(text, link.end())
             if value and _MIXED.fullmatch(value["value"]):
                 yield *value.span("value"), MASK
@@ -793,15 +938,17 @@ class Text:
             ends = _DOCUMENT_END.search(self._text, kind.end())
             stop = ends.start() if ends else len(self._text)
             for data in _DATA.finditer(self._text, kind.end(), stop):
-                yield from self._below(data, Level.NO)
+                named = _NAMED.match(self._text, data.start("name"))
+                if named:
+                    yield from self._below(_Name(self._text, named.start(), named), Level.NO)
 
-    def _below(self, found: re.Match[str], level: Level) -> list[Change]:
+    def _below(self, found: _Name, level: Level) -> list[Change]:
         """Return what to hide in the lines that are indented below a name."""
-        text, begin = self._text, found.start("name")
-        sign = re.compile(r"[\"']?[ \t]{0,16}:|[ \t]{0,16}=").match(text, found.end())
+        text, begin = self._text, found.begin
+        sign = _BELOW.match(text, found.end)
         opening = _OPENING.match(text, sign.end()) if sign else None
         if opening is None or (
-            level in (Level.WEAK, Level.LIKELY) and not holds_secrets(found["name"])
+            level in (Level.WEAK, Level.LIKELY) and not holds_secrets(found.name)
         ):
             return []
         lead = text[text.rfind("\n", 0, begin) + 1 : begin]
@@ -812,7 +959,7 @@ class Text:
         start, end = lines.span() if lines else (0, 0)
         if opening["block"]:
             return [(start, end, hidden_lines(text[start:end]))]
-        is_held = holds_secrets(found["name"]) or level is Level.NO
+        is_held = holds_secrets(found.name) or level is Level.NO
         return list(self._entries(start, end)) if is_held else []
 
     def _entries(self, start: int, end: int) -> Iterator[Change]:
@@ -826,9 +973,3 @@ class Text:
                 ):
                     if not is_harmless(self._text[change[0] : change[1]]):
                         yield change
-
-
-def _is_sentence(text: str, at: int) -> bool:
-    """Return whether a line reads like prose: three words that follow each other, after a name."""
-    line = text[text.rfind("\n", max(0, at - 1024), at) + 1 : at + 1024].partition("\n")[0]
-    return "=" not in line and _SENTENCE.fullmatch(line) is not None

@@ -101,7 +101,6 @@ _STEMS: Final = (
     "sig", "token", "webhook",
 )  # fmt: skip
 """What stands in every name of a parameter that has a level."""
-_STEM: Final = re.compile("|".join(_STEMS))
 _LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _SECRET_KEYS: Final = _set("access api auth encryption private secret signing ") | _KEY_KINDS
 _SECRET_TOKENS: Final = _set("access api auth bearer bot csrf deploy hf oauth refresh session user")
@@ -236,7 +235,13 @@ def places_of_names(text: str) -> list[int]:
     lower = text.lower()
     if len(lower) != len(text):  # a letter became two
         lower = text.translate(_LOWER)
-    return [found.start() for found in _STEM.finditer(lower)]
+    places: list[int] = []
+    for stem in _STEMS:  # several times as fast as one expression
+        at = lower.find(stem)
+        while at >= 0:
+            places.append(at)
+            at = lower.find(stem, at + len(stem))
+    return sorted(places)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -11,7 +11,7 @@ import inspect
 import re
 from pathlib import Path
 
-from seamark.options.environment import VARIABLES
+from seamark.options.config import VARIABLES
 from seamark.options.run_options import RunOptions
 
 REFERENCE = Path(__file__).parent / "reference"

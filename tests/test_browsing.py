@@ -21,7 +21,7 @@ from seamark.pictures.notebook import _image, image_type
 from seamark.pictures.render import png
 from seamark.reading.curves import line_of
 from seamark.reading.html import text
-from seamark.reading.value_words import file_text
+from seamark.reading.words import file_text
 from seamark.run.run import make_run
 from seamark.store.drawing import Listed, draw_series
 from seamark.types import File

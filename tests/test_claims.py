@@ -17,8 +17,8 @@ from recording import QUIET
 
 import seamark
 from seamark import errors
-from seamark.journal.claims import CLAIMS, MOST_CLAIMS, Claims
 from seamark.journal.reader import SETTLE_NS
+from seamark.journal.reservations import CLAIMS, MOST_CLAIMS, Claims
 
 HALF_A_MINUTE_NS = 30 * 10**9
 """How long a claimant may be kept from what it does, between two lines of a test."""

@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from seamark.journal.format import Kind
-from seamark.options.environment import VARIABLES
+from seamark.options.config import VARIABLES
 from seamark.reading import names
 
 ROOT = Path(__file__).parents[1]

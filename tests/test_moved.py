@@ -97,7 +97,7 @@ def moved(request, folder):
 def test_checkpoints_are_downloaded_from_the_new_place(folder, moved, whose, monkeypatch):
     """Whoever recorded the run: it lies in the folder that is read."""
     if whose != "ours":  # another host has another name, and its reader another uid
-        monkeypatch.setattr("seamark.blobs.references.are_recorded_by_user", lambda _: False)
+        monkeypatch.setattr("seamark.blobs.contents.are_recorded_by_user", lambda _: False)
     run = opened(moved, folder)
     run[CHECKPOINT].download("out.ckpt")
     assert Path("out.ckpt").read_bytes() == WEIGHTS

@@ -23,7 +23,7 @@ import seamark
 from seamark.errors import ArgumentError, PathError, RunExistsError, RunNotFoundError
 from seamark.index.remote import open_remote
 from seamark.journal.folder import RunFolder
-from seamark.opening.remotes import claim_name
+from seamark.opening.machine import claim_name
 from seamark.options.settings import Settings
 from seamark.reading.arriving import CONFLICTS, settle
 from seamark.reading.names import RunName

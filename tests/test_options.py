@@ -16,8 +16,8 @@ from recording import QUIET
 
 import seamark
 from seamark.errors import ArgumentError, PathError, SeamarkError, UnknownArgumentError
-from seamark.options import environment
-from seamark.options.environment import VARIABLES
+from seamark.options import config
+from seamark.options.config import VARIABLES
 from seamark.options.run_options import RunOptions
 from seamark.options.settings import Settings
 
@@ -26,7 +26,7 @@ REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
 @pytest.fixture(autouse=True)
 def _nothing_told(monkeypatch):
-    monkeypatch.setattr(environment, "_warned_of", set())
+    monkeypatch.setattr(config, "_warned_of", set())
 
 
 @pytest.mark.parametrize(

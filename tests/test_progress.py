@@ -9,7 +9,7 @@ from recording import QUIET
 
 import seamark
 from seamark.errors import ArgumentError
-from seamark.reading.progress import loops_of, progress_words
+from seamark.reading.facts import loops_of, progress_words
 from seamark.utils import every
 
 

@@ -329,8 +329,8 @@ def test_a_sigterm_is_noted_at_once_as_sigkill_may_follow(tmp_path, when, ranks)
 IN_C = """
     import ctypes, sys
     from seamark import init_run
-    from seamark.capture.ending import unanswered
-    unanswered._GRACE_S = 600  # it does not get to die by itself
+    from seamark.capture.ending import sigterm
+    sigterm._GRACE_S = 600  # it does not get to die by itself
     run = init_run("p", root=sys.argv[1], custom_run_id="one", ranks=sys.argv[2], **{quiet!r})
     run.log_metrics({{"loss": 1.0}}, 0)
     libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)

@@ -13,7 +13,7 @@ from recording import QUIET
 
 import seamark
 from seamark import errors
-from seamark.journal.numbers import REVISIONS, take_revision
+from seamark.journal.reservations import REVISIONS, take_revision
 
 PARAMS = {"lr": 0.1, "layers": [1, 2], "name": "a", "on": True, "none": None, "n": 3}
 

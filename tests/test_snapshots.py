@@ -68,7 +68,8 @@ def test_of_a_root(tmp_path):
             over = process.poll() is not None
             index.refresh()
             (ref,) = index.runs()
-            with index.snapshot(*ref) as seen:
+            with index.moment():
+                seen = index.view(*ref)
                 ended = check(seen)
                 found = seen.attribute("a")
                 count = 0 if found is None else found.value.count
@@ -96,7 +97,8 @@ def test_of_a_server(tmp_path):
                 home.take()
                 catalog.refresh()
                 (ref,) = catalog.runs()
-                with catalog.snapshot(*ref) as seen:
+                with catalog.moment():
+                    seen = catalog.view(*ref)
                     ended = check(seen)
                     found = seen.attribute("a")
                     count = 0 if found is None else found.value.count

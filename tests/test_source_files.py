@@ -12,8 +12,7 @@ import pytest
 
 import seamark
 from seamark.capture.code import walk as walk_module
-from seamark.capture.code.ignored import Ignored
-from seamark.capture.code.walk import Walk
+from seamark.capture.code.walk import Ignored, Walk
 from seamark.run import uploads
 from seamark.run.uploads import SourceFiles
 

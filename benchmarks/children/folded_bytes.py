@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import seamark
-from seamark.index.place import index_path
+from seamark.index.file import index_path
 
 steps, chance = int(sys.argv[1]), random.Random(5)
 run = seamark.init_run(capture={"packages": False})

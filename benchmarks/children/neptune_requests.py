@@ -15,7 +15,7 @@ import time
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from seamark.neptune.server.documents import BY_NAME
+from seamark.neptune.server.answers import BY_NAME
 
 OPERATIONS, ATTRIBUTES, READS = 1000, 5000, 20
 connection = http.client.HTTPConnection(urlsplit(os.environ["BENCH_URL"]).netloc)

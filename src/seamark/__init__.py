@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from seamark.constants import ANONYMOUS_API_TOKEN
     from seamark.page.notebook import ui
     from seamark.registry.artifacts import Artifact, init_artifact
+    from seamark.registry.group import fetch_projects_table
     from seamark.registry.model import Model, ModelVersion, init_model, init_model_version
     from seamark.registry.moving import sync
     from seamark.registry.project import Project, init_project
-    from seamark.registry.projects import fetch_projects_table
     from seamark.remote.login import login, logout
-    from seamark.run.associated import Reference
-    from seamark.run.documents import from_dict
     from seamark.run.handler import Handler
+    from seamark.run.lineage import Reference
+    from seamark.run.old import from_dict
     from seamark.run.old import init as init
     from seamark.run.run import Run, init_run
     from seamark.values.aggregates import Last, Ring
@@ -76,12 +76,12 @@ _HOMES = {
     "Model": "seamark.registry.model",
     "ModelVersion": "seamark.registry.model",
     "Project": "seamark.registry.project",
-    "Reference": "seamark.run.associated",
+    "Reference": "seamark.run.lineage",
     "Ring": "seamark.values.aggregates",
     "Run": "seamark.run.run",
     "Statistics": "seamark.values.statistics",
-    "fetch_projects_table": "seamark.registry.projects",
-    "from_dict": "seamark.run.documents",
+    "fetch_projects_table": "seamark.registry.group",
+    "from_dict": "seamark.run.old",
     "init": "seamark.run.old",
     "init_artifact": "seamark.registry.artifacts",
     "init_model": "seamark.registry.model",
@@ -110,7 +110,7 @@ def __getattr__(name: str) -> Any:
     elif name in __all__ or name in _AS_IN_NEPTUNE:
         value = import_module(f"{__name__}.{name}")
     else:
-        from seamark.options.foreign import FUNCTIONS, also
+        from seamark.options.named import FUNCTIONS, also
 
         msg = f"module {__name__!r} has no attribute {name!r}{also(FUNCTIONS, name)}"
         raise AttributeError(msg)

@@ -102,7 +102,7 @@ class SeamarkTracker(_host.GeneralTracker):  # type: ignore[misc] # of any relea
             self._run.__exit__(*sys.exc_info())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps of the run."""
+        """Return the state of the run that a checkpoint stores."""
         return self._run.checkpoint_state()
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:

@@ -1,8 +1,6 @@
-"""Every error that Seamark raises, as one tree.
+"""Every error that Seamark raises, as one tree; each is also the built-in that callers expect.
 
-Each class is also the built-in that a caller would have expected, so that ``except ValueError``
-around a bad path works without knowing this module. Messages say where the mistake is, what was
-expected and what was given.
+Messages say where the mistake is, what was expected and what was given.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Neptune's names of exceptions, so that ``except neptune.exceptions...`` goes on to catch.
+"""Neptune's names of exceptions, so that ``except neptune.exceptions...`` still works.
 
 What Seamark raises are the classes of `seamark.errors`; those that mean the same are here under
 Neptune's names, too. The other names exist so that code that mentions them can be imported and

@@ -1,7 +1,4 @@
-"""The grammar of attribute paths and of the names that become folders.
-
-No I/O, standard library only.
-"""
+"""Grammar of attribute paths and of names that become folders. No I/O, standard library only."""
 
 from __future__ import annotations
 
@@ -77,19 +74,10 @@ _DERIVED: Final = frozenset(
 
 
 def check_path(path: object) -> str:
-    """Return ``path`` if it is a legal attribute path.
+    """Return ``path`` if it is a legal attribute path; else PathError, which says how it is not.
 
     A path is one or more non-empty parts joined by ``/``, without control characters and at most
     `MAX_PATH_BYTES` bytes long in UTF-8. There is no leading and no trailing slash.
-
-    Args:
-        path: What was given as a path.
-
-    Returns:
-        The same string.
-
-    Raises:
-        PathError: If it breaks the grammar; the message says how.
     """
     if not isinstance(path, str):
         msg = (
@@ -126,13 +114,10 @@ def check_path(path: object) -> str:
 
 
 def given_path(path: object) -> str:
-    """Return the attribute path that a person means, who may put a slash too many.
+    """Return an attribute path without slashes at its ends and without doubled slashes.
 
-    Slashes at the ends and doubled ones are left out, as Neptune does: integrations join paths to
-    prefixes that may be empty, or end with one.
-
-    Raises:
-        PathError: If it breaks the grammar otherwise, or nothing is left of it.
+    Integrations join paths to prefixes that may be empty, or end with a slash, as Neptune allows.
+    Raises PathError as `check_path` does.
     """
     if isinstance(path, str) and path.strip("/"):
         path = "/".join(filter(None, path.split("/")))
@@ -155,12 +140,7 @@ def check_writable(path: object) -> str:
 
 
 def refuse_derived(path: str) -> str:
-    """Return a legal path if a person may write to it; see `check_writable`.
-
-    Raises:
-        PathError: If it is derived from the journal and therefore not assignable.
-        StageError: If it is the stage of a model version, which has a verb of its own.
-    """
+    """Return a legal path if a person may write to it; raises as `check_writable` does."""
     if path == _STAGE:
         msg = f"path: {path!r} is changed with version.change_stage(...), not assigned"
         raise StageError(msg)
@@ -176,13 +156,8 @@ def refuse_derived(path: str) -> str:
 def check_name(name: object, what: str = "name") -> str:
     """Return ``name`` if it can be a folder everywhere: a run id, writer id or project part.
 
-    Args:
-        name: What was given.
-        what: How the message calls it, such as ``"custom_run_id"``.
-
-    Raises:
-        PathError: If it does not match ``[A-Za-z0-9][A-Za-z0-9._-]{0,99}``, ends with a dot, or is
-            a Windows device.
+    Raises PathError if it does not match ``[A-Za-z0-9][A-Za-z0-9._-]{0,99}``, ends with a dot, or
+    is a Windows device; its message calls it ``what``.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         msg = (
@@ -207,8 +182,7 @@ def is_device(name: str) -> bool:
 def check_project(project: object) -> str:
     """Return ``project`` if it is a legal project path such as ``"team/vision/mnist"``.
 
-    Raises:
-        PathError: If a part is not a legal name, or is one of ``journal``, ``blobs`` and ``files``.
+    Raises PathError if a part is no legal name, or one of ``journal``, ``blobs`` and ``files``.
     """
     if not isinstance(project, str) or not project:
         msg = f"project: expected names joined by '/', such as 'team/mnist', got {project!r:.120}"
@@ -225,16 +199,9 @@ def check_project(project: object) -> str:
 
 
 def check_key(key: object, what: str = "key") -> str:
-    """Return ``key`` if it can be that of a model: a name without ``-``.
+    """Return ``key`` if it can be that of a model, a name without ``-``; else PathError.
 
     ``-`` stands before a key in the ids that Neptune gave, and behind it before a version's number.
-
-    Args:
-        key: What was given.
-        what: How the message calls it.
-
-    Raises:
-        PathError: If it cannot.
     """
     name = check_name(key, what)
     if not _KEY.fullmatch(name):
@@ -244,11 +211,7 @@ def check_key(key: object, what: str = "key") -> str:
 
 
 def check_artifact(name: object, what: str = "name") -> str:
-    """Return ``name`` if an artifact can have it: that of a folder everywhere.
-
-    Raises:
-        PathError: If it cannot; see `check_name`.
-    """
+    """Return ``name`` if an artifact can have it, as a folder everywhere; else PathError."""
     checked = check_name(name, what)
     if checked.casefold() in _RESERVED_SEGMENTS:
         msg = f"{what}: {checked!r} is reserved for folders of Seamark's own"
@@ -257,15 +220,9 @@ def check_artifact(name: object, what: str = "name") -> str:
 
 
 def check_place(project: object, run: object, what: str = "run id") -> None:
-    """Make sure that a container can be at a place.
+    """Refuse, with PathError, a place where no container (see `kind_of`) can be.
 
-    Args:
-        project: Project path, perhaps with a place for models or artifacts below it; see `kind_of`.
-        run: Run id, key of a model, id of a version, digest of an artifact, or `PROJECT_LOG`.
-        what: How the message calls a run id.
-
-    Raises:
-        PathError: If it cannot.
+    ``run`` is a run id, key of a model, id of a version, digest of an artifact, or `PROJECT_LOG`.
     """
     kind = kind_of(check_scope(project), str(run))
     if kind == "model":
@@ -285,13 +242,7 @@ def check_place(project: object, run: object, what: str = "run id") -> None:
 
 
 def check_scope(project: object) -> str:
-    """Return ``project`` if containers can be there: a project, or a place below it.
-
-    The place is for models, for the versions of one, or for those of an artifact.
-
-    Raises:
-        PathError: If none can.
-    """
+    """Return ``project`` if it is one or a place in it (see `kind_of`); else PathError."""
     place = _PLACES.search(project) if isinstance(project, str) else None
     if not isinstance(project, str) or place is None:
         return check_project(project)
@@ -307,7 +258,7 @@ def check_scope(project: object) -> str:
 
 
 def kind_of(project: str, run: str) -> str:
-    """Return what a container is, one of `KINDS`; where it lies says so.
+    """Return the kind of a container, one of `KINDS`, from its place.
 
     =====================  ==========================  =================
     kind                   project                     run
@@ -339,7 +290,7 @@ def in_project(place: str, project: str) -> str:
 
 
 def model_key(project: str, run: str) -> str:
-    """Return the key of a model, or of what a version is of: a model or an artifact's name."""
+    """Return the key of a model or of a version's model, or the name of a version's artifact."""
     return run if project.endswith(f"/{MODELS}") else project.rpartition("/")[2]
 
 
@@ -349,10 +300,7 @@ def join_path(*parts: str) -> str:
 
 
 def is_inside(path: str, namespace: str) -> bool:
-    """Return whether ``path`` is ``namespace`` itself or lies below it.
-
-    Everything lies inside ``""``.
-    """
+    """Return whether ``path`` is ``namespace`` or below it; everything lies inside ``""``."""
     return not namespace or path == namespace or path.startswith(namespace + "/")
 
 
@@ -362,11 +310,6 @@ def matches(path: str, *patterns: str) -> bool:
 
 
 def projects_above(project: str, run: str) -> list[str]:
-    """Return the projects that a container inherits from, the uppermost first.
-
-    Args:
-        project: Where it lies; see `kind_of`.
-        run: What it is called there; a project itself inherits from those above it.
-    """
+    """Return the projects that a container or project inherits from, the uppermost first."""
     found = list(accumulate(home_of(project).split("/"), "{}/{}".format))
     return found[:-1] if run == PROJECT_LOG else found

@@ -1,8 +1,4 @@
-"""A finder for modules of Neptune's client that this package has under another name.
-
-It stands in a module of its own: what ``sys.meta_path`` holds keeps its module alive when Python
-ends, and the package is to be taken down before that (see `seamark.capture.ending.interrupted`).
-"""
+"""Finder for Neptune's modules, in a module of its own, as ``sys.meta_path`` keeps it alive."""
 
 from __future__ import annotations
 
@@ -16,11 +12,8 @@ _PACKAGE = "seamark."
 
 
 class _Finder:
-    """Finds a module below this package that no file is."""
-
     @staticmethod
     def find_spec(fullname: str, *_: Any) -> Any:
-        """Return what makes the module, or None."""
         if not fullname.startswith(_PACKAGE):
             return None
         finder = import_module(f"{_PACKAGE}neptune.finder")

@@ -324,7 +324,6 @@ def _check_bins(edges: Sequence[float], counts: Sequence[float]) -> None:
 
 
 def _counted(values: Any, bins: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return edges and counts of values."""
     from seamark.values import histograms
     from seamark.values._foreign import is_tensor
 
@@ -433,8 +432,8 @@ class Integer(Single):
     """A whole number; anything that ``int`` takes.
 
     Raises:
-        ValueKindError: If the value is of a type that is no number.
-        ArgumentError: If it cannot be one, such as ``"x"`` or NaN.
+        ValueKindError: If the value is not of a numeric type.
+        ArgumentError: If it cannot be converted, such as ``"x"`` or NaN.
     """
 
     __slots__ = ()
@@ -458,10 +457,10 @@ class Float(Single):
 
 
 class Boolean(Single):
-    """Whether something is so; anything that ``bool`` takes.
+    """A truth value; anything that ``bool`` takes.
 
     Raises:
-        ArgumentError: If it has no truth, as an array has.
+        ArgumentError: If it has no truth value, as an array.
     """
 
     __slots__ = ()

@@ -16,7 +16,7 @@ from seamark.errors import ArgumentError, MissingExtraError, ValueKindError
 from seamark.process.rank import local_rank
 from seamark.types import File, Histogram, Value
 from seamark.values import encode_atom
-from seamark.values._fields import members, thaw
+from seamark.values._atoms import members, thaw
 from seamark.values._parameters import text_of
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Thinned(Generic[R]):
         self._left_out: tuple[tuple[Any, ...], dict[str, Any]] | None = None
 
     def __call__(self, *given: Any, **named: Any) -> R | None:
-        """Make the call if it is due, and return what it returns; else None."""
+        """Make the call if it is due, and return its result; else None."""
         with self._lock:
             now = time.monotonic()
             is_due = self._since >= self._calls and now >= self._due
@@ -77,7 +77,7 @@ class Thinned(Generic[R]):
         return self._function(*given, **named) if is_due else None
 
     def flush(self) -> R | None:
-        """Make the last call if it was left out, and return what it returns; else None."""
+        """Make the last call if it was left out, and return its result; else None."""
         with self._lock:
             found, self._left_out = self._left_out, None
         return self._function(*found[0], **found[1]) if found is not None else None

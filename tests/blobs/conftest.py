@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seamark.blobs import BlobWriter
-from seamark.blobs.recover import _header
+from seamark.blobs.pending import _header
 from seamark.blobs.worker import Job
 from seamark.journal.folder import RunFolder
 from seamark.journal.format import Kind

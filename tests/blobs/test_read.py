@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from seamark.blobs import write_file
+from seamark.blobs.contents import FolderContents
 from seamark.errors import ArgumentError, FileMissingError
 from seamark.types import File
 
@@ -10,9 +10,9 @@ from seamark.types import File
 def test_files_are_written_under_their_name_or_a_given_one(run, tmp_path):
     """An existing folder is filled, anything else is the name."""
     file = run.files.put(File.from_content("x", extension="txt"))
-    assert write_file(run.folder, file, tmp_path, "some/a").name == "a.txt"
+    assert FolderContents(run.folder).write(file, tmp_path, "some/a").name == "a.txt"
     target = tmp_path / "new" / "b.txt"
-    assert write_file(run.folder, file, target, "a") == target
+    assert FolderContents(run.folder).write(file, target, "a") == target
     assert target.read_text() == "x"
     assert [each.name for each in target.parent.iterdir()] == ["b.txt"]
 
@@ -27,7 +27,7 @@ def test_folders_are_written_as_folders(run, tmp_path):
     run.files.refer("referred", source)
     run.files.flush(60)
     for path in ("kept", "referred"):
-        target = write_file(run.folder, run.file(path), tmp_path / path, path)
+        target = FolderContents(run.folder).write(run.file(path), tmp_path / path, path)
         assert (target / "x" / "0").read_bytes() == b"0"
         assert (target / "1").read_bytes() == b"1"
 
@@ -37,14 +37,14 @@ def test_references_are_read_where_they_are(run, tmp_path):
     source = tmp_path / "a.ckpt"
     source.write_bytes(b"x")
     run.files.refer("a", source)
-    target = write_file(run.folder, run.file("a"), tmp_path / "copy", "a")
+    target = FolderContents(run.folder).write(run.file("a"), tmp_path / "copy", "a")
     assert target.read_bytes() == b"x"
     source.unlink()
     with pytest.raises(FileMissingError, match="does not exist"):
-        write_file(run.folder, run.file("a"), tmp_path / "copy2", "a")
+        FolderContents(run.folder).write(run.file("a"), tmp_path / "copy2", "a")
     run.files.refer("b", "s3://bucket/x")
     with pytest.raises(FileMissingError, match="s3://bucket/x"):
-        write_file(run.folder, run.file("b"), tmp_path / "copy2", "b")
+        FolderContents(run.folder).write(run.file("b"), tmp_path / "copy2", "b")
     assert not (tmp_path / "copy2").exists()
 
 
@@ -60,7 +60,7 @@ def test_references_are_read_where_they_are(run, tmp_path):
 def test_missing_bytes_say_why(run, tmp_path, file, why):
     """Somebody who misses a checkpoint wants to know what happened to it."""
     with pytest.raises(FileMissingError, match=why):
-        write_file(run.folder, file, tmp_path / "x", "model/a")
+        FolderContents(run.folder).write(file, tmp_path / "x", "model/a")
     assert not (tmp_path / "x").exists()
 
 
@@ -71,8 +71,10 @@ def test_a_forged_record_writes_nothing_outside(run, tmp_path):
     inside.mkdir()
     for name in ("../x", "/x", "a/../../x"):
         with pytest.raises(ArgumentError, match="inside"):
-            write_file(run.folder, {"dir": True, "members": {name: [1, digest]}}, inside / "d", "a")
+            FolderContents(run.folder).write(
+                {"dir": True, "members": {name: [1, digest]}}, inside / "d", "a"
+            )
     for ext, name in (("../../evil", "evil"), ("/..", "file"), ("/", "file"), (".", "a..")):
-        target = write_file(run.folder, {"ext": ext, "sha256": digest}, inside, "a")
+        target = FolderContents(run.folder).write({"ext": ext, "sha256": digest}, inside, "a")
         assert target == inside / name
-    assert write_file(run.folder, {"sha256": digest}, inside, "..") == inside / "file"
+    assert FolderContents(run.folder).write({"sha256": digest}, inside, "..") == inside / "file"

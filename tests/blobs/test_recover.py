@@ -20,7 +20,7 @@ TRAINING = """
     import signal, sys, threading
     from pathlib import Path
     from seamark.blobs import BlobWriter
-    from seamark.blobs.recover import _header
+    from seamark.blobs.pending import _header
     from seamark.blobs.worker import Job
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
@@ -41,7 +41,7 @@ TRAINING = """
 FINISHING = """
     import sys
     from pathlib import Path
-    from seamark.blobs import recover
+    from seamark.blobs import pending as recover
     from seamark.journal.folder import RunFolder
 
     store = recover._store

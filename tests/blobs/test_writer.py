@@ -457,7 +457,7 @@ def test_pruning_leaves_what_a_series_or_another_process_has(run, tmp_path, fold
     code = """
         import sys
         from pathlib import Path
-        from seamark.blobs.recover import _header
+        from seamark.blobs.pending import _header
         from seamark.journal.folder import RunFolder
         from seamark.journal.writer import JournalWriter
         writer = JournalWriter(RunFolder(Path(sys.argv[1]), "digits", sys.argv[2]), _header)
@@ -595,7 +595,7 @@ def test_small_files_beyond_what_memory_may_hold_are_lost_and_told(
     """Nothing raises into training; the record says that the bytes are not there."""
     (tmp_path / "a").write_bytes(b"a" * 2_000_000)
     request.getfixturevalue("no_room")
-    monkeypatch.setattr("seamark.blobs.deferred.MAX_BYTES", 1000)
+    monkeypatch.setattr("seamark.blobs.worker.MAX_BYTES", 1000)
     run.files.keep("a", tmp_path / "a")
     assert run.file("a")["lost"] == "not stored"
     assert [kind for kind, _ in run.troubles] == ["not stored"]
@@ -731,7 +731,7 @@ def test_a_file_taken_while_the_interpreter_ends_is_stored(tmp_path):
         import atexit, sys
         from pathlib import Path
         from seamark.blobs import BlobWriter
-        from seamark.blobs.recover import _header
+        from seamark.blobs.pending import _header
         from seamark.journal.folder import RunFolder
         from seamark.journal.writer import JournalWriter
         root = Path(sys.argv[1])

@@ -17,9 +17,9 @@ from seamark.process import fork
 SECRET = "topsecret99"
 # However busy this machine is, git gets the time it needs, and the run waits for what is found out.
 SCRIPT = """
-    import sys, threading, seamark.capture.code.git, seamark.capture.hardware.sampler
+    import sys, threading, seamark.capture.code.git, seamark.capture.hardware
     seamark.capture.code.git.TIMEOUT_S = 60
-    seamark.capture.hardware.sampler.BEGIN_S = 60  # facts of the machine: see test_hardware.py
+    seamark.capture.hardware.BEGIN_S = 60  # facts of the machine: see test_hardware.py
     run = seamark.init_run(SWITCHES)
     sys.argv.append("--too-late")
     run.log_metrics({"loss": 1.0}, step=0)

@@ -135,7 +135,7 @@ def terminal():
             if "NO_COLOR" not in more:
                 patch.delenv("NO_COLOR", raising=False)
             # On a busy machine reading may take so long that a bar appears.
-            patch.setattr("seamark.pictures.progress._DELAY_S", math.inf)
+            patch.setattr("seamark.pictures.printing._DELAY_S", math.inf)
             code = main([str(word) for word in words])
         return code, _written(shown)
 
@@ -144,8 +144,8 @@ def terminal():
 
 # On a busy machine reading may take so long that a bar appears.
 WITHOUT_BAR = """
-import math, runpy, seamark.pictures.progress
-seamark.pictures.progress._DELAY_S = math.inf
+import math, runpy, seamark.pictures.printing
+seamark.pictures.printing._DELAY_S = math.inf
 runpy.run_module("seamark", run_name="__main__", alter_sys=True)
 """
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from seamark.reading.columns import aside, distinguishing_columns, importance, left_out
-from seamark.store.read.shared import SharedPath
+from seamark.reading.differences import aside, distinguishing_columns, importance, left_out
+from seamark.store.read.inherited import SharedPath
 
 
 def series(*paths, runs=4):

@@ -13,8 +13,7 @@ import sys
 import pytest
 from command import main
 
-from seamark.cli._app import _COMMANDS
-from seamark.cli._shells import COMPLETE, SHELLS
+from seamark.cli._app import _COMMANDS, COMPLETE, SHELLS
 
 
 @pytest.fixture

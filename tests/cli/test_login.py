@@ -19,7 +19,7 @@ pytest.importorskip("fastapi")
 
 import seamark
 from seamark.errors import ArgumentError
-from seamark.remote.credentials import credentials_file
+from seamark.remote.http.address import credentials_file
 from seamark.remote.protocol import RemoteError
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from seamark.reading.attributes import Attribute, SeriesSummary
-from seamark.reading.machine import machine_lines, machine_now
+from seamark.reading.facts import machine_lines, machine_now
 from seamark.reading.ranks import RankStatus
 
 FACTS = {

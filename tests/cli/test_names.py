@@ -76,7 +76,7 @@ def test_a_purge_takes_the_run_that_was_named(cli, record, root, how):
 
 def test_a_series_is_no_beginning_of_an_id(cli, record, start, monkeypatch):
     """Some id begins with any short word: what a named run has as a series stays a series."""
-    monkeypatch.setattr("seamark.opening.resolve.mint_run_id", lambda: "lr00000000000001")
+    monkeypatch.setattr("seamark.opening.opening.mint_run_id", lambda: "lr00000000000001")
     assert record(name="second") == "lr00000000000001"
     run = start(name="third", custom_run_id="third")
     run["lr"].append(0.1)

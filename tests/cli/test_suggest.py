@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seamark.cli._app import _COMMANDS
-from seamark.cli._suggest import _SYNONYMS, about_command
+from seamark.cli._app import _COMMANDS, _SYNONYMS, about_command
 
 DANGEROUS = ("purge", "trash", "untrash", "reindex")
 

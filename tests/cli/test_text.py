@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.cli._json import dumps
-from seamark.reading.ages import age_words, duration_words
-from seamark.reading.plain import plain
+from seamark.cli._screen import dumps
 from seamark.reading.words import (
+    age_words,
     clean,
     display_width,
+    duration_words,
     float_text,
     human_bytes,
     human_number,
+    plain,
     plural,
     shorten,
     step_text,

@@ -134,7 +134,7 @@ def test_disk_full_and_free_again(disk, monkeypatch, caplog):
 def test_disk_full_for_long(disk, monkeypatch, caplog):
     """What has no room in memory is lost, said once, and counted to the last value."""
     monkeypatch.setattr("seamark.journal.stream._REOPEN_S", 0.0)
-    monkeypatch.setattr("seamark.journal.backlog.MAX_RECORDS", 50)
+    monkeypatch.setattr("seamark.journal.segment.MAX_RECORDS", 50)
     with init_run("p", root=disk.path / "root", **QUIET) as run:
         record_while_it_fills(run, disk)
     kept = points(run, "a")
@@ -292,14 +292,14 @@ def test_long_texts_on_a_full_disk(disk, monkeypatch):
 def test_files_on_a_disk_that_stays_full(disk, monkeypatch, tmp_path):
     """Bytes that no disk took until the end are said to be lost, where a word still fits."""
     monkeypatch.setattr("seamark.journal.stream._REOPEN_S", 0.0)
-    monkeypatch.setattr("seamark.blobs.deferred.MAX_BYTES", 400_000)
+    monkeypatch.setattr("seamark.blobs.worker.MAX_BYTES", 400_000)
     run = init_run("p", root=disk.path / "root", **QUIET)
     run.log_metrics({"a": 0.5}, 0)
     disk.fill()
     run["late"].upload(File.from_content(os.urandom(300_000)))
     run["never"].upload(File.from_content(os.urandom(300_000)))
     run["images"].append(File.from_content(os.urandom(50_000)))
-    monkeypatch.setattr("seamark.blobs.deferred.put_bytes", _refuse)
+    monkeypatch.setattr("seamark.blobs.worker.put_bytes", _refuse)
     disk.free()
     run.stop()
     for path in ("late", "never"):

@@ -8,7 +8,7 @@ import pytest
 
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
-from seamark.journal.sync_thread import SyncThread
+from seamark.journal.upkeep import SyncThread
 from seamark.journal.writer import JournalWriter
 from seamark.run.lifecycle import Lifecycle
 from seamark.run.ranks import EveryRank

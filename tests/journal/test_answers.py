@@ -73,7 +73,7 @@ def test_what_waits_or_is_lost_is_answered_with_false(
     disk.append(errno.ENOSPC)
     before = size(folder)
     assert append(writer) is False
-    monkeypatch.setattr("seamark.journal.backlog.MAX_RECORDS", 0)
+    monkeypatch.setattr("seamark.journal.segment.MAX_RECORDS", 0)
     assert append(writer) is False
     assert writer.dropped["disk"] > 0
     assert size(folder) == before
@@ -85,7 +85,7 @@ def test_a_heartbeat_in_between_makes_no_record_look_written(
     open_writer, disk, folder, monkeypatch
 ):
     """The file grew, but not by this record: comparing sizes before and after would be wrong."""
-    monkeypatch.setattr("seamark.journal.backlog.MAX_RECORDS", 0)
+    monkeypatch.setattr("seamark.journal.segment.MAX_RECORDS", 0)
     writer = open_writer()
     writer.append_row({"a": 1.0}, 0)
     before = size(folder)

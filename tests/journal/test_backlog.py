@@ -8,7 +8,7 @@ import os
 import pytest
 from own_calls import own
 
-from seamark.journal import backlog
+from seamark.journal import segment
 from seamark.journal.format import Kind
 from seamark.journal.reader import decode_json
 
@@ -155,7 +155,7 @@ def test_what_has_no_room_in_memory_is_counted(
     open_writer, disk, journals, warnings_said, monkeypatch
 ):
     """The oldest records stay, with one warning for what waits and one for what is lost."""
-    monkeypatch.setattr(backlog, "MAX_RECORDS", 10)
+    monkeypatch.setattr(segment, "MAX_RECORDS", 10)
     disk.fill()
     writer = open_writer()
     for number in range(30):
@@ -175,7 +175,7 @@ def test_what_has_no_room_in_memory_is_counted(
 
 def test_bytes_in_memory_are_bounded_too(open_writer, disk, monkeypatch):
     """Few long records count as much as many short ones."""
-    monkeypatch.setattr(backlog, "MAX_BYTES", 1000)
+    monkeypatch.setattr(segment, "MAX_BYTES", 1000)
     writer = open_writer()
     disk.fill()
     for _ in range(5):

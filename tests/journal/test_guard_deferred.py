@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seamark.journal.guard import Guard
+from seamark.journal.losses import Guard
 
 
 def test_what_is_being_written_is_still_deferred():

@@ -6,6 +6,7 @@ import random
 import zlib
 
 import pytest
+from bytes_source import BytesSource
 from hypothesis import given
 from hypothesis import strategies as st
 from journal_builder import START, JournalBuilder
@@ -29,7 +30,6 @@ from seamark.journal.shipping import (
     check_journal_name,
     next_batch,
 )
-from seamark.journal.source import BytesSource
 from seamark.journal.walk import walk
 
 LATE = START + 10 * SETTLE_NS

@@ -120,7 +120,7 @@ def test_a_batch_that_is_half_there_goes_on_with_the_rest(open_writer, disk, jou
 
 def test_only_the_rest_of_a_batch_is_lost(open_writer, disk, journals, monkeypatch):
     """Where there is no room in memory either, what is in the journal does not count as lost."""
-    monkeypatch.setattr("seamark.journal.backlog.MAX_RECORDS", 0)
+    monkeypatch.setattr("seamark.journal.segment.MAX_RECORDS", 0)
     writer = open_writer()
     say(writer, "before")
     disk.room = 100

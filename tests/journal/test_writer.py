@@ -704,7 +704,7 @@ def test_sync_forces_what_is_new(open_writer, monkeypatch, folder):
     monkeypatch.setattr("seamark.journal.segment._sync_data", data)
     place = own(lambda fd: synced.append(str(Path(f"/proc/self/fd/{fd}").readlink())), os.fsync)
     monkeypatch.setattr(os, "fsync", place)
-    monkeypatch.setattr("seamark.journal.sync_thread.SyncThread.start", lambda self: None)
+    monkeypatch.setattr("seamark.journal.upkeep.SyncThread.start", lambda self: None)
     for step in range(3):
         writer.append_row({"a": 1.0}, step)
     assert synced == []

@@ -98,7 +98,7 @@ def fast(monkeypatch):
 @pytest.fixture
 def forgetful(monkeypatch):
     """Let nothing wait in memory: what the disk refuses is lost, as it is beyond the limit."""
-    monkeypatch.setattr("seamark.journal.backlog.MAX_RECORDS", 0)
+    monkeypatch.setattr("seamark.journal.segment.MAX_RECORDS", 0)
 
 
 def warmed(writer):

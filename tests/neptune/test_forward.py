@@ -14,8 +14,7 @@ from command import app
 
 import seamark
 from seamark.neptune.forward.client import Seen
-from seamark.neptune.forward.locks import Locks
-from seamark.neptune.forward.run import ForwardedRun
+from seamark.neptune.forward.run import ForwardedRun, Locks
 from seamark.remote.protocol import Purged, Unreachable
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from neptune_client import Client
 from neptune_requests import good, make, operations
 
 import seamark
-from seamark.neptune.server.documents import BY_NAME
+from seamark.neptune.server.answers import BY_NAME
 
 PROJECT, WORDY = "rough/place", "rough/wordy"
 MOST_ANSWER: Final = 64 << 10

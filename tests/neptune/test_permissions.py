@@ -19,7 +19,7 @@ from neptune_client import Client
 from neptune_requests import call, good, make
 
 from seamark.neptune.server import mount
-from seamark.neptune.server.documents import BY_NAME, DOCUMENTS
+from seamark.neptune.server.answers import BY_NAME, DOCUMENTS
 from seamark.neptune.server.names import Container, container_id, named
 from seamark.server.accounts.logins import Logins
 

@@ -28,7 +28,7 @@ def floats(path, *values, step=None):
 
 def test_documents_describe_all_operations(admin):
     """Anybody gets them; each operation stands in one, and every result has a definition."""
-    from seamark.neptune.server.documents import BY_NAME, DOCUMENTS
+    from seamark.neptune.server.answers import BY_NAME, DOCUMENTS
 
     found: set[str] = set()
     for name in DOCUMENTS:
@@ -434,7 +434,7 @@ def test_points_are_there_once_if_the_client_was_gone_before_the_answer(here, mo
     """It is cut off twice and sends them again; the same once more after an answer is more."""
     from neptune_client import Client
 
-    from seamark.neptune.server.documents import BY_NAME
+    from seamark.neptune.server.answers import BY_NAME
     from seamark.neptune.server.log import Log
 
     client = Client(here.url, here.token)

@@ -1,6 +1,6 @@
 """The run that a restarted job goes on with: one row for each sentence, of journals that it left.
 
-The journals are written by hand; their headers name the job as `seamark.process.job` does.
+The journals are written by hand; their headers name the job as `seamark.process.rank` does.
 """
 
 # ruff: noqa: E501 - a row of a table is one line

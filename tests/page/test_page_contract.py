@@ -20,7 +20,7 @@ from page_served import PROJECT, page, read, record
 from served import folding, served
 
 from seamark.journal.folder import RunFolder
-from seamark.reading.answers import Curves
+from seamark.reading.codec import Curves
 from seamark.server.settings import Limits
 
 

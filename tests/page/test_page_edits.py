@@ -17,14 +17,12 @@ import sqlalchemy as sa
 from page_served import HTML, PNG, PROJECT, Clock, page, read, record
 
 import seamark
-from seamark.index.file import is_damaged
-from seamark.index.place import index_path
+from seamark.index.file import index_path, is_damaged
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
 from seamark.page.editing import Edits
-from seamark.reading.answers import Table
-from seamark.reading.codec import unpack
-from seamark.reading.verbs import Answer
+from seamark.reading.codec import Table, unpack
+from seamark.reading.reader import Answer
 
 
 @pytest.fixture(scope="module")

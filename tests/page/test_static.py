@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from templates import Template, mistakes, templates
 
+from seamark.reading import words as units
+from seamark.reading.words import human_bytes
+
 STATIC = Path(__file__).parents[2] / "src" / "seamark" / "page" / "static"
 OWN = sorted(path for path in STATIC.rglob("*.js") if path.parent.name != "vendor")
 NAMES = [path.relative_to(STATIC).as_posix() for path in OWN]
@@ -24,8 +27,12 @@ FORBIDDEN = {
     r"\bdocument\.cookie\b": "the page has none",
     r"(?:https?:)?//[a-z0-9-]+\.[a-z]{2,}": "names another place",
 }
-LATER = ("chart_more.js", "compare.js", "dialogs.js", "projects.js", "run.js", "tabs.js")
-"""Fetched when they are needed; `browser/test_opening.py` sees that screens are not before."""
+INDEX = STATIC / "index.html"
+OPENING = re.findall(r'"static/@VERSION@/([\w./]+)"', INDEX.read_text(encoding="utf-8"))
+"""What opens the table and its charts; `browser/test_opening.py` sees that nothing else is."""
+MODULE = re.compile(r"""["']\./(\w+\.js)["']""")
+LONGEST_MODULE = 500
+LONGEST_COMPONENT = 150
 
 
 def without_comments(text):
@@ -35,18 +42,69 @@ def without_comments(text):
 
 
 def test_the_page_is_small():
-    """At most 25 files, two folders deep, 125 kB of scripts and styles, compressed.
+    """At most 33 files, two folders deep, 125 kB of scripts and styles, compressed.
 
     What opens the table and its charts is 90 kB as it is served, without its comments.
     """
     files = [path for path in STATIC.rglob("*") if path.is_file()]
     assert OWN
-    assert len(files) <= 25
+    assert len(files) <= 33
     assert max(len(path.relative_to(STATIC).parts) for path in files) <= 2
     loaded = [path for path in files if path.suffix in (".js", ".css")]
     sizes = {path.name: len(gzip.compress(served(path), 9)) for path in loaded}
     assert sum(sizes.values()) <= 125_000
-    assert sum(size for name, size in sizes.items() if name not in LATER) <= 90_000
+    assert sum(sizes[Path(name).name] for name in OPENING) <= 90_000
+
+
+def uses(name, pattern=MODULE):
+    """Return the modules that one names: imports of code and of types, at once and later."""
+    text = (STATIC / name).read_text(encoding="utf-8")
+    return {STATIC / "js" / each for each in pattern.findall(text)}
+
+
+def cycle(graph):
+    """Return nodes that lead back to the first of them; an empty list if there are none."""
+    done = set()
+
+    def follow(node, path):
+        if node in path:
+            return [*path[path.index(node) :], node]
+        found = []
+        if node not in done:
+            found = next(filter(None, (follow(each, [*path, node]) for each in graph[node])), [])
+            done.add(node)
+        return found
+
+    return next(filter(None, (follow(node, []) for node in graph)), [])
+
+
+def test_modules_do_not_import_each_other():
+    """Nor do their types, nor modules that one fetches when it needs them."""
+    assert cycle({"a": "b", "b": "c", "c": "b", "d": ""}) == ["b", "c", "b"]
+    graph = {path.name: sorted(each.name for each in uses(f"js/{path.name}")) for path in OWN}
+    assert set().union(*graph.values()) <= set(graph)
+    assert sum(map(len, graph.values())) > len(graph)
+    assert cycle(graph) == []
+
+
+def test_modules_are_fetched_before_they_are_asked_for():
+    """The page names what opening needs, and nothing else: each import in turn costs an answer."""
+    at_once = re.compile(r"""^(?:import|export) .*from "\./(\w+\.js)";$""", re.MULTILINE)
+    needed, new = set(), {STATIC / "js" / "main.js", STATIC / "js" / "charts.js"}
+    while new:
+        needed |= new
+        new = {each for one in new for each in uses(one, at_once)} - needed
+    assert {STATIC / name for name in OPENING if name.startswith("js/")} == needed
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
+def test_modules_and_components_are_short(path):
+    """A module has at most 500 lines, a function that returns a template 150."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= LONGEST_MODULE
+    for begin, line in enumerate(lines):
+        if re.match(r"(?:export )?(?:async )?function", line):
+            assert lines.index("}", begin) - begin < LONGEST_COMPONENT, line
 
 
 def test_nothing_moves_while_trainings_are_watched():
@@ -70,13 +128,16 @@ def served(path):
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
 def test_what_is_served_lacks_comments_and_nothing_else(path):
-    """What is left is the same, on the same lines."""
+    """What is left is the same, on the same lines, without indentation."""
     text, code = path.read_text(encoding="utf-8"), served(path).decode()
     assert "/**" not in code
     assert text.count("\n") == code.count("\n")
     assert [len(one.text) for one in templates(code)] == [
-        len(re.sub(r"/\*\*(?:[^*]|\*(?!/))*\*/", "", one.text)) for one in templates(text)
+        len(re.sub(r"/\*\*(?:[^*]|\*(?!/))*\*/|(?<=\n)[ \t]+", "", one.text))
+        for one in templates(text)
     ]
+    # htm ignores the indentation of markup; of a text it would be part.
+    assert not [one for one in templates(text) if one.tag != "html" and "\n " in one.text]
     assert "".join(without_comments(text).split()) == "".join(without_comments(code).split())
 
 
@@ -160,6 +221,29 @@ def test_templates_are_found():
     assert (plain.tag, plain.text, plain.line) == ("=", "plain \0", 3)
     assert (outer.tag, outer.text) == ("html", "<ul>\0</ul>")
     assert (inner.tag, inner.text, inner.holes) == ("html", "<li>\0</li>", ['{ a: "}" }'])
+
+
+_FORMATS = """
+import { bytes, unitOf } from "./format.mjs";
+const [paths, sizes] = JSON.parse(process.argv[2]);
+console.log(JSON.stringify([paths.map(unitOf), sizes.map(bytes)]));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+def test_units_are_those_of_commands(tmp_path):
+    """What is measured of machines has the unit that `seamark.reading.words` names."""
+    shutil.copy(STATIC / "js" / "format.js", tmp_path / "format.mjs")
+    (tmp_path / "ask.mjs").write_text(_FORMATS, encoding="utf-8")
+    names = {*units.UNITS, *units.FACT_UNITS, "other", "constructor"}
+    numbered = {each for name in names for each in (name, f"{name}_1", f"{name}_limit")}
+    spaces = ("monitoring/a", "monitoring/a/environment", "monitoring", "train", "monitoring_2")
+    paths = sorted(f"{space}/{name}" for space in spaces for name in numbered)
+    sizes = [0, 1, 999, 1000, 1234, 99_949, 999_499, 10**6, 123 * 10**7, 5 * 10**12]
+    asked = json.dumps([paths, sizes])
+    node = ["node", "ask.mjs", asked]
+    told = subprocess.run(node, cwd=tmp_path, capture_output=True, check=True, timeout=60).stdout
+    assert json.loads(told) == [list(map(units.unit_of, paths)), list(map(human_bytes, sizes))]
 
 
 _ANSWERS = """

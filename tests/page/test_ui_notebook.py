@@ -16,7 +16,7 @@ from recording import QUIET  # noqa: E402
 
 import seamark  # noqa: E402
 from seamark.errors import ArgumentError, SeamarkError  # noqa: E402
-from seamark.page import notebook, tokens  # noqa: E402
+from seamark.page import notebook, roots  # noqa: E402
 from seamark.page.start import Started  # noqa: E402
 from seamark.run.run import init_run  # noqa: E402
 
@@ -68,7 +68,7 @@ def test_a_notebook_shows_the_page_and_holds_no_token(tmp_path):
     made = nbformat.v4.new_notebook(cells=cells)
     nbclient.NotebookClient(made, timeout=120, kernel_name="python3").execute()
     saved = nbformat.writes(made)
-    token = tokens.keep()
+    token = roots.keep()
     assert len(token) > 40
     assert token not in saved
     assert "seamark_" not in saved

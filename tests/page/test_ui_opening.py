@@ -10,8 +10,9 @@ import threading
 import pytest
 from page_process import page_environment, until
 
-from seamark.page import opening, tokens
+from seamark.page import opening, roots
 from seamark.page.roots import Root
+from seamark.remote.http.address import is_loopback
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +55,7 @@ def test_addresses_of_all_kinds_of_hosts():
     assert opening.address("::1", 1) == "http://[::1]:1/"
     assert opening.address("0.0.0.0", 1) == "http://login3:1/"
     here = ["127.0.0.1", "127.9.9.9", "::1", "localhost"]
-    assert [opening.is_loopback(one) for one in [*here, "0.0.0.0", "::", "lab"]] == [
+    assert [is_loopback(one) for one in [*here, "0.0.0.0", "::", "lab"]] == [
         *(True for _ in here),
         *(False for _ in range(3)),
     ]
@@ -113,34 +114,34 @@ def test_no_browser_is_opened_that_nobody_would_see(tmp_path, state):
 def test_the_token_is_made_once_and_kept(state):
     """By however many processes at once; what others could read or have made is not believed."""
     found: list[str] = []
-    threads = [threading.Thread(target=lambda: found.append(tokens.keep())) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: found.append(roots.keep())) for _ in range(8)]
     for one in threads:
         one.start()
     for one in threads:
         one.join()
     first = found[0]
-    assert set(found) == {first, tokens.keep()}
+    assert set(found) == {first, roots.keep()}
     file = state / "page.json"
     assert json.loads(file.read_text()) == {"token": first}
     file.chmod(0o644)
-    second = tokens.keep()
+    second = roots.keep()
     assert second != first
     assert file.stat().st_mode & 0o777 == 0o600
     for text in ("", "[]", "{}", '{"token": "short"}', '{"token": 1}'):
         file.write_text(text)
-        assert tokens.keep() not in (text, second)
-    renewed = tokens.new_token()
-    assert renewed == tokens.keep()
+        assert roots.keep() not in (text, second)
+    renewed = roots.new_token()
+    assert renewed == roots.keep()
     assert sorted(one.name for one in state.iterdir()) == ["page.json", "page.json.lock"]
 
 
 def test_a_page_calls_itself_the_same_after_each_start(tmp_path):
     """Other roots are another page, in whatever order they are named."""
-    kept = tokens.keep()
+    kept = roots.keep()
     one, two = Root("one", tmp_path / "one"), Root("two", tmp_path / "two")
-    name = tokens.instance_of(kept, [one, two])
-    assert name == tokens.instance_of(tokens.keep(), [two, one])
-    assert name != tokens.instance_of(kept, [one])
+    name = roots.instance_of(kept, [one, two])
+    assert name == roots.instance_of(roots.keep(), [two, one])
+    assert name != roots.instance_of(kept, [one])
     assert kept not in name
 
 
@@ -148,5 +149,5 @@ def test_where_nothing_can_be_kept_it_is_said(tmp_path, monkeypatch):
     """With what can be done."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    with pytest.raises(tokens.StateError, match="XDG_STATE_HOME"):
-        tokens.keep()
+    with pytest.raises(roots.StateError, match="XDG_STATE_HOME"):
+        roots.keep()

@@ -28,7 +28,7 @@ from recording import QUIET  # noqa: E402
 from seamark.cli import main  # noqa: E402
 from seamark.cli import ui as cli_ui  # noqa: E402
 from seamark.index.index import Index  # noqa: E402
-from seamark.page import start, tokens  # noqa: E402
+from seamark.page import roots, start  # noqa: E402
 from seamark.run.run import init_run  # noqa: E402
 
 
@@ -89,7 +89,7 @@ def test_a_page_prints_its_address_and_ends_well(root, state):
         renewed = command("--print-token", "--new-token")
         assert "start them again" in renewed.stderr
         assert renewed.stdout.strip() != token
-        assert tokens.keep() == renewed.stdout.strip()
+        assert roots.keep() == renewed.stdout.strip()
         assert page.greeting()["roots"][0]["path"] == str(root)  # it goes on with its own
         assert page.stop(signal.SIGINT) == 0
 
@@ -147,7 +147,7 @@ def test_a_page_ends_with_its_terminal():
         assert b"no runs here yet" in said
         assert b"a server has its own page: https://seamark.lab" in said
         port = int(re.search(rb"127\.0\.0\.1:(\d+)/", said)[1])
-        headers = {"X-Seamark-Token": tokens.keep()}
+        headers = {"X-Seamark-Token": roots.keep()}
         [shown] = json.loads(ask(port, "GET", "/api/v1/", headers)[2])["roots"]
         assert shown["path"].endswith("work/.seamark")
         os.close(outer)
@@ -195,9 +195,9 @@ def test_the_token_is_kept_where_nobody_else_is(state):
     """A folder that others could look into is closed to them; one of another user is refused."""
     state.mkdir(parents=True)
     state.chmod(0o777)
-    kept = tokens.keep()
+    kept = roots.keep()
     assert mode(state) == 0o700
-    assert tokens.keep() == kept
+    assert roots.keep() == kept
     if os.geteuid() == 0:
         os.chown(state, 54321, -1)
         found = command("--print-token")
@@ -205,7 +205,7 @@ def test_the_token_is_kept_where_nobody_else_is(state):
         assert f"{state} belongs to uid 54321, not to " in found.stderr
         assert "name another folder with XDG_STATE_HOME" in found.stderr
         os.chown(state, 0, -1)
-    assert tokens.keep() == kept
+    assert roots.keep() == kept
 
 
 def test_several_roots_are_one_page(root, tmp_path):

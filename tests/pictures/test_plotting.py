@@ -12,8 +12,8 @@ from recording import QUIET
 
 from seamark import init_project, init_run
 from seamark.errors import ArgumentError, MissingFieldError, PathError
+from seamark.pictures.drawing import follow
 from seamark.pictures.plots import COLOURS, slots
-from seamark.pictures.plotting import follow
 from seamark.reading.names import generated_name
 
 pytest.importorskip("plotly")
@@ -295,8 +295,8 @@ def test_what_is_left_out_is_said_once(many, project, record, caplog, monkeypatc
     def three_times(draw, *_):
         shown.extend(draw() for _ in range(3))
 
-    monkeypatch.setattr("seamark.pictures.plotting.follow", three_times)
-    monkeypatch.setattr("seamark.pictures.plotting._display", lambda: None)
+    monkeypatch.setattr("seamark.pictures.drawing.follow", three_times)
+    monkeypatch.setattr("seamark.pictures.drawing._display", lambda: None)
     project.plot("val/loss", refresh=2)
     assert caplog.text.count("20 of 26 runs") == 1
     project.plot("m", refresh=2)
@@ -314,8 +314,8 @@ def test_a_new_run_is_waited_for(many, project, record):
         drawn.append(draw())
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seamark.pictures.plotting.follow", once)
-        patch.setattr("seamark.pictures.plotting._display", lambda: None)
+        patch.setattr("seamark.pictures.drawing.follow", once)
+        patch.setattr("seamark.pictures.drawing._display", lambda: None)
         project.plot("val/loss", refresh=2)
     assert drawn[0][1] is True
 
@@ -323,8 +323,8 @@ def test_a_new_run_is_waited_for(many, project, record):
 def test_a_run_is_drawn_again_until_it_ends(record, monkeypatch):
     """And once it has ended no more."""
     run, drawn = record([1.0]), []
-    monkeypatch.setattr("seamark.pictures.plotting.follow", lambda draw, *_: drawn.append(draw()))
-    monkeypatch.setattr("seamark.pictures.plotting._display", lambda: None)
+    monkeypatch.setattr("seamark.pictures.drawing.follow", lambda draw, *_: drawn.append(draw()))
+    monkeypatch.setattr("seamark.pictures.drawing._display", lambda: None)
     run.plot("val/loss", refresh=2)
     run.stop()
     run.plot("val/loss", refresh=2)

@@ -16,19 +16,18 @@ from hypothesis import strategies as st
 from msgspec import msgpack
 
 from seamark.process.crashes import Crash
-from seamark.reading.answers import Attempts, Overview, SeriesPart, Table
 from seamark.reading.attributes import Attribute, JournalInfo, SeriesSummary, SeriesTail
-from seamark.reading.changes import ChangedRun, Changes
-from seamark.reading.codec import WireError, pack, unpack
+from seamark.reading.catalog import ChangedRun, Changes
+from seamark.reading.codec import Attempts, Overview, SeriesPart, Table, WireError, pack, unpack
 from seamark.reading.curves import Curve, Drawing, RunCurve
 from seamark.reading.drawn import GroupCurve
 from seamark.reading.groups import RunGroup, Spread
 from seamark.reading.names import RunName
 from seamark.reading.points import FilePoint, HistogramPoint, Points, TextPage, TextPoint
+from seamark.reading.rank_words import RankTiming
 from seamark.reading.ranks import RankStatus
-from seamark.reading.stragglers import RankTiming
+from seamark.reading.reader import Answer
 from seamark.reading.tables import RunsTable, StringList
-from seamark.reading.verbs import Answer
 from seamark.values.aggregates import Keep, Last, Ring
 from seamark.values.statistics import Statistics
 

@@ -13,11 +13,10 @@ import pytest
 from recording import QUIET
 
 import seamark
-from seamark.reading.answers import SeriesPart
-from seamark.reading.changes import Changes
-from seamark.reading.codec import WireError, pack
+from seamark.reading.catalog import Changes
+from seamark.reading.codec import SeriesPart, WireError, pack
 from seamark.reading.points import Points
-from seamark.reading.verbs import Answer
+from seamark.reading.reader import Answer
 from seamark.remote import shipper
 from seamark.remote.http import asking
 from seamark.remote.http.catalog import RemoteCatalog

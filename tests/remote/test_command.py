@@ -16,12 +16,12 @@ from recording import QUIET
 
 import seamark
 from seamark import init_run
-from seamark.cli._live import Looker
 from seamark.cli._printed import Printing
 from seamark.cli._runs import Runs
+from seamark.cli.watch import Looker
 from seamark.journal.folder import iter_runs
 from seamark.reading.codec import pack
-from seamark.reading.verbs import Answer
+from seamark.reading.reader import Answer
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
 from seamark.remote.places import open_remote

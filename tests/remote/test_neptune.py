@@ -11,7 +11,7 @@ import pytest
 
 import seamark
 from seamark.errors import ArgumentError, MissingExtraError
-from seamark.opening.catalogs import readable
+from seamark.opening.place import readable
 from seamark.remote.neptune import token_to_show
 from seamark.remote.places import canonical
 

@@ -81,7 +81,7 @@ def test_odd_answers_are_taken_for_nothing(begin, keeper, odd):
 
 def test_a_restart_on_an_empty_disk_begins_an_attempt(begin, keeper, monkeypatch):
     """The launcher put the job on another machine: what went before is another attempt."""
-    from seamark.process.job import job_key
+    from seamark.process.rank import job_key
 
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")

@@ -9,7 +9,7 @@ from recording import QUIET
 import seamark
 from seamark import errors
 from seamark.cli._app import app
-from seamark.journal.numbers import REVISIONS
+from seamark.journal.reservations import REVISIONS
 from seamark.remote import shipper as shippers
 
 PARAMS = {"lr": 0.1, "layers": [1, 2]}

@@ -8,8 +8,8 @@ import pytest
 from recording import QUIET
 
 import seamark
-from seamark.journal.claims import claimant
 from seamark.journal.reader import SETTLE_NS
+from seamark.journal.reservations import claimant
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.protocol import RemoteError
 

@@ -21,8 +21,7 @@ from fastapi.responses import Response
 from server_waits import until
 
 from seamark.server import app as app_module
-from seamark.server.app import make_app
-from seamark.server.connection import protocol_for
+from seamark.server.app import make_app, protocol_for
 from seamark.server.kept import intake
 from seamark.server.settings import Limits, Settings
 from seamark.server.state import open_server

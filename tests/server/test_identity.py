@@ -12,13 +12,12 @@ pytest.importorskip("fastapi")
 
 from folding import Place, a_journal
 
-from seamark.server import rare_log
-from seamark.server.checks import CannotStart
+from seamark.server import failures
+from seamark.server.checks import CannotStart, open_matching_objects
 from seamark.server.databases import open_databases
 from seamark.server.folding.main import FoldWorker
 from seamark.server.folding.refold import refold_server
-from seamark.server.identity import open_matching_objects
-from seamark.server.kept.refusals import FullError
+from seamark.server.kept.plan import FullError
 from seamark.server.objects import ObjectsUnreachable
 from seamark.server.run import prepare
 from seamark.server.settings import Settings
@@ -100,7 +99,7 @@ def test_a_folder_that_goes_away_takes_and_gives_nothing_until_it_is_back(
     folder, tmp_path, caplog, monkeypatch
 ):
     """Neither is anything written into the empty folder that takes its place."""
-    monkeypatch.setattr(rare_log, "_kinds", {})
+    monkeypatch.setattr(failures, "_kinds", {})
     away = tmp_path / "away"
     with contextlib.closing(Place(tmp_path / "server", store(tmp_path))) as place:
         journal = a_journal("two", "team/x", "run1").assign(a=1)

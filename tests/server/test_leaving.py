@@ -16,7 +16,7 @@ from folding import Place, a_journal, eventually
 
 from seamark.journal.format import ZLIB, Kind
 from seamark.server.accounts import tables as account_tables
-from seamark.server.blobs import Blobs
+from seamark.server.blobs.blobs import Blobs
 from seamark.server.databases import open_databases
 from seamark.server.folding.main import FoldWorker
 from seamark.server.folding.refold import take_up

@@ -26,8 +26,8 @@ from seamark.server.accounts import logins
 from seamark.server.accounts.tokens import new_token
 from seamark.server.blobs import blobs
 from seamark.server.folding.main import FoldWorker
-from seamark.server.kept import recent
-from seamark.store import path_numbers
+from seamark.server.kept import intake
+from seamark.store import schema
 
 FEW = 4
 """What the tests lower the bounds to, so that a round fills them."""
@@ -99,12 +99,12 @@ def test_what_bodies_came_to_is_given_back(tmp_path, rest):
 
 def test_no_table_of_a_worker_grows_with_what_it_is_sent(tmp_path, monkeypatch):
     """Paths, runs, projects, logins, wrong tokens, digests and queries: all are ever new ones."""
-    monkeypatch.setattr(path_numbers, "MOST_BYTES", FEW * 500)
+    monkeypatch.setattr(schema, "MOST_BYTES", FEW * 500)
     monkeypatch.setattr(logins, "_KEPT", FEW)
     monkeypatch.setattr(blobs, "_HASHES", FEW)
     monkeypatch.setattr(objects, "_OPEN", FEW)
     monkeypatch.setattr(quota, "_KEPT", FEW)
-    monkeypatch.setattr(recent, "_MOST", FEW)
+    monkeypatch.setattr(intake, "_MOST", FEW)
     monkeypatch.setattr(log, "_REMEMBERED", FEW)
     monkeypatch.setattr(log, "_EVERY", FEW)
     monkeypatch.setattr(log, "_GONE", FEW)

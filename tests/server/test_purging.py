@@ -10,8 +10,8 @@ pytest.importorskip("fastapi")
 
 from folding import Place, a_journal, eventually, says
 
+from seamark.server.failures import Rejected
 from seamark.server.folding.main import FoldWorker
-from seamark.server.kept.refusals import PurgedError
 from seamark.server.purging import is_purged, purge
 from seamark.server.writer import ServerWriter
 
@@ -43,7 +43,7 @@ def test_a_purge_while_it_is_sent_and_folded_leaves_nothing(place):
             for step in range(100_000):  # until it is refused
                 journal.row({"loss": float(step)}, step)
                 place.send(PROJECT, "run0", journal)
-        except PurgedError:
+        except Rejected:
             refused.set()
 
     sender = threading.Thread(target=send)
@@ -58,7 +58,7 @@ def test_a_purge_while_it_is_sent_and_folded_leaves_nothing(place):
     position = place.send(PROJECT, "run1", other)
     assert place.positions.wait_for((PROJECT, "run1"), position, 60) == 0
     eventually(lambda: says(place.reader(PROJECT, "run0")) == {})
-    with pytest.raises(PurgedError):
+    with pytest.raises(Rejected, match="was purged here"):
         place.intake.take(PROJECT, "run0", journal.file, 0, journal.data)
     away(place, "run0")  # again, as after one that was cut short
 

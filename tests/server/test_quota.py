@@ -74,7 +74,7 @@ def place_of_quota(tmp_path):
     """An intake with room for two of the journals beside it."""
     from folding import Place
 
-    from seamark.server.blobs import Blobs
+    from seamark.server.blobs.blobs import Blobs
     from seamark.server.kept.intake import Intake
 
     place = Place(tmp_path, f"sqlite:///{tmp_path}")

@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from seamark.server import rare_log
+from seamark.server import failures
 from seamark.server.accounts.accounts import Accounts
 from seamark.server.accounts.logins import Logins
-from seamark.server.accounts.migrate import migrate
+from seamark.server.accounts.tables import migrate
 from seamark.server.accounts.tokens import prefix_of
 from seamark.server.databases import open_databases
 from seamark.server.failures import Refusal, later, refusal_of
@@ -21,7 +21,7 @@ from seamark.server.failures import Refusal, later, refusal_of
 def clock(monkeypatch):
     """Seconds of the monotonic clock, moved by hand."""
     now = [1000.0]
-    monkeypatch.setattr(rare_log, "_kinds", {})
+    monkeypatch.setattr(failures, "_kinds", {})
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 

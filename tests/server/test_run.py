@@ -36,7 +36,7 @@ from seamark.remote.protocol import RunKey, Unreachable
 from seamark.remote.sync import sync_run, unsent_data
 from seamark.server import checks, run
 from seamark.server.accounts import tables as account_tables
-from seamark.server.alone import alone
+from seamark.server.checks import alone
 from seamark.server.databases import SchemaNewer, open_databases
 from seamark.server.folding.refold import refold_server
 from seamark.server.settings import Settings

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+from bytes_source import BytesSource
 from journal_builder import fold_run
 
-from seamark.journal.source import BytesSource
 from seamark.store import schema
 from seamark.store.database import Database, file_connection, sqlite_engine
-from seamark.store.path_numbers import PathNumbers
 from seamark.store.query.choosing import choose
 from seamark.store.read.run import RunReader
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import Store
+from seamark.store.schema import PathNumbers
 
 if TYPE_CHECKING:
     from seamark.store.query.selection import Selection

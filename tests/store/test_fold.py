@@ -9,7 +9,7 @@ import pytest
 from seamark.journal.format import Kind, dump_json
 from seamark.store.fold.fold import fold
 from seamark.store.fold.run_state import JournalState, RunState
-from seamark.store.read.derived import problems
+from seamark.store.read.snapshot import problems
 
 
 @pytest.fixture

@@ -64,6 +64,13 @@ def test_tables_show_and_sort_by_what_counts(filled, engines):
     assert set(rows[2:]) == {("run1", "top", 1.5), ("run2", "top", None)}
 
 
+@pytest.mark.parametrize(("path", "of_run1"), [("tags/t", "top"), ("tags/n", 3), ("tags/m", 1.5)])
+def test_a_table_shows_one_tag_of_several(filled, engines, path, of_run1):
+    """Whatever other tags the projects have."""
+    table = engines.Tables(filled).table(Selection(id="run1"), [path])
+    assert [row.get(path) for row in table] == [of_run1]
+
+
 def test_only_what_may_be_read_is_known_of(filled, engines):
     """A tag of a project that nobody who asks may read is as unknown as one that is not there."""
     tables = engines.Tables(filled)

@@ -15,7 +15,7 @@ from seamark.errors import ArgumentError
 from seamark.reading.curves import Curve, Look, RunCurve
 from seamark.reading.drawn import group_curves
 from seamark.store.drawing import Listed, draw_series
-from seamark.store.stretches import cell_starts, pack_cells
+from seamark.store.steps import cell_starts, pack_cells
 
 COLUMNS = [one.name for one in fields(Curve)][1:]
 VALUES = st.floats() | st.sampled_from(

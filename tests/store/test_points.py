@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from bytes_source import BytesSource
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from journal_builder import fold_run
@@ -14,7 +15,6 @@ from journal_builder import fold_run
 from seamark.errors import ArgumentError
 from seamark.index.index import Index
 from seamark.journal.folder import RunFolder
-from seamark.journal.source import BytesSource
 from seamark.store import groups, ingest
 from seamark.store.read import series
 from seamark.store.read.run import RunReader

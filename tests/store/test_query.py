@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamark.errors import QueryError
+from seamark.store.query.kinds import moment
 from seamark.store.query.language import (
     Among,
     And,
@@ -20,7 +21,6 @@ from seamark.store.query.language import (
     parse,
     parse_field,
 )
-from seamark.store.query.moments import moment
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seamark.store.fold import registers
 from seamark.store.fold import registers as state
-from seamark.store.fold import sums
-from seamark.store.fold.sums import SCALE, exact_sum, scaled_sum
+from seamark.store.fold.registers import SCALE, exact_sum, scaled_sum
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 ODD = st.sampled_from(
@@ -26,9 +26,9 @@ ODD = st.sampled_from(
         math.nextafter(sys.float_info.min, 0.0),
         sys.float_info.max,
         -sys.float_info.max,
-        math.nextafter(sums._HUGE, 0.0),
-        sums._HUGE,
-        -sums._HUGE,
+        math.nextafter(registers._HUGE, 0.0),
+        registers._HUGE,
+        -registers._HUGE,
         1.0,
         math.nextafter(1.0, 0.0),
         math.nextafter(1.0, 2.0),
@@ -50,9 +50,9 @@ def bins(request, monkeypatch):
     It has to be 1 at least: parts that are brought down must come to an end.
     """
     if request.param:
-        monkeypatch.setattr(sums, "_SMALL", 1)
-        monkeypatch.setattr(sums, "_BLOCK", 3)
-        monkeypatch.setattr(sums, "_SAFE", 7)
+        monkeypatch.setattr(registers, "_SMALL", 1)
+        monkeypatch.setattr(registers, "_BLOCK", 3)
+        monkeypatch.setattr(registers, "_SAFE", 7)
 
 
 def test_the_sum_of_nothing_is_0(bins):
@@ -92,7 +92,7 @@ class TestExactSum:
 
 @given(
     st.integers(0, 2**32 - 1),
-    st.integers(sums._SMALL, 3000),
+    st.integers(registers._SMALL, 3000),
     st.tuples(st.integers(-1074, 1023), st.integers(-1074, 1023)).map(sorted),
 )
 def test_many_numbers(seed, count, exponents):
@@ -107,18 +107,18 @@ def test_many_numbers(seed, count, exponents):
 def test_the_longest_mantissas_fill_no_bin_over():
     """All bits set, in more values than a block has: what is nearest to rounding."""
     value = math.nextafter(2.0, 0.0)
-    count = 3 * sums._BLOCK + 5
+    count = 3 * registers._BLOCK + 5
     assert exact_sum(np.full(count, value)) == count * scaled_sum([value])
 
 
 def test_as_many_as_a_bin_takes_are_still_exact():
     """27 bits and the number of values that are added at once fit into the 53 of a float64."""
-    upper = math.nextafter(2.0, 0.0) - math.ldexp(2**sums._LOW_BITS - 1, -52)
-    assert upper == 2 - 2.0**-sums._LOW_BITS
-    most = Fraction(upper) * sums._SAFE
+    upper = math.nextafter(2.0, 0.0) - math.ldexp(2**registers._LOW_BITS - 1, -52)
+    assert upper == 2 - 2.0**-registers._LOW_BITS
+    most = Fraction(upper) * registers._SAFE
     assert Fraction(float(most)) == most
-    assert most / Fraction(math.ldexp(1.0, -sums._LOW_BITS)) < 2**53
-    assert not math.isinf(sums._SAFE * sums._HUGE)
+    assert most / Fraction(math.ldexp(1.0, -registers._LOW_BITS)) < 2**53
+    assert not math.isinf(registers._SAFE * registers._HUGE)
 
 
 def test_every_second_value_of_an_array():

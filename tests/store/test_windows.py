@@ -13,10 +13,9 @@ from recording import QUIET
 
 from seamark import init_run
 from seamark.reading.curves import Look
-from seamark.store.chunks import is_progression, pack_floats, unpack_floats
-from seamark.store.drawing import draw_series
-from seamark.store.stretches import cell_starts, pack_cells
-from seamark.store.windows import means_of_ranges
+from seamark.store.drawing import draw_series, means_of_ranges
+from seamark.store.groups import is_progression, pack_floats, unpack_floats
+from seamark.store.steps import cell_starts, pack_cells
 
 
 class Packed:

@@ -11,22 +11,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bytes_source import BytesSource
 from journal_builder import JournalBuilder, fold_run
 
 from seamark.errors import RunNotFoundError
-from seamark.journal.source import BytesSource
+from seamark.server.changes import Positions
 from seamark.server.databases import Databases, open_databases
 from seamark.server.kept.intake import Intake
 from seamark.server.kept.journals import IntakeJournals
 from seamark.server.objects import open_objects
-from seamark.server.positions import Positions
 from seamark.server.settings import Settings
 from seamark.server.state import make_tables
 from seamark.store import schema
 from seamark.store.database import Database, memory_engine
-from seamark.store.path_numbers import PathNumbers
 from seamark.store.read.run import RunReader
 from seamark.store.runs import Store
+from seamark.store.schema import PathNumbers
 
 _WORKER = "import sys\nfrom seamark.server.worker import main\nsys.exit(main(sys.argv[1:]))\n"
 

@@ -18,7 +18,7 @@ SEAMARK = (
     "seamark.capture.ending.process_end",
     "seamark.capture.environment",
     "seamark.capture.facts",
-    "seamark.capture.output.output",
+    "seamark.capture.output",
 )
 FORKING = """
 import atexit, json, os, sys, threading

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from seamark.paths import ARTIFACTS
-from seamark.server.blobs.names import ONE, WHOLE, parse
-from seamark.server.blobs.tables import upload
+from seamark.server.blobs.tables import ONE, WHOLE, parse, upload
 from seamark.server.databases import open_databases
 from seamark.server.kept.journals import IntakeJournals
 from seamark.server.objects import ObjectStore, open_objects

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import urllib3
 
-from seamark.neptune.server.documents import BY_NAME
+from seamark.neptune.server.answers import BY_NAME
 
 
 class Client:

@@ -6,8 +6,8 @@ import base64
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from seamark.neptune.server.documents import BY_NAME
-from seamark.neptune.server.lists import hash_of
+from seamark.neptune.server.answers import BY_NAME
+from seamark.neptune.server.reading import hash_of
 
 ATTRIBUTES = {
     "getFloatAttribute": "v/float",

@@ -20,7 +20,7 @@ from seamark.page.app import make_page
 from seamark.page.roots import Root
 from seamark.page.watch import Looked
 from seamark.reading.codec import unpack
-from seamark.reading.verbs import Answer
+from seamark.reading.reader import Answer
 from seamark.server.checks import bind
 from seamark.types import File
 

@@ -268,7 +268,7 @@ class Reading:
         return self.homes[root]
 
     def open_catalog(self, place: Path | str, token: str | None = None) -> Any:
-        """See `seamark.opening.catalogs.open_catalog`."""
+        """See `seamark.opening.place.open_catalog`."""
         if not isinstance(place, Path) or self._is_local:
             return self._opened(place, token)
         return Through(self.home(place))
@@ -305,14 +305,14 @@ def reading_through(monkeypatch: pytest.MonkeyPatch, servers: Servers) -> Iterat
     """
     from seamark import cli
     from seamark.cli import _app
-    from seamark.opening import catalogs, machine
+    from seamark.opening import machine, place
     from seamark.run import recorded
 
     for one in pkgutil.iter_modules(cli.__path__):  # before they take what is put elsewhere here
         import_module(f"{cli.__name__}.{one.name}")
     found = _app.place_of
-    reading = Reading(servers, catalogs.open_catalog, found)
-    for module in (catalogs, machine, recorded):
+    reading = Reading(servers, place.open_catalog, found)
+    for module in (place, machine, recorded):
         monkeypatch.setattr(module, "open_catalog", reading.open_catalog)
     for name, module in list(sys.modules.items()):
         if name.startswith("seamark.cli") and getattr(module, "place_of", None) is found:

@@ -39,19 +39,19 @@ def test_large_tensors_are_counted_in_pieces(monkeypatch):
     """With the same result."""
     values = torch.arange(100.0)
     whole = histograms({"a": values})
-    monkeypatch.setattr("seamark.values._histograms._PIECE", 7)
+    monkeypatch.setattr("seamark.values._numbers._PIECE", 7)
     assert histograms({"a": values}) == whole
 
 
 @pytest.mark.parametrize("hole", [math.nan, math.inf, -math.inf, 2.0])
 def test_both_ways_of_counting_agree(hole, monkeypatch):
     """On the CPU, and as it is done on a device, without looking at a number."""
-    from seamark.values import _histograms
+    from seamark.values import _numbers
 
     values = torch.randn(100, generator=torch.Generator().manual_seed(0))
     values[::7] = hole
     here = histograms({"a": values})
-    monkeypatch.setattr(_histograms, "_count_on_cpu", _histograms._count_on_device)
+    monkeypatch.setattr(_numbers, "_count_on_cpu", _numbers._count_on_device)
     assert histograms({"a": values}) == here
 
 

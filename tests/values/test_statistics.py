@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from seamark import Last, Ring, Statistics
 from seamark.errors import ArgumentError, ValueKindError
-from seamark.values.aggregate_kinds import load_aggregate
-from seamark.values.statistics import Moments
+from seamark.values.statistics import Moments, load_aggregate
 
 NUMBERS = st.one_of(
     st.floats(-1e6, 1e6), st.floats(1e9, 1e9 + 1), st.sampled_from([0.0, 1e-300, -1e15, 1e15])

@@ -498,7 +498,7 @@ def test_a_token_of_one_project_makes_no_other(server, tmp_path):
 
 def test_every_refusal_is_described(server, tmp_path):
     """Whatever the server refuses, the client reads it, whichever operation it is."""
-    from seamark.neptune.server.documents import BY_NAME
+    from seamark.neptune.server.answers import BY_NAME
 
     env = server.environment("refusals/one", user=["carl"]) | {"URL": server.url}
     given = json.loads(base64.b64decode(env["NEPTUNE_API_TOKEN"]))["api_key"]

@@ -1,18 +1,16 @@
-"""Files of a run by their digest: take them, store them, recover and remove them, read them.
+"""Files of a run by their digest: staging, storing, recovery, removal and reading.
 
-`BlobWriter` takes hold of files before its methods return and makes blobs of them on a thread, so
-that a checkpoint of ten gigabytes never holds up a metric. How a file is held, and what happens
-when it is rewritten in the meantime, is described in ``seamark.blobs.take``. What a process that
-died left half done, `finish_staged` completes.
+A thread makes the blobs, so that a checkpoint of ten gigabytes never holds up a metric.
 """
 
 from __future__ import annotations
 
-from seamark.blobs.inside import find_inside, is_below, moved_path
-from seamark.blobs.names import FileFilter, members_of, reference
-from seamark.blobs.read import is_pending, read_file, read_text, write_file
-from seamark.blobs.recover import finish_staged
-from seamark.blobs.references import are_recorded_by_user
+from seamark.blobs.contents import (
+    are_recorded_by_user,
+    is_pending,
+)
+from seamark.blobs.names import FileFilter, find_inside, is_below, members_of, moved_path, reference
+from seamark.blobs.pending import finish_staged
 from seamark.blobs.store import open_blob
 from seamark.blobs.writer import BlobWriter
 
@@ -27,8 +25,5 @@ __all__ = [
     "members_of",
     "moved_path",
     "open_blob",
-    "read_file",
-    "read_text",
     "reference",
-    "write_file",
 ]

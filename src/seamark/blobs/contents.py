@@ -1,34 +1,49 @@
-"""The files of a run whose folder can be looked into: what is kept of them, and where they are."""
+"""Contents of recorded files: opening, verification and download.
+
+A run from an untrusted source can name ``~/.ssh/id_ed25519`` as its checkpoint, and a download
+would copy that file to a public place. Therefore a reference is opened in two cases only: the file
+lies in the run's own folder, or this user recorded the reference. The second is assumed if every
+journal of the run was recorded on this host and the file is unchanged. An archive can claim the
+name of a host, but its maker does not know size, time and inode of a file that they never saw.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
-from collections.abc import Collection
+import secrets
+import stat
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from seamark.blobs.inside import find_inside, is_below
-from seamark.blobs.read import is_pending, read_file, read_text, write_file
-from seamark.blobs.recover import finish_staged
-from seamark.blobs.references import are_recorded_by_user
+from seamark.blobs.names import find_inside, is_below, local_path
+from seamark.blobs.pending import finish_staged
 from seamark.blobs.store import blob_path, has_blob, open_blob
+from seamark.blobs.store import digest_of as digest_of_bytes
+from seamark.errors import FileMissingError
+from seamark.journal.headers import is_local_journal
+from seamark.journal.safe import MAX_TEXT_BYTES, folder_below, open_file, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from seamark.journal.folder import RunFolder
 
-__all__ = ["FolderContents"]
+__all__ = [
+    "Copy",
+    "FolderContents",
+    "are_recorded_by_user",
+    "digest_of",
+    "download_name",
+    "is_pending",
+    "write_parts",
+]
 
 
 class FolderContents:
-    """The files of a run below a root; see `seamark.reading.contents.Contents`.
-
-    Args:
-        folder: Where the run lies.
-    """
+    """The files of a run below a root; see `seamark.reading.contents.Contents`."""
 
     kind = "folder"
 
@@ -41,12 +56,19 @@ class FolderContents:
         return str(self._folder.path)
 
     def text(self, record: Mapping[str, Any]) -> str:
-        """Return a very long text; see `seamark.blobs.read.read_text`."""
-        return read_text(self._folder, record)
+        """Return a very long text, kept as a blob; FileMissingError if lost or too large."""
+        sha256, size = record["sha256"], record["size"]
+        if size > MAX_TEXT_BYTES:
+            msg = f"the text {sha256} has {size:,} bytes, too many to read at once"
+            raise FileMissingError(msg)
+        with open_blob(self._folder, sha256, size) as blob:
+            return blob.read(size).decode("utf-8", "backslashreplace")
 
     def read(self, file: Mapping[str, Any], path: str, *, references: bool = False) -> bytes:
-        """Return the bytes of a recorded file; see `seamark.blobs.read.read_file`."""
-        return read_file(self._folder, file, path, references=references)
+        """Return a recorded file's bytes, also from elsewhere; else FileMissingError."""
+        with _open(self._folder, file, path, references=references) as source:
+            # Not to the end: a file that grows meanwhile would have none.
+            return source.read(os.fstat(source.fileno()).st_size)
 
     def write(
         self,
@@ -58,10 +80,14 @@ class FolderContents:
         references: bool = False,
         verify: bool = False,
     ) -> Path:
-        """Write a recorded file, or folder, to disk; see `seamark.blobs.read.write_file`."""
-        return write_file(
-            self._folder, file, target, path, name=name, references=references, verify=verify
-        )
+        """Write a recorded file, or folder, to disk and return where; see `write_parts`."""
+
+        @contextlib.contextmanager
+        def opened(where: str, inner: Sequence[str]) -> Iterator[Copy]:
+            with _open(self._folder, file, where, inner, references=references) as source:
+                yield lambda out: _copy(source, out)
+
+        return write_parts(opened, file, target, path, name=name, verify=verify)
 
     def begin_of(self, sha256: str, size: int, most: int) -> bytes:
         """Return the first bytes of a content that the run keeps itself."""
@@ -69,7 +95,7 @@ class FolderContents:
             return blob.read(most)
 
     def finish(self, files: Collection[Mapping[str, Any]]) -> bool:
-        """Store what a process that died had taken of files, in a folder of this user."""
+        """Store the files that a dead process had staged, in a folder of this user."""
         if not any(map(is_pending, files)) or not _is_own(self._folder.path):
             return False
         with contextlib.suppress(OSError):  # a root that is read-only stays as it is
@@ -94,11 +120,7 @@ class FolderContents:
         return "kept"
 
     def referred(self, record: Mapping[str, Any]) -> str:
-        """Return where a FILE record leads now; empty if it is no reference.
-
-        Into the run folder as it is now, if it was recorded there, wherever the folder has been
-        moved or copied since.
-        """
+        """Return where a FILE record leads now, also in a moved run folder; "": no reference."""
         reference = str(record.get("ref") or "")
         if reference and not is_below(self._folder, reference):
             found = find_inside(self._folder, record)
@@ -116,7 +138,6 @@ class FolderContents:
 
 @functools.lru_cache(maxsize=16)
 def _is_recorded_by_user(folder: RunFolder) -> bool:
-    """Cache `are_recorded_by_user`: whether the references of a run may be followed."""
     return are_recorded_by_user(folder)
 
 
@@ -133,13 +154,7 @@ def _reference_state(reference: str, record: Mapping[str, Any]) -> str:
 
 
 def _is_same(found: os.stat_result, record: Mapping[str, Any], *, moved: bool) -> bool:
-    """Return whether what a reference leads to looks like what was recorded.
-
-    Args:
-        found: Its status.
-        record: FILE record.
-        moved: The run folder is a copy or was moved; copies have times of their own.
-    """
+    # If the run folder was moved, it may be a copy; copies have times of their own.
     return bool(record.get("dir")) or (
         found.st_size == record.get("size", found.st_size)
         and (moved or found.st_mtime_ns == record.get("mtime_ns", found.st_mtime_ns))
@@ -147,8 +162,239 @@ def _is_same(found: os.stat_result, record: Mapping[str, Any], *, moved: bool) -
 
 
 def _is_own(folder: Path) -> bool:
-    """Return whether a folder is this user's; one of somebody else is left as it is."""
     try:
         return folder.stat().st_uid == os.geteuid()
     except OSError:
         return False
+
+
+_OPEN = os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
+
+
+def are_recorded_by_user(folder: RunFolder) -> bool:
+    """Return whether the references of a run were recorded by this user on this host, all of them.
+
+    One journal of somebody else is enough to doubt it: it may complete what another one began.
+    """
+    journals = folder.journals()
+    return bool(journals) and all(is_local_journal(journal.path) for journal in journals)
+
+
+def open_reference(
+    folder: RunFolder,
+    file: Mapping[str, Any],
+    path: str,
+    inner: Sequence[str] = (),
+    *,
+    wanted: bool = False,
+) -> BinaryIO:
+    """Open the file that a FILE record with ``ref`` refers to, or one in the folder (``inner``).
+
+    With ``wanted`` the reader said to open it wherever it is. Raises FileMissingError if it is not
+    here, or not opened; the message says what to do.
+    """
+    here = local_path(file["ref"])
+    if here is None or "\0" in here:
+        raise _missing_file_error(path, file)
+    place = os.path.join(here, *inner)
+    try:
+        fd = _open_inside(folder, file, inner)
+        if fd is None and _leads_nowhere(folder, here):
+            raise _missing_file_error(path, file)
+        if fd is None:
+            fd = _open_outside(folder, file, path, place, inner=inner, wanted=wanted)
+    except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError) as error:
+        if isinstance(error, FileMissingError):
+            raise
+        raise _missing_file_error(path, file) from error
+    return os.fdopen(fd, "rb")
+
+
+def _missing_file_error(path: str, file: Mapping[str, Any]) -> FileMissingError:
+    return FileMissingError(f"{path}: the file that it refers to does not exist: {file['ref']}")
+
+
+def _open_inside(folder: RunFolder, file: Mapping[str, Any], inner: Sequence[str]) -> int | None:
+    """Return a descriptor of a file in the run's own folder; None if it is outside, or linked."""
+    found = find_inside(folder, file)
+    if found is None:
+        return None
+    try:
+        return open_file(found.path.joinpath(*inner), above=len(found.parts) + len(inner))
+    except FileMissingError:
+        return None
+
+
+def _leads_nowhere(folder: RunFolder, here: str) -> bool:
+    return is_below(folder, here) and not os.path.lexists(here)
+
+
+def _open_outside(
+    folder: RunFolder,
+    file: Mapping[str, Any],
+    path: str,
+    place: str,
+    *,
+    inner: Sequence[str],
+    wanted: bool,
+) -> int:
+    if not (wanted or are_recorded_by_user(folder)):
+        msg = (
+            f"{path}: it refers to {file['ref']}, which is not opened, because not all of this run "
+            "was recorded by you on this host; if that is the file you want, copy it from there, "
+            "or call download(references=True)"
+        )
+        raise FileMissingError(msg)
+    fd = os.open(place, _OPEN)
+    now = os.fstat(fd)
+    if stat.S_ISREG(now.st_mode) and (wanted or _is_recorded_file(file, now, inner)):
+        return fd
+    os.close(fd)
+    msg = (
+        f"{path}: what it refers to is no longer the file that was recorded: {place} (to get "
+        "what is there now, call download(references=True))"
+    )
+    raise FileMissingError(msg)
+
+
+def _is_recorded_file(file: Mapping[str, Any], now: os.stat_result, inner: Sequence[str]) -> bool:
+    """Return whether a file is still the one that was recorded."""
+    if not inner:
+        seen = (now.st_size, now.st_mtime_ns, now.st_ino)
+        return seen == (file.get("size"), file.get("mtime_ns"), file.get("inode"))
+    size = file.get("members", {}).get("/".join(inner), [None])[0]
+    folder = os.stat(local_path(file["ref"]) or "")
+    newest = file.get("mtime_ns")
+    same = folder.st_ino == file.get("inode") and now.st_size == size
+    return same and newest is not None and now.st_mtime_ns <= newest
+
+
+Copy = Callable[[BinaryIO], None]
+"""Writes the bytes of a recorded file."""
+Opened = Callable[[str, Sequence[str]], contextlib.AbstractContextManager[Copy]]
+"""Opens a file: given where it is recorded, for messages, and its names within a folder."""
+_BLOCK: Final = 1 << 20
+_NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+
+
+def is_pending(file: Mapping[str, Any]) -> bool:
+    """Return whether the bytes of a recorded file were taken and are not stored yet."""
+    return not file.keys() & {"sha256", "ref", "lost"}
+
+
+def _open(
+    folder: RunFolder,
+    file: Mapping[str, Any],
+    path: str,
+    inner: Sequence[str] = (),
+    *,
+    references: bool,
+) -> BinaryIO:
+    if "ref" in file:
+        return open_reference(folder, file, path, inner, wanted=references)
+    sha256, size = digest_of(file, path, inner)
+    return open_blob(folder, sha256, size)
+
+
+def digest_of(
+    file: Mapping[str, Any], path: str, inner: Sequence[str] = ()
+) -> tuple[str, int | None]:
+    """Return SHA-256 (hex) and size of a FILE record's content; FileMissingError without bytes."""
+    size, sha256 = file.get("size"), file.get("sha256")
+    if inner:
+        size, sha256 = file["members"]["/".join(inner)]
+    if sha256 is None:
+        why = {
+            "changed": "was rewritten before it could be copied",
+            "gone": "was removed before it could be copied",
+            "not stored": "could not be stored",
+        }.get(str(file.get("lost")), "is not stored yet")
+        name = inner[-1] if inner else file.get("name", "")
+        msg = f"{path}: the file {name!r} {why}"
+        raise FileMissingError(msg)
+    return sha256, size
+
+
+def download_name(file: Mapping[str, Any], path: str) -> str:
+    """Return the name of a downloaded file: the last part of its path, and its extension."""
+    ext = str(file.get("ext") or "")
+    return path.rpartition("/")[2] + (f".{ext}" if ext else "")
+
+
+def write_parts(
+    opened: Opened,
+    file: Mapping[str, Any],
+    target: Path,
+    path: str,
+    *,
+    name: str | None = None,
+    verify: bool = False,
+) -> Path:
+    """Write a recorded file, or folder, to disk and return where.
+
+    Whatever the record says, everything that is written lies below the target, and no link that
+    lies there is followed.
+
+    Args:
+        opened: Opens the file, or a member of it.
+        file: FILE record.
+        target: An existing folder, to be called as `download_name` says, or a name.
+        path: Attribute path, for messages.
+        name: Of the file below ``target``, which is then a folder in any case; may contain ``/``.
+        verify: Compare the bytes with the digest of the record before they get their name.
+
+    Raises:
+        FileMissingError: If the bytes are not there or not what was recorded, or a link or another
+            file is at the target.
+        ArgumentError: If a name in the record leads out of the target, or is too long for a file.
+    """
+    if name is None and target.is_dir():
+        name = os.path.basename(download_name(file, path))
+        name = name if name not in {"", ".", ".."} else "file"
+    base, parts = (
+        (target.parent, (target.name,)) if name is None else (target, parts_of(name, path))
+    )
+    if not file.get("dir"):
+        with opened(path, ()) as copy:
+            _write(copy, base, parts, digest_of(file, path) if verify else None)
+    for member in file.get("members", {}) if file.get("dir") else ():
+        inner = parts_of(member, path)
+        with opened(f"{path}: {member}", inner) as copy:
+            wanted = digest_of(file, path, inner) if verify else None
+            _write(copy, base, (*parts, *inner), wanted)
+    return base.joinpath(*parts)
+
+
+def _copy(source: BinaryIO, out: BinaryIO) -> None:
+    left = os.fstat(source.fileno()).st_size  # a file that grows meanwhile would have no end
+    while left > 0 and (block := source.read(min(left, _BLOCK))):
+        out.write(block)
+        left -= len(block)
+
+
+def _write(
+    copy: Copy, base: Path, parts: Sequence[str], wanted: tuple[str, int | None] | None
+) -> None:
+    # to a temporary name first, so that nothing is half-written
+    part = f".seamark-{secrets.token_hex(8)}"
+    with folder_below(base, parts[:-1]) as fd:
+        try:
+            with os.fdopen(os.open(part, _NEW, 0o666, dir_fd=fd), "w+b") as out:
+                copy(out)
+                if wanted is not None:
+                    out.flush()
+                    _expect(wanted, out.fileno(), "/".join(parts))
+            os.replace(part, parts[-1], src_dir_fd=fd, dst_dir_fd=fd)
+        except BaseException:
+            os.unlink(part, dir_fd=fd)
+            raise
+
+
+def _expect(wanted: tuple[str, int | None], fd: int, name: str) -> None:
+    found, size = digest_of_bytes(fd)
+    if (found, size) != (wanted[0], size if wanted[1] is None else wanted[1]):
+        msg = (
+            f"{name}: its bytes are not what was recorded: expected {wanted[1]} with the SHA-256 "
+            f"{wanted[0]}, got {size} with {found}"
+        )
+        raise FileMissingError(msg)

@@ -1,12 +1,8 @@
-"""The contents of an artifact that is not sealed yet.
+"""Contents of an artifact that is not sealed yet, written under their digests at once.
 
-Nobody looks into the folder of a draft but the process that makes it, so what is small is written
-under its digest at once: opened, read, hashed and written, and nothing else is asked of the system.
-All of it is forced to disk before the draft becomes a version: of many contents by one call for the
-file system, as each by itself takes a disk milliseconds.
-
-What another version of the same artifact has already is linked, not copied, once its bytes were
-read and found to be what their name says: versions share what they have in common.
+Only the process that makes a draft looks into it. All of it is forced to disk before it becomes a
+version: of many contents by one call for the file system, as each by itself takes milliseconds.
+What another version of the artifact has already is linked once its bytes were read and are right.
 """
 
 from __future__ import annotations
@@ -29,11 +25,11 @@ from seamark.blobs.store import (
     open_source,
     read_all,
     sync_blob,
-    sync_folder,
+    write_all,
 )
 from seamark.errors import ArgumentError, FileMissingError
 from seamark.journal.folder import RunFolder
-from seamark.journal.safe import fits, make_folder, open_folder, open_in
+from seamark.journal.safe import closing_fd, fits, make_folder, open_folder, open_in, sync_folder
 from seamark.process.interrupts import let_pass
 
 if TYPE_CHECKING:
@@ -55,11 +51,7 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 class DraftBlobs:
-    """Stores the contents of a draft.
-
-    Args:
-        folder: Of the draft.
-    """
+    """Stores the contents of a draft."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -71,18 +63,10 @@ class DraftBlobs:
     def store(
         self, paths: Iterable[str], progress: Callable[[int], object]
     ) -> list[tuple[str, int]]:
-        """Store copies of files; `sync` forces them to disk.
+        """Store copies of regular files; return SHA-256 and size in bytes of each.
 
-        Args:
-            paths: Of regular files.
-            progress: Called with how many are stored.
-
-        Returns:
-            SHA-256 and size in bytes of each.
-
-        Raises:
-            FileMissingError: If one is no regular file, or was changed while it was read.
-            OSError: If one cannot be read, or its copy not be written.
+        `sync` forces them to disk. Raises FileMissingError if one is no regular file, or was
+        changed while it was read.
         """
         make_folder(self._folder.blobs_dir)
         if self._others is None:
@@ -95,11 +79,7 @@ class DraftBlobs:
             self._folders.close()
 
     def sync(self) -> None:
-        """Force the contents and their names to disk.
-
-        Raises:
-            OSError: If the disk refuses.
-        """
+        """Force the contents and their names to disk."""
         if not self._folder.blobs_dir.is_dir():
             return
         if len(self._written) <= _FEW or not _sync_all(self._at):
@@ -109,7 +89,6 @@ class DraftBlobs:
         sync_folder(self._folder.blobs_dir)
 
     def _known(self) -> Iterator[tuple[str, RunFolder]]:
-        """Yield the contents of the other versions of this artifact."""
         place = self._folder.path.parent
         for name in _names(place):
             other = RunFolder(self._folder.root, self._folder.project, name)
@@ -118,8 +97,7 @@ class DraftBlobs:
                     yield sha256, other
 
     def _store(self, path: str) -> tuple[str, int]:
-        fd = open_source(path)
-        try:
+        with closing_fd(open_source(path)) as fd:
             before = os.fstat(fd)
             if not stat.S_ISREG(before.st_mode):
                 msg = f"expected a regular file, got {path!r}"
@@ -131,8 +109,6 @@ class DraftBlobs:
             if Stamp.of(os.fstat(fd)) != Stamp.of(before):
                 msg = f"{path!r} was changed while it was read: add it when nobody writes to it"
                 raise FileMissingError(msg)
-        finally:
-            os.close(fd)
         return stored
 
     def _store_small(self, fd: int, like: os.stat_result) -> tuple[str, int]:
@@ -149,9 +125,7 @@ class DraftBlobs:
             narrow_blob(self._folder, sha256, like.st_mode)
             return sha256, size
         try:
-            view = memoryview(content)
-            while view:
-                view = view[os.write(out, view) :]
+            write_all(out, memoryview(content))
         except BaseException:  # half of it is not to be taken for the whole
             os.unlink(self._at + sha256)
             raise
@@ -169,15 +143,8 @@ class DraftBlobs:
         return copy_blob(self._folder, fd)
 
     def _link(self, sha256: str, size: int, mode: int, content: bytes | None = None) -> bool:
-        """Link what another version has, with the rights of a source; return whether that is so.
-
-        Args:
-            sha256: Of what is to be stored.
-            size: Of it, in bytes.
-            mode: Rights of the source.
-            content: The same, where it is in memory: what is there is compared with it then, which
-                says as much as its digest does.
-        """
+        # A ``content`` in memory is compared with what is there, which says as much as its digest
+        # does.
         other = self._others.get(sha256) if self._others else None
         if other is None:
             return False
@@ -212,15 +179,6 @@ class DraftBlobs:
 
 
 class _Folders:
-    """The folders of contents that are open while files are stored.
-
-    Args:
-        draft: Whose contents are stored.
-
-    Attributes:
-        own: Descriptor of its folder.
-    """
-
     def __init__(self, draft: RunFolder) -> None:
         self._draft = draft
         self._open: dict[str, int] = {}
@@ -228,15 +186,7 @@ class _Folders:
         self.own = open_folder(draft.blobs_dir)
 
     def get(self, version: str, lent: list[int]) -> int:
-        """Return the descriptor of the folder of another version.
-
-        Args:
-            version: Of the same artifact.
-            lent: Gets the descriptor where it is to be closed by who asked.
-
-        Raises:
-            OSError: If there is none, or a link is in its place.
-        """
+        """Return a descriptor of another version's folder; in ``lent`` if the caller closes it."""
         if (fd := self._open.get(version)) is not None:
             return fd
         with self._lock:
@@ -250,13 +200,11 @@ class _Folders:
         return fd
 
     def close(self) -> None:
-        """Close all of them."""
         for fd in (self.own, *self._open.values()):
             os.close(fd)
 
 
 def _is(fd: int, sha256: str, size: int, content: bytes | None) -> bool:
-    """Return whether an open file is what it should be."""
     if content is None:
         return digest_of(fd) == (sha256, size)
     found = os.read(fd, size + 1)
@@ -264,11 +212,8 @@ def _is(fd: int, sha256: str, size: int, content: bytes | None) -> bool:
 
 
 class _Each:
-    """Calls a function with each of many paths, some of them at the same time.
-
-    Each thread takes the next one by itself: what a pool does for each costs more than to store a
-    small file.
-    """
+    # Each thread takes the next one by itself: what a pool does for each costs more than to store a
+    # small file.
 
     def __init__(
         self, store: Callable[[str], tuple[str, int]], paths: Iterable[str], most: int
@@ -284,7 +229,7 @@ class _Each:
         ]
 
     def results(self, progress: Callable[[int], object]) -> list[tuple[str, int]]:
-        """Return what the function made of each; what was begun is finished before it raises."""
+        """Return the results of a function; calls that have begun are finished before it raises."""
         begun = []
         try:
             for one in self._threads:
@@ -317,31 +262,20 @@ class _Each:
 
 
 def _sync_all(folder: str) -> bool:
-    """Force all that was written to a file system to disk; return whether that was possible.
-
-    Raises:
-        OSError: If the disk refuses.
-    """
+    """Force all that was written to a file system to disk; return whether that was possible."""
     import ctypes
 
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if syncfs is None:  # Linux has it
         return False
-    fd = os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-    try:
+    with closing_fd(os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))) as fd:
         if syncfs(fd) != 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), folder)
-    finally:
-        os.close(fd)
     return True
 
 
 def move_blobs(source: RunFolder, target: RunFolder) -> None:
-    """Move contents into another folder of the same disk, those that it lacks.
-
-    Raises:
-        OSError: If that is impossible.
-    """
+    """Move contents into another folder of the same disk, those that it lacks."""
     for sha256 in _names(source.blobs_dir):
         size = blob_path(source, sha256).lstat().st_size
         if not has_blob(target, sha256, size):
@@ -356,22 +290,15 @@ def _names(path: os.PathLike[str]) -> list[str]:
         fd = open_folder(path)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    try:
+    with closing_fd(fd):
         return os.listdir(fd)
-    finally:
-        os.close(fd)
 
 
 def files_below(folder: str) -> dict[str, str]:
     """Return every file below a folder, by its name relative to it with ``/``; sorted.
 
-    A link counts as the file that it leads to, if that lies in the folder, too.
-
-    Raises:
-        FileMissingError: If there is no such folder, or something in it is no file: a pipe, a
-            link to a folder, or one that leads out of it or nowhere.
-        ArgumentError: If a name in it is no text.
-        OSError: If it cannot be read.
+    A link counts as the file that it leads to, if that lies in the folder. Raises FileMissingError
+    for another link, a pipe or no folder, and ArgumentError if a name in it is no text.
     """
     if not os.path.isdir(folder):
         what = "a file: add_file adds it" if os.path.exists(folder) else "nothing"
@@ -399,11 +326,6 @@ def files_below(folder: str) -> dict[str, str]:
 
 
 def _expect_file(path: str, home: str) -> str:
-    """Return where the bytes of something in a folder are.
-
-    Raises:
-        FileMissingError: If it is no file, or a link out of the folder.
-    """
     leads = os.path.realpath(path) if os.path.islink(path) else path
     if leads != path and not leads.startswith(home + os.sep):
         msg = (

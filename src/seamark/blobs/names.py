@@ -1,31 +1,56 @@
-"""Names of files: references to files elsewhere, members of file sets."""
+"""Names of files: references, members of file sets, and files inside the run folder.
+
+An absolute path that was recorded is wrong once the run folder was moved or copied. Therefore the
+record also has the path relative to the run folder (``inside``), which readers try first. In
+records of earlier versions, which lack it, the part after ``<project>/<run id>`` is used instead.
+
+Names may come from an untrusted source: no link is followed, and only regular files and folders are
+opened.
+"""
 
 from __future__ import annotations
 
 import glob
 import os
 import re
+import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
-from seamark.errors import FileMissingError
+from seamark.errors import ArgumentError, FileMissingError
+from seamark.journal.safe import closing_fd, fits, open_folder, parts_of
+from seamark.process.interrupts import let_pass
 from seamark.values import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["FileFilter", "extension_of", "local_path", "members_of", "reference", "walk_files"]
+    from seamark.journal.folder import RunFolder
+
+__all__ = [
+    "FileFilter",
+    "extension_of",
+    "find_inside",
+    "inside_of",
+    "is_below",
+    "local_path",
+    "members_of",
+    "moved_path",
+    "reference",
+    "walk_files",
+]
+
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|:)")
 _USER: Final = re.compile(r"//[^/#]*@")
 
 
 class FileFilter(Protocol):
-    """Tells whether files and folders are meant that were not named themselves."""
+    """Decides whether files and folders found below a given folder belong to a file set."""
 
     def __call__(self, path: str, *, is_folder: bool) -> bool:
-        """Return whether what is at a path is meant."""
+        """Return whether the file or folder at a path is included."""
 
 
 def extension_of(name: str) -> str:
@@ -49,10 +74,7 @@ def local_path(target: str | os.PathLike[str]) -> str | None:
 
 
 def reference(url: str) -> str:
-    """Return a URL as it is recorded, without user and password.
-
-    What else is secret in it, is for whoever records it to hide.
-    """
+    """Return a URL as it is recorded, without user and password; callers hide other secrets."""
     head, mark, query = url.partition("?")
     return escape(_USER.sub("//", head) + mark + query)
 
@@ -61,10 +83,6 @@ def walk_files(folder: str, takes: FileFilter | None = None) -> dict[str, str]:
     """Return the regular files below a folder, by their names relative to it with ``/``; sorted.
 
     Links to files count as the file; links to folders are not followed, so that this ends.
-
-    Args:
-        folder: Where to look.
-        takes: Which are meant; None for all.
     """
     found: dict[str, str] = {}
     for here, folders, names in os.walk(folder):
@@ -85,13 +103,9 @@ def members_of(
 ) -> dict[str, Path]:
     """Return the files that paths, folders and patterns stand for, with their names in a file set.
 
-    Args:
-        value: One or several. ``**`` in a pattern goes into folders. Names are relative to the
-            working directory for what lies in it, else to the folder that the pattern starts at.
-        takes: Which of the files and folders below folders and patterns are meant; None for all.
-
-    Raises:
-        FileMissingError: If one of them matches nothing.
+    ``**`` in a pattern goes into folders. Names are relative to the working directory for what lies
+    in it, else to the folder that the pattern starts at. Raises FileMissingError if one matches
+    nothing.
     """
     targets = [value] if isinstance(value, (str, os.PathLike)) else list(value)
     found: dict[str, Path] = {}
@@ -105,15 +119,8 @@ def members_of(
 def matches(target: str, takes: FileFilter | None = None) -> dict[str, str]:
     """Return the files that one path, folder or pattern stands for, by name.
 
-    Names are relative to the folder given, or to the part of a pattern before its first wildcard; a
-    single file goes by its own name.
-
-    Args:
-        target: A path, folder or pattern.
-        takes: See `members_of`; a file that is named itself is meant.
-
-    Raises:
-        FileMissingError: If there is no file.
+    Names are relative to the folder, or a pattern's part before its first wildcard; a single file
+    goes by its own name, and is always meant. Raises FileMissingError without a file.
     """
     path = os.path.abspath(os.path.expanduser(target))
     if os.path.isfile(path):
@@ -136,3 +143,89 @@ def matches(target: str, takes: FileFilter | None = None) -> dict[str, str]:
         msg = f"expected an existing file or folder, or a pattern that matches one, got {target!r}"
         raise FileMissingError(msg)
     return found
+
+
+class InRun(NamedTuple):
+    """Location of a recorded file, relative and absolute, and its `os.stat`."""
+
+    parts: tuple[str, ...]
+    path: Path
+    status: os.stat_result
+
+
+def inside_of(folder: RunFolder, path: str) -> str | None:
+    """Return where a path, links resolved, lies below the run folder, with ``/``; else None."""
+    home = os.path.realpath(folder.path)
+    place = os.path.realpath(path)
+    if not place.startswith(home + os.sep) or not fits(place):
+        return None
+    return place[len(home) + 1 :].replace(os.sep, "/")
+
+
+def is_below(folder: RunFolder, path: str) -> bool:
+    """Return whether an absolute path leads into the run folder as it is now, links aside."""
+    return any(path.startswith(home + os.sep) for home in _homes(folder))
+
+
+def find_inside(folder: RunFolder, file: Mapping[str, Any]) -> InRun | None:
+    """Return where a FILE record's ``ref`` lies in the run folder; None if not, or not its kind."""
+    for name, guessed in _names(folder, file):
+        found = _look(folder, name)
+        if found is None or stat.S_ISDIR(found.status.st_mode) != bool(file.get("dir")):
+            continue
+        if guessed and not file.get("dir") and found.status.st_size != file.get("size"):
+            continue
+        return found
+    return None
+
+
+def moved_path(folder: RunFolder, path: str) -> str:
+    """Return where a path lies now after the run folder moved; itself if nothing else is known."""
+    if is_below(folder, path):
+        return path
+    for name in _below_the_run(folder, os.path.abspath(path)):
+        if (found := _look(folder, name)) is not None:
+            return str(found.path)
+    return path
+
+
+def _names(folder: RunFolder, file: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    if "inside" in file:
+        yield file["inside"], False
+        return
+    here = local_path(file["ref"])
+    if here is None:
+        return
+    for home in _homes(folder):
+        if here.startswith(home + os.sep):
+            yield here[len(home) + 1 :].replace(os.sep, "/"), False
+    for name in _below_the_run(folder, here):
+        yield name, True
+
+
+def _homes(folder: RunFolder) -> tuple[str, str]:
+    return str(folder.path), os.path.realpath(folder.path)
+
+
+def _below_the_run(folder: RunFolder, path: str) -> Iterator[str]:
+    """Yield the parts of a path after each ``<project>/<run id>/`` in it."""
+    path = path.replace(os.sep, "/")
+    mark = f"/{folder.project}/{folder.run}/"
+    at = path.find(mark)
+    while at >= 0:
+        yield path[at + len(mark) :]
+        at = path.find(mark, at + 1)
+
+
+def _look(folder: RunFolder, name: str) -> InRun | None:
+    try:
+        parts = parts_of(name, "inside")
+        above = folder.path.joinpath(*parts[:-1])
+        with closing_fd(open_folder(above, above=len(parts) - 1)) as fd:
+            status = os.stat(parts[-1], dir_fd=fd, follow_symlinks=False)
+    except (ArgumentError, OSError) as error:
+        let_pass(error)
+        return None
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        return None
+    return InRun(parts, above / parts[-1], status)

@@ -1,23 +1,133 @@
-"""Files and folders whose bytes are taken and not stored yet."""
+"""Records about files, files that are not stored yet, and recovery after a crash.
+
+A file is named in the journal before it is stored. If the process dies in between, its staged clone
+or link still has the bytes, and the next process stores the file and records the digest in a
+journal of its own. Nothing is changed while the first process may still be alive.
+
+A journal may come from an untrusted source. Only regular files in the run's own ``.staging/`` are
+stored. A file that was kept open at its place (``source``) can be any file of the machine: it is
+stored only if the same user recorded it on this host since the last boot, and stays pending
+otherwise. So an archive cannot have a private file copied into a run that may be published.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import json
+import os
+import re
 import shutil
+from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from seamark.blobs.records import Target, file_record, tree_bytes
-from seamark.blobs.store import put_bytes
+from seamark.blobs.store import (
+    Stamp,
+    open_source,
+    put_bytes,
+    remove_blob,
+    remove_leftovers,
+    remove_staged,
+)
 from seamark.blobs.take import ChangedError, HeldFile
+from seamark.errors import ArgumentError, JournalError
+from seamark.journal.format import Kind, file_of
+from seamark.journal.headers import is_local_journal, may_grow
+from seamark.journal.reader import JournalReader, decode_json, payload_of
+from seamark.journal.safe import closing_fd, is_folder, open_file, parts_of
+from seamark.journal.writer import JournalWriter
+from seamark.paths import is_inside
+from seamark.process.liveness import host_name, process_facts
+from seamark.values import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from seamark.blobs.store import Stamp
+    from seamark.blobs.worker import Worker
     from seamark.journal.folder import RunFolder
 
-__all__ = ["Pending"]
+__all__ = [
+    "Pending",
+    "Target",
+    "UsedBlobs",
+    "contents_of",
+    "digests_of",
+    "file_record",
+    "finish_staged",
+    "tree_bytes",
+    "without_bytes",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """Attribute or set member that a content is recorded for; ``token`` links its two records."""
+
+    path: str
+    token: str
+    name: str | None
+    file: dict[str, Any]
+
+    def ingested_op(self) -> dict[str, Any]:
+        """Return the op that says that its bytes are taken."""
+        if self.name is None:
+            return {"op": "own", "path": self.path, "token": self.token, "file": self.file}
+        return self.op(self.file)
+
+    def op(self, file: dict[str, Any]) -> dict[str, Any]:
+        """Return the op that completes this target."""
+        if self.name is None:
+            return {"op": "digest", "path": self.path, "token": self.token, "file": file}
+        members = {self.name: file | {"token": self.token}}
+        return {"op": "files", "path": self.path, "members": members}
+
+    def completed(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the completed FILE record; the file is no longer staged."""
+        return {key: each for key, each in self.file.items() if key != "staged"} | dict(found)
+
+
+def file_record(name: str, ext: str, size: int | None, **more: Any) -> dict[str, Any]:
+    """Return a FILE record without the values None; names are made valid UTF-8."""
+    found = {"name": escape(name), "ext": escape(ext), "size": size, **more}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def without_bytes(file: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a FILE record whose bytes could not be stored."""
+    return {key: each for key, each in file.items() if key != "sha256"} | {"lost": "not stored"}
+
+
+def tree_bytes(members: dict[str, list[Any]]) -> bytes:
+    """Return ``{relative name: [size in bytes, SHA-256]}`` of a folder as bytes for its SHA-256."""
+    return json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
+
+
+def digests_of(file: Mapping[str, Any]) -> Iterable[str]:
+    """Return the digests in a FILE record: its own, and those of the files in a folder."""
+    inside = [sha256 for _, sha256 in file.get("members", {}).values()]
+    return filter(None, [*inside, file.get("sha256")])
+
+
+def contents_of(record: Mapping[str, Any]) -> set[str]:
+    """Return the digests of the contents that a record names, in its file, values or texts."""
+    if "file" in record:
+        return set(digests_of(record["file"]))
+    atoms = [atom.value for atom in record.get("atoms", {}).values() if atom.type == "text"]
+    texts = [point[1] for point in record.get("points", ()) if isinstance(point[1], dict)]
+    return {each["sha256"] for each in (*atoms, *texts)}
+
+
+def op_payloads(reader: JournalReader, offset: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield (time in nanoseconds since epoch, payload) of the ops from an offset on, in bytes."""
+    for block in reader.blocks(offset):
+        for frame in block.frames:
+            if frame[1] == Kind.OP:
+                try:
+                    yield frame[4], payload_of(block.data, frame)
+                except ValueError:  # does not decompress; whoever folds it will say so
+                    continue
 
 
 @dataclass(eq=False)
@@ -79,15 +189,7 @@ class Pending:
         )
 
     def store(self, folder: RunFolder, changed: Callable[[HeldFile], None]) -> dict[str, Any]:
-        """Make blobs of what was not stored before, and return what is known for the FILE record.
-
-        Args:
-            folder: The run.
-            changed: Called with every file that was rewritten before it was copied.
-
-        Raises:
-            OSError: If the disk refuses.
-        """
+        """Store the contents that are new; return the facts for the FILE record."""
         for name, file in self.files.items():
             if name not in self._members:
                 self._members[name] = self._store_one(folder, file, changed)
@@ -127,7 +229,287 @@ class Pending:
             shutil.rmtree(self.place, ignore_errors=True)
 
     def close(self) -> None:
-        """Close the descriptors; what is staged stays, to be completed later."""
+        """Close the descriptors; staged files remain, to be completed later."""
         self.closed = True
         for file in self.files.values():
             file.close()
+
+
+_DIGEST: Final = re.compile(rb'"([0-9a-f]{64})"')
+_BLOCK: Final = 1 << 20
+_MAX_OP: Final = 1 << 17
+_MAX_HANDED_OUT: Final = 4096
+"""How many digests are remembered that were given to somebody who records them."""
+
+
+class UsedBlobs:
+    """Index of the blobs that a run records, in this process and in others; usable from any thread.
+
+    The worker's lock is held while a blob is removed, and between storing and recording one.
+    """
+
+    def __init__(self, folder: RunFolder, worker: Worker) -> None:
+        self._folder = folder
+        self._worker = worker
+        self._at: dict[str, frozenset[str]] = {}
+        self._paths: set[str] = set()
+        self._handed_out: deque[str] = deque(maxlen=_MAX_HANDED_OUT)
+        self._offsets: dict[Path, int] = {}
+        self._elsewhere: set[bytes] = set()
+
+    def put(self, path: str, file: Mapping[str, Any]) -> None:
+        """Remember the record of the file at a path."""
+        with self._worker.lock:
+            self._at[path] = frozenset(digests_of(file))
+            self._paths.add(path)
+
+    def pop(self, path: str) -> frozenset[str]:
+        """Remove and return the record of the file at a path."""
+        with self._worker.lock:
+            return self._at.pop(path, frozenset())
+
+    def hand_out(self, file: Mapping[str, Any]) -> None:
+        """Remember contents that are recorded elsewhere: as points of a series, as members."""
+        with self._worker.lock:
+            self._handed_out.extend(digests_of(file))
+
+    def remove_unused(self, digests: Iterable[str]) -> None:
+        """Remove the blobs among these that nothing in the run has; OSError if unknown."""
+        for sha256 in digests:
+            if self._has(sha256) or self._is_used_by_another(sha256):
+                continue
+            with self._worker.lock:  # it may have been recorded again meanwhile
+                if not self._has(sha256):
+                    remove_blob(self._folder, sha256)
+
+    def _has(self, sha256: str) -> bool:
+        with self._worker.lock:
+            return sha256 in self._handed_out or any(sha256 in at for at in self._at.values())
+
+    def _is_used_by_another(self, sha256: str) -> bool:
+        # Of the journals of other processes only what is new is read.
+        own = f"{host_name()}-{os.getpid()}-"
+        for journal in self._folder.journals():
+            if not journal.writer.startswith(own):
+                self._read(journal.path)
+            elif any(path not in self._paths for path in _paths_with(journal.path, sha256)):
+                return True
+        return bytes.fromhex(sha256) in self._elsewhere
+
+    def _read(self, path: Path) -> None:
+        with JournalReader(path) as reader:
+            for _, payload in op_payloads(reader, self._offsets.get(path, 0)):
+                found = _DIGEST.findall(payload)
+                self._elsewhere.update(bytes.fromhex(each.decode()) for each in found)
+            self._offsets[path] = reader.offset
+
+
+def _paths_with(journal: Path, sha256: str) -> Iterator[str | None]:
+    # Only bytes are searched: a journal of a gigabyte takes half a second, nearly all outside
+    # Python. Long ops are compressed, and known to the process that wrote them.
+    wanted, tail = f'"{sha256}"'.encode(), b""
+    with os.fdopen(open_file(journal), "rb") as file:
+        while block := file.read(_BLOCK):
+            data = tail + block
+            at = data.find(wanted)
+            while at >= 0:
+                yield _path_of(data, data.rfind(b'{"op":', 0, at))
+                at = data.find(wanted, at + 1)
+            # a hit in the part that is kept is seen twice, which does no harm
+            tail = data[-_MAX_OP:]
+
+
+def _path_of(data: bytes, start: int) -> str | None:
+    try:
+        text = data[start : start + _MAX_OP].decode(errors="replace")
+        op, _ = json.JSONDecoder().raw_decode(text)
+        return str(op["path"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from seamark.journal.folder import RunFolder
+
+    Record = Callable[[dict[str, Any]], bool | None]
+_ABOUT_FILES: Final = re.compile(rb'"op":"(?:own|digest|files|unfiles|delete)"')
+_TOKEN: Final = frozenset("0123456789abcdef")
+
+
+class _IngestedFile(NamedTuple):
+    """A taken file, neither stored nor deleted; ``ours``: recorded by this user, on this boot."""
+
+    target: Target
+    settled: bool
+    ours: bool
+
+    @property
+    def can_be_finished(self) -> bool:
+        """Whether nobody else will finish it, and it lies where we may take it."""
+        elsewhere = "source" in self.target.file and _staged(self.target.file) is None
+        return self.settled and (self.ours or not elsewhere)
+
+
+def finish_staged(folder: RunFolder, record: Record | None = None) -> int:
+    """Store files that dead processes had staged; return the number of completed files.
+
+    ``record`` appends an OP record, and answers False if its bytes are not in the journal. None
+    opens a journal of this process's own if there is something to record, which decides nothing
+    about the state of the run.
+    """
+    # Its writer removes the folder when it is done.
+    if not (is_folder(folder.staging_dir) and is_folder(folder.path)):
+        return 0
+    known, alone = _pending(folder)
+    found = {each.target: _store(folder, each.target) for each in known if each.can_be_finished}
+    if any("lost" in more for more in found.values()):
+        # Somebody else may have completed them just now, and removed what was staged.
+        still = {each.target.token for each in _pending(folder)[0]}
+        found = {each: more for each, more in found.items() if each.token in still}
+    written = _write(folder, found, record) if found else []
+    for staged in filter(None, (_staged(target.file) for target in written)):
+        remove_staged(folder, staged)
+    if alone:  # else a process that rests may be about to record what it staged
+        remove_leftovers(folder, {str(each.target.file.get("staged")) for each in known})
+    return sum("sha256" in found[target] for target in written)
+
+
+def _write(
+    folder: RunFolder, found: dict[Target, dict[str, Any]], record: Record | None
+) -> list[Target]:
+    """Append the known records; return their targets. The files of other targets stay staged."""
+    ops = {target: target.op(target.completed(more)) for target, more in found.items()}
+    if record is not None:
+        return [target for target, op in ops.items() if record(op) is not False]
+    with contextlib.closing(JournalWriter(folder, _header)) as writer:
+        return _write(folder, found, writer.append_op)
+
+
+def _header() -> dict[str, Any]:
+    return {"attempt": None, "owner": False, **process_facts()}
+
+
+def _pending(folder: RunFolder) -> tuple[list[_IngestedFile], bool]:
+    me, alone = process_facts(), True
+    ops: list[tuple[int, dict[str, Any], str]] = []
+    settled: dict[str, bool] = {}
+    follows: dict[str, str] = {}
+    paths = {journal.writer: journal.path for journal in folder.journals()}
+    for writer, path in paths.items():
+        try:
+            with JournalReader(path) as reader:
+                header = reader.header()
+                settled[writer] = not may_grow(reader)
+                alone = alone and (settled[writer] or me.items() <= header.items())
+                follows[writer] = str(header.get("continues"))
+                ops += [(t, op, writer) for t, op in _file_ops(reader)]
+        except JournalError:  # a damaged journal is fsck's to tell
+            continue
+    for writer in [writer for writer, done in settled.items() if not done]:
+        while settled.get(writer := follows[writer]):  # its process goes on in another journal
+            settled[writer] = False
+    ours = {writer for _, _, writer in ops if is_local_journal(paths[writer], boot=True)}
+    found: dict[str, _IngestedFile] = {}
+    for _, op, writer in sorted(ops, key=lambda each: each[0]):
+        _follow(found, op, settled=settled[writer], ours=writer in ours)
+    return list(found.values()), alone
+
+
+def _file_ops(reader: JournalReader) -> Iterator[tuple[int, dict[str, Any]]]:
+    for t, payload in op_payloads(reader):
+        if _ABOUT_FILES.search(payload):
+            try:
+                op = decode_json(payload)
+            except ValueError:
+                continue
+            if isinstance(op, dict):
+                yield t, op
+
+
+def _follow(
+    found: dict[str, _IngestedFile], op: dict[str, Any], *, settled: bool, ours: bool
+) -> None:
+    kind, path, token = op.get("op"), op.get("path"), op.get("token")
+    if kind == "own" and isinstance(token, str):
+        _take(found, Target(str(path), token, None, op.get("file") or {}), settled, ours)
+    elif kind == "digest":
+        found.pop(str(token), None)
+    elif kind == "files" and isinstance(op.get("members"), dict):
+        for name, file in op["members"].items():
+            more = file.get("token") if isinstance(file, dict) else None
+            if not isinstance(more, str):
+                continue
+            if "sha256" in file or "lost" in file:
+                found.pop(more, None)
+            else:
+                _take(found, Target(str(path), more, name, file), settled, ours)
+    elif kind == "unfiles":
+        _drop(found, lambda each: each.path == path and each.name in _texts(op.get("names")))
+    elif kind == "delete":
+        gone = _texts(op.get("paths"))
+        _drop(found, lambda each: any(is_inside(each.path, one) for one in gone))
+
+
+def _texts(value: Any) -> list[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
+def _take(found: dict[str, _IngestedFile], target: Target, *flags: bool) -> None:
+    # if its record is one
+    with contextlib.suppress(ValueError, TypeError):  # whoever folds it will say so
+        found[target.token] = _IngestedFile(
+            dataclasses.replace(target, file=file_of(target.file)), *flags
+        )
+
+
+def _drop(found: dict[str, _IngestedFile], gone: Callable[[Target], bool]) -> None:
+    for token in [token for token, taken in found.items() if gone(taken.target)]:
+        del found[token]
+
+
+def _store(folder: RunFolder, target: Target) -> dict[str, Any]:
+    file, staged = target.file, _staged(target.file)
+    members: dict[str, list[Any]] = {}
+    try:
+        if not file.get("dir"):
+            sha256, size = _store_one(folder, file, () if staged is None else (staged,))
+            return {"sha256": sha256, "size": size}
+        for name, (size, _) in file["members"].items():
+            part = {"size": size, "mtime_ns": file.get("mtime_ns")}
+            place = () if staged is None else (staged, *parts_of(name, target.path))
+            sha256, _ = _store_one(folder, part, place)
+            members[name] = [size, sha256]
+    except ChangedError:
+        return {"lost": "changed"}
+    except (FileNotFoundError, NotADirectoryError, KeyError, ArgumentError):
+        return {"lost": "gone"}
+    return {"sha256": put_bytes(folder, tree_bytes(members)), "members": members}
+
+
+def _staged(file: dict[str, Any]) -> str | None:
+    """Return the name of a file in ``.staging/``; a journal is data, so it must be one of ours."""
+    name = file.get("staged")
+    return name if name and _TOKEN.issuperset(name) else None
+
+
+def _store_one(folder: RunFolder, file: dict[str, Any], staged: Sequence[str]) -> tuple[str, int]:
+    # A staged file that shares its inode with the source must not have been written since; one that
+    # does not (a clone, or what a copy of the run folder made of it) needs only its size.
+    if staged:
+        place = folder.staging_dir.joinpath(*staged)
+        fd = open_file(place, above=1 + len(staged))
+    else:
+        place = Path(file["source"])
+        fd = open_source(place)
+    with closing_fd(fd):
+        now = os.fstat(fd)
+        shared = not staged or now.st_nlink > 1 or now.st_ino == file.get("inode")
+        moved = shared and now.st_mtime_ns != file.get("mtime_ns", now.st_mtime_ns)
+        if file.get("inode") is None:  # a member of a folder, of which the newest time is known
+            moved = shared and now.st_mtime_ns > (file.get("mtime_ns") or now.st_mtime_ns)
+        replaced = not staged and now.st_ino != file.get("inode")
+        if moved or replaced or now.st_size != file["size"]:
+            raise ChangedError(str(place))
+        return HeldFile(str(place), Stamp.of(now), fd=fd).store(folder)

@@ -22,7 +22,15 @@ import time
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from seamark.errors import ArgumentError, FileMissingError
-from seamark.journal.safe import is_folder, make_folder, open_file, open_folder, remove_entry
+from seamark.journal.safe import (
+    closing_fd,
+    is_folder,
+    make_folder,
+    open_file,
+    open_folder,
+    remove_entry,
+    sync_folder,
+)
 from seamark.process.interrupts import let_pass, quietly
 
 if TYPE_CHECKING:
@@ -51,7 +59,7 @@ __all__ = [
     "remove_leftovers",
     "remove_staged",
     "sync_blob",
-    "sync_folder",
+    "write_all",
 ]
 
 _TEMPORARY: Final = ".tmp-"
@@ -70,14 +78,7 @@ ANYBODY: Final = 0o777
 
 
 class Stamp(NamedTuple):
-    """Metadata of a file that changes when it is rewritten or replaced.
-
-    Attributes:
-        size: Bytes.
-        mtime_ns: Last change of the contents, nanoseconds since the Unix epoch.
-        inode: Number of the file on its file system.
-        device: Number of the file system.
-    """
+    """A file's changing metadata: bytes, nanoseconds since the Unix epoch, inode and device."""
 
     size: int
     mtime_ns: int
@@ -86,16 +87,12 @@ class Stamp(NamedTuple):
 
     @classmethod
     def of(cls, stat: os.stat_result) -> Stamp:
-        """Return the stamp in what ``os.stat`` gave."""
+        """Return the stamp of a file from its ``os.stat``."""
         return cls(stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev)
 
 
 def blob_path(folder: RunFolder, sha256: str) -> Path:
-    """Return where the blob with this digest lies or would lie.
-
-    Raises:
-        ArgumentError: If it is not 64 hexadecimal digits; digests come from files others may write.
-    """
+    """Return where a blob lies or would lie; ArgumentError if it is no digest."""
     if not _DIGEST.fullmatch(sha256):
         msg = f"sha256: expected 64 lower-case hexadecimal digits, got {sha256!r:.80}"
         raise ArgumentError(msg)
@@ -109,7 +106,6 @@ def has_blob(folder: RunFolder, sha256: str, size: int | None = None) -> bool:
 
 
 def _stat_blob(folder: RunFolder, sha256: str) -> os.stat_result | None:
-    """Return what a blob is like, None if there is none; a link is none."""
     path = blob_path(folder, sha256)
     try:
         if path.parent.is_symlink():
@@ -122,17 +118,7 @@ def _stat_blob(folder: RunFolder, sha256: str) -> os.stat_result | None:
 
 
 def open_blob(folder: RunFolder, sha256: str, size: int | None = None) -> BinaryIO:
-    """Open a blob for reading.
-
-    Args:
-        folder: The run.
-        sha256: Its digest.
-        size: In bytes, as it was recorded; None for whatever is there.
-
-    Raises:
-        FileMissingError: If the run does not hold it, or not with this size.
-        ArgumentError: If it is not a digest.
-    """
+    """Open a blob; FileMissingError if none has its size, ArgumentError if it is no digest."""
     path = blob_path(folder, sha256)
     try:
         file = os.fdopen(open_file(path), "rb")
@@ -150,12 +136,8 @@ def open_blob(folder: RunFolder, sha256: str, size: int | None = None) -> Binary
 
 def narrow_blob(folder: RunFolder, sha256: str, mode: int) -> None:
     """Let nobody else read or write a blob than a file with these rights lets; see `narrow`."""
-    with quietly(only=OSError):
-        fd = open_file(blob_path(folder, sha256))
-        try:
-            narrow(fd, mode)
-        finally:
-            os.close(fd)
+    with quietly(only=OSError), closing_fd(open_file(blob_path(folder, sha256))) as fd:
+        narrow(fd, mode)
 
 
 def narrow(fd: int, mode: int) -> None:
@@ -175,17 +157,9 @@ def open_source(path: str | os.PathLike[str]) -> int:
 
 
 def put_bytes(folder: RunFolder, content: bytes, mode: int = ANYBODY) -> str:
-    """Store bytes that are in memory, and return their SHA-256.
+    """Store bytes, with the rights of the file that they come from, and return their SHA-256.
 
     They are with the operating system when this returns; `sync_blob` forces them to disk.
-
-    Args:
-        folder: The run.
-        content: The bytes.
-        mode: Rights of the file that they come from.
-
-    Raises:
-        OSError: If they cannot be written.
     """
     sha256 = hashlib.sha256(content).hexdigest()
     if has_blob(folder, sha256, len(content)):
@@ -194,7 +168,7 @@ def put_bytes(folder: RunFolder, content: bytes, mode: int = ANYBODY) -> str:
     else:
         with _new_file(folder) as (fd, path):
             narrow(fd, mode)
-            _write_all(fd, memoryview(content))
+            write_all(fd, memoryview(content))
             _move(folder, path, sha256)
     return sha256
 
@@ -202,19 +176,7 @@ def put_bytes(folder: RunFolder, content: bytes, mode: int = ANYBODY) -> str:
 def copy_blob(
     folder: RunFolder, source: int, check: Callable[[], None] | None = None
 ) -> tuple[str, int]:
-    """Store a copy of an open file, forced to disk.
-
-    Args:
-        folder: The run.
-        source: Descriptor, open for reading.
-        check: Called when the bytes are copied, before they become a blob; may raise.
-
-    Returns:
-        SHA-256 and size in bytes.
-
-    Raises:
-        OSError: If the source cannot be read or the copy not be written.
-    """
+    """Store a copy of an open file, forced to disk, after ``check``; return SHA-256 and bytes."""
     with _new_file(folder) as (fd, path):
         narrow(fd, os.fstat(source).st_mode)
         sha256, size = digest_of(fd) if clone(source, fd) else copy_into(source, fd)
@@ -228,16 +190,8 @@ def copy_blob(
 
 
 def adopt(folder: RunFolder, path: Path) -> tuple[str, int]:
-    """Make a blob of a file in ``.staging/`` that nobody else can write; the file stays there too.
-
-    Returns:
-        SHA-256 and size in bytes.
-
-    Raises:
-        OSError: If that is impossible.
-    """
-    fd = open_source(path)
-    try:
+    """Make a blob of a file in ``.staging/``, which stays and is ours; return SHA-256 and bytes."""
+    with closing_fd(open_source(path)) as fd:
         sha256, size = digest_of(fd)
         if has_blob(folder, sha256, size):
             return sha256, size
@@ -252,49 +206,23 @@ def adopt(folder: RunFolder, path: Path) -> tuple[str, int]:
             return copy_blob(folder, fd)
         sync_folder(folder.blobs_dir)
         return sha256, size
-    finally:
-        os.close(fd)
 
 
 def remove_blob(folder: RunFolder, sha256: str) -> None:
-    """Remove a blob if it is there.
-
-    Raises:
-        OSError: If it cannot be removed.
-    """
+    """Remove a blob if it is there."""
     path = blob_path(folder, sha256)
-    with contextlib.suppress(FileNotFoundError):
-        fd = open_folder(path.parent)
-        try:
-            os.unlink(path.name, dir_fd=fd)
-        finally:
-            os.close(fd)
+    with contextlib.suppress(FileNotFoundError), closing_fd(open_folder(path.parent)) as fd:
+        os.unlink(path.name, dir_fd=fd)
 
 
 def sync_blob(folder: RunFolder, sha256: str) -> None:
-    """Force the bytes of a blob to disk; `sync_folder` does the same for its name.
-
-    Raises:
-        OSError: If the disk refuses.
-    """
+    """Force the bytes of a blob to disk; `sync_folder` does the same for its name."""
     try:
         fd = open_file(blob_path(folder, sha256))
     except FileNotFoundError:  # pruned meanwhile
         return
-    try:
+    with closing_fd(fd):
         os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def sync_folder(path: Path) -> None:
-    """Force the names in a folder to disk, where the system can."""
-    with quietly(only=OSError):
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
 
 def clone(source: int, target: int) -> bool:
@@ -310,8 +238,8 @@ def clone(source: int, target: int) -> bool:
 
 
 def copy_into(source: int, target: int) -> tuple[str, int]:
-    """Copy an open file from its start, and return SHA-256 and size in bytes of what was copied."""
-    return _hash_content(source, lambda block: _write_all(target, block))
+    """Copy an open file from its start, and return SHA-256 and size (bytes) of the copy."""
+    return _hash_content(source, lambda block: write_all(target, block))
 
 
 def digest_of(fd: int) -> tuple[str, int]:
@@ -342,14 +270,14 @@ def _hash_content(fd: int, use: Callable[[memoryview], None]) -> tuple[str, int]
     return digest.hexdigest(), size
 
 
-def _write_all(fd: int, data: memoryview) -> None:
+def write_all(fd: int, data: memoryview) -> None:
+    """Write all of some bytes to a file."""
     while data:
         data = data[os.write(fd, data) :]
 
 
 @contextlib.contextmanager
 def _new_file(folder: RunFolder) -> Iterator[tuple[int, Path]]:
-    """Make a file under a temporary name in ``.staging/``; gone at the end unless it was moved."""
     _make(folder, folder.staging_dir)
     path = folder.staging_dir / (_TEMPORARY + secrets.token_hex(8))
     fd = os.open(path, _NEW_FLAGS, 0o666)
@@ -362,7 +290,7 @@ def _new_file(folder: RunFolder) -> Iterator[tuple[int, Path]]:
 
 
 def _make(folder: RunFolder, path: Path) -> None:
-    """Make a folder of the run; a purged run does not come back because a file was late."""
+    # A purged run does not come back because a file was late.
     if is_folder(path):
         return
     if folder.is_purged:
@@ -376,32 +304,20 @@ def _move(folder: RunFolder, path: Path, sha256: str) -> None:
 
 
 def remove_leftovers(folder: RunFolder, wanted: Container[str], now_s: float | None = None) -> None:
-    """Remove from ``.staging/`` what nobody will ask for: half-written copies, deleted files.
+    """Remove useless files from ``.staging/``: incomplete copies and deleted files.
 
-    Args:
-        folder: The run.
-        wanted: Names that stay. What was touched in the last hour stays as well, because a writer
-            may be about to record it.
-        now_s: Seconds since the Unix epoch; now if left out.
+    What is ``wanted``, or was touched in the last hour, stays: a writer may be about to record it.
     """
     limit = (time.time() if now_s is None else now_s) - _OLD_S
-    with quietly(only=OSError):
-        fd = open_folder(folder.staging_dir)
-        try:
-            for name in os.listdir(fd):
-                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                if name not in wanted and found.st_ctime < limit:
-                    with quietly(only=OSError):
-                        remove_entry(fd, name)
-        finally:
-            os.close(fd)
+    with quietly(only=OSError), closing_fd(open_folder(folder.staging_dir)) as fd:
+        for name in os.listdir(fd):
+            found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            if name not in wanted and found.st_ctime < limit:
+                with quietly(only=OSError):
+                    remove_entry(fd, name)
 
 
 def remove_staged(folder: RunFolder, name: str) -> None:
     """Remove a file or folder from ``.staging/`` if it is there."""
-    with quietly(only=OSError):
-        fd = open_folder(folder.staging_dir)
-        try:
-            remove_entry(fd, name)
-        finally:
-            os.close(fd)
+    with quietly(only=OSError), closing_fd(open_folder(folder.staging_dir)) as fd:
+        remove_entry(fd, name)

@@ -1,4 +1,4 @@
-"""Taking hold of a file's bytes before the call returns, without copying more than is needed.
+"""Staging of a file's bytes before the call returns, with as little copying as possible.
 
 In this order, the first that works:
 
@@ -47,6 +47,7 @@ from seamark.blobs.store import (
     read_all,
 )
 from seamark.errors import FileMissingError
+from seamark.journal.safe import closing_fd
 from seamark.process.interrupts import let_pass, quietly
 
 if TYPE_CHECKING:
@@ -121,13 +122,8 @@ class HeldFile:
     def store(self, folder: RunFolder, *, changed: bool = False) -> tuple[str, int]:
         """Make a blob of it, and return SHA-256 and size in bytes.
 
-        Args:
-            folder: The run.
-            changed: Take the bytes that are there now, whatever was there before.
-
-        Raises:
-            ChangedError: If it was rewritten before it was copied, or is gone.
-            OSError: If the disk refuses.
+        With ``changed``, take the bytes that are there now; else raise ChangedError if it was
+        rewritten before it was copied, or is gone.
         """
         try:
             if self.private and self.staged is not None:
@@ -135,26 +131,20 @@ class HeldFile:
             fd = os.dup(self.fd) if self.fd is not None else open_source(str(self.staged))
         except FileNotFoundError as error:  # somebody removed .staging
             raise ChangedError(self.source) from error
-        try:
+        with closing_fd(fd):
             if changed:
                 return copy_blob(folder, fd)
             self.check(fd)
             return copy_blob(folder, fd, lambda: self.check(fd))
-        finally:
-            os.close(fd)
 
     def check(self, fd: int) -> None:
-        """Make sure that the bytes behind ``fd`` are those that were taken.
-
-        Raises:
-            ChangedError: If they are not.
-        """
+        """Raise ChangedError unless the bytes behind ``fd`` are those that were taken."""
         now = os.fstat(fd)
         if (now.st_size, now.st_mtime_ns) != (self.stamp.size, self.stamp.mtime_ns):
             raise ChangedError(self.source)
 
     def close(self) -> None:
-        """Close the descriptor; what is staged stays."""
+        """Close the descriptor; staged files remain."""
         if self.fd is not None:
             with quietly(only=OSError):
                 os.close(self.fd)
@@ -169,14 +159,14 @@ class HeldFile:
 
 
 class Sources:
-    """Files that were taken, by resolved path: what was taken once is not taken again."""
+    """Staged files by resolved path; an unchanged file is not staged again."""
 
     def __init__(self) -> None:
         self._taken: dict[str, tuple[Stamp, str | None]] = {}
         self._rewritten: set[str] = set()
 
     def remember(self, source: str, stamp: Stamp, sha256: str | None) -> None:
-        """Remember what a source was like when it was taken, and its digest once it is known."""
+        """Remember the stamp of a source when it was staged, and its digest once it is known."""
         self._taken.pop(source, None)
         self._taken[source] = (stamp, sha256)
         if len(self._taken) > _MAX_SOURCES:
@@ -203,12 +193,7 @@ class Sources:
 
 
 def look(path: str) -> tuple[str, os.stat_result]:
-    """Return the resolved path and the status of a file or folder.
-
-    Raises:
-        FileMissingError: If nothing is there, or neither a regular file nor a folder.
-        OSError: If it cannot be looked at.
-    """
+    """Return the resolved path and status of a file or folder; FileMissingError for others."""
     source = os.path.realpath(path)
     try:
         found = os.stat(source)
@@ -244,19 +229,8 @@ def _stable_status(fd: int, ticks: TickWait) -> tuple[Stamp, bool]:
 
 
 def read_small(source: str) -> tuple[bytes, os.stat_result, bool] | None:
-    """Return the bytes of a small file, its status, and whether later changes will show in that.
-
-    A file that is being written just now is read again, a few times; after that what was read
-    counts.
-
-    Returns:
-        None if it is a large file.
-
-    Raises:
-        OSError: If it cannot be read.
-    """
-    fd = open_source(source)
-    try:
+    """Return bytes and status of a small file, else None, and if later changes show in that."""
+    with closing_fd(open_source(source)) as fd:
         for _ in range(_TRIES):
             before = os.fstat(fd)
             if before.st_size > SMALL:
@@ -266,25 +240,15 @@ def read_small(source: str) -> tuple[bytes, os.stat_result, bool] | None:
             if Stamp.of(found) == Stamp.of(before) and len(content) == found.st_size:
                 return content, found, settled
         return None if len(content) > SMALL else (content, found, False)
-    finally:
-        os.close(fd)
 
 
 def take(
     source: str, staged: Path, ticks: TickWait, *, copy: bool = False, scarce: bool = False
 ) -> HeldFile:
-    """Take hold of a large file.
+    """Take hold of a large file; ``source`` is a resolved absolute path, ``ticks`` are shared.
 
-    Args:
-        source: Resolved absolute path of a regular file.
-        staged: Name for it in ``.staging/``; its folder exists, unless there is no writing there.
-        ticks: Shared by what is taken together.
-        copy: Copy it now, because it is known to be rewritten in place.
-        scarce: Rather copy it now than keep it open: many files are open already.
-
-    Raises:
-        ChangedError: If it was rewritten while it was copied.
-        OSError: If the file cannot be opened.
+    ``copy`` it now if it is known to be rewritten in place; if ``scarce``, as many files are open,
+    rather copy it than keep it open. Raises ChangedError if it was rewritten while it was copied.
     """
     fd = open_source(source)
     taken = None
@@ -312,7 +276,6 @@ def take(
 
 
 def _copied(fd: int, staged: Path, *, copy: bool) -> bool:
-    """Make a private copy, by sharing blocks or, if ``copy`` says so, by copying them."""
     done = False
     try:
         with staged.open("xb") as target:

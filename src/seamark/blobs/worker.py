@@ -1,19 +1,36 @@
-"""The thread that stores files: one job after the other, failures of the disk again later."""
+"""Thread that stores files, and contents that are stored later because the disk refused them.
+
+A record that names a content is written after the content; while a disk is full, both are kept in
+memory. An uploaded file is an exception: its record is written at once, because its time decides
+which value of the attribute is the latest, and its digest follows. Records of series points and of
+very long texts are not split in this way.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
+from seamark.blobs.store import ANYBODY, put_bytes, sync_blob
+from seamark.journal.safe import sync_folder
+from seamark.paths import is_inside
 from seamark.process import fork
-from seamark.process.interrupts import quietly, raised_by_signal_handler
+from seamark.process.interrupts import let_pass, quietly, raised_by_signal_handler
 
-__all__ = ["RETRY_S", "Job", "Worker"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from seamark.journal.folder import RunFolder
+
+__all__ = ["MAX_BYTES", "RETRY_S", "BytesWriter", "Job", "WaitingRecord", "Worker"]
+
 
 RETRY_S: Final = 5.0
 """What failed is tried again after this time, in seconds, or as soon as something else succeeds.
@@ -22,7 +39,6 @@ If it fails again, after twice that, and so on up to `_MAX_RETRY_S`: half a chec
 see whether it fits, is room that others on the disk do not have meanwhile.
 """
 _MAX_RETRY_S: Final = 320.0
-
 log = logging.getLogger("seamark")
 
 
@@ -52,10 +68,8 @@ class Worker:
 
     A job that fails with an OSError (a full disk) waits until another succeeds, until somebody
     waits for the queue, or for `RETRY_S`, and is then run again. All methods may be called from any
-    thread, and after a fork, in whose child the queue is empty.
-
-    Args:
-        trouble: Called for the first failure of each job, and for those given up after it.
+    thread, and after a fork, in whose child the queue is empty. ``trouble`` is called for the first
+    failure of each job, and for those given up after it.
     """
 
     def __init__(self, trouble: Callable[[str, BaseException | None], None]) -> None:
@@ -115,7 +129,7 @@ class Worker:
             self._unregister()
 
     def _rest(self) -> bool:
-        """Wait while there is only what failed, then try it again; False if there is nothing."""
+        """Wait while all jobs are failed ones, then retry them; False if there are none."""
         with self._changed:
             only_failed = self._later and not (self._queue or self._stopped)
             if only_failed and not self._changed.wait(self._pause_s):
@@ -128,7 +142,6 @@ class Worker:
             return True
 
     def _step(self) -> bool:
-        """Run the next job; False if there is none."""
         with self._changed:
             if self._stopped or not self._queue:
                 return False
@@ -149,14 +162,12 @@ class Worker:
         return True
 
     def _unregister(self) -> None:
-        """Say that the thread that calls this is no longer there for new jobs."""
         with self._changed:
             if self._thread is threading.current_thread():
                 self._thread = None
             self._changed.notify_all()
 
     def _run(self, job: Job) -> bool:
-        """Return whether the job is done."""
         try:
             job.run()
         except Exception as error:
@@ -178,14 +189,7 @@ class Worker:
             self._trouble(kind, error)
 
     def flush(self, timeout_s: float | None) -> bool:
-        """Wait until every job was run; those that failed are tried once more.
-
-        Args:
-            timeout_s: Seconds; None waits without end.
-
-        Returns:
-            Whether all are done.
-        """
+        """Wait, ``timeout_s`` at most, until all jobs ran, failed ones again; return whether so."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             self._queue.extend(self._later)
@@ -222,3 +226,168 @@ class Worker:
             if job.failed:
                 self._report("not stored", None)
         return done
+
+
+MAX_BYTES: Final = 64 << 20
+"""Content that the disk refused is held in memory up to this many bytes."""
+_MAX_UNSYNCED: Final = 256
+"""Of very many blobs in a short time only the newest are forced to disk, the others are left to the
+kernel, so that stopping a run does not take minutes."""
+
+
+@dataclass(eq=False, slots=True)
+class WaitingRecord:
+    """A record that waits for contents; ``needs`` holds the SHA-256 of those not stored yet.
+
+    ``append_without`` appends what is left of it if the contents will not be stored; ``taken`` says
+    whether it was recorded already that the bytes are taken.
+    """
+
+    path: str
+    name: str | None
+    needs: set[str]
+    append: Callable[[], object]
+    append_without: Callable[[], object]
+    taken: bool = False
+
+
+class BytesWriter:
+    """Stores bytes as blobs, now or as soon as the disk takes them. From any thread.
+
+    The worker's lock is held while asking what is missing and adding a record that waits for it.
+
+    Args:
+        folder: The run.
+        worker: Tries again.
+        trouble: Called with what could not be stored.
+        unneeded: Called with the digest of a content that was stored but is no longer wanted.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        worker: Worker,
+        trouble: Callable[[str, BaseException | None], None],
+        unneeded: Callable[[str], None],
+    ) -> None:
+        self._folder = folder
+        self._worker = worker
+        self._trouble = trouble
+        self._unneeded = unneeded
+        self._unsynced: deque[str] = deque(maxlen=_MAX_UNSYNCED)
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        # In a forked child, what was held is the parent's.
+        self._held: dict[str, tuple[int, int]] = {}  # size and rights
+        self._lost: set[str] = set()
+        self._unwanted: set[str] = set()
+        self._waiting: list[WaitingRecord] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._held or self._lost)
+
+    def put(self, content: bytes, mode: int = ANYBODY) -> str:
+        """Store bytes, with a source's rights, now or once the disk takes them; return SHA-256."""
+        try:
+            sha256 = put_bytes(self._folder, content, mode)
+        except OSError as error:
+            let_pass(error)
+            sha256 = hashlib.sha256(content).hexdigest()
+            self._hold(sha256, content, mode, error)
+            return sha256
+        with self._worker.lock:
+            self._unsynced.append(sha256)
+            if len(self._unsynced) == 1:
+                clear = self._unsynced.clear
+                self._worker.submit(Job(self._sync, give_up=clear, abandon=clear))
+            if self:
+                self._unwanted.discard(sha256)  # it is wanted again
+                self._note_stored(sha256)
+        return sha256
+
+    def _hold(self, sha256: str, content: bytes, mode: int, error: OSError) -> None:
+        with self._worker.lock:
+            self._unwanted.discard(sha256)
+            if (known := self._held.get(sha256)) is not None:
+                self._held[sha256] = known[0], known[1] & mode
+            elif sum(size for size, _ in self._held.values()) + len(content) > MAX_BYTES:
+                self._lost.add(sha256)
+            else:
+                self._lost.discard(sha256)
+                self._held[sha256] = len(content), mode
+                again = partial(self._put_held, sha256, content)
+                give_up = partial(self._lose, sha256)
+                self._worker.submit(Job(again, give_up, self._forget_all, failed=True))
+            lost = sha256 in self._lost
+        self._trouble("not stored" if lost else "not stored yet", error)
+
+    def _put_held(self, sha256: str, content: bytes) -> None:
+        _, mode = self._held.get(sha256, (0, ANYBODY))
+        put_bytes(self._folder, content, mode)
+        self._note_stored(sha256)
+        sync_blob(self._folder, sha256)
+        sync_folder(self._folder.blobs_dir)
+
+    def _sync(self) -> None:
+        while self._unsynced:
+            sync_blob(self._folder, self._unsynced[0])
+            self._unsynced.popleft()
+        sync_folder(self._folder.blobs_dir)
+
+    def _note_stored(self, sha256: str) -> None:
+        with self._worker.lock:
+            if self._worker.stopped:
+                return
+            needed = any(sha256 in record.needs for record in self._waiting)
+            unwanted = sha256 in self._unwanted and not needed
+            self._unwanted.discard(sha256)
+            for record in self._settle(sha256, stored=True):
+                record.append()
+            if unwanted:
+                self._unneeded(sha256)
+
+    def _lose(self, sha256: str) -> None:
+        with self._worker.lock:
+            for record in self._settle(sha256, stored=False):
+                record.append_without()
+
+    def _settle(self, sha256: str, *, stored: bool) -> list[WaitingRecord]:
+        # Without one of its contents no record is whole.
+        self._lost.discard(sha256)
+        self._held.pop(sha256, None)
+        ready = []
+        for record in self._waiting:
+            if sha256 in record.needs:
+                record.needs.discard(sha256)
+                if not (stored and record.needs):
+                    ready.append(record)
+        self._waiting = [record for record in self._waiting if record not in ready]
+        return ready
+
+    def is_lost(self, digests: Iterable[str]) -> bool:
+        """Return whether one of these was refused and could not be held."""
+        return not self._lost.isdisjoint(digests)
+
+    def missing(self, digests: Iterable[str]) -> set[str]:
+        """Return those of these digests that are held and not stored."""
+        return self._held.keys() & digests
+
+    def wait(self, record: WaitingRecord) -> None:
+        """Add a record that waits until its contents are stored."""
+        self._waiting.append(record)
+
+    def forget(self, path: str, names: set[str] | None) -> None:
+        """Let no record appear at a path that was deleted, or at these members of a file set."""
+        self._drop(lambda one: is_inside(one.path, path) and (names is None or one.name in names))
+
+    def replace(self, paths: Iterable[str]) -> None:
+        """Let no text appear at paths that have another value now."""
+        at = set(paths)
+        self._drop(lambda one: one.path in at and not one.taken)
+
+    def _drop(self, gone: Callable[[WaitingRecord], bool]) -> None:
+        with self._worker.lock:
+            for record in filter(gone, self._waiting):
+                self._unwanted |= record.needs
+            self._waiting = [record for record in self._waiting if not gone(record)]

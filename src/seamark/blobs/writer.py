@@ -1,4 +1,4 @@
-"""Taking files into a run: hold of the bytes at once, blobs of them on a thread."""
+"""Uploads of files into a run: the bytes are secured at once and stored as blobs on a thread."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ import secrets
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from seamark.blobs.deferred import BytesWriter, WaitingRecord
-from seamark.blobs.inside import inside_of
-from seamark.blobs.names import extension_of, local_path, reference, walk_files
-from seamark.blobs.pending import Pending
-from seamark.blobs.prune import UsedBlobs
-from seamark.blobs.records import (
+from seamark.blobs.names import extension_of, inside_of, local_path, reference, walk_files
+from seamark.blobs.pending import (
+    Pending,
     Target,
+    UsedBlobs,
     contents_of,
     digests_of,
     file_record,
@@ -39,9 +37,10 @@ from seamark.blobs.take import (
     read_small,
     take,
 )
-from seamark.blobs.worker import Job, Worker
+from seamark.blobs.worker import BytesWriter, Job, WaitingRecord, Worker
 from seamark.errors import FileMissingError
 from seamark.journal.format import Kind
+from seamark.journal.safe import closing_fd
 from seamark.paths import is_inside
 from seamark.process.interrupts import let_pass, quietly
 
@@ -62,14 +61,7 @@ _MEMBERS_AN_OP: Final = 100
 
 
 class _Place(NamedTuple):
-    """Attribute path and name under which a file is recorded.
-
-    Attributes:
-        path: Attribute path.
-        name: File name.
-        ext: Extension.
-        member: Its name in the file set at the path, None for a file by itself.
-    """
+    """Attribute path, file name and member of a file set under which a file is recorded."""
 
     path: str
     name: str
@@ -82,7 +74,7 @@ class BlobWriter:
 
     Every method that takes a file has hold of its bytes when it returns. All may be called from any
     thread and after a fork; none of them lets trouble with a disk out, but a file that does not
-    exist is a mistake and raises.
+    exist is a mistake and raises FileMissingError.
 
     Args:
         folder: The run.
@@ -122,17 +114,13 @@ class BlobWriter:
 
         A file that is being written meanwhile is marked as ``"changed"``; one that could not be
         stored has no digest but ``"lost"``.
-
-        Raises:
-            FileMissingError: If there is no such file on disk.
-            OSError: If it cannot be read.
         """
         record = self._put(file)
         self._used.hand_out(record)
         return record
 
     def put_text(self, text: str) -> dict[str, Any]:
-        """Store a text like `put`, and return what names it in a record: digest and size."""
+        """Store a text like `put`, and return its digest and size for a record."""
         content = text.encode("utf-8", "backslashreplace")
         record = {"sha256": self._bytes.put(content), "size": len(content)}
         self._used.hand_out(record)
@@ -155,17 +143,7 @@ class BlobWriter:
         )
 
     def upload(self, path: str, file: File, *, wait: bool = False) -> None:
-        """Take a file, or a folder, as the file at an attribute path.
-
-        Args:
-            path: Attribute path.
-            file: On disk or in memory.
-            wait: Return only when it is stored.
-
-        Raises:
-            FileMissingError: If there is no such file on disk.
-            OSError: If it cannot be read.
-        """
+        """Take a file, or a folder, as the file at an attribute path; ``wait`` until stored."""
         if not self._takes(path):
             return
         if file.content is not None:
@@ -178,27 +156,13 @@ class BlobWriter:
             self.flush()
 
     def keep(self, path: str, target: str | os.PathLike[str]) -> bool:
-        """Take a checkpoint, which may be a folder; return whether that is recorded.
-
-        Raises:
-            FileMissingError: If it does not exist (yet).
-            OSError: If it cannot be read.
-        """
+        """Take a checkpoint, which may be a folder; return whether that is recorded."""
         return self._takes(path) and self._take(path, os.path.abspath(target), None, strict=True)
 
     def upload_members(
         self, path: str, members: Mapping[str, str | os.PathLike[str] | bytes]
     ) -> None:
-        """Take files as members of the file set at an attribute path.
-
-        Args:
-            path: Attribute path.
-            members: Files on disk, or contents, by name in the file set.
-
-        Raises:
-            FileMissingError: If one does not exist; nothing is taken then.
-            OSError: If one cannot be read.
-        """
+        """Take files or contents as members of a file set; FileMissingError: none is taken."""
         if not self._takes(path):
             return
         found = {
@@ -234,19 +198,10 @@ class BlobWriter:
             self._record({"op": "files", "path": path, "members": complete})
 
     def refer(self, path: str, target: str | os.PathLike[str]) -> bool:
-        """Record where a file or folder is, without taking its bytes; its digest follows.
+        """Record where a file or folder is, not its bytes; its digest follows. Return if recorded.
 
-        Args:
-            path: Attribute path.
-            target: On this machine, or a URL such as ``s3://bucket/last.ckpt``, which is not
-                touched, and loses user, password and secrets.
-
-        Returns:
-            Whether it is recorded.
-
-        Raises:
-            FileMissingError: If nothing is there on this machine.
-            OSError: If it cannot be looked at.
+        A URL such as ``s3://bucket/last.ckpt`` is not touched, and loses user, password and
+        secrets. Raises FileMissingError if nothing is there on this machine.
         """
         if not self._takes(path):
             return False
@@ -283,12 +238,7 @@ class BlobWriter:
     # ---------------------------------------------------------------- letting go
 
     def forget(self, path: str, names: Iterable[str] | None = None) -> None:
-        """Store nothing more for an attribute that was deleted.
-
-        Args:
-            path: Attribute path or namespace.
-            names: Members of the file set at the path; None is all of it.
-        """
+        """Cancel uploads for a deleted path and paths below it, or for members of its set."""
         gone = None if names is None else set(names)
         with self._worker.lock:
             for pending in self._pending:
@@ -300,30 +250,19 @@ class BlobWriter:
             self._bytes.forget(path, gone)
 
     def prune(self, path: str) -> None:
-        """Remove the bytes that were taken as the file at a path, if nothing else has them.
+        """Remove the bytes that were taken as the file at a deleted path, if nothing else has them.
 
-        To be called after the attribute was deleted. What another process recorded with the same
-        content stays, and so does everything that was not taken here.
+        What another process recorded with the same content stays, and all that was not taken here.
         """
         self.forget(path)
         self._drop(self._used.pop(path))
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything taken is stored; what the disk refused is tried again.
-
-        Args:
-            timeout_s: Seconds; None waits without end.
-
-        Returns:
-            Whether everything is.
-        """
+        """Wait until everything taken is stored, refused things tried again; return whether so."""
         return self._worker.flush(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Wait like `flush`; after that nothing is recorded any more.
-
-        What is staged and not stored by then is left to `finish_staged`.
-        """
+        """Wait like `flush`, then stop recording; staged files are left to `finish_staged`."""
         if self._worker.stop(timeout_s):
             with quietly(only=OSError):  # not empty: another process has something there
                 self.folder.staging_dir.rmdir()
@@ -336,18 +275,10 @@ class BlobWriter:
         return bool(self._bytes)
 
     def postpones(self, record: Mapping[str, Any], path: str, kind: int = Kind.OP) -> bool:
-        """Take over a record that names a content which the disk refused.
+        """Take over a record that names a content which the disk refused; else return False.
 
         It is appended once the content is stored; without it if that never happens, and not at all
         if it would say nothing then.
-
-        Args:
-            record: A point of a file series, a text of a series, or an op that assigns one text.
-            path: Its attribute path.
-            kind: Kind of frame.
-
-        Returns:
-            False if it names nothing of the kind, and has to be appended as it is.
         """
 
         def append_without() -> None:
@@ -368,7 +299,6 @@ class BlobWriter:
     # ---------------------------------------------------------------- on the thread
 
     def _store(self, pending: Pending) -> None:
-        """Store, record, let go."""
         if pending.targets or pending.is_stored:
             found = pending.store(self.folder, self._note_changed)
             if not self._complete(pending, found):
@@ -379,11 +309,7 @@ class BlobWriter:
         pending.release()
 
     def _complete(self, pending: Pending, found: dict[str, Any]) -> bool:
-        """Record what is stored; False if nothing may be recorded any more.
-
-        Raises:
-            OSError: If the journal did not take it: what is staged is needed until it does.
-        """
+        # OSError: what is staged is needed until the journal takes it.
         with self._worker.lock:
             if self._worker.stopped:
                 return False
@@ -414,16 +340,7 @@ class BlobWriter:
         sources: Mapping[str, tuple[str, Stamp]],
         found: dict[str, list[Any]],
     ) -> None:
-        """Record the digest of what is referred to.
-
-        Nothing is recorded if a file is gone or rewritten, which readers see as well.
-
-        Args:
-            target: What is completed.
-            sources: Resolved paths and stamps, by name within the folder; a file by itself is
-                ``""``.
-            found: Size and digest of those that were read before.
-        """
+        # Nothing is recorded if a file is gone or rewritten, which readers see as well.
         for name, (source, stamp) in sources.items():
             if name not in found:
                 sha256 = _digest_of_same(source, stamp)
@@ -440,14 +357,12 @@ class BlobWriter:
                     self._sources.remember(*sources[""], more["sha256"])
 
     def _drop(self, digests: Iterable[str]) -> None:
-        """Schedule the removal of those of these blobs that nothing in the run uses any more."""
         if gone := frozenset(digests):
             self._worker.submit(Job(partial(self._used.remove_unused, gone)))
 
     # ---------------------------------------------------------------- inside
 
     def _take(self, path: str, target: str, ext: str | None, *, strict: bool) -> bool:
-        """Take a file or folder; return whether that is recorded."""
         source, _ = look(target)
         name = os.path.basename(target)
         place = _Place(path, name, extension_of(name) if ext is None else ext)
@@ -475,7 +390,6 @@ class BlobWriter:
         return file
 
     def _hold(self, place: _Place, source: str, inside: dict[str, str], *, strict: bool) -> bool:
-        """Take hold of a large file or a folder, record that, and leave the rest to the thread."""
         token = secrets.token_hex(8)
         folder = "" not in inside
         key = (source, Stamp.of(os.stat(source)))
@@ -515,7 +429,6 @@ class BlobWriter:
             pending.files[name] = taken
 
     def _record_pending(self, pending: Pending, place: _Place, token: str) -> bool:
-        """Record that the bytes of what belongs at a path are taken; return whether it is."""
         file = pending.record(place.name, place.ext)
         target = Target(place.path, token, place.member, file)
         recorded = self._record(target.ingested_op())
@@ -556,7 +469,6 @@ class BlobWriter:
             return without_bytes(file) if self._bytes.is_lost(digests_of(file)) else file
 
     def _store_now(self, source: str, name: str, ext: str) -> dict[str, Any]:
-        """Store a file on disk before returning, whatever its size."""
         record = self._at_once(source, name, ext)
         if record is not None:
             return record
@@ -575,15 +487,12 @@ class BlobWriter:
 
 
 def _digest_of_same(source: str, stamp: Stamp) -> str | None:
-    """Return the digest of a file, None if it is gone or not what it was."""
     try:
         fd = open_source(source)
     except FileNotFoundError:
         return None
-    try:
+    with closing_fd(fd):
         if Stamp.of(os.fstat(fd)) != stamp:
             return None
         sha256, _ = digest_of(fd)
         return sha256 if Stamp.of(os.fstat(fd)) == stamp else None
-    finally:
-        os.close(fd)

@@ -14,15 +14,20 @@ training, and nothing slow happens on the training's thread.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
 import time
 from typing import TYPE_CHECKING, Final
 
-from seamark.capture.ending import process_end
-from seamark.capture.ending.outcome import cause_of, state_after
-from seamark.capture.ending.traceback import error_message, error_traceback
+from seamark.capture.ending import (
+    cause_of,
+    error_message,
+    error_traceback,
+    process_end,
+    state_after,
+)
 from seamark.capture.part import Part, Recorder
 from seamark.capture.secrets import Secrets
 from seamark.capture.secrets.masking import MASK, mask_arguments, mask_secrets, mask_traceback
@@ -31,7 +36,7 @@ from seamark.process.interrupts import quietly
 from seamark.reading.recorded_errors import ERRORS
 
 if TYPE_CHECKING:
-    from seamark.capture.output.output import Output
+    from seamark.capture.output import Output
 
 __all__ = [
     "MASK",
@@ -53,25 +58,25 @@ def _failed(error: Exception) -> None:
     log.debug("seamark: a capture failed", exc_info=error)
 
 
+def _lost(run: Recorder, error: Exception) -> None:
+    """Count a failed capture, so that readers can tell that facts are missing."""
+    _failed(error)
+    run.drop("capture")
+
+
 _quiet = quietly(_failed)
+# How long the end of a run waits for what is still being captured.
 _END_S: Final = 2.0
-"""How long the end of a run waits for what is still being captured."""
 
 
 class Capture:
     """Captures for one run of one process.
 
-    What belongs to the process (all that stands below its namespace) is captured in any case; what
-    belongs to the run (its code, signals that mark it) only where the process owns the run.
-
-    Args:
-        run: Where it is recorded.
-        switches: What is recorded.
-        owner: Whether the process owns the run already.
+    What belongs to the process (below its namespace) is captured in any case; what belongs to the
+    run (its code, signals that mark it) only where the process owns the run.
 
     Attributes:
-        owner: Whether it does. Once it turns out to, set this and call `start`: what belongs to the
-            run is captured from then on.
+        owner: Whether it does. Once it turns out to, set this and call `start`.
     """
 
     def __init__(self, run: Recorder, switches: Switches, *, owner: bool = True) -> None:
@@ -85,17 +90,16 @@ class Capture:
         self._recorded = False
         self._signalled = False
         self._last_error: tuple[object, ...] | None = None
+        self._guard = quietly(functools.partial(_lost, run))
 
     # ---------------------------------------------------------------- the run's life
 
     @_quiet
     def start(self) -> None:
-        """Watch for the end; the first time, record what is known and find out the rest.
+        """Watch for the end; on the first call record the known facts and determine the others.
 
-        Called with the first record, and again when a run at rest continues or the process turns
-        out to own it: what was captured is not recorded twice, and what is being captured goes on.
-        Does nothing in a forked child. Never waits, and raises only what the handler of a signal
-        raised.
+        Called again when a run at rest continues or the process turns out to own it. Does nothing
+        in a forked child. Never waits, and raises only what the handler of a signal raised.
         """
         if self._pid != os.getpid():
             return
@@ -110,14 +114,11 @@ class Capture:
             self._recorded = True
             self._parts = self._parts_of_run()
         for part in self._parts:
-            with quietly(self._lost):
+            with self._guard:
                 part.start()
 
     def _parts_of_run(self) -> list[Part]:
-        """Return what is captured as long as the run is being recorded, in the order of starting.
-
-        They stop in the opposite order.
-        """
+        # They stop in the opposite order.
         run, switches = self._run, self._switches
         below, secrets = self._settle_namespace(), switches.secrets
         streams = {"stdout": switches.stdout, "stderr": switches.stderr}
@@ -126,9 +127,9 @@ class Capture:
         if switches.host or switches.finds_code:
             from seamark.capture.facts import Facts
 
-            parts.append(Facts(run, below, switches, lambda: self.owner))
+            parts.append(Facts(run, below, switches, lambda: self.owner, self._guard))
         if any(streams.values()):
-            from seamark.capture.output.output import Output
+            from seamark.capture.output import Output
 
             limit = switches.limit
             self._output = Output(run, below, streams, limit=limit, secrets=secrets)
@@ -145,29 +146,19 @@ class Capture:
             self._namespace = f"monitoring/{self._run.writer}"
         return self._namespace
 
-    def _lost(self, error: Exception) -> None:
-        """Count a capture that failed, so that what is not there is known to be missing."""
-        _failed(error)
-        self._run.drop("capture")
-
     @_quiet
     def stop(self, timeout_s: float | None = None) -> None:
-        """Stop observing the end of the process, and wait for what is still being captured.
+        """Stop observing the end of the process, and wait for captures that still run.
 
-        All parts together get the time: each what those before have left.
-
-        May be called twice, and before a further `start`. Raises only what the handler of a signal
-        raised.
-
-        Args:
-            timeout_s: The longest time to wait, in seconds; by default two.
+        All parts together get the time, by default two seconds. May be called twice, and before a
+        further `start`. Raises only what the handler of a signal raised.
         """
         until = time.monotonic() + (_END_S if timeout_s is None else timeout_s)
         process_end.unwatch(self)
         if self._pid != os.getpid():
             return
         for part in reversed(self._parts):
-            with quietly(self._lost):
+            with self._guard:
                 part.stop(max(0.0, until - time.monotonic()))
 
     # ---------------------------------------------------------------- how the process ends
@@ -179,14 +170,10 @@ class Capture:
 
     @_quiet
     def note_exception(self, error: BaseException, *, asked: bool = False) -> None:
-        """Record an exception and its traceback, secrets masked.
+        """Record an exception, secrets masked; ``asked`` says that a person told of it.
 
-        Raises only what the handler of a signal raised.
-
-        Args:
-            error: The exception.
-            asked: Whether a person told of it. An error is told of on its way, too, as it leaves a
-                ``with`` block or the script, and is listed once.
+        An error is told of on its way, too, as it leaves a ``with`` block or the script, and is
+        listed once. Raises only what the handler of a signal raised.
         """
         if self._pid != os.getpid():
             return
@@ -202,13 +189,10 @@ class Capture:
         self._last_error = known
 
     def saw_exception(self, error: BaseException | None) -> None:
-        """Take note of what ended the run: a ``with`` block, a worker, the script.
+        """Take note of what ended the run, or None if it ended normally.
 
-        Ctrl-C interrupts the run. Other exceptions fail it, and an exit whose code is neither None
-        nor 0: see `cause_of`. The exit that follows on SIGTERM says nothing new.
-
-        Args:
-            error: None if it ended normally.
+        Ctrl-C interrupts the run, other exceptions fail it (`cause_of`). The exit that follows on
+        SIGTERM says nothing new.
         """
         cause = cause_of(error)
         if cause is None or (self._signalled and isinstance(error, SystemExit)):

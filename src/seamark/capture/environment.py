@@ -20,9 +20,10 @@ __all__ = ["environment_facts"]
 
 _MOST_BYTES: Final = 1 << 16
 _LONGEST: Final = 1000
+# As many digits of a container's id as the tools show.
 _SHORT_ID: Final = 12
-"""As many digits of a container's id as the tools show."""
 
+# Identifiers of a job by the name under which they are recorded; a cluster has the first one.
 _CLUSTERS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "slurm": {
         "job_id": ("SLURM_JOB_ID", "SLURM_JOBID"),
@@ -48,22 +49,22 @@ _CLUSTERS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "queue": ("LSB_QUEUE",),
     },
 }
-"""Identifiers of a job by the name under which they are recorded; a cluster has the first one."""
+# Whose variables others have too: they count beside SGE_ROOT alone.
 _SGE: Final = {
     "job_id": ("JOB_ID",),
     "task_id": ("SGE_TASK_ID",),
     "job_name": ("JOB_NAME",),
     "queue": ("QUEUE",),
 }
-"""Whose variables others have too: they count beside SGE_ROOT alone."""
 _KUBERNETES: Final = {
     "pod": ("POD_NAME", "MY_POD_NAME", "K8S_POD_NAME", "HOSTNAME"),
     "namespace": ("POD_NAMESPACE", "MY_POD_NAMESPACE", "K8S_NAMESPACE"),
     "node": ("NODE_NAME", "MY_NODE_NAME", "K8S_NODE_NAME"),
     "image": ("IMAGE_NAME", "CONTAINER_IMAGE"),
 }
+# Says the namespace only; the token beside it is never looked at.
 _ACCOUNT: Final = "run/secrets/kubernetes.io/serviceaccount/namespace"
-"""Says the namespace only; the token beside it is never looked at."""
+# Services, the variables that tell them, and the one with an identifier.
 _SERVICES: Final[tuple[tuple[str, tuple[str, ...], str | None], ...]] = (
     ("Colab", ("COLAB_RELEASE_TAG", "COLAB_GPU"), None),
     ("Kaggle", ("KAGGLE_KERNEL_RUN_TYPE",), "KAGGLE_KERNEL_RUN_TYPE"),
@@ -81,7 +82,7 @@ _SERVICES: Final[tuple[tuple[str, tuple[str, ...], str | None], ...]] = (
     ("GitHub Actions", ("GITHUB_ACTIONS",), "GITHUB_RUN_ID"),
     ("GitLab CI", ("GITLAB_CI",), "CI_JOB_ID"),
 )
-"""Services, the variables that tell them, and the one with an identifier."""
+# What stands in a control group's path or a mount where a container's own files are.
 _ENGINES: Final = (
     (re.compile(r"libpod(?:-conmon)?-([0-9a-f]{64})|overlay-containers/([0-9a-f]{64})/"), "podman"),
     (re.compile(r"docker[-/]([0-9a-f]{64})|docker/containers/([0-9a-f]{64})/"), "docker"),
@@ -89,28 +90,18 @@ _ENGINES: Final = (
     (re.compile(r"kubepods[^:\n]*/(?:cri-o-)?([0-9a-f]{64})"), "containerd"),
     (re.compile(r"/lxc(?:\.payload\.|/)([\w.-]{1,64})"), "lxc"),
 )
-"""What stands in a control group's path or a mount where a container's own files are."""
 
 
 def environment_facts(
     namespace: str, environment: Mapping[str, str] | None = None, root: Path = Path("/")
 ) -> dict[str, Any]:
-    """Return where this process runs, by path below ``<namespace>/environment``. Never raises.
-
-    Args:
-        namespace: Such as ``monitoring/<writer>``.
-        environment: Stands in for ``os.environ``.
-        root: Stands in for ``/``.
-    """
+    """Return where this process runs, by path below ``<namespace>/environment``. Never raises."""
     env = os.environ if environment is None else environment
     facts: dict[str, Any] = {}
-    for part in (_system(root), _python(), _container(env, root), _cluster(env), _torch()):
+    machine = (_system(root), _python(), _container(env, root), _cluster(env), _torch())
+    for part in (*machine, _kubernetes(env, root), _service(env)):
         with quietly():
             facts.update(part)
-    with quietly():
-        facts.update(_kubernetes(env, root))
-    with quietly():
-        facts.update(_service(env))
     return {
         f"{namespace}/environment/{name}": fact[:_LONGEST] if isinstance(fact, str) else fact
         for name, fact in facts.items()
@@ -129,7 +120,7 @@ def _system(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _release(root: Path) -> str:
-    """Return the name of a distribution. Source: os-release(5)."""
+    # Source: os-release(5).
     found = re.search(
         r"^PRETTY_NAME=([\"']?)(.*?)\1$", _text(root / "etc/os-release"), re.MULTILINE
     )
@@ -142,7 +133,7 @@ def _python() -> Iterator[tuple[str, str]]:
 
 
 def _kind_of_python() -> str:
-    """Return what Python is part of; no path, as that may name a person."""
+    # No path, as that may name a person.
     if getattr(sys, "frozen", False):
         return "frozen"
     if Path(sys.prefix, "conda-meta").is_dir():
@@ -156,7 +147,6 @@ def _kind_of_python() -> str:
 
 
 def _container(env: Mapping[str, str], root: Path) -> Iterator[tuple[str, str]]:
-    """Yield kind, id and image of the container that this process is in, if it is in one."""
     for prefix in ("APPTAINER", "SINGULARITY"):
         if f"{prefix}_NAME" in env or f"{prefix}_CONTAINER" in env:
             yield "container", prefix.lower()
@@ -188,8 +178,8 @@ def _named(groups: str, mounts: str) -> tuple[str, str]:
     return "", ""
 
 
+# Mounts that an engine makes of files of the container itself; others may be of anybody.
 _OWN_FILES: Final = re.compile(r" /etc/(?:hostname|hosts|resolv\.conf) ")
-"""Mounts that an engine makes of files of the container itself; others may be of anybody."""
 
 
 # --------------------------------------------------------------------- clusters and services
@@ -234,7 +224,7 @@ def _service(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _torch() -> Iterator[tuple[str, Any]]:
-    """Yield how torch was built, if it is imported already; nothing here wakes a GPU."""
+    # Only if it is imported already; nothing here wakes a GPU.
     torch: Any = sys.modules.get("torch")
     built: Any = getattr(torch, "version", None)
     if built is None:  # not imported, or only half
@@ -252,7 +242,6 @@ def _torch() -> Iterator[tuple[str, Any]]:
 
 
 def _text(path: Path) -> str:
-    """Return the beginning of a small file; empty if it cannot be read."""
     with quietly(only=OSError), path.open("rb") as file:
         return file.read(_MOST_BYTES).decode("utf-8", "replace")
     return ""

@@ -1,8 +1,7 @@
-"""The part of a run's captures that finds out once, on a thread, where it runs and what code."""
+"""Capture that determines the environment and the code once, on a thread."""
 
 from __future__ import annotations
 
-import logging
 import os
 import queue
 import socket
@@ -11,38 +10,38 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from seamark.capture.code.script import Script
+from seamark.capture.code import Script
 from seamark.process import fork
-from seamark.process.interrupts import quietly
 
 if TYPE_CHECKING:
     from seamark.capture.code.code import Code
     from seamark.capture.part import Recorder
     from seamark.capture.switches import Switches
+    from seamark.process.interrupts import quietly
 
 __all__ = ["Facts"]
 
-log = logging.getLogger("seamark")
-
+# How long the end waits for what is still being found out before git is ended, in seconds.
 _GRACE_S: Final = 1.0
-"""How long the end waits for what is still being found out before git is ended, in seconds."""
 
 
 class Facts:
     """Records where a process runs and, of an owner, the run's code; see `Part`.
 
-    Args:
-        run: Where they are recorded.
-        namespace: Path below which what belongs to the process stands.
-        switches: Which of them.
-        owner: Returns whether the process owns the run, whose code is what it executes then.
+    ``owner`` returns whether the process owns the run, whose code is what it executes then;
+    ``guard`` counts what failed.
     """
 
     def __init__(
-        self, run: Recorder, namespace: str, switches: Switches, owner: Callable[[], bool]
+        self,
+        run: Recorder,
+        namespace: str,
+        switches: Switches,
+        owner: Callable[[], bool],
+        guard: quietly,
     ) -> None:
         self._run, self._namespace, self._switches = run, namespace, switches
-        self._owner = owner
+        self._owner, self._guard = owner, guard
         self._told = False
         self._script: Script | None = None
         self._code: Code | None = None
@@ -52,7 +51,7 @@ class Facts:
         self._ended: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def start(self) -> None:
-        """Record what is known, and begin to find out the rest; each only once."""
+        """Record the known facts, and start to determine the others; each only once."""
         tasks: list[Callable[[], None]] = []
         if not self._told and self._switches.host:
             tasks.append(self._record_environment)
@@ -81,12 +80,7 @@ class Facts:
             self._looking.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Record what was executed meanwhile, and wait for what is still being found out.
-
-        Args:
-            timeout_s: The longest time to wait, in seconds; a git that hangs gets one second of it
-                at most.
-        """
+        """Record what was executed meanwhile; a git that hangs gets one second at most."""
         self._ended.put(None)
         until = time.monotonic() + timeout_s
         for grace_s in (min(_GRACE_S, timeout_s), timeout_s):
@@ -98,22 +92,19 @@ class Facts:
                 self._code.give_up()
 
     def _look_again(self, ended: queue.SimpleQueue[None]) -> None:
-        """Record what was executed meanwhile, when told; after what is still being found out.
-
-        A disk that hangs holds up this thread, and nobody waits for it longer than he said.
-        """
+        # A disk that hangs holds up this thread, and nobody waits for it longer than he said.
         ended.get()
         if self._finding is not None:
             self._finding.join()
         if self._code is not None:
-            with quietly(self._lost):
+            with self._guard:
                 self._code.look_again()
 
     def _find_out(self, tasks: list[Callable[[], None]], before: threading.Thread | None) -> None:
         if before is not None:
             before.join()  # one after the other: a training needs its cores
         for task in tasks:
-            with quietly(self._lost):
+            with self._guard:
                 task()
 
     def _record_environment(self) -> None:
@@ -134,10 +125,5 @@ class Facts:
         if self._given_up:  # before it could be seen from there
             code.give_up()
         for task in code.tasks:
-            with quietly(self._lost):
+            with self._guard:
                 task()
-
-    def _lost(self, error: Exception) -> None:
-        """Count a capture that failed, so that what is not there is known to be missing."""
-        log.debug("seamark: a capture failed", exc_info=error)
-        self._run.drop("capture")

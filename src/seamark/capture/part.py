@@ -21,14 +21,10 @@ class Part(Protocol):
     """
 
     def start(self) -> None:
-        """Begin; called again when a run at rest goes on."""
+        """Start; called again when a resting run continues."""
 
     def stop(self, timeout_s: float) -> None:
-        """Record what is left, and end. May be called twice.
-
-        Args:
-            timeout_s: The longest time to wait, in seconds.
-        """
+        """Record what is left, and end, within so many seconds. May be called twice."""
 
 
 class Recorder(Protocol):
@@ -51,25 +47,25 @@ class Recorder(Protocol):
         """The folder of all runs."""
 
     def assign_quietly(self, atoms: Mapping[str, Any]) -> None:
-        """Assign values by path; count what cannot be kept."""
+        """Assign values by path; count failures."""
 
     def append_text(self, path: str, text: str) -> None:
-        """Add one point to a string series, secrets hidden; count what cannot be kept."""
+        """Add one point to a string series, secrets hidden; count failures."""
 
     def append_numbers(self, numbers: Mapping[str, float]) -> None:
-        """Add one point to each of several float series; count what cannot be kept."""
+        """Add one point to each of several float series; count failures."""
 
     def keep(self, path: str, file: File) -> None:
-        """Store a file; count what cannot be kept."""
+        """Store a file; count failures."""
 
     def keep_members(self, path: str, members: Mapping[str, bytes]) -> None:
-        """Store members of a file set, by name; count what cannot be kept."""
+        """Store members of a file set, by name; count failures."""
 
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
-        """Count what could not be recorded, and warn once about it."""
+        """Count a lost record, and warn once about it."""
 
     def note_masked(self, paths: Iterable[str]) -> None:
-        """Note that something was hidden in what is recorded at these paths."""
+        """Record that secrets were hidden at these paths."""
 
     def note_state(
         self, state: str, *, error: BaseException | None = None, signal: str | None = None

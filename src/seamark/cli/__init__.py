@@ -1,8 +1,4 @@
-"""The command ``seamark``: look at runs, plot, export, check and delete them.
-
-Commands are modules of this package; each is imported only when it is called, and imports what is
-heavy only when it runs, so that ``seamark ls`` answers at once.
-"""
+"""The command ``seamark``; each command's module is imported only when it is called."""
 
 from __future__ import annotations
 

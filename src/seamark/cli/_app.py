@@ -1,30 +1,30 @@
-"""The group of commands, and how errors end: one line on standard error and an exit code.
+"""Group of commands, suggestions for wrong names, and errors as one line with an exit code.
 
-Only the mistake in a query takes more: its line and a caret stand below the error.
-
-Exit codes: 0 done; 1 something is wrong with the data or it could not be done; 2 the command was
-given something wrong; 130 interrupted; 141 the reader of a pipe went away.
+Exit codes: 0 success; 1 a problem of the data, or a failure; 2 wrong usage; 130 interrupted; 141
+the reader of a pipe has gone. An error in a query is longer: its line and a caret follow.
 """
 
 from __future__ import annotations
 
 import codecs
+import contextlib
+import difflib
 import functools
 import gc
 import io
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
+from click.shell_completion import get_completion_class, shell_complete
 
 from seamark.cli._screen import be_quiet, wanted_colour
-from seamark.cli._suggest import about_command, about_option
 from seamark.errors import (
     ArgumentError,
     MissingExtraError,
@@ -36,7 +36,105 @@ from seamark.errors import (
 )
 from seamark.reading.words import clean, readable
 
-__all__ = ["CommandError", "Misuse", "app", "main", "options", "root_only", "root_option"]
+__all__ = [
+    "COMPLETE",
+    "SHELLS",
+    "CommandError",
+    "Misuse",
+    "about_command",
+    "app",
+    "main",
+    "options",
+    "root_only",
+    "root_option",
+    "script",
+]
+
+
+_NEVER: Final = frozenset({"purge", "reindex", "trash", "untrash"})
+"""What hides, deletes or takes long is never proposed: the next thing typed may be Return."""
+_SYNONYMS: Final = {
+    "chart": "plot",
+    "check": "fsck",
+    "cmp": "compare",
+    "dashboard": "ui",
+    "diff": "compare",
+    "dir": "ls",
+    "download": "export",
+    "dump": "export",
+    "follow": "watch",
+    "info": "show",
+    "label": "tag",
+    "list": "ls",
+    "live": "watch",
+    "mv": "rename",
+    "note": "describe",
+    "push": "sync",
+    "runs": "ls",
+    "search": "ls",
+    "serve": "ui",
+    "tail": "watch",
+    "top": "watch",
+    "upload": "sync",
+    "verify": "fsck",
+    "view": "show",
+    "web": "ui",
+}
+_DELETING: Final = frozenset({"delete", "del", "erase", "remove", "rm"})
+_ALIKE: Final = 0.6
+
+
+def about_command(name: str, known: Iterable[str]) -> str:
+    typed = name.lower()
+    if typed in _DELETING:
+        return f"there is no command {name!r}; to move a run to the trash see: seamark trash --help"
+    harmless = [one for one in known if one not in _NEVER]
+    near = difflib.get_close_matches(typed, harmless, 1, _ALIKE)
+    meant = _SYNONYMS.get(typed) or (near[0] if near else None)
+    hint = f"; there are {', '.join(harmless)}, among others"
+    if meant:
+        hint = f"; did you mean {meant!r}?"
+    return f"there is no command {name!r}{hint}"
+
+
+def about_option(error: click.NoSuchOption) -> str:
+    context = error.ctx
+    if context is None:
+        return error.format_message()
+    options = [one for one in context.command.get_params(context) if isinstance(one, click.Option)]
+    known = [max(one.opts, key=len) for one in options]
+    words = {name.lstrip("-"): name for name in known}  # the dashes would make all of them alike
+    near = difflib.get_close_matches(error.option_name.lstrip("-").lower(), words, 1, _ALIKE)
+    hint = f"did you mean {words[near[0]]!r}?" if near else f"there are {', '.join(known)}"
+    return f"there is no option {error.option_name!r}; {hint}"
+
+
+COMPLETE: Final = "_SEAMARK_COMPLETE"
+"""The variable with which a shell asks for words instead of calling a command."""
+SHELLS: Final = ("bash", "zsh", "fish")
+_PROGRAM: Final = "seamark"
+
+
+def complete(group: click.Group, instruction: str) -> int:
+    """Answer a shell's instruction (``"bash_complete"``) on standard output; never raises."""
+    with (
+        contextlib.suppress(Exception),
+        Path(os.devnull).open("w", encoding="utf-8") as nowhere,
+        contextlib.redirect_stderr(nowhere),
+    ):
+        code = shell_complete(group, {}, _PROGRAM, COMPLETE, instruction)
+        sys.stdout.flush()
+        return code
+    return 1
+
+
+def script(group: click.Group, shell: str) -> str:
+    kind = get_completion_class(shell)
+    assert kind is not None  # noqa: S101 - all of SHELLS have one
+    made = kind(group, {}, _PROGRAM, COMPLETE)
+    # Not source(): of bash that starts a bash, to see how old it is.
+    return made.source_template % made.source_vars()
+
 
 EXIT_TROUBLE: Final = 1
 EXIT_MISUSE: Final = 2
@@ -44,10 +142,8 @@ EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE: Final = 141
 _GC_THRESHOLD: Final = 100_000
 """Imports make many objects that stay; looking through them takes a tenth of the start-up."""
-
 _ENCODING: Final = "seamark.readable"
 codecs.register_error(_ENCODING, readable)
-
 _MISUSES: Final = (
     ArgumentError,
     MissingExtraError,
@@ -56,7 +152,6 @@ _MISUSES: Final = (
     QueryError,
     RunNotFoundError,
 )
-
 _COMMANDS: Final = {
     "ls": "ls",
     "show": "show",
@@ -68,19 +163,19 @@ _COMMANDS: Final = {
     "export": "export",
     "lineage": "lineage",
     "changes": "changes",
-    "tag": "tag",
-    "rename": "rename",
-    "describe": "describe",
+    "tag": "edits",
+    "rename": "edits",
+    "describe": "edits",
     "trash": "trash",
     "untrash": "trash",
-    "purge": "purge",
+    "purge": "trash",
     "sync": "sync",
     "import": "import_",
     "fsck": "fsck",
-    "reindex": "reindex",
-    "login": "login",
-    "logout": "login",
-    "token": "token",
+    "reindex": "fsck",
+    "login": "server",
+    "logout": "server",
+    "token": "server",
     "ui": "ui",
     "server": "server",
     "completion": "completion",
@@ -110,7 +205,6 @@ def _keep(context: click.Context, option: click.Parameter, value: str | None) ->
 
 
 def options(*given: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return what gives a command several options, in this order."""
     return lambda command: functools.reduce(lambda made, one: one(made), reversed(given), command)
 
 
@@ -139,8 +233,6 @@ root_option = options(
     ),
 )
 """``--root`` and ``--remote``, which may also come before the command's name."""
-
-
 _QUIET: Final = click.Option(
     ["--quiet"],
     is_flag=True,
@@ -155,11 +247,9 @@ class CommandGroup(click.Group):
     """Commands that are imported when they are needed, with every error printed in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, in the order of the help."""
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one command, or None if no command has that name."""
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"seamark.cli.{_COMMANDS[cmd_name]}")
@@ -172,14 +262,12 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; for a name that does not exist, suggest a similar one."""
         unknown = args and args[0] not in _COMMANDS and not args[0].startswith("-")
         if unknown and not ctx.resilient_parsing:
             ctx.fail(about_command(args[0], _COMMANDS))
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; turn errors that a person can act on into one line and an exit code."""
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
@@ -259,10 +347,7 @@ def app(context: click.Context, root: str | None, remote: str | None, *, version
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; never raises and never shows a traceback.
 
-    Args:
-        args: Arguments after the program's name; by default those of this process. With
-            ``SEAMARK_TRACEBACK=1`` in the environment an unexpected error is raised instead of
-            printed, for a bug report.
+    ``SEAMARK_TRACEBACK=1`` in the environment has an unexpected error raised, for a bug report.
     """
     _open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
@@ -272,8 +357,6 @@ def main(args: Sequence[str] | None = None) -> int:
     gc.set_threshold(_GC_THRESHOLD)
     try:
         if instruction := os.environ.get("_SEAMARK_COMPLETE"):
-            from seamark.cli._shells import complete
-
             return complete(app, instruction)
         return _run(args)
     finally:
@@ -281,7 +364,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _open_missing_streams() -> None:
-    """Discard output where the caller closed standard output or standard error (``>&-``)."""
+    """Discard output where the caller closed standard output or error (``>&-``)."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open
@@ -315,7 +398,6 @@ def _run(args: Sequence[str] | None) -> int:
 
 
 def _print_error(error: click.ClickException) -> None:
-    """Write an error as one line on standard error, a misplaced one with its place below."""
     said = about_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()
     message, *place = said.split("\n")
     if not isinstance(error, Misplaced):
@@ -324,37 +406,26 @@ def _print_error(error: click.ClickException) -> None:
     command = context.command_path if context else "seamark"
     wanted = isinstance(error, click.UsageError) and "--help" not in message
     hint = f" (see: {command} --help)" if wanted else ""
-    try:
+    with contextlib.suppress(OSError):  # nobody is listening
         click.secho(f"{command}: {clean(message)}{hint}", err=True, fg="red", color=wanted_colour())
         for line in place:
             click.secho(clean(line), err=True, color=wanted_colour())
-    except OSError:
-        return  # nobody is listening
 
 
 def _drop_output() -> None:
-    """Point standard output at nothing, so that flushing at exit raises no complaint."""
+    # so that flushing at exit raises no complaint
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
 
 
 def place_of(context: click.Context, *, local: str = "") -> tuple[Path | str, bool]:
-    """Return where the runs are, and whether an option or a variable named it.
+    """Return where the runs are, a root or a server's address, and whether anything named it.
 
-    That is a root folder or the address of a server. An option counts before a variable, and
-    ``SEAMARK_REMOTE`` before ``SEAMARK_DIR``, where a training may keep its own copy.
-
-    Args:
-        context: Of the command.
-        local: Name of a command that can look at nothing but a root, for which only an option can
-            name a remote, and wrongly so; else empty.
-
-    Raises:
-        Misuse: If options name both a root and a remote, or a remote for a local command.
-        ArgumentError: If the remote cannot be read.
+    An option counts before a variable, and ``SEAMARK_REMOTE`` before ``SEAMARK_DIR``, where a
+    training may keep its own copy. ``local`` names a command that can look only at a root.
     """
     from seamark.journal.folder import root_dir
-    from seamark.opening.catalogs import first_remote, readable
+    from seamark.opening.place import first_remote, readable
 
     params = context.find_root().params
     root, remote = params.get("root"), params.get("remote")
@@ -372,5 +443,4 @@ def place_of(context: click.Context, *, local: str = "") -> tuple[Path | str, bo
 
 
 def misuse(message: str) -> NoReturn:
-    """Stop with exit code 2 and this line."""
     raise Misuse(message)

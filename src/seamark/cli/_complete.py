@@ -1,9 +1,7 @@
-"""Tab completion of runs, projects, paths, tags and states that exist.
+"""Tab completion of runs, paths and projects; nothing here raises or prints, and little is read.
 
-A shell inserts these words into the command line unchanged, and anybody may have recorded them, so
-only words without characters that are special to a shell are proposed. Nothing here raises or
-prints anything, and little is read: runs that are not in the index yet are folded only if there are
-few.
+A shell inserts words unchanged, and their source may be untrusted, so words with special
+characters are left out.
 """
 
 from __future__ import annotations
@@ -41,12 +39,10 @@ Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]
 
 
 class _EnoughError(Exception):
-    """There is more to read than somebody waits for who pressed Tab."""
+    """There is too much to read while a user waits for completion."""
 
 
 def _completer(find: Finder) -> Completer:
-    """Make a finder of words what click asks, which opens the runs and fails in silence."""
-
     @functools.wraps(find)
     def found(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         with contextlib.suppress(Exception), _opened(context) as here:
@@ -64,7 +60,7 @@ def _fits(word: CompletionItem, incomplete: str) -> bool:
 
 @contextlib.contextmanager
 def _opened(context: click.Context) -> Iterator[Catalog]:
-    from seamark.opening.catalogs import open_catalog
+    from seamark.opening.place import open_catalog
 
     place, _ = place_of(context)
     if isinstance(place, Path) and not place.is_dir():
@@ -76,13 +72,11 @@ def _opened(context: click.Context) -> Iterator[Catalog]:
 
 
 def _not_much(done: int, total: int) -> None:
-    """Go on folding as long as there is little to fold."""
     if not done and total > _MOST_FOLDED:
         raise _EnoughError
 
 
 def _newest(index: Catalog, context: click.Context) -> list[tuple[Ref, dict[str, Any]]]:
-    """Return project, run id and facts of the newest runs."""
     from seamark.store.query.selection import Selection
 
     project, trashed = context.params.get("project"), context.info_name in _OF_TRASH
@@ -111,7 +105,6 @@ def _projects(index: Catalog, _: click.Context, __: str) -> Words:
 
 
 def _paths(index: Catalog, context: click.Context, incomplete: str) -> Words:
-    """Find the paths of the run that the line names before, else those of all runs."""
     from seamark.reading.finding import Finder
 
     known = index.paths()

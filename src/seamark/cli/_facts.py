@@ -1,5 +1,3 @@
-"""Text that describes one run or one attribute."""
-
 from __future__ import annotations
 
 import json
@@ -10,8 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._health import ailments, listed
-from seamark.cli._json import dumps
-from seamark.cli._screen import LABEL, STATE_STYLES, Screen, note
+from seamark.cli._screen import LABEL, STATE_STYLES, Screen, dumps, note
 from seamark.paths import kind_of, model_key
 from seamark.process.crashes import (
     GONE,
@@ -21,22 +18,24 @@ from seamark.process.crashes import (
     REBOOTED,
     SEGMENTATION_FAULT,
 )
-from seamark.reading.ages import duration_words
-from seamark.reading.artifacts import label_of, source_label
-from seamark.reading.facts import health_of
-from seamark.reading.machine import machine_lines
+from seamark.reading.contents import label_of, source_label
+from seamark.reading.facts import health_of, machine_lines
 from seamark.reading.names import generated_name
 from seamark.reading.rank_words import rank_facts, rank_problems
-from seamark.reading.value_words import file_name, last_text, short_text, value_text
 from seamark.reading.words import (
     clean,
     csv_safe,
+    duration_words,
+    file_name,
     human_bytes,
+    last_text,
     plural,
     seen_text,
+    short_text,
     shorten,
     step_text,
     time_text,
+    value_text,
 )
 from seamark.remote.protocol import RemoteError
 from seamark.values.aggregates import Keep
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CODE",
     "details",
-    "ends",
     "exact_text",
     "extreme_text",
     "file_words",
@@ -99,7 +97,6 @@ _CRASHES: Final = {
 
 
 def exact_text(value: Any) -> str:
-    """Return a value for a CSV file: texts `csv_safe`, numbers with all digits, "" for None."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -113,7 +110,6 @@ def exact_text(value: Any) -> str:
 
 
 def full_text(view: Reader, attribute: Attribute) -> str:
-    """Return the value of an atom as lines: JSON indented, texts with their line feeds."""
     value = attribute.value
     if isinstance(value, str) or attribute.type == "text":
         return whole_text(view, value)
@@ -123,18 +119,11 @@ def full_text(view: Reader, attribute: Attribute) -> str:
 
 
 def whole_text(view: Reader, text: str | Mapping[str, Any]) -> str:
-    """Return a text in full; a very long one is kept as a file of the run.
-
-    Raises:
-        FileMissingError: If that file is not there.
-    """
-    if isinstance(text, str):
-        return text
-    return view.contents.text(text)
+    return text if isinstance(text, str) else view.contents.text(text)
 
 
 def text_or_record(view: Reader, text: str | Mapping[str, Any], path: str) -> Any:
-    """Return a text in full; where it is not there, what stands for it, and say so."""
+    """Return a text in full; if it is missing, a substitute, and report that."""
     try:
         return whole_text(view, text)
     except RemoteError:
@@ -145,7 +134,6 @@ def text_or_record(view: Reader, text: str | Mapping[str, Any], path: str) -> An
 
 
 def extreme_text(value: float, number: Callable[[float], str]) -> str:
-    """Return the smallest or largest finite value of a series; a dash where none is finite."""
     return "—" if math.isnan(value) else number(value)
 
 
@@ -158,7 +146,7 @@ def span_text(summary: Any) -> str:
 
 
 def sparkline(values: NDArray[np.float64], width: int) -> str:
-    """Return a curve as one line of up to ``width`` cells; ``·`` where nothing is finite."""
+    """Return a curve as a line of up to ``width`` cells; ``·`` where nothing is finite."""
     import numpy as np
 
     if not len(values):
@@ -187,10 +175,8 @@ def file_words(view: Reader, attribute: Attribute) -> tuple[str, str, str]:
 
     The whereabouts are ``kept`` (in the run folder), ``reference`` (where it was recorded),
     ``gone`` or ``changed`` (a reference into the run folder, or one that you recorded on this host,
-    to something that is no longer the same; of others nothing is looked at), ``pending``
-    (bytes taken, digest not written yet), or ``missing`` (should be kept and is not).
-    The name of a reference is where it leads: into the run folder as it is now, if it was recorded
-    there, wherever the folder has been moved or copied since.
+    to something that is no longer the same), ``pending`` (bytes taken, digest not written yet), or
+    ``missing`` (should be kept and is not). The name of a reference is where it leads.
     """
     value = attribute.value
     if attribute.family == "file_set":
@@ -212,7 +198,6 @@ def file_words(view: Reader, attribute: Attribute) -> tuple[str, str, str]:
 
 
 def details(view: Reader, attribute: Attribute) -> Iterator[tuple[str, str]]:
-    """Yield what is known about an attribute other than an atom or a series of numbers or texts."""
     yield "path", attribute.path
     yield "family", attribute.family.replace("_", " ")
     value = attribute.value
@@ -285,16 +270,7 @@ def print_facts(
     attributes: Sequence[Attribute],
     more: Iterable[tuple[str, str]] = (),
 ) -> None:
-    """Print the facts of a run, and in bold how it ended if that was bad.
-
-    Args:
-        screen: Where to print.
-        ref: The run.
-        view: What reads it, for what is true only now: how its ranks and its process do.
-        report: What it comes to.
-        attributes: All that it shows.
-        more: Labels and texts of further facts; they are broken into lines, not cut short.
-    """
+    """Print the facts of a run, and in bold how it ended if that was bad."""
     kind = kind_of(ref.project, ref.run)
     state = str(report["state"] or ("unknown" if kind == "run" else ""))
     name = report["name"] or (ref.run if kind != "run" else None)
@@ -366,7 +342,6 @@ def _version_lines(ref: RunRef, report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _given_lines(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield what people gave the run beside its name."""
     if by := report["claimed_by"]:
         gone = ", which crashed" if report["state"] == "crashed" else ""
         yield "claimed by", clean(str(by)) + gone
@@ -388,7 +363,6 @@ def _given_lines(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _attempts(told: Mapping[str, Any]) -> str:
-    """Return how often the training was begun, and where the last attempt went on; "" if once."""
     if "resumed_after" in told:
         step = step_text(told["resumed_after"])
         step = f"{int(step):,}" if step.lstrip("-").isdecimal() else step
@@ -398,10 +372,7 @@ def _attempts(told: Mapping[str, Any]) -> str:
 
 
 def _code(told: Mapping[str, Any]) -> str:
-    """Return what was executed: ``"main.py · 3f2a91c0 (main, 2 files changed: diff kept) · ..."``.
-
-    Empty if none of it was recorded.
-    """
+    """Return the executed code: ``"main.py · 3f2a91c0 (main, 2 files changed: diff kept)"``."""
     names = ("entrypoint", "commit", "branch", "version")
     script, commit, branch, version = (shorten(clean(told.get(one, "")), 60) for one in names)
     words = [branch] if branch else []
@@ -418,7 +389,6 @@ def _code(told: Mapping[str, Any]) -> str:
 
 
 def _devices(found: Mapping[str, int | str]) -> str:
-    """Return what a training ran on: ``"1 process, cpu"``; "" if that was not recorded."""
     size, nodes = found.get("world_size"), found.get("nodes")
     if not isinstance(size, int):
         return ""
@@ -432,14 +402,12 @@ def _devices(found: Mapping[str, int | str]) -> str:
 
 
 def problems(view: Reader, state: str) -> Iterator[str]:
-    """Yield a line for each thing that a reader must know: a bad end, losses, damage."""
     yield from ends(view, state)
     for one in ailments(health_of(view)):
         yield one.text
 
 
 def _surroundings(told: Mapping[str, str]) -> Iterator[str]:
-    """Yield what the process that trained the run was in: a job, a container, a service, torch."""
     for cluster, of_array, task in _CLUSTERS:
         array, index = told.get(f"{cluster}/{of_array}"), told.get(f"{cluster}/{task}")
         if number := array or told.get(f"{cluster}/job_id"):
@@ -455,7 +423,6 @@ def _surroundings(told: Mapping[str, str]) -> Iterator[str]:
 
 
 def ends(view: Reader, state: str | None) -> Iterator[str]:
-    """Yield a line for each bad end: that of the run, and those of its ranks."""
     if state == "crashed" and (crash := view.crash()) is not None:
         yield _crash(crash, view.now_ns)
     if state in {"failed", "interrupted"}:
@@ -464,7 +431,6 @@ def ends(view: Reader, state: str | None) -> Iterator[str]:
 
 
 def _crash(crash: Crash, now_ns: int) -> str:
-    """Return how a run ended that did not say so; no more than is known."""
     host = crash.host or "its host"
     why = _CRASHES[crash.reason].format(who=f"pid {crash.pid} on {host}", host=host)
     if crash.detail and crash.reason in (GONE, LOST):
@@ -473,7 +439,6 @@ def _crash(crash: Crash, now_ns: int) -> str:
 
 
 def _ending(view: Reader, state: str) -> str:
-    """Return how a run ended, and where to read more."""
     reason, signal = view.reason, view.signal
     why = f" by {signal}" if signal else f": {reason}" if reason else ""
     path = view.traceback

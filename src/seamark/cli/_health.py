@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.cli._checks import COPY
+from seamark.cli.fsck import COPY
 from seamark.reading.words import clean, human_bytes, plural
-from seamark.remote.lacking import WORDS
+from seamark.remote.protocol import WORDS
 
 if TYPE_CHECKING:
     from seamark.cli._screen import Screen
 
-__all__ = ["Ailment", "ailments", "listed", "losses_in_short", "print_health"]
+__all__ = ["ailments", "listed", "losses_in_short", "print_health"]
 
 _LISTED: Final = 8
 _LOST: Final = {
@@ -60,14 +60,10 @@ _ADVICE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Ailment:
-    """Problem with the recorded data of a run.
+    """Problem with the recorded data of a run; ``what`` has the data for programs, by name.
 
-    Attributes:
-        kind: ``"dropped"``, ``"output"``, ``"gaps"``, ``"fold_errors"``, ``"newer"``,
-            ``"forward"``, ``"conflicts"``, ``"copies"``, ``"fork"`` or ``"tags"``.
-        text: Description of the problem, one line.
-        advice: Possible remedies, one line each.
-        what: The same for programs: counts or places by name.
+    ``kind`` is ``"dropped"``, ``"output"``, ``"gaps"``, ``"fold_errors"``, ``"newer"``,
+    ``"forward"``, ``"conflicts"``, ``"copies"``, ``"fork"`` or ``"tags"``.
     """
 
     kind: str
@@ -77,11 +73,7 @@ class Ailment:
 
 
 def ailments(found: Mapping[str, Any]) -> Iterator[Ailment]:
-    """Yield what a run lost while it was recorded, what is damaged, and what contradicts itself.
-
-    Args:
-        found: See `seamark.reading.facts.health_of`.
-    """
+    """Yield lost, damaged and contradictory data from `seamark.reading.facts.health_of`."""
     if dropped := found.get("dropped"):
         words = {reason: _LOST.get(reason, (reason, reason)) for reason in dropped}
         text = ", ".join(plural(count, *words[reason]) for reason, count in dropped.items())
@@ -126,7 +118,6 @@ def ailments(found: Mapping[str, Any]) -> Iterator[Ailment]:
 
 
 def _forwarded(places: Mapping[str, Mapping[str, Any]]) -> Iterator[Ailment]:
-    """Yield what places could not hold to which the run was sent on, one for each."""
     for place, told in places.items():
         counts = {kind: told[kind] for kind in WORDS if type(told.get(kind)) is int and told[kind]}
         if counts:
@@ -151,19 +142,12 @@ def _contradictions(conflicts: Mapping[str, Any]) -> Iterator[Ailment]:
 
 
 def listed(value: Iterable[Any]) -> str:
-    """Return the names that a mapping or a list holds, the first few of many."""
     names = [str(name) for name in value]
     more = len(names) - _LISTED
     return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def print_health(screen: Screen, found: Iterable[Ailment]) -> None:
-    """Print a section of what is not well; nothing where all is.
-
-    Args:
-        screen: Where to print.
-        found: What is not well.
-    """
     found = list(found)
     if not found:
         return
@@ -176,11 +160,7 @@ def print_health(screen: Screen, found: Iterable[Ailment]) -> None:
 
 
 def losses_in_short(losses: Mapping[str, int]) -> str:
-    """Return what is missing of a run in a few cells of a table: ``"1 gap, 12 lost"``.
-
-    Args:
-        losses: See `seamark.store.read.losses.losses_of`.
-    """
+    """Return the losses of a run (`losses_of`) for a table: ``"1 gap, 12 lost"``."""
     words = (("gaps", "gap"), ("errors", "damaged record"))
     found = [plural(losses[name], noun) for name, noun in words if losses.get(name)]
     if count := losses.get("dropped"):

@@ -41,16 +41,6 @@ _MOST_WAITING: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that printed something.
-
-    Attributes:
-        writer: Writer id.
-        rank: Its rank, 0 without ranks.
-        host: Where it ran; None if that is not known.
-        pid: Its process id there.
-        attempt: Number of the attempt; None if it made none.
-    """
-
     writer: str
     rank: int
     host: str | None
@@ -59,14 +49,9 @@ class Process:
 
 
 class Part(NamedTuple):
-    """Part of what a process printed, or a line as a terminal shows it in the end.
+    """Part of the output of a process, or a line as a terminal finally shows it.
 
-    Attributes:
-        t: When it was recorded, or changed last, nanoseconds since the Unix epoch.
-        process: Which process.
-        path: Of the series.
-        text: As it was written; of a line without control characters, but with escape sequences
-            for its colours, if wanted.
+    ``t`` is when it was recorded, or changed last, nanoseconds since the Unix epoch.
     """
 
     t: int
@@ -76,26 +61,21 @@ class Part(NamedTuple):
 
     @property
     def stream(self) -> str:
-        """Name of the stream."""
         return self.path.rpartition("/")[2]
 
 
 def is_output(path: str, family: str, streams: Collection[str] = STREAMS) -> bool:
-    """Return whether an attribute holds what was printed; its namespace may be a person's own."""
+    """Return whether an attribute holds output; its namespace may be a person's own."""
     return family == "string_series" and path.rpartition("/")[2] in streams
 
 
 def output_paths(view: Reader, streams: Collection[str] = STREAMS) -> list[str]:
-    """Return the series that hold what was printed."""
     found = view.families().items()
     return [path for path, family in found if is_output(path, family, streams)]
 
 
 def processes_that_printed(view: Reader, streams: Collection[str] = STREAMS) -> set[Process]:
-    """Return the processes that printed something that is recorded.
-
-    Where a series is not named after its writer, those are all, unless rank 0 wrote to it.
-    """
+    # Where a series is not named after its writer, those are all, unless rank 0 wrote to it.
     known = {one.writer: _process(one) for one in view.journals()}
     paths = output_paths(view, streams)
     found = {known.get(path.rpartition("/")[0].rpartition("/")[2]) for path in paths}
@@ -108,15 +88,10 @@ def processes_that_printed(view: Reader, streams: Collection[str] = STREAMS) -> 
 
 
 class Printing:
-    """Reads what is printed in a run, page by page, and goes on where it ended.
+    """Reads the output of a run, page by page, and continues where it ended.
 
-    Args:
-        ranks: Only those.
-        streams: Only those.
-        since_ns: Only what was recorded since then, and a little more; None for all.
-        lines: Only about so many of the last lines; None for all.
-        quick: Look only so far back as costs little; of a bar that has been drawn for hours,
-            nothing further is known.
+    ``since_ns`` and ``lines`` (the last ones) limit it roughly. ``quick`` looks only so far back as
+    costs little; of a bar that has been drawn for hours, nothing further is known.
     """
 
     def __init__(
@@ -137,7 +112,6 @@ class Printing:
         self._folded: list[tuple[str, int]] | None = None
 
     def new(self, view: Reader) -> Iterator[Part]:
-        """Yield what was recorded since the last time, in order of time."""
         journals = view.journals()
         folded = [(journal.file, journal.offset) for journal in journals]
         if folded == self._folded:
@@ -195,8 +169,6 @@ def _process(journal: JournalInfo) -> Process:
 
 
 class _Screen:
-    """Virtual terminal for one stream of one process."""
-
     def __init__(self, process: Process, path: str, *, colours: bool) -> None:
         self.terminal = Terminal(colours=colours)
         self.process = process
@@ -205,10 +177,8 @@ class _Screen:
         self._redrawn: Part | None = None
 
     def feed(self, part: Part) -> Iterator[tuple[int, Part]] | None:
-        """Draw a part, and yield lines that are final; None as long as it may be drawn over.
-
-        Of a line that is written anew, and covers what it was, only the last state is drawn.
-        """
+        # None: it may be drawn over. Of a line that is written anew, and covers what it was, only
+        # the last state is drawn.
         before = self._redrawn
         if _REDRAWN.fullmatch(part.text):
             self._redrawn = part
@@ -219,19 +189,17 @@ class _Screen:
         return self.final(self.terminal.feed(part.text, part.t))
 
     def draw(self) -> None:
-        """Draw what has waited to be drawn over; it finishes no line."""
         if (waiting := self._redrawn) is not None:
             self._redrawn = None
             self.terminal.feed(waiting.text, waiting.t)
 
     def final(self, lines: Iterable[Any]) -> Iterator[tuple[int, Part]]:
-        """Yield lines, and by what they are sorted: none comes before the one above it."""
+        """Yield lines with their sort keys, which never decrease."""
         for line in lines:
             self._latest = max(self._latest, line.at)
             yield self._latest, Part(line.at, self.process, self.path, line.text)
 
     def live(self) -> Iterator[tuple[int, Part]]:
-        """Yield the same of the lines that can still change."""
         self.draw()
         latest = self._latest
         yield from self.final(self.terminal.live())
@@ -239,12 +207,7 @@ class _Screen:
 
 
 class Lines:
-    """Makes lines of what several streams printed, in the order in which they were finished.
-
-    Args:
-        colours: Keep colours, as escape sequences.
-        since_ns: Only lines that changed since then, nanoseconds since the Unix epoch.
-    """
+    """Makes lines from the output of several streams, in the order in which they were finished."""
 
     def __init__(self, *, colours: bool, since_ns: int | None = None) -> None:
         self._colours = colours
@@ -254,7 +217,6 @@ class Lines:
         self._count = itertools.count()
 
     def finished(self, parts: Iterable[Part]) -> Iterator[Part]:
-        """Yield lines that are final, while reading what was printed."""
         for part in parts:
             key = (part.process.writer, part.path)
             screen = self._screens.get(key)
@@ -267,11 +229,7 @@ class Lines:
             yield from self.finished_lines(part.t - _LATE_NS)
 
     def finished_lines(self, before: int | None = None) -> Iterator[Part]:
-        """Yield the lines that have not changed since a time, except those that are being drawn.
-
-        Args:
-            before: Nanoseconds since the Unix epoch; None for all.
-        """
+        """Yield the lines not changed since a time (ns; None: all) and not being drawn."""
         limit = float("inf") if before is None else before
         for screen in self._screens.values():
             self._take(screen, screen.terminal.settle(limit))
@@ -288,7 +246,6 @@ class Lines:
         return [line for _, _, line in sorted(waiting) if line.t >= self._since_ns]
 
     def close(self) -> Iterator[Part]:
-        """Yield the lines that are left."""
         for screen in self._screens.values():
             screen.draw()
             self._take(screen, screen.terminal.close())
@@ -303,11 +260,7 @@ class Lines:
 
 
 class LastLines:
-    """The last lines that a run printed: those of rank 0, else of any process.
-
-    Args:
-        count: How many at most.
-    """
+    """The last lines that a run printed: those of rank 0, else of any process."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -316,11 +269,7 @@ class LastLines:
         self._printing: Printing | None = None
 
     def look(self, view: Reader) -> list[Part]:
-        """Return the last lines as they are now; reads what is new.
-
-        Args:
-            view: The run, the same each time.
-        """
+        """Return the last lines as they are now; only new output is read."""
         if self._printing is None:
             there = {one.rank for one in processes_that_printed(view)}
             if not there:

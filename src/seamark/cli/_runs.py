@@ -1,4 +1,4 @@
-"""Opening a place with runs, and finding the runs and paths that a person means."""
+"""Opening of a place with runs, and search for the runs and paths that a user names."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ import click
 
 from seamark.cli import _complete
 from seamark.cli._app import misuse, place_of
-from seamark.cli._progress import progress_bar
-from seamark.cli._screen import note
+from seamark.cli._screen import note, progress_bar
 from seamark.errors import RunNotFoundError
 from seamark.paths import check_project, is_inside, kind_of, matches
-from seamark.reading.nearest import hint_for
-from seamark.reading.words import clean
+from seamark.reading.words import clean, hint_for
 
 if TYPE_CHECKING:
     from seamark.index.index import Index
@@ -48,13 +46,10 @@ _LISTED = 8
 
 
 def filled(expected: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return what refuses empty values of an option or argument.
+    """Return a check that refuses empty values; ``expected`` describes a valid value.
 
-    What is empty is nearly always a variable of a script that was never set; to take it for "all"
-    would hide or delete every run there is.
-
-    Args:
-        expected: What would do instead, in words.
+    An empty one is nearly always a script's unset variable; taken for "all" it would hide every
+    run.
     """
 
     def check(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
@@ -89,7 +84,6 @@ runs_argument = click.argument("names", nargs=-1, metavar="[RUN]...", shell_comp
 
 
 def _attempt(_: click.Context, __: click.Parameter, value: str) -> int | str:
-    """Return the number of an attempt, or ``latest``, ``all`` or ``replaced``."""
     if value in {"latest", "all", "replaced"}:
         return value
     if value.isdecimal():
@@ -111,25 +105,17 @@ attempt_option = click.option(
 
 @dataclass(frozen=True, slots=True, order=True)
 class RunRef:
-    """Reference to a run: its project path and its id."""
-
     project: str
     run: str
 
     def __str__(self) -> str:
-        """Return ``project/id``, which names exactly this run."""
         return f"{self.project}/{self.run}"
 
 
 class Runs:
-    """The runs of one place, as they were when they were read last.
-
-    Attributes:
-        index: What has them: the local index of a root, or what asks a server.
-    """
+    """The runs of one place, as they were when they were read last."""
 
     def __init__(self, index: Catalog) -> None:
-        """Keep it; see `open_runs`."""
         self.index = index
         self._refs: list[RunRef] | None = None
         self._finder: Finder | None = None
@@ -141,13 +127,11 @@ class Runs:
 
     @property
     def root(self) -> Path | None:
-        """The root folder; None where the runs are on a server."""
         found = getattr(self.index, "root", None)
         return found if isinstance(found, Path) else None
 
     @property
     def local(self) -> Index:
-        """The index of the root, for commands that look into folders; see `open_runs`."""
         from seamark.index.index import Index
 
         assert isinstance(self.index, Index)  # noqa: S101 - it was opened for such a command
@@ -155,20 +139,17 @@ class Runs:
 
     @property
     def remote(self) -> RemoteCatalog:
-        """The catalog of a server, where the runs are on one."""
         from seamark.remote.http.catalog import RemoteCatalog
 
         assert isinstance(self.index, RemoteCatalog)  # noqa: S101 - there are no other places
         return self.index
 
     def refresh(self, project: str | None = None, run: str | None = None) -> None:
-        """Fold what is new, with a progress bar if that takes a while."""
         with progress_bar("Reading runs") as progress:
             self.index.refresh(project, run, progress=progress)
         self._refs = self._finder = None
 
     def refs(self, project: str | None = None) -> list[RunRef]:
-        """Return every run, or those of a project and its sub-projects."""
         if self._refs is None:
             self._refs = sorted(RunRef(*pair) for pair in self.index.runs())
         if project is None:
@@ -176,12 +157,10 @@ class Runs:
         return [ref for ref in self._refs if is_inside(ref.project, project)]
 
     def view(self, ref: RunRef) -> Reader:
-        """Return what reads one run."""
         return self.index.view(ref.project, ref.run)
 
     @property
     def finder(self) -> Finder:
-        """Finder of runs by name or id."""
         if self._finder is None:
             from seamark.reading.finding import Finder
 
@@ -189,7 +168,6 @@ class Runs:
         return self._finder
 
     def label(self, ref: RunRef) -> str:
-        """Return a run's name, or the generated one; its id if the name is not its own."""
         return clean(self.finder.label((ref.project, ref.run)))
 
     def find(
@@ -202,15 +180,8 @@ class Runs:
     ) -> RunRef:
         """Return the run that a person means by ``name``; `seamark.reading.finding` says which.
 
-        Args:
-            name: What was typed.
-            project: Only runs of this project and its sub-projects, unless ``name`` says another.
-            trashed: Whether, of runs of one name, those in the trash are meant or the others.
-            beginnings: Whether the beginning of an id will do.
-
-        Raises:
-            RunNotFoundError: If no run matches.
-            ArgumentError: If there are several; the message lists them.
+        Raises RunNotFoundError if no run matches, ArgumentError if there are several, which it
+        lists.
         """
         try:
             found = self.finder.find(name, project, trashed=trashed, beginnings=beginnings)
@@ -221,15 +192,13 @@ class Runs:
         return RunRef(*found)
 
     def _registered(self, name: str, project: str | None) -> RunRef | None:
-        """Return the model, version or artifact that goes by a name; None if none does."""
-        from seamark.store.query.registered import find_registered
+        from seamark.store.query.selection import find_registered
 
         with contextlib.suppress(RunNotFoundError):
             return RunRef(*find_registered(self.index, name, project).ref)
         return None
 
     def _at(self, place: str) -> RunRef | None:
-        """Return the run whose folder is at a path, as Seamark prints it; None if none is."""
         root = self.root
         if "/" not in place or root is None:
             return None
@@ -242,11 +211,6 @@ class Runs:
         return None
 
     def expect_project(self, project: str | None) -> None:
-        """Refuse a project without runs, where others have some.
-
-        Raises:
-            Misuse: Naming the project that may be meant.
-        """
         if project is None or self.refs(project) or not self.refs():
             return
         known = sorted({ref.project for ref in self.refs()})
@@ -262,18 +226,7 @@ class Runs:
         limit: int | None = None,
         kind: str = "run",
     ) -> list[RunRef]:
-        """Return the runs that match a query, newest first.
-
-        Args:
-            query: See ``seamark ls --help``; empty for all.
-            project: Only this project and its sub-projects.
-            trashed: Whether they are in the trash; None for both.
-            limit: At most this many.
-            kind: What they are; see `seamark.paths.kind_of`.
-
-        Raises:
-            QueryError: If the query breaks the grammar.
-        """
+        """Return the runs (or another ``kind``) that match a query, newest first."""
         from seamark.store.query.selection import Selection
 
         chosen = Selection(
@@ -289,13 +242,7 @@ class Runs:
         *,
         trashed: bool | None = False,
     ) -> list[RunRef]:
-        """Return the runs that a command was given, by name or by query; at least one.
-
-        Raises:
-            Misuse: If none was named, both ways were used, or the query matches none.
-            RunNotFoundError: If a name matches no run.
-            ArgumentError: If one matches several.
-        """
+        """Return the runs, at least one, that a command was given by name or by query."""
         if names and query is not None:
             misuse("which runs? expected names or --query, got both")
         if not names and query is None:
@@ -318,22 +265,8 @@ def open_runs(
     missing_ok: bool = False,
     local: str = "",
 ) -> Runs:
-    """Open the place that was asked for, a root or a server, and read what is new.
-
-    Args:
-        context: Of the command.
-        project: Only this project and its sub-projects are read; None for all.
-        refresh: Whether to read what is new.
-        missing_ok: Whether a root that nobody named may be missing.
-        local: Name of a command that can look at nothing but a root; else empty.
-
-    Raises:
-        Misuse: If the root does not exist where it has to, is a file, or holds the root meant; or
-            if both a root and a remote were named.
-        ArgumentError: If nobody named a root, and the nearest one is another user's.
-        PathError: If the project's name is not legal.
-    """
-    from seamark.opening.catalogs import open_catalog
+    """Open the requested root or server (``local`` commands: a root), and read new records."""
+    from seamark.opening.place import open_catalog
 
     if project is not None:
         check_project(project)
@@ -349,12 +282,7 @@ def open_runs(
 
 
 def expect_root(root: Path, *, missing_ok: bool) -> None:
-    """Make sure that a folder is a root, as far as that can be told before its runs are read.
-
-    Raises:
-        Misuse: If it does not exist, is a file, or if another root is meant: the ``.seamark`` in
-            it, or the one that it lies in.
-    """
+    """Refuse a root that is missing or a file, or where one inside or above it is meant."""
     from seamark.journal.folder import iter_runs
     from seamark.journal.root import ROOT_NAME, root_inside, root_near
 
@@ -377,14 +305,7 @@ def expect_root(root: Path, *, missing_ok: bool) -> None:
 def matching_paths(
     view: Reader, patterns: Sequence[str], families: Sequence[str] | None
 ) -> list[str]:
-    """Return the paths of a run that are, lie below, or match patterns, in their order.
-
-    Args:
-        view: The run.
-        patterns: Paths, namespaces, or patterns with ``*`` and ``?``, which also match ``/``; none
-            for all paths.
-        families: Only attributes of these.
-    """
+    """Return the paths of a run that are, lie below, or match patterns; none: all."""
     known = [
         attribute.path
         for attribute in view.attributes()
@@ -396,5 +317,4 @@ def matching_paths(
 
 
 def names_of(given: Sequence[str]) -> list[str]:
-    """Return what is separated by commas."""
     return [name.strip() for one in given for name in one.split(",") if name.strip()]

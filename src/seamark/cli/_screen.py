@@ -1,23 +1,26 @@
-"""Output of commands: aligned text for pipes, and coloured tables that fit for terminals.
+"""Output of commands: aligned text for pipes, tables for terminals, JSON, and progress bars.
 
-Output to a terminal is shortened to fit and humanised; output to a pipe is complete, plain and
-exact. Markup is never interpreted, so a run named ``[red]`` is printed as such.
+Markup is never interpreted, so a run named ``[red]`` is printed as such.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import click
 
+from seamark.pictures import printing
 from seamark.pictures.printing import is_dumb
 from seamark.process.quiet import is_quiet
-from seamark.reading.words import clean, display_width, shorten
+from seamark.reading.words import clean, display_width, plain, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,11 +33,23 @@ __all__ = [
     "Screen",
     "be_quiet",
     "data_output",
+    "dumps",
     "note",
     "note_hidden_columns",
-    "quiet",
+    "progress_bar",
     "wanted_colour",
 ]
+
+
+_OBEYED: Final = re.compile("[\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
+"""What a terminal may act on and JSON does not escape by itself."""
+
+
+def dumps(value: Any, *, indent: int | None = 2) -> str:
+    text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent)
+    # Only texts hold such characters, where their escapes mean the same.
+    return _OBEYED.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+
 
 STATE_STYLES = {
     "created": "dim",
@@ -51,7 +66,6 @@ STATE_STYLES = {
     "suspended": "magenta",
 }
 """How the state of a run or of a rank is coloured on a terminal, as rich styles."""
-
 _GAP = 2
 _QUIET = "seamark.quiet"
 LABEL = 12
@@ -60,8 +74,6 @@ _NAMED = 8
 
 
 class Cell(NamedTuple):
-    """Field of a table: its text, made safe to print, and a rich style."""
-
     text: str
     style: str = ""
 
@@ -71,7 +83,6 @@ class Column:
     """Column of a table.
 
     Attributes:
-        title: Its heading.
         right: Align to the right, for numbers, which are never shortened.
         shrink: May be shortened with an ellipsis on a narrow terminal.
         path: Contains paths, which are shortened at the front, and not below half of the terminal
@@ -91,23 +102,16 @@ class Column:
 
 
 def be_quiet(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001 - by click
-    """Make a command print nothing besides its output but warnings and errors, if it is to."""
     context.meta[_QUIET] = value or context.meta.get(_QUIET, False)
 
 
 def quiet() -> bool:
-    """Return whether an option or ``SEAMARK_QUIET`` asks for no hints, notes and progress bars."""
     context = click.get_current_context(silent=True)
     return (context is not None and context.meta.get(_QUIET, False)) or is_quiet()
 
 
 def note(message: str, *, style: str = "") -> None:
-    """Say something beside the output, on standard error, so that pipes stay clean.
-
-    Args:
-        message: One line or several.
-        style: ``"warning"``, ``"error"``, or empty for what may be left out; see `quiet`.
-    """
+    """Say something on standard error; without style it may be left out, see `quiet`."""
     if not style and quiet():
         return
     colour = {"warning": "yellow", "error": "red"}.get(style)
@@ -121,12 +125,6 @@ def note(message: str, *, style: str = "") -> None:
 
 
 def note_hidden_columns(titles: Sequence[str], more: int = 0) -> None:
-    """Say which columns a table had no room for, if any of them is worth a word.
-
-    Args:
-        titles: Of the columns that somebody misses; only the first of many are named.
-        more: How many others there were.
-    """
     if titles:
         named, more = list(titles[:_NAMED]), more + len(titles[_NAMED:])
         words = [*named, f"{more} more"] if more else named
@@ -135,37 +133,23 @@ def note_hidden_columns(titles: Sequence[str], more: int = 0) -> None:
 
 
 def wanted_colour() -> bool | None:
-    """Return False if ``NO_COLOR`` asks for plain text or the terminal would show escapes as text.
-
-    None lets click decide.
-    """
+    # None lets click decide.
     return False if os.environ.get("NO_COLOR") or is_dumb() else None
 
 
 def data_output() -> IO[str]:
-    """Return standard output for data: exact in a pipe, safe to look at on a terminal."""
     return cast("IO[str]", _SafeTerminal()) if sys.stdout.isatty() else sys.stdout
 
 
 class _SafeTerminal:
-    """Standard output for a person's eyes: what a terminal would obey is escaped."""
-
     def write(self, text: str) -> None:
-        """Write text."""
         sys.stdout.write(clean(text, block=True))
 
 
 class Screen:
-    """Standard output, or the file that stands for it.
-
-    Attributes:
-        terminal: Whether a person is looking: only then is output coloured, humanised and
-            shortened.
-        width: Cells in a line; what a pipe gets is not limited by it.
-    """
+    """Standard output, or its stand-in; shortened and coloured only for a person's terminal."""
 
     def __init__(self, file: IO[str] | None = None) -> None:
-        """Look at ``file``, by default standard output."""
         self._file = file or sys.stdout
         self.terminal = self._file.isatty()
         self.width = max(20, shutil.get_terminal_size().columns)
@@ -174,7 +158,7 @@ class Screen:
 
     @property
     def console(self) -> Console:
-        """Rich's console; imported when first needed, as it takes longer than small commands do."""
+        """Rich's console; imported when first needed, as it takes longer than small commands."""
         if self._rich is None:
             from rich.console import Console
 
@@ -185,22 +169,18 @@ class Screen:
 
     @property
     def colours(self) -> bool:
-        """Whether the terminal shows colours and nobody asked for none."""
         wanted = self.terminal and not self.console.no_color
         return wanted and self.console.color_system is not None
 
     @property
     def warning(self) -> str:
-        """A sign that something is not well, which what is written to can hold."""
         encoding = getattr(self._file, "encoding", None) or "ascii"
         return "⚠" if encoding.lower().replace("-", "").startswith("utf") else "!"
 
     def line(self, text: str = "", *, style: str = "") -> None:
-        """Print one line, whole; ``text`` is made safe here."""
         self.styled([(text, style)])
 
     def styled(self, parts: Iterable[tuple[str, str]]) -> None:
-        """Print one line made of (text, rich style) parts."""
         self._begun = True
         safe = [(clean(text, block=True), style) for text, style in parts]
         if not self.terminal or not any(style for _, style in safe):
@@ -211,12 +191,11 @@ class Screen:
         self.console.print(Text.assemble(*safe), soft_wrap=True)
 
     def fact(self, label: str, text: str) -> None:
-        """Print a fact; further lines of it are indented, so that none looks like one of ours."""
+        """Print a fact; further lines are indented, so that none looks like one of ours."""
         indented = text.replace("\n", "\n" + " " * LABEL)
         self.styled([(f"{label:<{LABEL}}", "dim"), (indented, "")])
 
     def heading(self, text: str) -> None:
-        """Print the title of a section, after an empty line unless it is the first."""
         if self._begun:
             self.line()
         self.line(text, style="bold")
@@ -224,16 +203,7 @@ class Screen:
     def table(
         self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, indent: int = 0
     ) -> list[str]:
-        """Print a table.
-
-        Args:
-            columns: What to show, in order.
-            rows: One cell for each column.
-            indent: Cells to leave free on the left.
-
-        Returns:
-            Titles of the columns that had to be left out for lack of room; always empty for a pipe.
-        """
+        """Print a table; return the titles left out for lack of room, none for a pipe."""
         self._begun = True
         lines = [[one.title for one in columns], *([cell.text for cell in row] for row in rows)]
         texts = list(zip(*lines, strict=True))
@@ -289,19 +259,12 @@ def _pad(text: str, width: int, right: bool) -> str:  # noqa: FBT001 - called th
 
 
 def _cut_alike(texts: Iterable[str], width: int) -> bool:
-    """Return whether texts that differ would be the same when they are cut at their end."""
     known = set(texts)
     return len({shorten(text, width) for text in known}) < len(known)
 
 
 def _fit(columns: Sequence[Column], texts: Sequence[Sequence[str]], room: int) -> dict[int, int]:
-    """Return the columns that fit into ``room`` cells, by position, and the cells of each.
-
-    Args:
-        columns: Of which those with a rank may be left out.
-        texts: What stands in each, its title first.
-        room: Cells in a line.
-    """
+    """Return the columns that fit into ``room`` cells, by position, and the cells of each."""
     shown, least = {}, {}
     for at, (column, (title, *cells)) in enumerate(zip(columns, texts, strict=True)):
         inside = max(map(display_width, cells), default=0)
@@ -320,3 +283,10 @@ def _fit(columns: Sequence[Column], texts: Sequence[Sequence[str]], room: int) -
             break
         shown[max(wider, key=shown.__getitem__)] -= 1
     return shown
+
+
+def progress_bar(
+    title: str, *, of_bytes: bool = False
+) -> AbstractContextManager[Callable[[int, int], None]]:
+    """See `seamark.pictures.printing.progress_bar`; `quiet` hides it."""
+    return printing.progress_bar(title, quiet=quiet(), of_bytes=of_bytes)

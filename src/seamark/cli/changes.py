@@ -8,12 +8,9 @@ from typing import Final
 import click
 
 from seamark.cli._app import root_option
-from seamark.cli._json import dumps
 from seamark.cli._runs import open_runs, project_option
-from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
+from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, dumps, note
 from seamark.reading.words import clean, plural
-
-__all__ = ["changes"]
 
 _LISTED: Final = 3
 
@@ -58,7 +55,6 @@ def changes(context: click.Context, cursor: str, project: str | None, *, as_json
 
 
 def _few(paths: list[str]) -> str:
-    """Return the first of some paths, and how many more there are."""
     shown = clean(", ".join(paths[:_LISTED]))
     more = len(paths) - _LISTED
     return f"{shown} and {plural(more, 'more path')}" if more > 0 else shown

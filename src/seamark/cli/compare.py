@@ -1,4 +1,4 @@
-"""``seamark compare``: in what runs differ."""
+"""``seamark compare``: differences between runs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ import click
 from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
 from seamark.cli._facts import text_or_record
-from seamark.cli._json import dumps
-from seamark.cli._progress import progress_bar
 from seamark.cli._runs import (
     RunRef,
     Runs,
@@ -24,9 +22,8 @@ from seamark.cli._runs import (
     query_option,
     runs_argument,
 )
-from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
+from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, dumps, note, progress_bar
 from seamark.paths import matches
-from seamark.reading.ages import age_words, duration_words
 from seamark.reading.differences import (
     PACKAGES,
     TITLES,
@@ -37,20 +34,22 @@ from seamark.reading.differences import (
     summaries,
 )
 from seamark.reading.document import value_mapping
-from seamark.reading.nearest import hint_for
-from seamark.reading.value_words import file_text, value_text
 from seamark.reading.words import (
+    age_words,
     clean,
     display_width,
+    duration_words,
+    file_text,
+    hint_for,
     human_number,
     human_time,
     plural,
+    value_text,
 )
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
 
-__all__ = ["compare"]
 
 _ABSENT: Final = Cell("—", "dim")
 _LEAST: Final = 10
@@ -58,8 +57,6 @@ _LEAST: Final = 10
 
 
 class _Compared(NamedTuple):
-    """Run that is compared with others."""
-
     ref: RunRef
     label: str
     facts: Mapping[str, Any]
@@ -145,11 +142,6 @@ def compare(
 
 
 def _read(runs: Runs, refs: Sequence[RunRef], patterns: Sequence[str]) -> list[_Compared]:
-    """Read the runs, and of each what is at or below the patterns, if there are any.
-
-    Raises:
-        Misuse: If no run has anything at one of the patterns.
-    """
     found: list[_Compared] = []
     known: set[str] = set()
     labels = runs.finder.labels([(ref.project, ref.run) for ref in refs])
@@ -206,8 +198,6 @@ def _document(compared: Sequence[_Compared], rows: Sequence[Row]) -> dict[str, A
 
 
 class _Line(NamedTuple):
-    """Line of the table: its title, a cell for each run, and whether it is printed in full."""
-
     title: Cell
     cells: Sequence[Cell]
     whole: bool = False
@@ -242,7 +232,6 @@ def _print(
 
 
 def _head(screen: Screen, compared: Sequence[_Compared]) -> Iterator[_Line]:
-    """Yield what each run is; nothing of that counts as a difference."""
     now = datetime.now(timezone.utc)
 
     def created(one: _Compared) -> str:
@@ -278,7 +267,6 @@ def _lines(screen: Screen, row: Row, runs: int, *, everything: bool) -> Iterator
 
 
 def _number(screen: Screen, numbers: Mapping[int, float], at: int) -> Cell:
-    """Return a number and, in brackets, how much it is above or below that of the first run."""
     if at not in numbers:
         return _ABSENT
     number, first = numbers[at], numbers.get(0)
@@ -290,7 +278,6 @@ def _number(screen: Screen, numbers: Mapping[int, float], at: int) -> Cell:
 
 
 def _alike(rows: Sequence[Row], runs: int) -> str:
-    """Return that nothing differs, and how much there was that could."""
     counts = [(sum(row.section == section for row in rows), section) for section in TITLES]
     listed = ", ".join(f"{section} {count:,}" for count, section in counts if count)
     return f"nothing differs between these {runs} runs (compared: {listed or 'nothing'})"

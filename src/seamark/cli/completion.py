@@ -1,12 +1,10 @@
-"""``seamark completion``: have the shell complete commands, options, runs and paths."""
+"""``seamark completion``: tab completion of commands, options, runs and paths."""
 
 from __future__ import annotations
 
 import click
 
-from seamark.cli._shells import SHELLS, script
-
-__all__ = ["completion"]
+from seamark.cli._app import SHELLS, script
 
 
 @click.command(short_help="Print the completion script for your shell.")

@@ -13,9 +13,14 @@ import click
 
 from seamark.cli import _complete, _facts
 from seamark.cli._app import misuse, root_option
-from seamark.cli._csv import CsvWriter
-from seamark.cli._json import dumps
-from seamark.cli._parquet import check_parquet, write_parquet
+from seamark.cli._formats import (
+    ATTRIBUTES,
+    FAMILIES,
+    POINTS,
+    CsvWriter,
+    Tables,
+    write_parquet,
+)
 from seamark.cli._runs import (
     RunRef,
     Runs,
@@ -27,17 +32,14 @@ from seamark.cli._runs import (
     query_option,
     runs_argument,
 )
-from seamark.cli._screen import data_output, note
-from seamark.cli._tables import ATTRIBUTES, FAMILIES, POINTS, Tables
+from seamark.cli._screen import data_output, dumps, note
 from seamark.paths import matches
 from seamark.reading.document import SERIES, document_of, utc
-from seamark.reading.nearest import hint_for
-from seamark.reading.words import csv_safe, human_bytes, plural, step_text
+from seamark.reading.words import csv_safe, hint_for, human_bytes, plural, step_text
 
 if TYPE_CHECKING:
     from seamark.reading.points import Attempt
 
-__all__ = ["export"]
 
 _FORMATS: Final = ("csv", "json", "parquet")
 _NAMED: Final = {"series": "series of numbers", "texts": "series of texts"}
@@ -118,6 +120,8 @@ def export(
     """
     kind = _format(kind, out)
     if kind == "parquet":
+        from seamark.interchange.export import check_parquet
+
         check_parquet()
     if out is not None:
         _check_place(out, force=force)
@@ -141,7 +145,6 @@ def export(
 
 
 def _format(kind: str | None, out: Path | None) -> str:
-    """Return the format to write: a file's ending says it, an option where it does not."""
     if out is None:
         if kind == "parquet":
             misuse("parquet is not for standard output: name a file with -o FILE.parquet")
@@ -170,7 +173,6 @@ def _check_place(out: Path, *, force: bool) -> None:
 def _check_paths(
     runs: Runs, refs: Sequence[RunRef], patterns: Sequence[str], what: str | None
 ) -> None:
-    """Refuse a path that none of the runs has, before anything is written."""
     missing, known = list(dict.fromkeys(patterns)), dict[str, str]()
     for ref in refs:
         if not missing:
@@ -185,7 +187,6 @@ def _check_paths(
 
 
 def _explain_missing_path(pattern: str, known: dict[str, str], what: str | None) -> str:
-    """Say why a path gives nothing: it holds something else, or is not there at all."""
     if held := next((family for path, family in known.items() if matches(path, pattern)), None):
         what_else = next((one for one, of in FAMILIES.items() if of == held), "attributes")
         kind = _NAMED[str(what)]
@@ -210,7 +211,7 @@ def _chosen(
 
 @contextmanager
 def _output(path: Path | None, *, binary: bool) -> Iterator[IO[Any]]:
-    """Open the file to write; it has another name until it is whole."""
+    # The file has another name until it is whole.
     if path is None:
         yield data_output()
         return
@@ -226,7 +227,6 @@ def _output(path: Path | None, *, binary: bool) -> Iterator[IO[Any]]:
 
 
 def _write_csv(file: IO[str], tables: Tables, what: str) -> int:
-    """Write one table and return the number of its rows."""
     writer = CsvWriter(file)
     writer.rows([ATTRIBUTES if what == "attributes" else POINTS])
     rows = 0
@@ -253,7 +253,6 @@ def _attribute_rows(tables: Tables) -> Iterator[list[Sequence[Any]]]:
 
 
 def _write_json(file: IO[str], tables: Tables, what: str | None) -> int:
-    """Write run after run, so that no more than one is held in memory; return what was counted."""
     file.write('{"runs": [')
     count = 0
     for number, (_, view) in enumerate(tables.views):

@@ -1,28 +1,334 @@
-"""``seamark fsck``: read everything and tell what is damaged."""
+"""``seamark fsck`` and ``reindex``: check the journals of runs, and rebuild the index."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from seamark.cli import _checks
 from seamark.cli._app import root_only
-from seamark.cli._checks import Finding, Totals
-from seamark.cli._json import dumps
-from seamark.cli._progress import progress_bar
 from seamark.cli._runs import Runs, open_runs, project_option, runs_argument
-from seamark.cli._screen import Cell, Column, Screen, note
-from seamark.errors import SeamarkError
+from seamark.cli._screen import Cell, Column, Screen, dumps, note, progress_bar
+from seamark.errors import ArgumentError, JournalError, SeamarkError
 from seamark.index.purging import PURGING, is_live
-from seamark.journal.folder import RunFolder, iter_runs
-from seamark.reading.words import clean, human_bytes, plural
+from seamark.journal.folder import (
+    DEEPEST,
+    DRAFT,
+    OWN_FOLDERS,
+    PROJECT_LOG,
+    JournalFile,
+    RunFolder,
+    is_linked,
+    iter_runs,
+)
+from seamark.journal.format import Kind
+from seamark.journal.reader import JournalReader
+from seamark.journal.safe import names_in, open_file
+from seamark.paths import ARTIFACTS, MODELS
+from seamark.reading.words import clean, duration_words, human_bytes, plural
 
-__all__ = ["fsck"]
+if TYPE_CHECKING:
+    from seamark.index.copies import RunView
+
+__all__ = ["COPY", "drafts", "finish_queued", "half_purged", "project_logs"]
+
+
+_LISTED: Final = 5
+COPY: Final = "journal/"
+"""Prefix of the name of a file among the conflicts of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Problem of a run (``.project`` for a project's own log) that a check found.
+
+    ``problem`` is one or two fixed words (``"gap"``, ``"torn tail"``); ``offset`` and ``length``
+    are in the journal, bytes; ``where`` is ``""`` for the run as a whole.
+    """
+
+    project: str
+    run: str
+    problem: str
+    where: str
+    detail: str
+    offset: int | None = None
+    length: int | None = None
+
+
+@dataclass(slots=True)
+class Totals:
+    runs: int = 0
+    journals: int = 0
+    frames: int = 0
+    blobs: int = 0
+    size_bytes: int = 0
+    live: int = 0
+
+
+def check_journal(folder: RunFolder, file: JournalFile, totals: Totals) -> Iterator[Finding]:
+    """Yield the problems of a journal; an incomplete end is none while it is being written."""
+    name = file.path.name
+    totals.journals += 1
+    try:
+        with JournalReader(file.path) as reader:
+            for problem, detail, *span in _problems(reader, totals):
+                yield _found(folder, problem, name, detail, *span)
+    except JournalError as error:
+        yield _found(folder, "not a journal", name, str(error))
+    except OSError as error:
+        yield _found(folder, "unreadable", name, error.strerror or str(error))
+
+
+def _found(folder: RunFolder, problem: str, where: str, detail: str, *span: int) -> Finding:
+    return Finding(folder.project, folder.run, problem, where, detail, *span)
+
+
+def _problems(reader: JournalReader, totals: Totals) -> Iterator[tuple[Any, ...]]:
+    totals.size_bytes += reader.size
+    if reader.damaged_header:
+        yield "damaged header", "the first 32 bytes; the journal is still read, by its name", 0, 32
+    for number, frame in enumerate(reader.frames()):
+        totals.frames += 1
+        if not number and frame.kind != Kind.HEADER:
+            detail = "its first record does not say which run and process it belongs to"
+            yield "no header", detail, frame.offset
+    for gap in reader.gaps:
+        size = human_bytes(gap.length)
+        detail = f"{size} at {gap.offset:,} hold no valid record; what follows was read"
+        yield "gap", detail, gap.offset, gap.length
+    if reader.stopped == "newer":
+        detail = f"written by a newer Seamark from {reader.offset:,} on; upgrade to read it"
+        yield "newer format", detail, reader.offset
+    elif reader.tail is not None:
+        size = human_bytes(reader.tail.length)
+        why = "the process died while writing, or damage"
+        yield "torn tail", f"the last {size} are not a whole record: {why}", *reader.tail
+    elif not reader.is_finished():
+        totals.live += 1
+
+
+def check_folder(folder: RunFolder, *, live: bool) -> Iterator[Finding]:
+    """Yield the problems of a run's other files; a ``live`` run may still finish ``.staging``."""
+    if folder.is_purged:
+        detail = "purged, but its folder exists again (copied back?); seamark purge removes it"
+        yield _found(folder, "purged", "", detail)
+    yield from _strange_entries(folder)
+    if not live and (left := _names(folder.staging_dir)):
+        listed = ", ".join(left[:_LISTED]) + (", …" if len(left) > _LISTED else "")
+        detail = f"{plural(len(left), 'file')} taken, not stored: {listed} (fsck --finish stores)"
+        yield _found(folder, "leftover staging", folder.staging_dir.name, detail)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [] if folder.is_symlink() else sorted(entry.name for entry in folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _strange_entries(folder: RunFolder) -> Iterator[Finding]:
+    """Yield entries that no reader opens: links, pipes, devices and names that are not text."""
+    places = (folder.files_dir, folder.staging_dir, folder.journal_dir, folder.blobs_dir)
+    for place in places:
+        strange = [place] if place.is_symlink() else []
+        if not strange and place in places[2:]:
+            known = set(names_in(place))
+            strange = [place / name for name in _names(place) if name not in known]
+        for path in strange:
+            if path is place or path.name[0] != ".":
+                detail = "a link, a folder, a pipe, or a name that is not text: it is not read"
+                where = path.relative_to(folder.path).as_posix()
+                yield _found(folder, "not a file", where, detail)
+
+
+def check_records(view: RunView) -> Iterator[Finding]:
+    for journal in view.journals():
+        if journal.stopped == "unreadable":
+            continue  # `check_journal` reports it
+        for offset, message in journal.notes:
+            detail = f"at {offset:,}: {message}"
+            yield _found(view.folder, "unusable record", journal.file, detail, offset)
+        if more := journal.errors - len(journal.notes):
+            detail = f"{plural(more, 'further record')} that cannot be applied"
+            yield _found(view.folder, "unusable record", journal.file, detail)
+
+
+def check_copies(view: RunView) -> Iterator[Finding]:
+    """Yield the files that have the id of a journal but other contents."""
+    for name, journals in view.problems().get("conflicts", {}).items():
+        if name.startswith(COPY):
+            detail = f"not read: it has the id of {journals[0]}, but is not a copy of it"
+            yield _found(view.folder, "diverged", name.removeprefix(COPY), detail)
+
+
+def check_blobs(view: RunView, totals: Totals, *, digests: bool) -> Iterator[Finding]:
+    """Yield contents that a run names and lacks, or of other size or (``digests``) SHA-256."""
+    folder = view.folder
+    seen: set[str] = set()
+    for path, digest, size in _stored_contents(view):
+        if digest in seen:
+            continue
+        seen.add(digest)
+        totals.blobs += 1
+        if problem := _blob_problem(folder, digest, size, digests=digests):
+            yield _found(folder, problem[0], path, f"{problem[1]} ({digest[:12]}…)")
+    for attribute in view.attributes() if digests else ():
+        if attribute.family == "file" and not _is_whole(folder, attribute.value):
+            detail = "the file in the run folder is not what was recorded, though its time is"
+            yield _found(folder, "wrong file", attribute.path, detail)
+
+
+def _is_whole(folder: RunFolder, record: Mapping[str, Any]) -> bool:
+    # One that is gone or newer is no damage: whoever made it may remove it and write it again.
+    from seamark.blobs.names import find_inside
+    from seamark.blobs.store import digest_of
+
+    digest = record.get("sha256")
+    if digest is None or "ref" not in record or record.get("dir"):
+        return True
+    found = find_inside(folder, record)
+    if found is None or found.status.st_mtime_ns != record.get("mtime_ns"):
+        return True
+    if found.status.st_size != record.get("size"):
+        return False
+    with os.fdopen(open_file(found.path, above=len(found.parts)), "rb") as file:
+        return digest_of(file.fileno())[0] == str(digest)
+
+
+def _blob_problem(
+    folder: RunFolder, digest: str, size: int | None, *, digests: bool
+) -> tuple[str, str] | None:
+    from seamark.blobs.store import digest_of, open_blob
+
+    try:
+        with open_blob(folder, digest) as blob:
+            found = os.fstat(blob.fileno()).st_size
+            if size is not None and found != size:
+                return "wrong blob", f"expected {size:,} bytes, found {found:,}"
+            if digests and digest_of(blob.fileno())[0] != digest:
+                return "wrong blob", "its bytes do not match the digest in its name"
+    except ArgumentError as error:
+        return "wrong blob", str(error)
+    except FileNotFoundError:
+        return "missing blob", "the contents of this file are not in the run folder"
+    except OSError as error:
+        return "unreadable blob", error.strerror or str(error)
+    return None
+
+
+def _stored_contents(view: RunView) -> Iterator[tuple[str, str, int | None]]:
+    for attribute in view.attributes():
+        value = attribute.value
+        if attribute.family == "file":
+            yield from _records(attribute.path, value)
+        elif attribute.family == "file_set":
+            for name, member in value.items():
+                yield from _records(f"{attribute.path}/{name}", member)
+        elif attribute.family == "file_series":
+            for point in view.files(attribute.path, attempt="all"):
+                yield from _records(attribute.path, point.file)
+        elif attribute.family == "string_series":
+            for text in view.texts(attribute.path, attempt="all"):
+                yield from _long_text(attribute.path, text.text)
+        elif attribute.type == "text":
+            yield from _long_text(attribute.path, value)
+
+
+def _long_text(path: str, text: Any) -> Iterator[tuple[str, str, int | None]]:
+    if isinstance(text, Mapping) and "sha256" in text:
+        yield path, str(text["sha256"]), text.get("size")
+
+
+def _records(path: str, record: Mapping[str, Any]) -> Iterator[tuple[str, str, int | None]]:
+    if "ref" in record:
+        return
+    if record.get("dir"):
+        for name, (size, digest) in record.get("members", {}).items():
+            if digest:
+                yield f"{path}/{name}", digest, size
+    elif record.get("sha256"):
+        yield path, record["sha256"], record.get("size")
+
+
+def finish_queued(folders: Iterable[RunFolder]) -> int:
+    """Store the files that dead processes left, and return their number."""
+    from seamark.blobs import finish_staged
+
+    count = 0
+    for folder in folders:
+        try:
+            count += finish_staged(folder)
+        except OSError as error:
+            note(f"{folder.words}: queued files were not stored: {error}", style="warning")
+    if count:
+        note(f"stored {plural(count, 'file')} that a process had left unfinished")
+    return count
+
+
+def half_purged(root: Path, project: str | None) -> list[Path]:
+    """Return the folders of runs whose removal was interrupted."""
+    return [path for path in _hidden_folders(root, project) if path.name.endswith(PURGING)]
+
+
+def drafts(root: Path, project: str | None) -> list[RunFolder]:
+    """Return the folders of artifacts that are not sealed yet."""
+    return [
+        RunFolder(root, path.parent.relative_to(root).as_posix(), path.name)
+        for path in _hidden_folders(root, project)
+        if path.name.startswith(DRAFT)
+        and path.parent.parent.name == ARTIFACTS
+        and not path.name.endswith(PURGING)
+        and not path.is_symlink()
+    ]
+
+
+def project_logs(root: Path, project: str | None) -> list[RunFolder]:
+    """Return the folders with the records of projects."""
+    return [
+        RunFolder(root, path.parent.relative_to(root).as_posix(), PROJECT_LOG)
+        for path in _hidden_folders(root, project)
+        if path.name == PROJECT_LOG and path.parent != root and not path.is_symlink()
+    ]
+
+
+def unreadable(root: Path, project: str | None) -> list[Finding]:
+    errors: list[OSError] = []
+    for _ in _hidden_folders(root, project, errors.append):
+        pass
+    return [
+        Finding(project or "", "", "unreadable", str(error.filename), error.strerror or str(error))
+        for error in errors
+    ]
+
+
+def _hidden_folders(
+    root: Path, project: str | None, on_error: Callable[[OSError], None] | None = None
+) -> Iterator[Path]:
+    start = root / project if project else root
+    deepest = str(root).count(os.sep) + DEEPEST
+    if project and is_linked(root, project):
+        return
+    for folder, names, _ in os.walk(start, onerror=on_error):
+        above = os.path.basename(os.path.dirname(folder))  # noqa: PTH119, PTH120
+        is_model = above in (MODELS, ARTIFACTS)
+        if ("journal" in names and not is_model) or folder.count(os.sep) > deepest:
+            names.clear()  # a run; its inside holds no projects
+            continue
+        hidden = sorted(name for name in names if name.startswith("."))
+        yield from (Path(folder, name) for name in hidden)
+        inside = set(names).difference(hidden, OWN_FOLDERS if is_model else ())
+        for place in {MODELS, ARTIFACTS}.intersection(hidden):
+            if not Path(folder, place).is_symlink():
+                inside.add(place)
+        names[:] = sorted(inside)
+
 
 _EXIT_FOUND: Final = 1
 
@@ -70,13 +376,16 @@ def fsck(
     runs = open_runs(context, project, local="fsck")
     root = runs.local.root
     refs = [runs.find(name, project) for name in names]
-    folders = [RunFolder(root, ref.project, ref.run) for ref in refs] or _all_folders(root, project)
-    if finish and _checks.finish_queued(folders):
+    folders = [RunFolder(root, ref.project, ref.run) for ref in refs] or [
+        *iter_runs(root, project, models=True),
+        *project_logs(root, project),
+    ]
+    if finish and finish_queued(folders):
         runs.refresh()
     totals = Totals()
     findings = [*_check(runs, folders, totals, digests=blobs)]
     if not names:
-        findings += [*_unfinished_purges(root, project), *_checks.unreadable(root, project)]
+        findings += [*_unfinished_purges(root, project), *unreadable(root, project)]
     if as_json:
         counts = dataclasses.asdict(totals)
         listed = [dataclasses.asdict(finding) for finding in findings]
@@ -85,10 +394,6 @@ def fsck(
         _print(Screen(), findings, totals)
     if findings:
         context.exit(_EXIT_FOUND)
-
-
-def _all_folders(root: Path, project: str | None) -> list[RunFolder]:
-    return [*iter_runs(root, project, models=True), *_checks.project_logs(root, project)]
 
 
 def _check(
@@ -114,8 +419,8 @@ def _check_one(
     own_log, index = folder.run.startswith("."), runs.local
     totals.runs += not own_log
     for file in folder.journals():
-        yield from _checks.check_journal(folder, file, totals)
-    yield from _checks.check_folder(folder, live=is_live(folder))
+        yield from check_journal(folder, file, totals)
+    yield from check_folder(folder, live=is_live(folder))
     if folder.is_purged:
         return
     try:
@@ -125,15 +430,15 @@ def _check_one(
             detail = "its bytes are not those that were read before; it was read again"
             yield Finding(folder.project, folder.run, "changed", name, detail)
         view = index.view(folder.project, folder.run)
-        yield from _checks.check_copies(view)
-        yield from _checks.check_records(view)
-        yield from _checks.check_blobs(view, totals, digests=digests)
+        yield from check_copies(view)
+        yield from check_records(view)
+        yield from check_blobs(view, totals, digests=digests)
     except SeamarkError as error:
         yield Finding(folder.project, folder.run, "unreadable run", "", str(error))
 
 
 def _unfinished_purges(root: Path, project: str | None) -> Iterator[Finding]:
-    for hidden in _checks.half_purged(root, project):
+    for hidden in half_purged(root, project):
         where = hidden.parent.relative_to(root).as_posix()
         run = hidden.name.removeprefix(".").removesuffix(PURGING)
         detail = "left by a purge that was not completed; seamark purge removes it"
@@ -156,7 +461,6 @@ def _print(screen: Screen, findings: Sequence[Finding], totals: Totals) -> None:
 
 
 def _list(screen: Screen, findings: Sequence[Finding]) -> None:
-    """Print findings: run by run, in as many lines as they take, on a terminal; else a table."""
     if not screen.terminal:
         rows = [
             [
@@ -173,3 +477,29 @@ def _list(screen: Screen, findings: Sequence[Finding]) -> None:
             screen.styled([(f"  {one.problem}", "bold red"), (f"  {one.where}", "dim")])
             screen.line(f"    {one.detail}")
     screen.line()
+
+
+@click.command(short_help="Rebuild the local index of all runs.")
+@root_only
+@click.pass_context
+def reindex(context: click.Context) -> None:
+    """Rebuild the local index from the journals.
+
+    The index only makes reading fast; it holds nothing that the journals do not. It is in your
+    cache folder (SEAMARK_INDEX moves it) and updates itself, so this is needed only if it looks
+    wrong.
+
+    \b
+    Example:
+      seamark reindex --root /data/experiments
+    """
+    started = time.monotonic()
+    runs = open_runs(context, refresh=False, local="reindex")
+    index = runs.local
+    with progress_bar("Reading runs") as progress:
+        index.rebuild(progress=progress)
+    count = len(runs.refs())
+    note(
+        f"indexed {plural(count, 'run')} of {index.root} "
+        f"in {duration_words(time.monotonic() - started)}"
+    )

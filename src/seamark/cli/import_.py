@@ -1,4 +1,4 @@
-"""``seamark import``: take runs over that another program recorded."""
+"""``seamark import``: import runs that another program recorded."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from seamark.cli._app import EXIT_TROUBLE, root_only
-from seamark.cli._progress import progress_bar
-from seamark.cli._screen import Cell, Column, Screen, note
+from seamark.cli._screen import Cell, Column, Screen, note, progress_bar
+from seamark.errors import RunExistsError, SeamarkError
 from seamark.journal.folder import root_dir
 from seamark.reading.words import clean, human_bytes, plural, time_text
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from seamark.interchange.found import Notes
     from seamark.interchange.importing import Listed, Source
 
-__all__ = ["import_"]
 
 _COLUMNS: Final = (
     Column("PROJECT", shrink=True),
@@ -32,15 +31,26 @@ _COLUMNS: Final = (
 
 
 class _Sources(click.Group):
-    """The kinds of sources; what is no name of one is a file."""
-
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Take a path that ends in ``.json`` for a document."""
         if args and args[0].lower().endswith(".json"):
             args = ["json", *args]
         return super().resolve_command(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the sources of this package, then those of the importers that are installed."""
+        from seamark.interchange.document import importers
+
+        own = super().list_commands(ctx)
+        return [*own, *(name for name in importers() if name not in own)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of a source, or None if no source has that name."""
+        from seamark.interchange.document import importers
+
+        own = super().get_command(ctx, cmd_name)
+        return _command_of(cmd_name) if own is None and cmd_name in importers() else own
 
 
 @click.group("import", cls=_Sources, short_help="Take over runs that lie elsewhere.")
@@ -92,6 +102,43 @@ def from_json(context: click.Context, path: Path, project: str | None) -> None:
         for run in runs:
             run.make(add)
     note(f"imported {plural(len(runs), 'run')} to {root}")
+
+
+def _command_of(importer: str) -> click.Command:
+    """Return the command that imports with an importer of another package."""
+
+    @click.command(importer, short_help="With an importer that is installed.")
+    @click.argument("path", type=click.Path(exists=True, path_type=Path))
+    @click.option("--project", metavar="PROJECT", help="Where the runs go.")
+    @root_only
+    @click.pass_context
+    def command(context: click.Context, path: Path, project: str | None) -> None:
+        """Import the runs in PATH with an importer that another package brings.
+
+        A run that exists already is left as it is, so the command may be interrupted and be given
+        again. The exit code is 1 if a run could not be imported; the others are.
+        """
+        from seamark.interchange.document import DocumentRun, documents_of
+
+        root = root_dir(context.find_root().params.get("root"))
+        made = there = failed = 0
+        for where, document in documents_of(importer, path):
+            try:
+                DocumentRun(root, document, project, where).make()
+                made += 1
+            except RunExistsError:
+                there += 1
+            except (SeamarkError, OSError) as error:
+                note(str(error), style="warning")
+                failed += 1
+        note(f"imported {plural(made, 'run')} to {root}")
+        if there:
+            note(f"{plural(there, 'run')} {'was' if there == 1 else 'were'} there already")
+        if failed:
+            note(f"{plural(failed, 'run')} could not be imported", style="error")
+            context.exit(EXIT_TROUBLE)
+
+    return command
 
 
 @import_.command("neptune", short_help="From neptune-exporter, or folders of the client.")
@@ -162,7 +209,6 @@ def neptune(
 
 
 def _import(root: Path, sources: list[Source], left_out: Notes) -> bool:
-    """Import, and say what came; return whether something did not."""
     from seamark.interchange.importing import import_runs
 
     with progress_bar("Importing", of_bytes=True) as progress:
@@ -187,7 +233,6 @@ def _print_notes(notes: Notes) -> None:
 
 
 def _print_listed(root: Path, listed: list[Listed], left_out: Notes) -> bool:
-    """Show a table of what would come; return whether something cannot be read."""
     rows = [_row(one) for one in listed if not one.problem]
     if rows:
         Screen().table(_COLUMNS, rows)

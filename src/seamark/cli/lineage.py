@@ -1,15 +1,13 @@
-"""``seamark lineage``: where something comes from and what came of it."""
+"""``seamark lineage``: ancestors and descendants of a run, an artifact or a model version."""
 
 from __future__ import annotations
 
 import click
 
 from seamark.cli._app import misuse, root_option
-from seamark.cli._json import dumps
 from seamark.cli._runs import open_runs, project_option, run_argument
+from seamark.cli._screen import dumps
 from seamark.reading.words import clean
-
-__all__ = ["lineage"]
 
 
 @click.command(short_help="Show where a run or an artifact comes from, and what came of it.")

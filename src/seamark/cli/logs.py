@@ -1,4 +1,4 @@
-"""``seamark logs``: what a run printed."""
+"""``seamark logs``: output of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from seamark.cli._app import misuse, root_option
-from seamark.cli._json import dumps
 from seamark.cli._printed import (
     STREAMS,
     Lines,
@@ -26,16 +25,15 @@ from seamark.cli._printed import (
     processes_that_printed,
 )
 from seamark.cli._runs import RunRef, open_runs, project_option, run_argument
-from seamark.cli._screen import note, wanted_colour
+from seamark.cli._screen import dumps, note, wanted_colour
 from seamark.pictures.printing import obeys_escapes
 from seamark.reading.points import time_of
 from seamark.reading.words import clean, display_width, shorten, time_text
-from seamark.store.query.moments import MOMENTS, moment
+from seamark.store.query.kinds import MOMENTS, moment
 
 if TYPE_CHECKING:
     from seamark.reading.reader import Reader
 
-__all__ = ["logs"]
 
 _INTERVAL_S: Final = 0.5
 _SETTLED_NS: Final = 2 * 10**9
@@ -49,7 +47,6 @@ _LISTED: Final = 16
 
 
 def _moment(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
-    """Return nanoseconds since the Unix epoch."""
     if value is None:
         return None
     text = value.strip()
@@ -65,7 +62,6 @@ def _moment(_: click.Context, __: click.Parameter, value: str | None) -> int | N
 
 
 def _last_time(text: str) -> str:
-    """Return when the clock showed a time last, in this computer's time zone."""
     hour, minute, *second = map(int, text.split(":"))
     now = datetime.now().astimezone()
     try:
@@ -206,11 +202,6 @@ def _ranks(
     wanted: tuple[int, ...],
     processes: Collection[Process],
 ) -> set[int]:
-    """Return the ranks to show.
-
-    Raises:
-        Misuse: If nothing is recorded of those that were named.
-    """
     there = {one.rank for one in processes}
     if not wanted:
         return {0} if 0 in there else there
@@ -224,16 +215,7 @@ def _ranks(
 
 
 class _Writer:
-    """Lines for people and pipes, and in a terminal below them those that can still change.
-
-    Args:
-        processes: Those that are known to have printed something.
-        ranks: Those that are shown. Of several each line begins with its rank; of one, a line says
-            which process comes next, where there are several.
-        colours: Whether colours are shown.
-        times: Whether lines begin with their time.
-        as_json: Whether each line is written as a JSON object, without what is for people.
-    """
+    """Lines for people and pipes, and in a terminal below them those that can still change."""
 
     def __init__(
         self,
@@ -256,7 +238,6 @@ class _Writer:
         self._drawn: list[str] = []
 
     def write(self, lines: Iterable[Part]) -> bool:
-        """Write lines that are final; return whether there were any."""
         before = self._process
         for one in lines:
             self._take_back()
@@ -266,7 +247,6 @@ class _Writer:
         return self._process is not before
 
     def _head(self, process: Process, t: int) -> None:
-        """Say which process comes next, where there are several."""
         is_only = self._process is None and len(self._shown) < 2  # noqa: PLR2004
         self._process = process
         if self._by_rank or self._as_json or is_only:
@@ -289,7 +269,6 @@ class _Writer:
         return self._styled(front, _DIM) + text if front else text
 
     def _safe(self, text: str) -> str:
-        """Return a text that is safe to look at; it holds no escapes but those of colours."""
         if text.isprintable():
             return text
         parts = _COLOUR.split(text)
@@ -300,7 +279,6 @@ class _Writer:
         return f"\x1b[{style}m{text}\x1b[0m" if self._colours and text else text
 
     def draw(self, live: Sequence[Part]) -> None:
-        """Draw the lines that can still change below the others, as far as there is room."""
         if not self._redraws:
             return
         size = shutil.get_terminal_size()
@@ -321,7 +299,6 @@ class _Writer:
             self._drawn = []
 
     def detach(self) -> None:
-        """Leave what was drawn where it is."""
         if self._drawn:
             sys.stdout.write("\n")
             self._drawn = []
@@ -338,15 +315,7 @@ def _follow(
     writer: _Writer,
     tail: int | None,
 ) -> str:
-    """Show what is printed in a run as it comes, until it has ended; return its state then.
-
-    Args:
-        look: Returns the run as it is now.
-        printing: Reads it.
-        lines: Makes lines of it.
-        writer: Shows them.
-        tail: How many of the lines that are there to begin with; None for all.
-    """
+    """Show new output of a run until it has ended; return its final state."""
     latest_ns, heard_s = 0, time.monotonic()
 
     def note_times(parts: Iterable[Part]) -> Iterator[Part]:

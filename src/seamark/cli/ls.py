@@ -10,10 +10,9 @@ import click
 
 from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
-from seamark.cli._csv import write_rows
-from seamark.cli._groups import print_groups
+from seamark.cli._formats import write_rows
 from seamark.cli._health import losses_in_short
-from seamark.cli._places import PLACES, list_places
+from seamark.cli._lists import PLACES, list_places, print_groups
 from seamark.cli._runs import (
     Runs,
     a_path,
@@ -25,31 +24,30 @@ from seamark.cli._runs import (
 )
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note, note_hidden_columns
 from seamark.paths import home_of, is_inside
-from seamark.reading.ages import age_words, duration_words
-from seamark.reading.attributes import PARENT
-from seamark.reading.columns import (
+from seamark.reading.attributes import PARENT, aside
+from seamark.reading.differences import (
     PLAIN_OF,
     distinguishing_columns,
     importance,
     is_named,
     left_out,
 )
-from seamark.reading.interest import aside
 from seamark.reading.names import generated_name
-from seamark.reading.nearest import hint_for
-from seamark.reading.value_words import value_text
 from seamark.reading.words import (
+    age_words,
     clean,
+    duration_words,
+    hint_for,
     human_number,
     human_time,
     plural,
+    value_text,
 )
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import SharedPath
     from seamark.store.query.selection import Selection
 
-__all__ = ["ls"]
 
 _PROJECT: Final = "/project"
 _RUN: Final = "/run"
@@ -114,13 +112,7 @@ _FIRST_TO_GO: Final = 10
 
 
 class Sorting(NamedTuple):
-    """By which column a table is sorted.
-
-    Attributes:
-        label: The name of the column.
-        ascending: Smallest first.
-        asked: Whether somebody asked for it.
-    """
+    """Order of the rows, and whether the user asked for it."""
 
     label: str
     ascending: bool
@@ -128,11 +120,7 @@ class Sorting(NamedTuple):
 
 
 def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
-    """Return by what to sort; of a minimum people look for the smallest.
-
-    Raises:
-        QueryError: If it is no path.
-    """
+    """Return the column and direction to sort by; minimums are sorted from the smallest."""
     from seamark.store.query.language import parse_field
 
     field = parse_field(_NEWEST if path is None else path, "sort_by")
@@ -363,7 +351,6 @@ def _ls_groups(
 
 
 def _nothing(runs: Runs, kind: str) -> str:
-    """Return what to say where nothing is listed."""
     word = _WORDS.get(kind, "run")
     there = runs.index.runs(None, kind)
     return f"no {word} matches" if there else f"no {word}s in {runs.where} yet"
@@ -377,18 +364,8 @@ def _note_more(shown: int, total: int, word: str) -> None:
 class _ColumnSelection:
     """Selection of columns: those requested from the store, and those of its answer to show.
 
-    Attributes:
-        sorting: Order of the table.
-        kind: Kind of the listed items.
-        unasked: Rank of each column that was not requested by name; if the table is too wide, the
-            column of the highest rank is removed first.
-
-    Args:
-        wanted: Paths and patterns.
-        sorting: Order of the table.
-        kind: Kind of the listed items: runs, models or versions.
-        differing: Select only columns in which the runs differ.
-        for_people: Select columns for a reader; programs always get the same columns.
+    ``unasked`` is the rank of each column that was not requested by name; if the table is too wide,
+    the highest goes first. Programs (not ``for_people``) always get the same columns.
     """
 
     def __init__(
@@ -409,7 +386,6 @@ class _ColumnSelection:
 
     @property
     def columns(self) -> Sequence[str] | Callable[[Sequence[SharedPath]], Sequence[str]]:
-        """Columns to request from the store, or a function that chooses them."""
         if self._differing:
             differing = [f"{name}:differing" for name in self._wanted]
             return [*(differing or ["sys/name", "*:differing"]), *self._sorted]
@@ -430,7 +406,6 @@ class _ColumnSelection:
 
     @property
     def is_tree(self) -> bool:
-        """Whether runs are listed below those that they are parts of, as nobody asked otherwise."""
         return self._for_people and self.kind == "run" and not self.sorting.asked
 
     @property
@@ -438,7 +413,6 @@ class _ColumnSelection:
         return [PARENT] if self.is_tree else []
 
     def shown(self, columns: Sequence[str]) -> list[str]:
-        """Return which columns of the store's answer to show, besides the run's id."""
         named = [*self._wanted, *self._sorted]
         if not self._wanted and not self._differing:
             return [name for name in columns[1:] if name not in self._parent]
@@ -458,8 +432,6 @@ class _ColumnSelection:
         return shown
 
     def _put_in_order(self, shown: list[str], named: Sequence[str]) -> None:
-        """Put what people look for first, and let go of the rest first."""
-
         def place(name: str) -> tuple[Any, ...]:
             if name in self._plain:
                 return (0,)
@@ -473,7 +445,6 @@ class _ColumnSelection:
 
 
 def _no_such_tag(runs: Runs, tags: Sequence[str]) -> str:
-    """Return what to say of a tag that no run has, and which may be meant; else nothing."""
     from seamark.store.query.selection import Selection
 
     if not tags:
@@ -512,7 +483,6 @@ def _print(
 
 
 def _as_tree(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return rows with the parts of each run below it, as far as both are listed."""
     known = {(row[_PROJECT], row[_RUN]) for row in rows}
     below: dict[tuple[str, str] | None, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -534,7 +504,6 @@ def _as_tree(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
 def _note_problems(
     runs: Runs, refs: Sequence[tuple[str, str]], rows: Sequence[dict[str, Any]]
 ) -> None:
-    """Note in each row what is missing of its run, and why that crashed if it did."""
     losses = runs.index.losses(refs)
     crashed = [
         ref for ref, row in zip(refs, rows, strict=True) if row.get("sys/state") == "crashed"
@@ -565,13 +534,13 @@ def _column(name: str, screen: Screen, asked: _ColumnSelection, *, right: bool) 
         right=right,
         shrink=name in _SHRINKING or name not in TITLES,
         apart=name == "sys/name",
-        least=_LEAST_CELLS.get(name) or _least(title),
+        least=_LEAST_CELLS.get(name)
+        or max(8, min(len(title.rpartition("/")[2]) + 2, _TITLE_CELLS)),
         rank=min(rank, 1) if sorted_by else asked.unasked.get(name, rank),
     )
 
 
 def _field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> Cell:
-    """Return what a run shows in a column; a run without a name the generated one, dim."""
     value = row.get(name)
     if name == "sys/name" and not value:
         return Cell(generated_name(row[_RUN]), "dim")
@@ -585,17 +554,11 @@ def _field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> 
 
 
 def _format_version_field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> Cell:
-    """Return what a model or a version shows in a column; who has no name is called by its id."""
     if name == "sys/name" and not row.get(name):
         return Cell("")
     if name == "sys/id" and len(str(row.get(name))) > _LONGEST_ID:
         return Cell(str(row[name])[:_SHORT_ID], "cyan")
     return _field(row, name, screen, now)
-
-
-def _least(title: str) -> int:
-    """Return to how many cells a title is cut at most: ``…/val/loss``, ``…/batch_size``."""
-    return max(8, min(len(title.rpartition("/")[2]) + 2, _TITLE_CELLS))
 
 
 def _cell(value: Any, name: str, screen: Screen, now: datetime) -> Cell:

@@ -27,16 +27,14 @@ from seamark.cli._runs import (
 )
 from seamark.cli._screen import Screen, note
 from seamark.errors import ArgumentError, RunNotFoundError
-from seamark.reading.interest import aside
-from seamark.reading.units import is_measured
-from seamark.reading.words import clean, plural
+from seamark.reading.attributes import aside
+from seamark.reading.words import clean, is_measured, plural
 
 if TYPE_CHECKING:
     from seamark.pictures.drawing import PlotOptions, Source
     from seamark.pictures.plots import Axes, Curve
     from seamark.reading.points import Attempt
 
-__all__ = ["plot"]
 
 _LEAST_HEIGHT: Final = 5
 _NEWEST: Final = "sys/creation_time"
@@ -184,7 +182,6 @@ def plot(
 
 
 def _along(asked: PlotOptions, x: str | None, patterns: Sequence[str]) -> PlotOptions:
-    """Return how curves are drawn: what the machine measures along time, if nobody chose."""
     look = asked.look
     if x is None and not look.log_x and all(is_measured(one.strip("/")) for one in patterns):
         return replace(asked, look=replace(look, x="time"))
@@ -199,9 +196,8 @@ def _of_groups(
     query: str | None,
     asked: PlotOptions,
 ) -> tuple[list[Curve], Axes]:
-    """Return what is drawn of groups of runs."""
     from seamark.pictures.drawing import MOST_CURVES, curves_of_groups, picture_of_groups
-    from seamark.reading.value_words import value_text
+    from seamark.reading.words import value_text
     from seamark.store.query.selection import Selection
 
     runs.expect_project(project)
@@ -220,7 +216,7 @@ def _of_groups(
 def _sort_words(
     runs: Runs, words: Sequence[str], project: str | None, query: str | None
 ) -> tuple[list[RunRef], list[str]]:
-    """Return runs and series: words name runs as long as they can, everything after is a series."""
+    """Return runs and series: words name runs as long as they can, the rest are series."""
     if query is not None:
         runs.expect_project(project)
         refs = runs.select(query, project)
@@ -242,13 +238,7 @@ def _sort_words(
 def _another_run(
     runs: Runs, refs: Sequence[RunRef], word: str, project: str | None
 ) -> RunRef | None:
-    """Return the run that a word names; None if it is a series of those that were named already.
-
-    A series comes before the beginning of an id: some id begins with any short word.
-
-    Raises:
-        ArgumentError: If it may be any of several runs.
-    """
+    # A series comes before the beginning of an id: some id begins with any short word.
     is_series = _is_series(runs, refs, word)
     try:
         return runs.find(word, project, beginnings=not is_series)

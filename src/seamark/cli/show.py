@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -13,15 +13,13 @@ import click
 from seamark.cli import _complete, _facts
 from seamark.cli._app import misuse, root_option
 from seamark.cli._health import ailments, print_health
-from seamark.cli._json import dumps
 from seamark.cli._printed import LastLines, is_output
 from seamark.cli._runs import RunRef, a_path, open_runs, project_option, run_argument
-from seamark.cli._screen import Cell, Column, Screen
+from seamark.cli._screen import Cell, Column, Screen, dumps
 from seamark.paths import is_inside, matches
 from seamark.reading.attributes import CHANGES
 from seamark.reading.document import attributes_of, ref_of
-from seamark.reading.nearest import hint_for
-from seamark.reading.overview import (
+from seamark.reading.facts import (
     CheckpointNote,
     best_extremes,
     by_importance,
@@ -32,15 +30,24 @@ from seamark.reading.overview import (
 )
 from seamark.reading.rank_words import rank_mappings
 from seamark.reading.report import report_of_run
-from seamark.reading.units import unit_of
-from seamark.reading.value_words import last_text, short_text, value_text
-from seamark.reading.words import clean, human_number, plural, shorten, step_text, time_text
+from seamark.reading.words import (
+    clean,
+    hint_for,
+    human_number,
+    last_text,
+    plural,
+    short_text,
+    shorten,
+    step_text,
+    time_text,
+    unit_of,
+    value_text,
+)
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
     from seamark.reading.reader import Reader
 
-__all__ = ["show"]
 
 _SPARK: Final = 24
 _SHORT_SPARK: Final = 14
@@ -162,7 +169,6 @@ def show(
 
 
 def _errors(screen: Screen, errors: Sequence[Mapping[str, Any]]) -> None:
-    """List the errors of a run where that says more than the line about its end."""
     if len(errors) < 2:  # noqa: PLR2004 - that line tells of one
         return
     screen.heading(f"Errors ({len(errors):,})")
@@ -180,17 +186,7 @@ def _errors(screen: Screen, errors: Sequence[Mapping[str, Any]]) -> None:
 
 @dataclass(slots=True)
 class _Shown:
-    """State that the sections of one output share.
-
-    Attributes:
-        screen: Destination of the output.
-        view: The run.
-        digest: Whether the output is a summary of a whole run for a person: the most important
-            data come first, and the rest is counted.
-        best: See `best_extremes`.
-        notes: See `checkpoint_notes`.
-        changes: Earlier values of changed parameters, by path.
-    """
+    """State that the sections of one output share; ``digest``: a summary for a person."""
 
     screen: Screen
     view: Reader
@@ -224,7 +220,7 @@ def _print(
         notes=checkpoint_notes(attributes, best),
     )
     if not narrowed:
-        costs = _largest_costs(attributes) if shown.digest else ()
+        costs = dict.fromkeys(one.value for one in attributes if shown.digest and _is_cost(one))
         report = report_of_run(view, attributes, project=ref.project)
         further = [("time", cost) for cost in costs]
         _facts.print_facts(screen, ref, view, report, attributes, further)
@@ -249,7 +245,6 @@ def _print(
 def _rest(
     shown: _Shown, attributes: Sequence[Attribute], counted: dict[str, list[Attribute]]
 ) -> list[Attribute]:
-    """Return what gets a row of its own: what is neither counted nor told in words."""
     left_out = {one.path for part in counted.values() for one in part} | _facts.CODE
     if shown.digest:
         left_out.update(path for note in shown.notes.values() for path in note.told_by)
@@ -257,7 +252,6 @@ def _rest(
 
 
 def _is_shown_as_text(attribute: Attribute) -> bool:
-    """Return whether an attribute is told in words, or by what was printed."""
     path = attribute.path
     return any(is_inside(path, space) for space in _TOLD) or is_output(path, attribute.family)
 
@@ -265,7 +259,6 @@ def _is_shown_as_text(attribute: Attribute) -> bool:
 def _output(
     screen: Screen, ref: RunRef, view: Reader, attributes: Sequence[Attribute]
 ) -> list[str]:
-    """Show the last lines that a run printed which ended badly; return where to read others."""
     if not any(is_output(one.path, one.family) for one in attributes):
         return []
     lines = [] if view.state in _WELL else LastLines(_LAST_LINES).look(view)
@@ -284,7 +277,6 @@ def _section(
     part: Sequence[Attribute],
     printer: Callable[[_Shown, Sequence[Attribute]], None],
 ) -> None:
-    """Print a section; of a digest no more rows than a person reads."""
     if shown.digest and part[0].family == "float_series":
         part = by_importance(part, shown.best)
     elif shown.digest:  # checkpoints that are marked stand first
@@ -298,11 +290,6 @@ def _section(
         shown.screen.line(f"  {more}", style="dim")
 
 
-def _largest_costs(attributes: Sequence[Attribute]) -> Iterable[str]:
-    """Return what the profilers found, each line once."""
-    return dict.fromkeys(one.value for one in attributes if _is_cost(one))
-
-
 def _is_cost(attribute: Attribute) -> bool:
     return (
         attribute.path.endswith("/largest_cost")
@@ -312,7 +299,6 @@ def _is_cost(attribute: Attribute) -> bool:
 
 
 def _counted(attributes: Sequence[Attribute], *, digest: bool) -> dict[str, list[Attribute]]:
-    """Return what is only counted, by the namespace in which it is."""
     found: dict[str, list[Attribute]] = {}
     for one in attributes:
         if _is_shown_as_text(one):
@@ -464,7 +450,6 @@ def _series(shown: _Shown, attributes: Sequence[Attribute]) -> None:
 
 
 def _statistics(shown: _Shown, attributes: Sequence[Attribute]) -> None:
-    """Print what is kept of fast series; of a kind that has no mean, the last."""
     exact = not shown.screen.terminal
     units = [unit_of(attribute.path) for attribute in attributes]
     names = ("mean", "std", "min", "max", "last")
@@ -493,7 +478,7 @@ def _statistics(shown: _Shown, attributes: Sequence[Attribute]) -> None:
 
 
 def _rounded(value: float) -> str:
-    """Return what was measured of a machine: further digits mean nothing."""
+    # what was measured of a machine: further digits mean nothing
     return human_number(value, 4)
 
 
@@ -509,7 +494,6 @@ def _value(attribute: Attribute, *, exact: bool) -> str:
 
 
 def _changes_of(view: Reader, attributes: Sequence[Attribute]) -> Mapping[str, Any]:
-    """Return what parameters were before they were changed; asked only where there are some."""
     if not any(is_parameter(one) for one in attributes):
         return {}
     found = view.attribute(CHANGES)
@@ -517,7 +501,6 @@ def _changes_of(view: Reader, attributes: Sequence[Attribute]) -> Mapping[str, A
 
 
 def _change(shown: _Shown, path: str) -> str:
-    """Return what a parameter was, and until when."""
     told = shown.changes.get(path, ())
     if len(told) < 2:  # noqa: PLR2004 - one before and one after
         return ""

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from seamark.cli._app import root_option
-from seamark.cli._json import dumps
 from seamark.cli._runs import open_runs, project_option, run_argument
-from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen
+from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, dumps
 from seamark.reading.rank_words import rank_problems
 
 if TYPE_CHECKING:
-    from seamark.reading.stragglers import RankTiming
+    from seamark.reading.rank_words import RankTiming
 
-__all__ = ["stragglers"]
 
 _BAR: Final = 24
 _STANDS_OUT: Final = 1.1
@@ -59,7 +57,7 @@ def stragglers(context: click.Context, run: str, project: str | None, *, as_json
       seamark stragglers latest
       seamark stragglers quick-otter --json | jq '.ranks[0].rank'
     """
-    from seamark.reading.stragglers import rank_timings
+    from seamark.reading.rank_words import rank_timings
 
     runs = open_runs(context, project)
     context.with_resource(runs.index.moment())

@@ -1,4 +1,4 @@
-"""``seamark sync``: send what is left of runs to the places that keep them too."""
+"""``seamark sync``: send unsent data of runs to their remotes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from seamark.cli import _checks
+from seamark.cli import fsck
 from seamark.cli._app import EXIT_TROUBLE, misuse, root_only
-from seamark.cli._progress import progress_bar
 from seamark.cli._runs import (
     Runs,
     open_runs,
@@ -20,7 +19,7 @@ from seamark.cli._runs import (
     query_option,
     runs_argument,
 )
-from seamark.cli._screen import note
+from seamark.cli._screen import note, progress_bar
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
 from seamark.reading.arriving import CONFLICTS
 from seamark.reading.words import human_bytes, plural
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from seamark.registry.moving import Moved
     from seamark.remote.sync import Left
 
-__all__ = ["sync"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -105,7 +103,7 @@ def sync(
     remotes = _targets(uris)
     folders = _chosen(context, names, project, query)
     if not dry_run:
-        _checks.finish_queued(folders)
+        fsck.finish_queued(folders)
     failed = False
     for uri in remotes:
         given = {"conflict": conflict, "make_project": make_project, "project": to_project}
@@ -115,12 +113,6 @@ def sync(
 
 
 def _targets(uris: Sequence[str]) -> list[str]:
-    """Return the URIs that were given, by option or variable.
-
-    Raises:
-        Misuse: If none was.
-        ArgumentError: If one is none.
-    """
     from seamark.remote.places import check_uri
 
     given = uris or os.environ.get("SEAMARK_REMOTE", "").replace(",", " ").split()
@@ -135,7 +127,6 @@ def _targets(uris: Sequence[str]) -> list[str]:
 def _chosen(
     context: click.Context, names: Sequence[str], project: str | None, query: str | None
 ) -> list[RunFolder]:
-    """Return the folders that are meant, purged ones left out."""
     chosen = bool(names) or query is not None
     runs = open_runs(context, project, refresh=chosen, local="sync")
     if chosen:
@@ -145,7 +136,7 @@ def _chosen(
     else:
         folders = [
             *iter_runs(runs.local.root, project, models=True, unread=_note_unread),
-            *_checks.project_logs(runs.local.root, project),
+            *fsck.project_logs(runs.local.root, project),
         ]
     return [folder for folder in folders if not folder.is_purged]
 
@@ -165,7 +156,6 @@ def _refs(
 def _sync_to(
     uri: str, folders: Sequence[RunFolder], given: Mapping[str, Any], *, dry_run: bool
 ) -> bool:
-    """Send to one place, and say what was sent; return whether something could not be."""
     from seamark.registry.moving import Mover, expect_other_place
     from seamark.remote.places import canonical, open_remote, shown
 
@@ -197,7 +187,6 @@ def _map_concurrently(
     given: Sequence[A],
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> list[B]:
-    """Return what a function returns for each, several at a time; an interrupt ends it soon."""
     found = []
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="seamark-sync")
     try:
@@ -211,7 +200,6 @@ def _map_concurrently(
 
 
 def _print_pending(place: str, found: Sequence[Left]) -> bool:
-    """Say what would be sent."""
     todo = [one for one in found if one.size or one.files]
     for one in todo:
         journals, files = sum(one.journals.values()), sum(one.files.values())
@@ -230,7 +218,6 @@ def _print_pending(place: str, found: Sequence[Left]) -> bool:
 
 
 def _print_sent(place: str, found: Sequence[Left], done: Sequence[Moved]) -> bool:
-    """Say what was sent and what was there already."""
     failed = _print_problems(done)
     if sent := [one for one in done if one.journal_bytes or one.files]:
         files = sum(one.files for one in sent)
@@ -250,7 +237,6 @@ def _print_sent(place: str, found: Sequence[Left], done: Sequence[Moved]) -> boo
 
 
 def _print_problems(found: Sequence[Left] | Sequence[Moved]) -> list[Left | Moved]:
-    """Say what went wrong, once where it is the same for many; return those that have problems."""
     failed = [one for one in found if one.problems]
     by_line: dict[str, list[Left | Moved]] = {}
     for one in failed:
@@ -276,7 +262,6 @@ def _print_up_to_date(place: str, found: Sequence[Left]) -> None:
 
 
 def _words(found: Sequence[Left | Moved]) -> str:
-    """Return how many runs and logs of projects these are, in words."""
     logs = sum(one.folder.run == PROJECT_LOG for one in found)
     runs = len(found) - logs
     parts = [plural(runs, "run")] if runs or not logs else []

@@ -14,15 +14,14 @@ import click
 from seamark.cli._app import misuse, place_of, root_only
 from seamark.cli._runs import expect_root
 from seamark.cli._screen import note
-from seamark.reading.ages import duration_words
-from seamark.reading.words import clean, plural
+from seamark.reading.words import clean, duration_words, plural
+from seamark.remote.http.address import is_loopback
 
 if TYPE_CHECKING:
     from seamark.page.roots import Root
     from seamark.page.start import Started
     from seamark.page.watch import Watcher
 
-__all__ = ["ui"]
 
 _FIRST_LOOK_S = 1.0
 
@@ -84,11 +83,12 @@ def ui(
       seamark ui --port 9000 --no-browser
       seamark ui --print-token
     """
-    from seamark.page import opening, tokens
+    from seamark.page import opening
+    from seamark.page.roots import keep
     from seamark.page.start import Given, check, check_extra, serve
 
     if print_token:
-        click.echo(_renewed() if new_token else tokens.keep())
+        click.echo(_renewed() if new_token else keep())
         return
     roots = _roots(context, folders)
     check_extra()
@@ -96,7 +96,7 @@ def ui(
     check(given)
     if new_token:
         _renewed()
-    if not opening.is_loopback(host):
+    if not is_loopback(host):
         note(
             "beyond this machine nothing is encrypted: everybody on the way can read the token "
             "and the values; ssh -L is safe"
@@ -112,14 +112,7 @@ def ui(
 
 
 def _roots(context: click.Context, folders: Sequence[str]) -> Sequence[Root]:
-    """Return the roots that were named, else the one that `seamark ls` finds.
-
-    Raises:
-        Misuse: If one does not exist although it was named, is a file, or holds the root meant.
-        ArgumentError: If nobody named a root, and the nearest one is another user's; or if
-            ``SEAMARK_REMOTE`` cannot be read.
-    """
-    from seamark.opening.catalogs import first_remote, readable
+    from seamark.opening.place import first_remote, readable
     from seamark.page.roots import named_roots
 
     place, named = place_of(context, local="ui")
@@ -143,16 +136,14 @@ def _roots(context: click.Context, folders: Sequence[str]) -> Sequence[Root]:
 
 
 def _renewed() -> str:
-    """Make a new token and return it."""
-    from seamark.page import tokens
+    from seamark.page import roots
 
-    made = tokens.new_token()
+    made = roots.new_token()
     note("pages that run, here or on other machines, go on with the token before: start them again")
     return made
 
 
 def _lines(roots: Sequence[Root], started: Started, watcher: Watcher) -> Iterator[str]:
-    """Yield what is printed once a page answers."""
     from seamark.page.watch import Looked
 
     watcher.wait_for_roots(_FIRST_LOOK_S)
@@ -188,7 +179,7 @@ def _addresses(started: Started) -> Iterator[str]:
 
 
 def _is_public_output() -> bool:
-    """Return whether what is printed goes into a file that others may read, as that of a job."""
+    """Return whether output goes into a file that others may read, as that of a job."""
     try:
         facts = os.fstat(sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""``seamark watch``: one run, live."""
+"""``seamark watch``: live display of one run."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ import re
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from seamark.cli import _complete
 from seamark.cli._app import misuse, root_option
-from seamark.cli._facts import span_text
-from seamark.cli._live import Looker, Seen
+from seamark.cli._facts import problems, span_text, sparkline
+from seamark.cli._printed import LastLines
 from seamark.cli._runs import RunRef, Runs, a_path, open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
-from seamark.reading.ages import duration_words
-from seamark.reading.machine import machine_now
-from seamark.reading.rank_words import lags, rank_facts
+from seamark.paths import is_inside, matches
+from seamark.reading.attributes import aside, is_counter, metric_order
+from seamark.reading.facts import PROGRESS, loops_of, machine_now, progress_words
+from seamark.reading.rank_words import has_points, lags, of_rank, rank_facts
 from seamark.reading.words import (
     age_text,
     clean,
+    duration_words,
     human_number,
     plural,
     seen_text,
@@ -37,9 +40,140 @@ from seamark.reading.words import (
 )
 
 if TYPE_CHECKING:
+    from seamark.reading.attributes import Attribute, SeriesSummary
     from seamark.reading.ranks import RankStatus
+    from seamark.reading.reader import Reader
 
-__all__ = ["watch"]
+__all__ = ["Looker"]
+
+
+_GOING_ON: Final = ("created", "running")
+_PACE: Final = 100
+"""Of so many of the last points the pace is taken."""
+_LEFT: Final = "profiling/eta_s"
+"""Where a training says how many seconds are left, if anything records it."""
+_LAST_LINES: Final = 5
+_EPOCH: Final = "epoch"
+_MACHINE: Final = "monitoring"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A run at one moment.
+
+    ``series`` are those that matter, the most telling ones first; ``progress`` says in words how
+    far and fast it is; ``curves`` are kept for the next look.
+    """
+
+    view: Reader
+    label: str
+    state: str
+    attributes: Sequence[Attribute]
+    series: Mapping[str, SeriesSummary]
+    progress: str
+    ranks: Sequence[RankStatus]
+    problems: Sequence[str]
+    output: Sequence[str]
+    curves: dict[str, tuple[SeriesSummary, str]]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {one.path: one.value for one in self.attributes if one.family == "atom"}
+
+    def curve(self, path: str, width: int) -> str:
+        """Return a series as one line of a width in cells; read again only if it has new points."""
+        known, now = self.curves.get(path), self.series[path]
+        if known is None or known[0] != now:
+            known = (now, sparkline(self.view.curve(path, 2 * width).value, width))
+            self.curves[path] = known
+        return known[1]
+
+    @property
+    def is_unfinished(self) -> bool:
+        return self.state in _GOING_ON
+
+
+class Looker:
+    """Reads new records of one run repeatedly; writes nothing to its folder."""
+
+    def __init__(self, runs: Runs, ref: RunRef, patterns: Sequence[str]) -> None:
+        self.ref = ref
+        self._runs = runs
+        self._patterns = patterns
+        self._label = runs.label(ref)
+        self._modified: datetime | None = None
+        self._attributes: list[Attribute] = []
+        self._progress = ""
+        self._curves: dict[str, tuple[SeriesSummary, str]] = {}
+        self._printed = LastLines(_LAST_LINES)
+        self._output: list[str] = []
+
+    def look(self) -> Seen:
+        """Refresh the run in the index and return its snapshot."""
+        self._runs.index.refresh(self.ref.project, self.ref.run)
+        view = self._runs.view(self.ref)
+        modified = view.attribute("sys/modification_time")
+        assert modified is not None  # noqa: S101 - every run has it
+        if modified.value != self._modified:
+            self._modified, self._attributes = modified.value, view.attributes()
+            self._progress = self._format_progress(view)
+            self._output = [one.text for one in self._printed.look(view)]
+        state = view.state
+        return Seen(
+            view=view,
+            label=self._label,
+            state=state,
+            attributes=self._attributes,
+            series={
+                one.path: one.value
+                for one in sorted(self._attributes, key=lambda each: metric_order(each.path))
+                if self._matters(one)
+            },
+            progress=self._progress,
+            ranks=view.ranks(),
+            problems=list(problems(view, state)),
+            output=self._output,
+            curves=self._curves,
+        )
+
+    def _matters(self, attribute: Attribute) -> bool:
+        path = attribute.path
+        if not has_points(attribute):
+            return False
+        if self._patterns:
+            return matches(path, *self._patterns)
+        return aside(path) is None and of_rank(path) is None and not is_counter(path)
+
+    def _format_progress(self, view: Reader) -> str:
+        told = next((one.value for one in self._attributes if one.path == PROGRESS), None)
+        own = {
+            one.path: one.value
+            for one in self._attributes
+            if has_points(one) and of_rank(one.path) is None and not is_inside(one.path, _MACHINE)
+        }
+        if (loops := loops_of(told)) or not own:
+            return clean(progress_words(loops))
+        longest = max(own, key=lambda path: (own[path].last_step, own[path].count))
+        words = [f"step {step_text(own[longest].last_step)}"]
+        epochs = [one.last for path, one in own.items() if path.rpartition("/")[2] == _EPOCH]
+        if epochs:
+            words.append(f"epoch {human_number(max(epochs))}")
+        pace = _steps_per_second(view, longest)
+        if pace:
+            words.append(f"{human_number(pace, 3)} steps/s")
+        if _LEFT in own:
+            words.append(f"about {duration_words(own[_LEFT].last)} left")
+        return ", ".join(words)
+
+
+def _steps_per_second(view: Reader, path: str) -> float:
+    points = view.points(path, limit=_PACE)
+    if len(points) < 2:  # noqa: PLR2004 - a pace is between two points
+        return 0.0
+    steps = float(points.step[-1] - points.step[0])
+    seconds = float(points.time_ns[-1] - points.time_ns[0]) / 1e9
+    return steps / seconds if steps > 0 and seconds > 0 else 0.0
+
 
 _SPARK: Final = 24
 _LEAST_ROWS: Final = 3
@@ -116,11 +250,6 @@ def watch(
 
 
 def _newest(runs: Runs, project: str | None) -> RunRef:
-    """Return the newest run that is running; if none is, the newest, and say so.
-
-    Raises:
-        Misuse: If there are no runs.
-    """
     if running := runs.select("sys/state = running", project, limit=1):
         return running[0]
     found = runs.select("", project, limit=1)
@@ -135,15 +264,12 @@ def _wait(seconds: float) -> None:
 
 
 class _Lines:
-    """A line for each change, for pipes and terminals that cannot go back."""
-
     def __init__(self) -> None:
         self._screen = Screen()
         self._said = ""
         self._problems: set[str] = set()
 
     def show(self, seen: Seen) -> None:
-        """Write what is new since the last time, if anything is."""
         if not self._said:
             self._screen.line(f"{seen.label}: {seen.view.contents.where}")
         news = repr(
@@ -164,11 +290,6 @@ class _Lines:
 
 @contextmanager
 def _picture(interval: float) -> Iterator[Callable[[Seen], None]]:
-    """Give what draws a run over the last picture of it; the last one stays.
-
-    Args:
-        interval: Seconds between two looks, to be told.
-    """
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -193,15 +314,11 @@ def _picture(interval: float) -> Iterator[Callable[[Seen], None]]:
 
 
 class _Page(io.StringIO):
-    """Text buffer that replaces the terminal while a picture is composed."""
-
     def isatty(self) -> bool:
-        """Return that a person will look at it."""
         return True
 
 
 def _draw(screen: Screen, seen: Seen, height: int, interval: float) -> None:
-    """Write a picture of a run, with as many series as a terminal of this height has room for."""
     screen.styled(
         [(seen.label, "bold"), ("  ", ""), (seen.state, STATE_STYLES.get(seen.state, ""))]
     )
@@ -280,7 +397,7 @@ def _draw_series(screen: Screen, seen: Seen, most: int) -> None:
 
 
 def _ranks_to_show(seen: Seen) -> list[RankStatus]:
-    """Return the ranks that need a look: what is not well first, then what is furthest behind."""
+    """Return the ranks to show: first those with problems, then those furthest behind."""
     if len(seen.ranks) < 2:  # noqa: PLR2004 - one process is the run
         return []
     behind = lags(seen.attributes)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from seamark.ignite._handlers import (
     GradsHistHandler,
     GradsScalarHandler,
+    NeptuneSaver,
     OptimizerParamsHandler,
     OutputHandler,
+    SeamarkSaver,
     WeightsHistHandler,
     WeightsScalarHandler,
     global_step_from_engine,
 )
 from seamark.ignite._logger import NeptuneLogger, SeamarkLogger, setup_seamark_logging
 from seamark.ignite._profilers import BasicTimeProfiler, HandlersTimeProfiler
-from seamark.ignite._saver import NeptuneSaver, SeamarkSaver
 
 __all__ = [
     "BasicTimeProfiler",

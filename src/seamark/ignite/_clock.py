@@ -52,14 +52,8 @@ _SUMMARY_EVERY_NS: Final = 10_000_000_000
 
 
 class _Mark(NamedTuple):
-    """The mark of a function of ours in the table; a probe has no code.
-
-    Attributes:
-        code: Code of the handler.
-        name: Its name, different from those of other handlers of the event.
-        own_name: Its name as Ignite shows it.
-        handler: The function of the entry that stood there.
-    """
+    # A probe has no code. `name` is different from those of other handlers of the event, `own_name`
+    # is as Ignite shows it; `handler` is the function of the entry that stood there.
 
     code: int = 0
     name: str = ""
@@ -80,11 +74,8 @@ def _attached_handler(function: Any) -> Any:
 
 
 def _behind_filter(function: Any, handler: Any, timed: Any) -> Any:
-    """Return a copy of the function that Ignite puts around a handler with a filter.
-
-    Where the original calls the handler, the copy calls the timed one. None where the handler is
-    not found in the closure: then filter and handler are timed together.
-    """
+    # Where the original calls the handler, the copy calls the timed one. None where the handler is
+    # not found in the closure: then filter and handler are timed together.
     if function is handler or not isinstance(function, FunctionType):
         return None
     cells = function.__closure__ or ()
@@ -97,17 +88,14 @@ def _behind_filter(function: Any, handler: Any, timed: Any) -> Any:
 
 
 def _name_of(handler: Any) -> str:
-    """Return the name of a handler as Ignite shows it."""
     with quietly():  # a __getattr__ of somebody's
         return str(getattr(handler, "__qualname__", type(handler).__name__))
     return type(handler).__name__
 
 
 class _Entries(list[Any]):
-    """Handlers of an event: a probe, and behind it handlers, each timed as soon as it is there.
-
-    Ignite appends to this list, and replaces it to remove handlers.
-    """
+    # Handlers of an event: a probe, and behind it handlers, each timed as soon as it is there.
+    # Ignite appends to this list, and replaces it to remove handlers.
 
     def __init__(self, clock: EngineClock, event: Any, entries: Iterable[Any] = ()) -> None:
         super().__init__()
@@ -120,7 +108,6 @@ class _Entries(list[Any]):
             self.append(entry)
 
     def append(self, entry: Any) -> None:
-        """Time a handler that is added."""
         function, *given = entry
         mark = _mark_of(function)
         if mark is None:
@@ -131,14 +118,11 @@ class _Entries(list[Any]):
         self.insert(len(self) - self._is_last, (function, *given))
 
     def marks(self) -> list[_Mark]:
-        """Return the marks of the handlers that are timed."""
         found = (_mark_of(function) for function, *_ in self)
         return [mark for mark in found if mark is not None and mark.code]
 
 
 class _Table(defaultdict[Any, Any]):
-    """The table of handlers of an engine with a clock."""
-
     def __init__(self, clock: EngineClock, plain: Any) -> None:
         super().__init__(list)
         self.clock = clock
@@ -155,7 +139,6 @@ class _Table(defaultdict[Any, Any]):
         super().__setitem__(event, _Entries(self.clock, event, entries))
 
     def plain(self) -> Any:
-        """Return the table as it is without a clock."""
         found = defaultdict(list)
         for event, entries in self.items():
             for function, *given in entries:
@@ -165,18 +148,16 @@ class _Table(defaultdict[Any, Any]):
         return found
 
     def __reduce__(self) -> Any:
-        """Leave a copy of the engine without a clock."""
+        # Leave a copy of the engine without a clock.
         return defaultdict, (list, dict(self.plain()))
 
 
 class EngineClock:
-    """Writes down what an engine does, for the profilers that are attached to it.
+    """Records the events of an engine for the profilers attached to it.
 
     Attributes:
         run: The run that goes on; one that never began while nothing is written.
         thread: The thread that runs the engine; 0 while nothing is written.
-        tape: The tape of the run.
-        state: The state of the engine that runs.
         due_ns: When something is to be done after an iteration, by ``time.perf_counter_ns``.
     """
 
@@ -222,13 +203,7 @@ class EngineClock:
     # ------------------------------------------------------------ functions for the table
 
     def timed(self, event: Any, function: Any, others: Iterable[_Mark]) -> Any:
-        """Return a handler that writes down when it begins and ends.
-
-        Args:
-            event: The event.
-            function: The handler, with Ignite's filter around it if there is one.
-            others: The marks of the other handlers of the event.
-        """
+        """Return a handler that writes down when it begins and ends."""
         handler = _attached_handler(function)
         own_name, taken = _name_of(handler), {mark.name for mark in others}
         numbered = (f"{own_name} #{number}" for number in itertools.count(2))
@@ -323,7 +298,6 @@ class EngineClock:
             self.run.expect_handler(mark.code, mark.name, mark.own_name, times)
 
     def _open(self, code: int) -> None:
-        """Begin a run with an event, which may be in the middle of it."""
         engine: Any = self._engine()
         if self.run.began:
             for one in self._listeners:
@@ -360,7 +334,6 @@ class EngineClock:
         return False
 
     def _end_step(self, now_ns: int) -> None:
-        """Do what is not done at each step, and call the listeners that are due."""
         gpu, state = self.run.gpu, self.state
         if gpu is not None:
             gpu.end(position(state.epoch, state.iteration))
@@ -372,34 +345,18 @@ class EngineClock:
         self.due_ns = min(one.due_ns for one in self._listeners) if gpu is None else 0
 
     def _fail(self, error: Exception) -> None:
-        """Measure nothing more in this run, and say so once.
-
-        Raises:
-            Exception: The error, if a signal handler raised it.
-        """
+        """Measure nothing more in this run, and say so once."""
         let_pass(error)
         self.run, self.thread, self._may_join = RunTimes(), 0, False
         log.warning("seamark: the time profiler stops measuring this run: %r", error)
 
 
 def _clock_of(engine: Engine) -> EngineClock | None:
-    """Return the clock on an engine; there is one, however many profilers are attached to it."""
     return getattr(engine._event_handlers, "clock", None)  # noqa: SLF001
 
 
 class AttachedEngine:
-    """Engine that a profiler is attached to, with the times of its runs.
-
-    Args:
-        engine: The engine.
-        number: Number of the engine, 0 for the first that the profiler was attached to.
-        by_handler: Whether to record the times of handlers, not of events.
-        cuda: ``"events"`` if steps are to be timed on the GPU too.
-
-    Attributes:
-        runs: Times of the latest runs, by the number of the run.
-        record: Recording that the times of its runs are written to, or None.
-    """
+    """Engine that a profiler is attached to, with the times of its latest runs by number."""
 
     def __init__(self, engine: Engine, number: int, *, by_handler: bool, cuda: str) -> None:
         self._ref: weakref.ref[Engine] | None = weakref.ref(engine)
@@ -413,12 +370,10 @@ class AttachedEngine:
         self._is_summed_up = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the engine and the records."""
         return {**self.__dict__, "_ref": None, "_records": {}, "record": None}
 
     @property
     def engine(self) -> Engine | None:
-        """The engine, if it is still there."""
         return None if self._ref is None else self._ref()
 
     @property
@@ -427,18 +382,15 @@ class AttachedEngine:
         return math.inf if self.record is None else self.record.due_ns
 
     def listen(self, engine: Engine, record: TimesInRun | None) -> None:
-        """Listen to the engine's clock, and record times."""
         if record is not None:
             self.record = self._records.setdefault(record.place, record)
         (_clock_of(engine) or EngineClock(engine)).add(self)
 
     def detach(self) -> None:
-        """Stop listening."""
         if (engine := self.engine) is not None and (clock := _clock_of(engine)) is not None:
             clock.remove(self)
 
     def begin(self, times: RunTimes) -> None:
-        """Keep a run that begins."""
         number = max(self.runs, default=-1) + 1
         self.runs[number] = times
         self.runs.pop(number - KEPT_RUNS, None)
@@ -449,7 +401,6 @@ class AttachedEngine:
             self.record.at_end(self._sum_up)  # an exception ends a run without an event
 
     def end_iteration(self, now_ns: int, iteration: int) -> None:
-        """Record a row of means."""
         if self.record is not None:
             times = self.runs[max(self.runs)]
             self.record.row(now_ns, times.sources(by_handler=self._by_handler), iteration)
@@ -472,7 +423,7 @@ class AttachedEngine:
             self.record.summary(sources, times.breakdown(by_handler=self._by_handler))
 
     def record_latest(self, record: TimesInRun) -> None:
-        """Record the latest run now; what was recorded there before is not recorded again."""
+        """Record the latest run now; values recorded before are not recorded again."""
         if self.runs:
             times = self.runs[max(self.runs)].now()
             record = self._records.setdefault(record.place, record)

@@ -1,25 +1,33 @@
-"""Handlers that record what an engine, an optimizer or a model holds when an event fires.
+"""Handlers that record values of engines, optimizers and models, and the checkpoint saver.
 
 Names, arguments and checks are those of Ignite's own handlers. Each call records one row, with the
-numbers of a device read in one transfer. What a person hands in (transforms, reductions) may raise;
+numbers of a device read in one transfer. Functions of the user (transforms, reductions) may raise;
 recording does not.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import functools
+import os
+import secrets
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch.nn.parameter import is_lazy
 
-from seamark.errors import ValueKindError
+from seamark.errors import ArgumentError, ValueKindError
 from seamark.ignite import _host
-from seamark.ignite._target import checked_tag, series_target_of
-from seamark.paths import check_path, join_path
+from seamark.ignite._host import checked_tag, dropping, series_target_of, target_of
+from seamark.paths import check_path, check_writable, join_path
+from seamark.process.interrupts import let_pass
 from seamark.run.adapters import record_histograms, record_series
-from seamark.values import to_float
+from seamark.run.run import Run
+from seamark.values import parameters, to_float
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,8 +35,10 @@ if TYPE_CHECKING:
 __all__ = [
     "GradsHistHandler",
     "GradsScalarHandler",
+    "NeptuneSaver",
     "OptimizerParamsHandler",
     "OutputHandler",
+    "SeamarkSaver",
     "WeightsHistHandler",
     "WeightsScalarHandler",
     "global_step_from_engine",
@@ -59,7 +69,6 @@ def global_step_from_engine(
 
 
 def _own_step(engine: Any, event_name: Any) -> Any:
-    """Return how often the event fired in the engine that the handler is attached to."""
     return engine.state.get_event_attrib_value(event_name)
 
 
@@ -105,11 +114,6 @@ class OutputHandler(_host.base.BaseOutputHandler):  # type: ignore[misc] # of an
             raise TypeError(msg)
 
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
-        """Record what there is now.
-
-        Raises:
-            TypeError: If the logger is none of ours, or the step is no real number.
-        """
         run, base = series_target_of(logger, "OutputHandler")
         values = self._values(engine)
         step = self.global_step_transform(engine, event_name)
@@ -159,12 +163,6 @@ class OptimizerParamsHandler(_host.base.BaseOptimizerParamsHandler):  # type: ig
         check_path(param_name)
 
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
-        """Record what the groups hold now.
-
-        Raises:
-            TypeError: If the logger is none of ours.
-            KeyError: If a group has no such parameter.
-        """
         run, base = series_target_of(logger, "OptimizerParamsHandler")
         groups = enumerate(self.optimizer.param_groups)
         values = {f"group_{index}": group[self.param_name] for index, group in groups}
@@ -173,8 +171,6 @@ class OptimizerParamsHandler(_host.base.BaseOptimizerParamsHandler):  # type: ig
 
 
 class _Parameters(_host.base.BaseWeightsHandler):  # type: ignore[misc] # of any release
-    """Base of the handlers of a model's parameters; each names in a word the thing to record."""
-
     _of: ClassVar[Literal["weights", "grads"]]
     weights: Any
 
@@ -192,7 +188,6 @@ class _Parameters(_host.base.BaseWeightsHandler):  # type: ignore[misc] # of any
         self.weights = tuple(self.weights)  # a view that cannot be pickled, in 0.4.13
 
     def _found(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield (path, tensor) of every chosen parameter that has values, or a gradient, yet."""
         for name, parameter in self.weights:
             tensor = parameter.grad if self._of == "grads" else parameter
             if tensor is not None and not is_lazy(tensor):
@@ -200,7 +195,7 @@ class _Parameters(_host.base.BaseWeightsHandler):  # type: ignore[misc] # of any
 
 
 def _as_numbers(tensor: Tensor) -> Tensor:
-    """Return a tensor of which there is a norm: quantised weights are integers, or bytes."""
+    # Return a tensor of which there is a norm: quantised weights are integers, or bytes.
     if tensor.is_quantized:
         return tensor.dequantize()
     kind = tensor.dtype
@@ -209,8 +204,6 @@ def _as_numbers(tensor: Tensor) -> Tensor:
 
 
 class _ScalarHandler(_host.base.BaseWeightsScalarHandler, _Parameters):  # type: ignore[misc] # of any release
-    """Base of the handlers that record one number for each parameter."""
-
     def __init__(
         self,
         model: torch.nn.Module,
@@ -221,11 +214,6 @@ class _ScalarHandler(_host.base.BaseWeightsScalarHandler, _Parameters):  # type:
         _host.base.BaseWeightsScalarHandler.__init__(self, model, reduction, tag, whitelist)
 
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
-        """Record what there is now.
-
-        Raises:
-            TypeError: If the logger is none of ours.
-        """
         run, base = series_target_of(logger, type(self).__name__)
         name = getattr(self.reduction, "__name__", type(self.reduction).__name__)
         values = {path: self.reduction(_as_numbers(tensor)) for path, tensor in self._found()}
@@ -263,14 +251,7 @@ class GradsScalarHandler(_ScalarHandler):
 
 
 class _HistHandler(_Parameters):
-    """Base of the handlers that record a histogram of each parameter."""
-
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
-        """Record what there is now.
-
-        Raises:
-            TypeError: If the logger is none of ours.
-        """
         run, base = series_target_of(logger, type(self).__name__)
         step = _own_step(engine, event_name)
         record_histograms(run, dict(self._found()), step, join_path(base, self.tag or "", self._of))
@@ -279,14 +260,7 @@ class _HistHandler(_Parameters):
 class WeightsHistHandler(_HistHandler):
     """Records a histogram of each parameter of a model, under ``weights/<name>``.
 
-    Args:
-        model: The model.
-        tag: Namespace; None for none.
-        whitelist: As in `WeightsScalarHandler`.
-
-    Raises:
-        TypeError: If the model is none.
-        PathError: If the tag breaks the grammar of paths.
+    The arguments are those of `WeightsScalarHandler`, but for ``reduction``.
     """
 
     _of = "weights"
@@ -299,3 +273,152 @@ class GradsHistHandler(_HistHandler):
     """
 
     _of = "grads"
+
+
+class SeamarkSaver(_host.checkpoint.BaseSaveHandler):  # type: ignore[misc] # of any release
+    """Saves checkpoints into the run, as the ``save_handler`` of an Ignite ``Checkpoint``.
+
+    The bytes lie in the run's folder, where `path` finds them, and the run has a file under the
+    checkpoint's name, with what is known of it (``basename``, ``score_name``, ``priority``) below.
+
+    A disk that is full, or fails, is warned about and counted, and the training goes on without the
+    checkpoint. What cannot be pickled raises.
+
+    Args:
+        logger: A ``SeamarkLogger``, or anything with a run as its ``experiment``.
+        save_on_rank: The rank that saves, as in ``Checkpoint``. Construct and call the saver on
+            every rank. If it is not 0, all ranks agree on the run here, so that it stays one.
+
+    Raises:
+        TypeError: If the logger is none of ours.
+        ArgumentError: If ``save_on_rank`` can be no rank.
+
+    Example:
+        ::
+
+            best = Checkpoint(
+                {"model": model},
+                SeamarkSaver(logger),
+                n_saved=2,
+                score_name="accuracy",
+                global_step_transform=global_step_from_engine(trainer),
+            )
+            evaluator.add_event_handler(Events.COMPLETED, best)
+            ...
+            Checkpoint.load_objects({"model": model}, saver.path(best.last_checkpoint))
+    """
+
+    def __init__(self, logger: Any, save_on_rank: int = 0) -> None:
+        self._logger = logger
+        self.save_on_rank = save_on_rank
+        target_of(logger, "SeamarkSaver")
+        if not isinstance(save_on_rank, int) or save_on_rank < 0:
+            msg = f"SeamarkSaver: save_on_rank: expected an int from 0 on, got {save_on_rank!r}"
+            raise ArgumentError(msg)
+        if save_on_rank != 0 and (agree := getattr(logger, "agree_on_run", None)) is not None:
+            agree()
+
+    def path(self, filename: str) -> Path:
+        """Return where a checkpoint of this name is, or would be.
+
+        Args:
+            filename: As ``Checkpoint`` makes it; ``Checkpoint.last_checkpoint`` is one.
+
+        Raises:
+            ArgumentError: If the name leads out of the folder.
+            PathError: If it can be no attribute path.
+        """
+        run, base = target_of(self._logger, "SeamarkSaver")
+        name = check_writable(join_path(base, str(filename)))
+        if any(part in {".", ".."} for part in name.split("/")):
+            msg = f"filename: expected a name inside the run's folder, got {filename!r}"
+            raise ArgumentError(msg)
+        return run.folder.files_dir / "checkpoints" / name
+
+    def __call__(
+        self,
+        checkpoint: Mapping[str, Any],
+        filename: str,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Save a checkpoint, over an older one of the same name, which is its path on the run."""
+        if (found := self._recorder()) is None or not found[0].session.begin():
+            return
+        run, base = found
+        target = self.path(filename)
+        try:
+            _write(checkpoint, target)
+        except (OSError, RuntimeError) as error:
+            let_pass(error)
+            if not _is_disk(error):
+                raise
+            run.session.drop(
+                "checkpoints", warn=f"checkpoint {filename!r} could not be saved: {error}"
+            )
+            return
+        with dropping(run, "checkpoints", f"checkpoint {filename!r} could not be recorded"):
+            _record(run, join_path(base, str(filename)), target, metadata)
+
+    def remove(self, filename: str) -> None:
+        """Remove a checkpoint, from the disk and from the run. Never raises if it is gone."""
+        if (found := self._recorder()) is None:
+            return
+        run, base = found
+        target, at = self.path(filename), join_path(base, str(filename))
+        with dropping(run, "checkpoints", f"checkpoint {filename!r} could not be removed"):
+            target.unlink(missing_ok=True)
+            run.session.record_op({"op": "delete", "paths": [at]})
+            run.session.content.prune(at)
+
+    def _recorder(self) -> tuple[Run, str] | None:
+        if _host.idist.get_rank() != self.save_on_rank:
+            return None
+        run, base = target_of(self._logger, "SeamarkSaver")
+        if self.save_on_rank != 0 and not run.session.speaks_for_all:
+            run = _guest_of(run, os.getpid())
+        if run.get_state() == "stopped":
+            run.session.drop("checkpoints", warn="a checkpoint came after the run was stopped")
+        return (run, base) if run.session.recording else None
+
+
+NeptuneSaver = SeamarkSaver
+"""The same class, under the name that Ignite's has."""
+
+
+@functools.cache
+def _guest_of(run: Run, _process: int) -> Run:
+    guest = Run(run.session.at(run.id, owner=False))
+    atexit.register(guest.stop, seconds=60.0)
+    return guest
+
+
+def _write(checkpoint: Mapping[str, Any], target: Path) -> None:
+    """Write a checkpoint; readers see either the old bytes or the new ones."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    new = target.with_name(f".{secrets.token_hex(8)}")
+    try:
+        with new.open("xb") as file:
+            torch.save(checkpoint, file)
+        new.replace(target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            new.unlink(missing_ok=True)
+        raise
+
+
+def _is_disk(error: BaseException | None) -> bool:
+    """Tell whether an error comes from the disk; PyTorch's archive hides the first one."""
+    while error is not None:
+        if isinstance(error, OSError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _record(run: Run, at: str, target: Path, metadata: Mapping[str, Any] | None) -> None:
+    if run.checkpoints == "keep":
+        run.session.content.keep(at, target)
+    else:
+        run.session.content.refer(at, target)
+    if metadata:
+        run.session.record_atoms(parameters(metadata, at))

@@ -1,18 +1,34 @@
-"""The parts of Ignite, 0.4.13 and later, that the adapter uses."""
+"""Parts of Ignite that the adapter uses, and the run that a logger records into."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any, Final
 
-from seamark.errors import MissingExtraError
+from seamark.errors import MissingExtraError, PathError
+from seamark.options.checks import naming
+from seamark.paths import check_path
+from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
+from seamark.run.handler import Handler
+from seamark.run.run import Run
 
-__all__ = ["base", "check_engine", "checkpoint", "engine", "idist", "idist_knows", "version"]
+__all__ = [
+    "base",
+    "check_engine",
+    "checked_tag",
+    "checkpoint",
+    "dropping",
+    "engine",
+    "idist",
+    "idist_knows",
+    "series_target_of",
+    "target_of",
+    "version",
+]
 
 
 def _import(*names: str) -> Any:
-    """Import the first of these modules that exists."""
     for name in names:
         try:
             return importlib.import_module(name)
@@ -29,32 +45,60 @@ engine: Final = _import("ignite.engine")
 idist: Final = _import("ignite.distributed")
 # The older place is gone from 0.5 on, where a forwarding module warns about it.
 base: Final = _import("ignite.handlers.base_logger", "ignite.contrib.handlers.base_logger")
-
 checkpoint: Final = _import("ignite.handlers.checkpoint")
 
 
 def check_engine(given: Any, what: str) -> None:
-    """Check that an argument is an engine.
-
-    Raises:
-        TypeError: If it is none.
-    """
     if not isinstance(given, engine.Engine):
         msg = f"Argument {what} should be ignite.engine.Engine, but given {type(given)}"
         raise TypeError(msg)
 
 
 def version() -> str:
-    """Return Ignite's version."""
     return str(importlib.import_module("ignite").__version__)
 
 
 def idist_knows() -> bool:
-    """Tell whether ``idist`` can be asked without any other rank taking part.
-
-    Where a script made the process group itself, the first question has all ranks talk to each
-    other. A rank that asks alone would wait for ever.
-    """
+    # Tell whether ``idist`` can be asked without any other rank taking part. Where a script made
+    # the process group itself, the first question has all ranks talk to each other. A rank that
+    # asks alone would wait for ever.
     model = getattr(idist.utils, "_model", None)  # only it tells
     asks = model is None or type(model).__name__ == "_SerialModel"
     return not asks or current_rank().source != "torch.distributed"
+
+
+def checked_tag(tag: Any, caller: str) -> str | None:
+    """Return a tag if it can be a namespace; None and the empty text are no namespace."""
+    if tag is not None and not isinstance(tag, str):
+        msg = f"{caller}: tag: expected a string or None, got {type(tag).__name__}: {tag!r:.80}"
+        raise TypeError(msg)
+    with naming(f"{caller}: tag", PathError):
+        return check_path(tag) if tag else tag
+
+
+def target_of(logger: Any, caller: str) -> tuple[Run, str]:
+    """Return the run and the namespace that a logger records into.
+
+    The logger has a run, or a namespace of one, as its ``experiment``, or is such a thing itself;
+    anything else raises TypeError.
+    """
+    for found in (getattr(logger, "experiment", None), logger):
+        root = found.get_root_object() if isinstance(found, Handler) else found
+        if isinstance(root, Run):
+            return root, found.path if isinstance(found, Handler) else ""
+    msg = (
+        f"Handler {caller} works only with SeamarkLogger (of which NeptuneLogger is another name), "
+        f"or with what has a seamark Run as its 'experiment', got {type(logger)}"
+    )
+    raise TypeError(msg)
+
+
+def dropping(run: Run, what: str, warning: str) -> quietly:
+    """Return a context manager that counts and reports an error instead of raising it."""
+    return quietly(lambda error: run.session.drop(what, warn=f"{warning}: {error!r}"))
+
+
+def series_target_of(logger: Any, caller: str) -> tuple[Run, str]:
+    """Return `target_of` for series, for which a rank above 0 may have its own place."""
+    run, base = target_of(logger, caller)
+    return run, run.session.series_base(base)

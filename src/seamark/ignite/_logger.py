@@ -1,23 +1,23 @@
-"""The logger: attaches handlers to engines, which record into one run."""
+"""Logger that attaches handlers to engines, and recorder of the checkpoints of a run."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.ignite import _host
-from seamark.ignite._checkpoints import CheckpointRecorder
-from seamark.ignite._handlers import (
-    OptimizerParamsHandler,
-    OutputHandler,
-    global_step_from_engine,
-)
+from seamark.ignite._handlers import OptimizerParamsHandler, OutputHandler, global_step_from_engine
+from seamark.ignite._host import checked_tag, dropping, target_of
 from seamark.ignite._watch import EngineWatch
 from seamark.options.run_options import RunOptions, accept_options
+from seamark.paths import join_path
 from seamark.process.rank import connected
 from seamark.run.adapters import agreed_run, check_run, new_run, words_of
+from seamark.run.checkpoints import CheckpointSet, settle_at_exit
 from seamark.run.handler import Handler
 from seamark.run.run import Run
 from seamark.values import Atom
@@ -26,6 +26,80 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
 __all__ = ["NeptuneLogger", "SeamarkLogger", "setup_seamark_logging"]
+
+
+class CheckpointRecorder:
+    """Records the files of a ``Checkpoint`` or ``DiskSaver`` that are new, when called."""
+
+    def __init__(self, logger: Any, handler: Any, tag: str | None) -> None:
+        saver = getattr(handler, "save_handler", handler)
+        folder = getattr(saver, "dirname", None)
+        if not isinstance(folder, (str, os.PathLike)):
+            msg = (
+                "attach_checkpoint: expected a Checkpoint or ModelCheckpoint that saves with a "
+                f"DiskSaver, or a DiskSaver, got {type(handler)} with {type(saver)}"
+            )
+            raise TypeError(msg)
+        target_of(logger, "attach_checkpoint")
+        self._logger = logger
+        self._handler = handler
+        self._folder = os.path.abspath(folder)  # noqa: PTH100 - resolve() would follow links
+        self._tag = checked_tag(tag, "attach_checkpoint") or ""
+        self._files: CheckpointSet | None = None
+        self._recorded_by: tuple[Run, int] | None = None
+
+    def attach(self, engine: Any, event_name: Any) -> Any:
+        """Look when an event, or one of several joined by ``|``, fires, and at completion."""
+        wanted = _host.engine.EventsList() | _host.engine.Events.COMPLETED
+        several = isinstance(event_name, _host.engine.EventsList)
+        for event in event_name if several else [event_name]:
+            wanted = wanted | event
+        return engine.add_event_handler(wanted, self)
+
+    def __call__(self, *_args: Any, **_kwargs: Any) -> None:
+        """Record the files that the handler keeps now. Never raises."""
+        self._update(is_end=False)
+
+    def settle(self) -> None:
+        """Make the record equal the disk, at the end. Never raises."""
+        self._update(is_end=True)
+
+    def _update(self, *, is_end: bool) -> None:
+        run, base = target_of(self._logger, "attach_checkpoint")
+        with dropping(run, "checkpoints", "checkpoints could not be recorded"):
+            locations = self._locations()
+            is_first = self._files is None
+            if not run.session.speaks_for_all or (is_first and not locations):
+                return  # nothing was saved yet: leave no trace on disk
+            if self._files is None or self._recorded_by != (run, os.getpid()):  # resumed or forked
+                path = join_path(base, self._tag, "model/checkpoints")
+                self._files = CheckpointSet(run, path, keep=run.checkpoints == "keep")
+                self._recorded_by = (run, os.getpid())
+            self._files.update(locations, self._folder)
+            self._note_best(self._files)
+            if is_first:  # not before: the run, which is recorded to by now, closes after it
+                settle_at_exit(self)
+            if is_end:
+                self._files.adopt(self._folder)
+                self._files.settle()
+
+    def _saved(self) -> list[tuple[float, str]]:
+        """Return (priority, file name) of the files of a ``Checkpoint``, the best one last."""
+        return list(self._handler.state_dict()["_saved"])
+
+    def _locations(self) -> list[str]:
+        if hasattr(self._handler, "save_handler"):
+            # Text, as the record has it.
+            return [os.path.join(self._folder, name) for _, name in self._saved()]  # noqa: PTH118
+        files = sorted(Path(self._folder).glob("*.*"))  # a file being written has no extension
+        return [str(path) for path in files if path.is_file() and not path.name.startswith(".")]
+
+    def _note_best(self, files: CheckpointSet) -> None:
+        if getattr(self._handler, "score_function", None) is None or not (saved := self._saved()):
+            return
+        score, name = saved[-1]
+        files.note_best(os.path.join(self._folder, name), score)  # noqa: PTH118
+
 
 # Where Neptune's logger for Ignite noted the version.
 _VERSION_PATH: Final = "source_code/integrations/neptune-pytorch-ignite"
@@ -66,9 +140,6 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
 
     Example:
         ::
-
-            from ignite.engine import Events
-            from seamark.ignite import SeamarkLogger, global_step_from_engine
 
             with SeamarkLogger(project="digits", tags=["baseline"]) as logger:
                 logger.attach_output_handler(
@@ -119,38 +190,24 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         return root
 
     def __repr__(self) -> str:
-        """Return which run this records into, and where; the run need not have begun."""
         return words_of(self, self._run if "_experiment" in self.__dict__ else None)
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the run; names of Python's own and private ones are not asked for.
-
-        Raises:
-            AttributeError: If the run has no such attribute either.
-        """
         if name.startswith("_"):
             msg = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(msg)
         return getattr(self.__dict__.get("_experiment"), name)
 
     def __getitem__(self, key: str) -> Handler:
-        """Return the handler of a path of the run.
-
-        Raises:
-            PathError: If the path breaks the grammar.
-        """
         return self._experiment[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        """Assign; see ``Handler.assign``."""
         self._experiment[key] = value
 
     def __delitem__(self, key: str) -> None:
-        """Delete a path of the run and everything below it."""
         del self._experiment[key]
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(
@@ -171,7 +228,7 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         self.__exit__(*sys.exc_info())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps of the run: its id, and how far it has been recorded."""
+        """Return the state of the run for a checkpoint: its id, and the position of its records."""
         run = self._run
         return run.checkpoint_state(marked=run.session.recording and self._watch.expect_step())
 
@@ -337,11 +394,6 @@ def setup_seamark_logging(
 def _by_name(
     given: Any, name: str | None, is_one: Callable[[Any], bool], what: str
 ) -> Mapping[str | None, Any]:
-    """Return one thing or several as a mapping.
-
-    Raises:
-        TypeError: If it is neither.
-    """
     if given is None:
         return {}
     found = given if isinstance(given, Mapping) else {name: given}

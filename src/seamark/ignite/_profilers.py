@@ -1,30 +1,203 @@
-"""Both time profilers: what they report, print and write is Ignite's."""
+"""Time profilers with the same reports as Ignite's own."""
 
 from __future__ import annotations
 
+import csv
+import logging
+import os
 import sys
 import textwrap
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import torch
-from ignite.engine import Events
+from ignite.engine import Engine, Events
 
-from seamark.ignite._profiling import EngineProfiler
-from seamark.ignite._times import IGNORED
+from seamark.errors import ArgumentError
+from seamark.ignite import _host
+from seamark.ignite._clock import KEPT_RUNS, AttachedEngine
+from seamark.ignite._times import IGNORED, RunTimes
+from seamark.paths import join_path
 from seamark.pictures.printing import MOST_COLUMNS, columns_of, show, without_middle
-from seamark.profiling import aligned, position_parts
+from seamark.profiling import (
+    TimesInRun,
+    TimeStat,
+    aligned,
+    largest_cost,
+    position_parts,
+    table,
+    write_long,
+)
 
 if TYPE_CHECKING:
-    from seamark.ignite._times import EventTimes, RunTimes
+    from seamark.ignite._times import EventTimes
     from seamark.profiling import Durations
 
 __all__ = ["BasicTimeProfiler", "HandlersTimeProfiler"]
 
+
+log = logging.getLogger("seamark")
+
+
+class EngineProfiler(ABC):
+    """Base of both profilers: engines, runs, statistics, files and records."""
+
+    _by_handler: ClassVar[bool]
+
+    def __init__(self, *, cuda: Literal["off", "events"] = "off") -> None:
+        if cuda not in ("off", "events"):
+            msg = f"{type(self).__name__}: cuda: expected 'off' or 'events', got {cuda!r}"
+            raise ArgumentError(msg)
+        if cuda == "events" and not torch.cuda.is_available():
+            log.warning(
+                'seamark: %s(cuda="events"): there is no CUDA device; times are those of the clock '
+                "on the wall alone",
+                type(self).__name__,
+            )
+        self.cuda = cuda
+        self._engines: list[AttachedEngine] = []
+
+    # ------------------------------------------------------------ engines
+
+    def attach(self, engine: Engine, run: Any = None, *, namespace: str = "profiling") -> None:
+        """Measure the runs of an engine, also if it is running; attaching twice changes nothing.
+
+        Args:
+            engine: The engine.
+            run: A ``Run``, a namespace of one or a ``SeamarkLogger``, to record times into while
+                the engine runs: a row of means every second at most, and a summary at the end.
+            namespace: Where in the run. A second engine has its own namespace there.
+
+        Raises:
+            TypeError: If ``engine`` is none.
+            ArgumentError: If ``run`` cannot be recorded into.
+            PathError: If the namespace breaks the grammar of paths.
+        """
+        _host.check_engine(engine, "engine")
+        if run is not None:
+            TimesInRun(run, namespace)  # refuses what is none before anything is attached
+        found = self._attached_to(engine)
+        if found is None:
+            number = self._engines[-1].number + 1 if self._engines else 0
+            found = AttachedEngine(engine, number, by_handler=self._by_handler, cuda=self.cuda)
+            self._engines = [
+                *(one for one in self._engines[:-KEPT_RUNS] if one.engine or not one.number),
+                *self._engines[-KEPT_RUNS:],
+                found,
+            ]
+        place = self._namespace(namespace, found.number)
+        found.listen(engine, None if run is None else TimesInRun(run, place))
+
+    def _attached_to(self, engine: Engine) -> AttachedEngine | None:
+        return next((one for one in self._engines if one.engine is engine), None)
+
+    def detach(self, engine: Engine | None = None) -> None:
+        """Stop measuring an engine, or all; the measurements stay. Harmless if repeated."""
+        for one in self._engines:
+            if engine is None or one.engine is engine:
+                one.detach()
+
+    def _namespace(self, namespace: str, number: int) -> str:
+        kind = "handlers" if self._by_handler else "events"
+        return join_path(namespace, kind, f"engine_{number + 1}" if number else "")
+
+    # ------------------------------------------------------------ results
+
+    def _times(self, run: int = -1, engine: Engine | None = None) -> RunTimes:
+        found = self._engines[0] if self._engines else None
+        if engine is not None:
+            found = self._attached_to(engine)
+            if found is None:
+                msg = f"engine: expected one that the profiler is attached to, got {engine!r:.80}"
+                raise ArgumentError(msg)
+        runs = {} if found is None else found.runs
+        from_end = isinstance(run, int) and run < 0
+        number = max(runs, default=-1) + 1 + run if from_end else run
+        if number in runs:
+            return runs[number].now()
+        if run == -1:
+            return RunTimes()
+        kept = f"{min(runs)} to {max(runs)}" if runs else "none"
+        msg = f"run: expected the number of a run that is kept ({kept}), got {run!r:.80}"
+        raise ArgumentError(msg)
+
+    def stats(self, run: int = -1, engine: Engine | None = None) -> list[TimeStat]:
+        """Return numbers of one run of one engine, at any moment.
+
+        Args:
+            run: Number of the run, 0-based, or counted from the end. The latest 32 are kept.
+            engine: The engine, by default the first that the profiler was attached to.
+
+        Returns:
+            One entry for each thing that is timed; none before the first run.
+
+        Raises:
+            ArgumentError: If the engine is not attached, or the run does not exist.
+        """
+        times = self._times(run, engine)
+        sources = times.sources(by_handler=self._by_handler) if times.began else []
+        return [one.stat() for one in sources]
+
+    def largest_cost(self, run: int = -1, engine: Engine | None = None) -> str:
+        """Return a line that names the largest cost of an epoch; raise as `stats` does."""
+        return largest_cost(self._times(run, engine).breakdown(by_handler=self._by_handler))
+
+    def table(self, run: int = -1, engine: Engine | None = None) -> str:
+        """Return `stats` as a table, with the largest cost below; raise as `stats` does."""
+        text = table(self.stats(run, engine)) + self.largest_cost(run, engine) + "\n"
+        if count := self._times(run, engine).events_elsewhere:
+            text += f"{count} events of other threads were not timed.\n"
+        return text
+
+    def to_run(self, run: Any, namespace: str = "profiling") -> None:
+        """Record the latest run of each engine: times as series, summary, largest cost, picture.
+
+        What was recorded there before, while the engine ran or by this, is not recorded again.
+        Arguments and errors are as in `attach`.
+        """
+        TimesInRun(run, namespace)  # refuses what is none, also where there is nothing to record
+        for one in self._engines:
+            one.record_latest(TimesInRun(run, self._namespace(namespace, one.number)))
+
+    def write_results(
+        self, output_path: str | os.PathLike[str], layout: Literal["wide", "long"] = "wide"
+    ) -> None:
+        """Write the durations of the latest run to a CSV file.
+
+        Args:
+            output_path: The file.
+            layout: ``"wide"`` has Ignite's columns, and as in Ignite's files 0 where there is no
+                time; ``"long"`` has a row for each duration, with its epoch and iteration.
+
+        Raises:
+            ArgumentError: If the layout is another one.
+            TypeError: If ``output_path`` is not a path.
+            OSError: If the file cannot be written.
+        """
+        if layout not in ("wide", "long"):
+            msg = f"layout: expected 'wide' or 'long', got {layout!r}"
+            raise ArgumentError(msg)
+        times = self._times()
+        if layout == "long":
+            write_long(times.sources(by_handler=self._by_handler), output_path)
+            return
+        columns = self._columns(times)
+        with Path(output_path).open("w", encoding="utf-8", newline="") as out:
+            writer = csv.writer(out, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(zip_longest(*columns.values(), fillvalue=0.0))
+
+    @abstractmethod
+    def _columns(self, times: RunTimes) -> dict[str, Any]:
+        """Return the columns of the wide layout; a column that is short ends in zeros."""
+
+
 _TOP: Final = 15
 """So many rows are printed, those with most time; what is recorded and returned has all."""
-
 _ONCE_A_RUN: Final = frozenset({"STARTED", "COMPLETED"})
 _ONCE_AN_EPOCH: Final = frozenset({"EPOCH_STARTED", "EPOCH_COMPLETED"})
 _RULE: Final = " ----------------------------------------------------"
@@ -51,12 +224,9 @@ _SHORT: Final = (0, 1, 2, 4, 5)
 
 
 class _Total(float):
-    """A number that answers as Ignite's tensor with one element does."""
-
     __slots__ = ()
 
     def item(self) -> float:
-        """Return the number."""
         return float(self)
 
 
@@ -86,7 +256,6 @@ class BasicTimeProfiler(EngineProfiler):
     events_to_ignore: ClassVar[list[Any]] = [event for event in Events if event.name in IGNORED]
 
     def _reported(self) -> list[EventTimes]:
-        """Return the times of each event that Ignite reports, and of custom ones."""
         events = self._times().events.values()
         return [one for one in events if one.key not in self.events_to_ignore]
 
@@ -115,12 +284,9 @@ class BasicTimeProfiler(EngineProfiler):
 
     @staticmethod
     def print_results(results: Mapping[str, Any]) -> str:
-        """Print results, and return what was printed: of more events the 15 with most time.
+        """Print the results and return the text: at most the 15 events with most time.
 
         It is as wide as the terminal, and 100 columns where there is none; `table` has everything.
-
-        Args:
-            results: What `get_results` returned.
         """
         stats, names = results["event_handlers_stats"], results["event_handlers_names"]
         first = [
@@ -231,13 +397,8 @@ class HandlersTimeProfiler(EngineProfiler):
     """Times each handler of each event, custom ones too, data loading and data processing.
 
     Takes the place of ``ignite.handlers.HandlersTimeProfiler``, and says more with `stats`. A call
-    that an event's filter (``every=``, ``once=``, ...) stops is no call.
-
-    Args:
-        cuda: As in `BasicTimeProfiler`.
-
-    Raises:
-        ArgumentError: If ``cuda`` is something else.
+    that an event's filter (``every=``, ``once=``, ...) stops is no call. ``cuda`` is as in
+    `BasicTimeProfiler`.
     """
 
     _by_handler: ClassVar[bool] = True
@@ -268,9 +429,6 @@ class HandlersTimeProfiler(EngineProfiler):
         """Print results, as often as wanted: of more handlers the 15 with most time.
 
         It is as wide as the terminal, and 100 columns where there is none; `table` has everything.
-
-        Args:
-            results: What `get_results` returned; not changed.
         """
         *handlers, total, processing, dataflow = results
         largest = sorted(handlers, key=lambda row: -_spent_of(row[2]))[:_TOP]
@@ -327,7 +485,6 @@ class HandlersTimeProfiler(EngineProfiler):
 
 
 def _fitted(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
-    """Return lines of a width at most: names are cut, and a narrow terminal shows less numbers."""
     shown = range(len(_HEADS)) if width >= MOST_COLUMNS else _SHORT
     texts = [
         ["{}/{}".format(*row[at]) if isinstance(row[at], tuple) else str(row[at]) for at in shown]
@@ -357,7 +514,6 @@ def _cells(source: Durations) -> list[Any]:
 
 
 def _more_of(count: int) -> str:
-    """Return the line that says where the rows are that were not printed."""
     return f"and {count - _TOP} more: in table(), write_results() and the summary of the run"
 
 
@@ -371,10 +527,8 @@ def _index_of(source: Durations, at: int) -> int:
 
 
 def _spent_of(total: Any) -> float:
-    """Return a total of the results, to sort by; where there is none, it is a text."""
     return -1.0 if isinstance(total, str) else float(total)
 
 
 def _seconds_of(source: Durations) -> list[float]:
-    """Return the kept durations in seconds."""
     return [ns / 1e9 for ns in source.rows()[2].tolist()]

@@ -66,14 +66,6 @@ _UNREAD: Final = 1024
 
 
 class EventTimes(Durations):
-    """Times of the handlers of one event, all together.
-
-    Attributes:
-        key: The event.
-        handlers: Times of each handler, by its code.
-        names: Names of the handlers, as Ignite shows them.
-    """
-
     def __init__(self, event: Any) -> None:
         super().__init__("event", str(getattr(event, "name", event)))
         self.key = event
@@ -82,10 +74,10 @@ class EventTimes(Durations):
 
 
 class GpuTimes(Durations):
-    """The time that a device spends on each step, between two CUDA events on the current stream.
+    """Time that a device spends on each step, between two CUDA events on the current stream.
 
-    Each step reads the pairs that the device has passed. Nothing waits for the device while
-    training runs; a copy, of which results are made, has all of them.
+    Each step reads the pairs of events that the device has passed, so the training does not wait
+    for the device. Pickling waits for the rest, because results are made from a copy.
     """
 
     def __init__(self) -> None:
@@ -94,23 +86,21 @@ class GpuTimes(Durations):
         self._start: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what belongs to the device, after waiting for it."""
+        # Leave out what belongs to the device, after waiting for it.
         self._read(0)
         return {**self.__dict__, "_unread": deque(), "_start": None}
 
     def begin(self) -> None:
-        """Mark the beginning of a step on the device."""
         self._start = _device_event()
 
     def end(self, at: int) -> None:
-        """Mark the end of the step at a position."""
         if self._start is not None:
             self._unread.append((self._start, _device_event(), at))
             self._start = None
             self._read(_UNREAD)
 
     def _read(self, limit: int) -> None:
-        """Read what the device has passed; wait for it if more than ``limit`` pairs are unread."""
+        """Read events that the device has passed; wait if more than ``limit`` pairs are unread."""
         while self._unread and (len(self._unread) > limit or self._unread[0][1].query()):
             start, end, at = self._unread.popleft()
             end.synchronize()
@@ -124,21 +114,11 @@ def _device_event() -> Any:
 
 
 class RunTimes:
-    """Times of one run of one engine, so far.
-
-    Args:
-        state: The state of the engine at the start; None for a run that never was.
-        gpu: Times between CUDA events, if asked for.
-        in_epoch: Whether it begins in the middle of an epoch.
+    """Times of one run of one engine, so far: steps (`processing`), waits for batches and events.
 
     Attributes:
         tape: Pairs of a code and a number. Its first event is the last one that was taken in.
-        dataflow: The waits for batches.
-        processing: The steps.
         events: Times of the handlers of each event, by its code.
-        gpu: Times between CUDA events, if asked for.
-        began: Whether there was a run at all.
-        max_epochs: As the engine had it at the start.
         events_elsewhere: The number of events that other threads fired; they are not timed.
     """
 
@@ -157,12 +137,10 @@ class RunTimes:
         self._at = position(state.epoch, state.iteration) if self.began else 0
 
     def expect_event(self, code: int, event: Any) -> EventTimes:
-        """Expect a code on the tape that is that of an event."""
         with LOCK:
             return self.events.setdefault(code, EventTimes(event))
 
     def expect_handler(self, code: int, name: str, own_name: str, event: EventTimes) -> None:
-        """Expect a code on the tape that is that of a handler of an event."""
         with LOCK:
             if code not in event.handlers:
                 event.handlers[code] = Durations("handler", name, event.name)
@@ -183,10 +161,9 @@ class RunTimes:
         return found
 
     def fold(self, *, closes: bool = False) -> None:
-        """Take in what is on the tape but its last event, with which more begins.
+        """Process the events on the tape but the last one, which begins the next part.
 
-        Args:
-            closes: Take in the last event too, and what its handlers took so far.
+        With ``closes`` it takes in the last event too, and what its handlers took so far.
         """
         with LOCK:
             taken = self.tape[: len(self.tape) // 2 * 2]
@@ -246,20 +223,8 @@ class RunTimes:
                     durations.in_epochs_ns += int(own_in_epochs[rows].sum())
 
     def _take_phases(self, code: Ints, at: Ints, spent: Ints, handled: Ints) -> tuple[Any, Any]:
-        """Take in waits, steps and the time of epochs, between events of the engine itself.
-
-        Handlers of EPOCH_COMPLETED belong to the epoch; what is between them and the next event
-        does not, nor does the pause after an interruption.
-
-        Args:
-            code: Codes of the events.
-            at: Their positions.
-            spent: Time from each to the next.
-            handled: Time of handlers in it.
-
-        Returns:
-            Whether each is a wait, and whether it belongs to an epoch.
-        """
+        # Handlers of EPOCH_COMPLETED belong to the epoch; what is between them and the next event
+        # does not, nor does the pause after an interruption.
         began, ended, at = code[:-1], code[1:], at[1:]
         is_wait = (began == FETCH) & ((ended == STEP) | (ended == FETCHED))
         self.dataflow.add(at[is_wait], (spent - handled)[is_wait])
@@ -282,10 +247,7 @@ class RunTimes:
         return found if self.gpu is None else [*found, self.gpu]
 
     def sources(self, *, by_handler: bool) -> list[Durations]:
-        """Return processing, dataflow, and each handler or each event.
-
-        Events that Ignite's profilers ignore are left out unless they happened or have handlers.
-        """
+        # Events that Ignite's profilers ignore are left out unless they happened or have handlers.
         if by_handler:
             return self.phases() + self.handlers()
         return self.phases() + [
@@ -295,11 +257,9 @@ class RunTimes:
         ]
 
     def handlers(self) -> list[Durations]:
-        """Return each handler of each event."""
         return [one for event in self.events.values() for one in event.handlers.values()]
 
     def breakdown(self, *, by_handler: bool) -> Breakdown:
-        """Return the parts of the time of a mean epoch."""
         parts = [
             ("processing (the step itself)", self.processing.own_ns),
             ("dataflow (waiting for data)", self.dataflow.own_ns),

@@ -14,11 +14,11 @@ from torch.utils.hooks import unserializable_hook
 
 from seamark.ignite import _host
 from seamark.ignite._handlers import GradsHistHandler, GradsScalarHandler, OptimizerParamsHandler
-from seamark.ignite._target import dropping, series_target_of, target_of
+from seamark.ignite._host import dropping, series_target_of, target_of
 from seamark.paths import join_path
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
-from seamark.reading.stragglers import OWN_TIME, STEP_TIME
+from seamark.reading.rank_words import OWN_TIME, STEP_TIME
 from seamark.run.adapters import batch_size
 from seamark.values import encode_atom
 
@@ -33,9 +33,6 @@ class EngineWatch:
 
     It is the engine that a handler of optimizer parameters is attached to, else the first one that
     anything is attached to.
-
-    Args:
-        logger: Where to record.
     """
 
     def __init__(self, logger: Any) -> None:
@@ -49,17 +46,11 @@ class EngineWatch:
         self._times: _StepTimes | None = None
 
     def __reduce__(self) -> Any:
-        """Leave the engine behind."""
+        # Leave the engine behind.
         return EngineWatch, (self._logger,)
 
     def look_at(self, engine: Any, handler: Any, *, times: bool) -> None:
-        """Watch an engine that something is attached to, if it is the one that trains.
-
-        Args:
-            engine: The engine.
-            handler: What is attached.
-            times: Whether to record step times.
-        """
+        """Watch an engine that something is attached to, if it is the one that trains."""
         is_trainer = isinstance(handler, _TRAINS)
         if self._optimizer is None:
             self._optimizer = getattr(handler, "optimizer", None)
@@ -81,14 +72,8 @@ class EngineWatch:
     # ------------------------------------------------------------ checkpoints
 
     def expect_step(self) -> bool:
-        """Mark the end of a checkpoint's records when the next step begins.
-
-        A checkpoint is saved in one handler, and what is recorded of the same step or epoch in
-        another that may come after it.
-
-        Returns:
-            False if it is not known which engine trains; then nobody marks.
-        """
+        # A checkpoint is saved in one handler, and what is recorded of the same step or epoch in
+        # another that may come after it.
         engine = self._engine()
         if engine is None or not (self._is_sure or self._is_only):
             return False
@@ -126,15 +111,9 @@ class EngineWatch:
 
 
 class _StepTimes:
-    """Records the mean times of steps: once a second at most, and at the end of each epoch.
-
-    A step lasts from asking for its batch to the end of the engine's function; handlers that are
-    called after it are left out. Its own part lasts until the first parameter of the optimizer has
-    its gradient, the last one to get it: after that, ranks wait for each other.
-
-    Attributes:
-        handles: Ignite's handles of what is attached to the engine.
-    """
+    # A step lasts from asking for its batch to the end of the engine's function; handlers that are
+    # called after it are left out. Its own part lasts until the first parameter of the optimizer
+    # has its gradient, the last one to get it: after that, ranks wait for each other.
 
     def __init__(self, logger: Any, engine: Any) -> None:
         self._logger = logger
@@ -150,7 +129,6 @@ class _StepTimes:
         ]
 
     def begin(self, optimizer: Any) -> None:
-        """Time the gradients of the parameters of an optimizer, or None. Never raises."""
         self._unhook()
 
         def has_gradient(_: Any) -> None:
@@ -196,7 +174,6 @@ class _StepTimes:
 
 
 def _facts(engine: Any) -> dict[str, Any]:
-    """Return what is known of how an engine that starts is distributed; None where it is not."""
     idist, rank = _host.idist, current_rank()
     batch, accumulated = batch_size(engine.state.dataloader), _accumulated(engine)
     world = rank.world_size or 1
@@ -221,7 +198,6 @@ def _facts(engine: Any) -> dict[str, Any]:
 
 
 def _used_by(engine: Any) -> dict[str, Any]:
-    """Return what the engine's function uses from outside, by name."""
     try:
         said = getclosurevars(engine._process_function)  # noqa: SLF001
     except (AttributeError, TypeError, ValueError):
@@ -230,12 +206,10 @@ def _used_by(engine: Any) -> dict[str, Any]:
 
 
 def _accumulated(engine: Any) -> int | None:
-    """Return over how many batches gradients are summed up, as Ignite's own trainers know it."""
     found = _used_by(engine).get("gradient_accumulation_steps")
     return found if isinstance(found, int) else None
 
 
 def _optimizer(engine: Any) -> Any:
-    """Return the optimizer that the engine's function uses, or None."""
     used = _used_by(engine).values()
     return next((one for one in used if isinstance(one, Optimizer)), None)

@@ -1,4 +1,4 @@
-"""The local index: a store of what lies below one root, kept up to date from its folders."""
+"""The local index: a store of the runs below one root, updated from their folders."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Query for the runs of the index that changed since an earlier query.
 
-Folding a run records no change. Instead, each query compares the version and the state of every run
-with those of the previous query. It therefore finds runs that any process folded, that were
-removed, or that turn out to have crashed, and there is no cost without a query.
+Each query compares the versions and states of all runs with the previous ones. It finds changes of
+any process, removed runs and crashes, and folding costs nothing more.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from seamark.paths import is_inside
-from seamark.reading.changes import ChangedRun, Changes
+from seamark.reading.catalog import ChangedRun, Changes
 from seamark.store import schema
 from seamark.store.database import Upsert
 from seamark.store.query.choosing import state_column
-from seamark.store.read.recent import recent_paths
+from seamark.store.read.names import recent_paths
 
 if TYPE_CHECKING:
     from seamark.store.runs import Store
@@ -62,15 +61,7 @@ _NAME: Final = sa.select(schema.meta.c.value).where(schema.meta.c.key == _KEY)
 def changes_since(
     store: Store, cursor: str, project: str | None, now_ns: int, looked_ns: int
 ) -> Changes:
-    """Return what changed since a cursor, of what is folded.
-
-    Args:
-        store: Of the index.
-        cursor: What an earlier question returned; empty to begin.
-        project: Only this project and its sub-projects; None for all.
-        now_ns: Nanoseconds since the Unix epoch.
-        looked_ns: When the journals were last looked at.
-    """
+    """Return the changes of folded runs since a cursor, empty to begin; times in ns."""
     name = _name(store)
     database = store.database
     with database.reading() as connection:
@@ -98,7 +89,7 @@ def changes_since(
 
 
 def _name(store: Store) -> str:
-    """Return what names this index, and make the table where there is none yet."""
+    # The table is made with the name.
     database = store.database
     with database.reading() as connection:
         rows = database.query(connection, _NAME)
@@ -113,7 +104,6 @@ def _name(store: Store) -> str:
 
 
 def _news(store: Store, connection: sa.Connection, now_ns: int) -> list[tuple[Any, ...]]:
-    """Return project, run, version, state and whether it is gone, of runs that are not as noted."""
     state = state_column(store, connection, now_ns)
     changed = (
         sa.select(_run.project, _run.name, _run.version, state, sa.literal(0))

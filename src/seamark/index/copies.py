@@ -1,47 +1,44 @@
-"""Choice of the file to read among several copies of a journal.
+"""Choice among the copies of a journal, and the reader of one run of the index.
 
-Editors, ``rsync -b`` and synchronisers leave copies beside a journal. A journal is identified by
-its uid: of several files with one uid the one with the most valid bytes is read, and files with
-different contents are reported.
+Of several files with the same uid, the one with the most valid bytes is read. Copies with other
+contents are reported.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from seamark.blobs.contents import FolderContents
 from seamark.errors import JournalError
 from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.journal.reader import JournalReader
 from seamark.journal.source import FileSource, Source
 from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.process.interrupts import quietly
+from seamark.store.read.run import RunReader
 
 if TYPE_CHECKING:
     from seamark.index.looks import Look, Stat
+    from seamark.store.read.series import Sources
+    from seamark.store.runs import Store
 
-__all__ = ["Copies", "choose", "open_journal"]
+__all__ = ["RunView", "choose", "open_journal"]
 
 
 def open_journal(folder: RunFolder, name: str) -> Source:
-    """Open a journal of a run.
-
-    Raises:
-        JournalError: If it cannot be opened.
-    """
+    """Open a journal of a run; raises `JournalError`."""
     return FileSource(f"{folder.root}/{folder.project}/{folder.run}/journal/{name}")
 
 
 @dataclass(slots=True)
 class Copies:
-    """The journals of a folder.
+    """Files of a folder by uid: the one to read, and those with other contents.
 
-    Attributes:
-        chosen: By uid: the name of the file that is read.
-        diverged: By uid: the names of files that say something else; where it is left out, what
-            was known before still holds.
+    For a uid that is not in ``diverged``, the known ones are still valid.
     """
 
     chosen: dict[bytes, str] = field(default_factory=dict)
@@ -49,13 +46,7 @@ class Copies:
 
 
 def choose(folder: RunFolder, stats: Mapping[str, Stat], before: Mapping[str, Look]) -> Copies:
-    """Return which files of a folder are read.
-
-    Args:
-        folder: Of the run.
-        stats: What its files are like, by name.
-        before: What they were like when this was asked before.
-    """
+    """Return which files of a folder are read, given their present and former statuses."""
     by_uid: dict[bytes, list[str]] = {}
     for name in stats:
         uid = split_journal_name(name)[1] or _stated_uid(folder, name)
@@ -72,7 +63,7 @@ def choose(folder: RunFolder, stats: Mapping[str, Stat], before: Mapping[str, Lo
 
 
 def _stated_uid(folder: RunFolder, name: str) -> bytes:
-    """Return the uid in a file's first bytes; one made of its name if it is not a journal."""
+    """Return the uid in a file's first bytes, or one of its name if it is no journal."""
     with quietly(only=OSError), JournalReader(open_journal(folder, name)) as reader:
         if any(reader.uid):
             return reader.uid
@@ -82,7 +73,7 @@ def _stated_uid(folder: RunFolder, name: str) -> bytes:
 def _extended_file(
     names: Iterable[str], stats: Mapping[str, Stat], before: Mapping[str, Look]
 ) -> str | None:
-    """Return the file that was read before, if the others are what they were and it only grew."""
+    """Return the file read before, if only it changed, by growing."""
     chosen = None
     for name in names:
         look = before.get(name)
@@ -99,8 +90,6 @@ def _extended_file(
 
 
 def _compared(folder: RunFolder, names: Iterable[str]) -> tuple[str, list[str]]:
-    """Return the file with the most valid bytes, and those that say something else."""
-
     def worth(name: str) -> tuple[int, bool, str]:
         return _valid_bytes(folder, name), split_journal_name(name)[1] is not None, name
 
@@ -117,7 +106,6 @@ def _valid_bytes(folder: RunFolder, name: str) -> int:
 
 
 def _is_duplicate(folder: RunFolder, best: str, other: str) -> bool:
-    """Return whether every valid frame of a file is in another one at the same place."""
     try:
         with _reader(folder, best) as whole, _reader(folder, other) as part:
             for block in part.blocks():
@@ -131,3 +119,30 @@ def _is_duplicate(folder: RunFolder, best: str, other: str) -> bool:
 
 def _reader(folder: RunFolder, name: str) -> JournalReader:
     return JournalReader(open_journal(folder, name), walk=walk, block_bytes=BLOCK_BYTES)
+
+
+class RunView(RunReader):
+    """Reader of one run in its last folded state; obtained from `Index.view`."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        store: Callable[[], Store],
+        guarded: Callable[[Callable[[], Any]], Any],
+        now_ns: Callable[[], int],
+    ) -> None:
+        self.folder = folder
+        self.contents = FolderContents(folder)
+
+        def sources_of(project: str, run: str) -> Sources:
+            return partial(open_journal, RunFolder(folder.root, project, run))
+
+        super().__init__(
+            store,
+            folder.project,
+            folder.run,
+            sources_of(folder.project, folder.run),
+            now_ns=now_ns,
+            others=sources_of,
+            guarded=guarded,
+        )

@@ -1,49 +1,133 @@
-"""The database of a root's index: a file outside the root, or memory where no file can be used.
-
-Whatever goes wrong with the file, it is made again.
-"""
+"""Database file of a root's index: its path, and its replacement when it is damaged."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import logging
 import os
+import socket
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
 
-from seamark.index import looks, place
+from seamark.errors import ArgumentError
+from seamark.index import looks
 from seamark.index.lock import exclusive
 from seamark.index.looks import FileStatuses, Ref
+from seamark.journal.root import cache_folder
 from seamark.process import fork
+from seamark.process.interrupts import quietly
 from seamark.store import schema
-from seamark.store.damage import DamageError
-from seamark.store.database import Database, memory_engine
-from seamark.store.path_numbers import PathNumbers
+from seamark.store.database import (
+    DamageError,
+    Database,
+    file_connection,
+    memory_engine,
+    sqlite_engine,
+)
 from seamark.store.runs import Store
+from seamark.store.schema import SCHEMA_VERSION, PathNumbers
 
-__all__ = ["IndexFile", "is_damaged"]
+__all__ = ["IndexFile", "index_path", "is_damaged"]
+
+
+_SUFFIXES: Final = ("-wal", "-shm", "-journal", "")
+_PRIVATE: Final = (*_SUFFIXES, ".lock")
+_OLD_S: Final = 30 * 24 * 3600.0
+"""An index of another version that nobody used for so long is removed, seconds."""
+
+
+def index_path(root: Path) -> Path:
+    """Return where the index of a root lies; raise `ArgumentError` if it is inside the root.
+
+    ``SEAMARK_INDEX`` names a folder, or a file ``*.db``; else it is below ``XDG_CACHE_HOME``. The
+    name is hashed from host and real path, because SQLite cannot share a file between hosts
+    although home folders may be shared. It ends in the version of the tables, so that two versions
+    of Seamark do not empty each other's index.
+    """
+    real = os.path.realpath(root)
+    digest = hashlib.sha256(f"{socket.gethostname()}\0{real}".encode("utf-8", "surrogateescape"))
+    name = f"{digest.hexdigest()[:32]}.v{SCHEMA_VERSION}.db"
+    given = os.environ.get("SEAMARK_INDEX")
+    if given:
+        target = Path(given) if given.endswith(".db") else Path(given, name)
+        if os.path.realpath(target).startswith(real + os.sep):
+            msg = f"SEAMARK_INDEX: expected a place outside the root {real!r}, got {given!r}"
+            raise ArgumentError(msg)
+        return target
+    return cache_folder() / name
+
+
+def file_engine(file: Path) -> sa.Engine:
+    """Return an engine on a file that exists."""
+    return sqlite_engine(lambda: file_connection(file))
+
+
+def make_file(file: Path) -> None:
+    """Make an empty private file; SQLite gives its helper files the same rights."""
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
+
+
+def keep_private(file: Path) -> None:
+    """Remove rights of others that an earlier version or the umask gave."""
+    if os.name != "posix":
+        return
+    for path, mode in ((file.parent, 0o700), *((Path(f"{file}{end}"), 0o600) for end in _PRIVATE)):
+        with quietly(only=OSError):
+            found = path.stat()
+            # A folder that somebody chose with SEAMARK_INDEX may hold other things.
+            ours = path != file.parent or path.name == "seamark"
+            if ours and found.st_uid == os.getuid() and found.st_mode & 0o077:
+                path.chmod(found.st_mode & mode)
+
+
+def remove_file(file: Path) -> None:
+    """Remove an index file with its helpers, where possible."""
+    for suffix in _SUFFIXES:
+        with quietly(only=OSError):
+            os.unlink(f"{file}{suffix}")  # noqa: PTH108
+
+
+def remove_old_files(file: Path) -> None:
+    """Remove indexes of other versions in the cache that were not used for 30 days."""
+    if os.environ.get("SEAMARK_INDEX"):
+        return
+    limit = time.time() - _OLD_S
+    ending = f".v{SCHEMA_VERSION}.db"
+    with quietly(only=OSError):
+        for path in file.parent.glob("*.db"):
+            used = max(
+                (
+                    Path(f"{path}{end}").stat().st_mtime
+                    for end in _SUFFIXES
+                    if Path(f"{path}{end}").exists()
+                ),
+                default=0.0,
+            )
+            if not path.name.endswith(ending) and used < limit:
+                remove_file(path)
+                with quietly(only=OSError):
+                    Path(f"{path}.lock").unlink()
+
 
 _LOCK_S: Final = 10.0
 """How long to wait for the lock under which the file is made again, seconds."""
 _FACTS: Final = sa.select(schema.meta.c.key, schema.meta.c.value)
-
 log = logging.getLogger("seamark")
 _inherited: list[Any] = []
 """Connections of the parent process, kept from being closed here."""
 
 
 class IndexFile:
-    """Database of one root's index; opened when it is first used, and again after a fork.
-
-    Args:
-        root: Absolute root folder.
+    """Database of one root's index; opened on first use, and again after a fork.
 
     Attributes:
-        root: Absolute root folder.
         path: Path of the file; None if the index is held in memory.
         looks: Looks at the files of the runs in the store, which is opened first.
         aside: Stores in memory for runs that could not be written, by project and run id.
@@ -66,12 +150,8 @@ class IndexFile:
         return self._store
 
     def open(self) -> None:
-        """Open the file, made again if it is missing, damaged or of another version.
-
-        Raises:
-            ArgumentError: If ``SEAMARK_INDEX`` points into the root.
-        """
-        target = place.index_path(self.root)
+        """Open the file, made again if it is missing, damaged or of another version."""
+        target = index_path(self.root)
         try:
             opened = not self._is_inside_root(target) and self._open_file(target)
         except (OSError, sqlite3.Error, sa.exc.DBAPIError) as error:
@@ -83,10 +163,7 @@ class IndexFile:
             self._hold_in_memory()
 
     def _after_fork(self) -> None:
-        """Let go of the stores of the parent process in a forked child.
-
-        SQLite connections must not cross a fork, nor be closed behind it.
-        """
+        # SQLite connections must not cross a fork, nor be closed behind it.
         _inherited.append(self._store)
         self._store, self.aside = None, {}
 
@@ -107,24 +184,23 @@ class IndexFile:
             if self._try_open(target):  # somebody else made it in the meantime
                 return True
             self._disconnect()
-            place.remove_file(target)
-            place.make_file(target)
-            self._use(_store_on(place.file_engine(target)), target)
+            remove_file(target)
+            make_file(target)
+            self._use(_store_on(file_engine(target)), target)
             self._create_tables()
-            place.keep_private(target)
-            place.remove_old_files(target)
+            keep_private(target)
+            remove_old_files(target)
         return True
 
     def _try_open(self, target: Path) -> bool:
-        """Open the file; True if it is an index of this root and version."""
         self._disconnect()
         if not target.exists():
             return False
         if not (os.access(target, os.W_OK) and os.access(target.parent, os.W_OK)):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
-        place.keep_private(target)
+        keep_private(target)
         try:
-            self._use(_store_on(place.file_engine(target)), target)
+            self._use(_store_on(file_engine(target)), target)
             with self.store.database.reading() as connection:
                 facts = dict(self.store.database.rows(connection, _FACTS))
         except (sqlite3.Error, sa.exc.DBAPIError) as error:
@@ -149,7 +225,7 @@ class IndexFile:
         self._disconnect()
 
     def __del__(self) -> None:
-        """Close a file that nobody closed, once neither an index nor a view of a run uses it."""
+        # Nobody closed it, and neither an index nor a view of a run uses it any more.
         with contextlib.suppress(Exception):
             self.close()
 
@@ -161,30 +237,26 @@ class IndexFile:
         self._store = None
 
     def store_of(self, ref: Ref) -> Store:
-        """Return where a run is found: in the file, or beside it if that could not be written."""
+        """Return the store of a run: the file, or one beside it."""
         return self.aside.get(ref) or self.store
 
     def drop_aside(self, ref: Ref) -> None:
-        """Forget what was folded of a run beside the file."""
+        """Drop the store of a run beside the file."""
         if (store := self.aside.pop(ref, None)) is not None:
             store.database.engine.dispose()
 
     def replace(self) -> None:
-        """Throw the file away and begin a new one."""
+        """Replace the file by a new one."""
         path = self.path
         self._disconnect()
         if path is not None:
             with exclusive(path, _LOCK_S) as mine:
                 if mine:
-                    place.remove_file(path)
+                    remove_file(path)
         self.open()
 
     def heal(self, error: BaseException) -> bool:
-        """Make an empty database if an error means that this one is unusable.
-
-        Returns:
-            Whether it means that.
-        """
+        """Make an empty database if an error means that this one is unusable; tell if so."""
         if isinstance(error, DamageError) or is_damaged(error):
             log.debug("seamark: the index %s is damaged, rebuilding it: %s", self.path, error)
             self.replace()
@@ -199,7 +271,7 @@ class IndexFile:
 
     @property
     def _driver(self) -> Any:
-        """The connection of SQLite; every read asks it, so that no transaction is begun."""
+        # Every read uses it, so that no transaction is begun.
         database = self.store.database
         pool: Any = database.engine.pool
         if pool.connection.driver_connection is None:  # given up, after an interrupt
@@ -208,7 +280,7 @@ class IndexFile:
         return pool.connection.driver_connection
 
     def version(self) -> object:
-        """Return what is another when anybody else has written to the index."""
+        """Return a value that changes when another connection writes to the index."""
         connection = self._driver
         return connection, connection.execute("PRAGMA data_version").fetchone()
 
@@ -223,14 +295,14 @@ def _store_on(engine: sa.Engine) -> Store:
 
 
 def store_in_memory() -> Store:
-    """Return an empty store that is nobody else's."""
+    """Return a new, empty store in memory."""
     store = _store_on(memory_engine())
     store.database.create_tables(schema.metadata, looks.metadata)
     return store
 
 
 def is_damaged(error: BaseException) -> bool:
-    """Return whether an error of SQLite means that the file is no good; other errors may pass."""
+    """Return whether an error of SQLite means that the file is damaged."""
     # Not of the words of SQLAlchemy, in which the statement stands and what somebody looked for.
     said = str(getattr(error, "orig", None) or error)
     words = (

@@ -1,6 +1,6 @@
-"""The local index of one root: a cache of what its journals say, to use and to throw away.
+"""The local index of one root: a cache of its journals that can be rebuilt at any time.
 
-It lies outside the root (`seamark.index.place`); see `seamark.index.file` for its database, and
+It lies outside the root (`seamark.index.file`); see `seamark.index.file` for its database, and
 `seamark.index.updater` for how it follows the journals.
 """
 
@@ -44,10 +44,10 @@ from seamark.store.runs import numbers_of
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from seamark.index.copies import RunView
     from seamark.index.looks import Ref
     from seamark.index.unread import Unread
-    from seamark.index.view import RunView
-    from seamark.reading.changes import Changes
+    from seamark.reading.catalog import Changes
     from seamark.reading.names import RunName
     from seamark.store.read.many import Recent
     from seamark.store.read.series import Sources
@@ -63,13 +63,10 @@ T = TypeVar("T")
 
 
 class Index:
-    """Local index of the journals below one root; see `open`.
+    """Local index of the journals below one root, which may be used by several threads; see `open`.
 
-    Safe to use from several threads; after a fork the child opens the file again.
-
-    Attributes:
-        root: Absolute root folder.
-        now_ns: Clock, nanoseconds since the Unix epoch.
+    After a fork the child opens the file again. Reads answer from the last folded state;
+    `seamark.reading.catalog.Catalog` describes them.
     """
 
     def __init__(self, root: Path, *, now_ns: Callable[[], int] = time.time_ns) -> None:
@@ -92,16 +89,10 @@ class Index:
 
     @classmethod
     def open(cls, root: Path, *, now_ns: Callable[[], int] = time.time_ns) -> Index:
-        """Open the index of a root, built again if it is missing, damaged or of another version.
+        """Open the index of a root, which need not exist, without folding.
 
-        Folds nothing.
-
-        Args:
-            root: Root folder; it need not exist.
-            now_ns: Clock, nanoseconds since the Unix epoch.
-
-        Raises:
-            ArgumentError: If ``SEAMARK_INDEX`` points into the root.
+        The file is made again if it is missing, damaged or of another version. Raises
+        `ArgumentError` if ``SEAMARK_INDEX`` points into the root.
         """
         index = cls(root, now_ns=now_ns)
         index._file.open()
@@ -125,11 +116,9 @@ class Index:
             self._file.close()
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file."""
         self.close()
 
     # ------------------------------------------------------------------ folding
@@ -141,43 +130,25 @@ class Index:
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Fold what is new since the last time.
-
-        What any process of this machine recorded before the call is seen after it.
-
-        Args:
-            project: Only this project and its sub-projects; None for all.
-            run: Only this run of the project (``".project"``: the project's own log).
-            progress: Called with the number of runs done and the number of runs to fold.
-        """
+        """Fold everything that this machine recorded before the call; see `Catalog.refresh`."""
         with self._updater.lock:
             self._updater.refresh(project, run, progress)
 
     def rebuild(self, *, progress: Callable[[int, int], None] | None = None) -> None:
-        """Throw everything away and fold all journals again.
-
-        Args:
-            progress: See `refresh`.
-        """
+        """Delete everything and fold all journals again."""
         with self._updater.lock:
             self._file.replace()
             self._updater.refresh(progress=progress)
 
     def verify(self, project: str, run: str) -> list[str]:
-        """Return the journals of a run whose bytes are not those that were folded.
-
-        If there are any, the run is folded again.
-
-        Raises:
-            RunNotFoundError: If the index has no such run.
-        """
+        """Return the journals whose folded bytes changed; if any, fold the run again."""
         with self._updater.lock:
             return self._updater.verify(project, run)
 
     def unread(self) -> list[Unread]:
-        """Return what could not be looked into when it was refreshed last, sorted.
+        """Return the folders that could not be read at the last refresh, sorted.
 
-        New runs in there are not known, others are as they were when they could be read.
+        Their new runs are not known, others are as they were when they could be read.
         """
         with self._updater.lock:
             return self._updater.unread.now()
@@ -186,10 +157,7 @@ class Index:
 
     @contextlib.contextmanager
     def moment(self) -> Iterator[None]:
-        """Answer everything that is asked in a block from one state of the index, as last folded.
-
-        Other threads wait for its end; nothing can be refreshed in it.
-        """
+        """Answer everything in a block from one folded state; other threads wait for its end."""
         with self._updater.lock, contextlib.ExitStack() as stack:
             held = self.store
             self._updater.healing(lambda: stack.enter_context(self.store.database.holding()))
@@ -200,35 +168,19 @@ class Index:
                     with quietly(only=(sqlite3.Error, sa.exc.SQLAlchemyError)):
                         stack.close()
 
-    @contextlib.contextmanager
-    def snapshot(self, project: str, run: str) -> Iterator[RunView]:
-        """Give the reader of one run in a `moment`."""
-        with self.moment():
-            yield self.view(project, run)
-
     def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
-        """Return (project, run id) of every run, or of a project and its sub-projects; sorted."""
+        """Return all runs of a project and its sub-projects, or of all, sorted."""
         rows = self._ask(lambda asked: self.store.database.rows(asked, _RUNS, kind=kind))
         return sorted(
             (parent, name) for parent, name in rows if project is None or is_inside(parent, project)
         )
 
     def names(self, kind: str = "run") -> list[RunName]:
-        """Return every run and what it is called, the newest first, as last folded."""
+        """Return every run and its names, the newest first."""
         return self._ask(lambda connection: run_names(self.store, connection, kind=kind))
 
     def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
-        """Return (project, run id) of the runs that match, in order, as last folded.
-
-        Args:
-            selection: Which runs.
-            unknown: Called with an error for each path asked for that no run has; raises it by
-                itself.
-
-        Raises:
-            ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query breaks the grammar, or asks for what cannot be there.
-        """
+        """Return the runs that match, in order."""
 
         def answer(connection: sa.Connection) -> list[Ref]:
             own, now = _own(selection), self.now_ns()
@@ -237,12 +189,9 @@ class Index:
         return self._ask(answer)
 
     def count(self, selection: Wanted) -> int:
-        """Return how many runs match, regardless of ``limit`` and ``offset``, as last folded."""
-
-        def answer(connection: sa.Connection) -> int:
-            return count_runs(self.store, connection, _own(selection), self.now_ns())
-
-        return self._ask(answer)
+        """Return how many runs match, regardless of ``limit`` and ``offset``."""
+        own = _own(selection)
+        return self._ask(lambda asked: count_runs(self.store, asked, own, self.now_ns()))
 
     def table(
         self,
@@ -250,18 +199,7 @@ class Index:
         columns: Columns = None,
         unknown: Unknown = refuse,
     ) -> RunsTable:
-        """Return the runs that match with the columns that are asked for, as last folded.
-
-        Args:
-            selection: Which runs.
-            columns: See `seamark.store.read.tables.query_runs`.
-            unknown: See `select`.
-
-        Raises:
-            ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query or a column breaks the grammar, or asks for what cannot be
-                there.
-        """
+        """Return the runs that match; for columns see `seamark.store.read.tables.query_runs`."""
         wanted = columns
         if isinstance(columns, Iterable) and not isinstance(columns, str):
             wanted = list(columns)  # it may be asked for twice
@@ -277,18 +215,8 @@ class Index:
     def fields(
         self, selection: Wanted, contains: str = "", unknown: Unknown = refuse
     ) -> list[RunField]:
-        """Return which paths the runs that match show, sorted, as last folded; see `select`.
-
-        Args:
-            selection: Which runs.
-            contains: Only paths that have this in them, whatever its case.
-            unknown: See `select`.
-
-        Raises:
-            ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query breaks the grammar, or asks for what cannot be there.
-        """
-        from seamark.store.read.fields import run_fields
+        """Return the paths of the matching runs, sorted."""
+        from seamark.store.read.names import run_fields
 
         def answer(connection: sa.Connection) -> list[RunField]:
             own, now = _own(selection), self.now_ns()
@@ -304,19 +232,7 @@ class Index:
         columns: Sequence[str] = (),
         unknown: Unknown = refuse,
     ) -> RunGroups:
-        """Return the runs that match in groups that show the same, as last folded; see `select`.
-
-        Args:
-            selection: Which runs; ``limit`` and ``offset`` are of groups.
-            by: Columns by which they are grouped; no patterns.
-            columns: Columns whose numbers are summed up for each group.
-            unknown: See `select`.
-
-        Raises:
-            ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query or a column breaks the grammar, or asks for what cannot be
-                there.
-        """
+        """Return the runs that match in groups that show the same."""
         own = _own(selection)
         own.check()
         every = replace(own, limit=None, offset=0)
@@ -326,49 +242,29 @@ class Index:
         return RunGroups(found[own.offset : end], len(found))
 
     def changes(self, cursor: str = "", project: str | None = None) -> Changes:
-        """Return which runs changed since a cursor, as last folded.
-
-        Args:
-            cursor: Of an earlier answer; empty to begin.
-            project: Only this project and its sub-projects; None for all.
-        """
+        """Return which runs changed since a cursor."""
         from seamark.index.changes import changes_since
 
-        def answer() -> Changes:
-            looked_ns = self._updater.looked_ns
-            return changes_since(self.store, cursor, project, self.now_ns(), looked_ns)
-
-        return self._updater.guarded(answer)
+        updater = self._updater
+        return updater.guarded(
+            lambda: changes_since(self.store, cursor, project, self.now_ns(), updater.looked_ns)
+        )
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
-        """Return what is missing of runs, only of those of which something is; see `load_losses`.
-
-        Args:
-            refs: (project, run id) of the runs.
-        """
+        """Return the lost records of runs; see `load_losses`."""
         return self._of_runs(refs, load_losses)
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
-        """Return why runs crashed; see `seamark.process.crashes.CRASH_REASONS`.
-
-        Args:
-            crashed: (project, run id) of runs that did.
-        """
-
-        def answer(
-            store: Store, connection: sa.Connection, numbers: Sequence[int]
-        ) -> dict[int, str]:
-            return reasons_of(store, connection, numbers, self.now_ns())
-
-        return self._of_runs(crashed, answer)
+        """Return why runs crashed; see `seamark.process.crashes.CRASH_REASONS`."""
+        return self._of_runs(
+            crashed, lambda store, asked, numbers: reasons_of(store, asked, numbers, self.now_ns())
+        )
 
     def _of_runs(
         self,
         refs: Sequence[Ref],
         question: Callable[[Store, sa.Connection, Sequence[int]], Mapping[int, T]],
     ) -> dict[Ref, T]:
-        """Return the answer to a question about runs, which is asked by their numbers."""
-
         def answer(connection: sa.Connection) -> dict[Ref, T]:
             numbers = numbers_of(self.store, connection, refs)
             found = question(self.store, connection, list(numbers))
@@ -385,19 +281,7 @@ class Index:
         points: int | None = None,
         unknown: Unknown | None = None,
     ) -> SeriesTable | CurveTable:
-        """Return the points of the float series that match, of these runs, as last folded.
-
-        Args:
-            refs: (project, run id) of the runs.
-            patterns: Paths, or patterns with ``*`` and ``?``.
-            attempt: See `seamark.store.read.run.RunReader.points`.
-            progress: Called with the number of runs read and of all.
-            points: Read curves of at most this many representative points; None for all points.
-            unknown: Called with an error for each of the patterns that is a series of no run.
-
-        Raises:
-            ArgumentError: If ``attempt`` or ``points`` cannot be one.
-        """
+        """Return the points or curves of the float series of some runs."""
         from seamark.index.copies import open_journal
         from seamark.store.read.many import Recent, read_many
 
@@ -441,18 +325,7 @@ class Index:
         attempt: Attempt = "latest",
         since: Mapping[Key, str] | None = None,
     ) -> list[RunCurve]:
-        """Return series of several runs as they are drawn, as last folded.
-
-        Args:
-            refs: (project, run id) of the runs; what is not there any more is left out.
-            paths: Of the series.
-            look: How they are drawn.
-            attempt: See `seamark.store.read.run.RunReader.points`.
-            since: Cursors of earlier drawings; see `seamark.reading.catalog.Catalog.curves`.
-
-        Raises:
-            ArgumentError: If something cannot be drawn so.
-        """
+        """Return series of several runs as they are drawn."""
         wanted = look or Look()
         wanted.check()
         check_attempt(attempt)
@@ -461,12 +334,7 @@ class Index:
     def series_of(
         self, refs: Sequence[Ref], is_meant: Callable[[str], bool]
     ) -> dict[Ref, set[str]]:
-        """Return which float series runs show, of those that are meant, as last folded.
-
-        Args:
-            refs: (project, run id) of the runs.
-            is_meant: Tells whether a path is.
-        """
+        """Return the meant float series of runs."""
         from seamark.store.read.many import series_of
 
         found = self._ask(lambda connection: series_of(self.store, connection, refs, is_meant))
@@ -475,8 +343,6 @@ class Index:
         return found
 
     def _ask(self, question: Callable[[sa.Connection], T]) -> T:
-        """Return the answer to a question about one snapshot of the store."""
-
         def ask() -> T:
             with self.store.database.reading() as connection:
                 return question(connection)
@@ -484,26 +350,18 @@ class Index:
         return self._updater.guarded(ask)
 
     def paths(self) -> list[str]:
-        """Return every path that a run has or had, sorted, as last folded."""
+        """Return every path that a run has or had, sorted."""
         return sorted(self._ask(self.store.numbers.everything))
 
     def view(self, project: str, run: str) -> RunView:
-        """Return one run as it was last refreshed.
-
-        Raises:
-            RunNotFoundError: If the index has no such run.
-        """
+        """Return one run as last refreshed; raises `RunNotFoundError`."""
         with self._updater.lock:
             if (project, run) not in self._file.aside:
                 self._updater.number_of((project, run))
         return self._view((project, run))
 
     def fresh_view(self, project: str, run: str) -> RunView:
-        """Return one run as it is now; see `refresh`.
-
-        Raises:
-            RunNotFoundError: If there is no such run.
-        """
+        """Return one run as it is now; raises `RunNotFoundError`."""
         ref = project, run
         if kind_of(project, run) in ("model_version", "artifact"):
             self.refresh(project)  # which number it goes by depends on the others
@@ -517,7 +375,7 @@ class Index:
         return self._view(ref)
 
     def _view(self, ref: Ref) -> RunView:
-        from seamark.index.view import RunView
+        from seamark.index.copies import RunView
 
         view = self._last_view
         if view is None or (view.project, view.name) != ref:
@@ -527,6 +385,5 @@ class Index:
 
 
 def _own(selection: Wanted) -> Selection:
-    """Return a selection as the store has it, which is the only one that there is."""
     assert isinstance(selection, Selection)  # noqa: S101 - see above
     return selection

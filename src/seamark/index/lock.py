@@ -1,4 +1,4 @@
-"""The lock beside the index: had at once or not at all."""
+"""Lock beside a file: taken within a time limit, or not at all."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ _POLL_S: Final = 0.005
 def exclusive(file: Path, wait_s: float) -> Iterator[bool]:
     """Hold the lock beside the index, if it can be had within ``wait_s`` seconds.
 
-    Where the file system knows no locks, everybody has it: offsets are compared at every write
-    anyway.
+    Without locks in the file system, everybody has it: offsets are compared at every write anyway.
     """
     try:
         import fcntl

@@ -1,8 +1,7 @@
 """Status of the files of runs when they were last folded, and detection of changes since then.
 
-Calls to the file system take most of the time of a table: 10,000 of them for 10,000 runs. A run
-whose journals are all closed costs one call, because further records create a new file in its
-folder.
+Calls to the file system take most of the time of a table, one for each of 10,000 runs. A run whose
+journals are all closed costs one call, because further records create a new file in its folder.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from seamark.journal.safe import fits, names_in
+from seamark.journal.safe import closing_fd, fits, names_in
 from seamark.store import schema
 from seamark.store.database import Database, Upsert, any_of, in_parts, insertion
 
@@ -106,7 +105,7 @@ _FILE_OF: Final = operator.attrgetter("file")
 
 
 class Stat(NamedTuple):
-    """Size in bytes, times of the last change of contents and of anything in ns, inode."""
+    """Size in bytes, times (ns) of the last changes of contents and of metadata, and inode."""
 
     size: int
     mtime: int
@@ -115,7 +114,7 @@ class Stat(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Status of one file when it was last folded; see the table."""
+    """Status of one file when it was last folded; a row of the table of statuses."""
 
     file: str
     journal: int
@@ -129,13 +128,12 @@ class Known:
     """A run as the index has it.
 
     Attributes:
-        number: Of the run.
         listed: When its journal folder was last changed, ns since the epoch; 0: do not trust.
-        looks: What its files were like.
+        looks: Statuses of its files.
         rests: Whether only a change of the folder can bring something new; see `add`.
-        version: Of the run's row when all runs were asked for; None if it was folded, or asked
-            for by itself, since.
-        parent: The run that it was forked from, by its own word; empty if it was not.
+        version: Of the run's row when all runs were asked for; None if it was folded or read alone
+            since.
+        parent: Run that it was forked from, as recorded; empty for none.
     """
 
     number: int
@@ -146,32 +144,27 @@ class Known:
     parent: str = ""
 
     def covers(self, stats: Mapping[str, Stat]) -> bool:
-        """Return whether its files were looked at when they had as many bytes, or more."""
+        """Return whether its files had as many bytes, or more, at the last look."""
         seen = {look.file: look.stat.size for look in self.looks}
         return all(seen.get(file, -1) >= stat.size for file, stat in stats.items())
 
     def has_new_files(self, folder: str, root: int | None) -> bool:
-        """Return whether there are files that were not looked at.
-
-        Args:
-            folder: Of the run's journals.
-            root: Descriptor of the folder that ``folder`` is relative to, if it is.
-        """
+        """Return whether there are new files; the folder may be relative to a descriptor."""
         looked_at = set(map(_FILE_OF, self.looks))
-        fd = os.open(folder, os.O_RDONLY, dir_fd=root)
-        try:
-            with os.scandir(fd) as entries:
-                for one in entries:
-                    if one.name in looked_at or one.name[0] == "." or not fits(one.name):
-                        continue
-                    if one.is_file(follow_symlinks=False):
-                        return True
-        finally:
-            os.close(fd)
-        return False
+        with (
+            closing_fd(os.open(folder, os.O_RDONLY, dir_fd=root)) as fd,
+            os.scandir(fd) as entries,
+        ):
+            return any(
+                one.name not in looked_at
+                and one.name[0] != "."
+                and fits(one.name)
+                and one.is_file(follow_symlinks=False)
+                for one in entries
+            )
 
     def add(self, look: Look) -> None:
-        """Take what one of its files was like."""
+        """Add the status of one of its files."""
         self.looks.append(look)
         self.rests = self.rests and look.closed and not look.retry
 
@@ -196,7 +189,7 @@ class FileStatuses:
         ns; 0: do not trust."""
 
     def sync(self, database: Database, connection: sa.Connection, version: object) -> None:
-        """Learn what others wrote, if anybody did."""
+        """Load changes that others wrote, if there are any."""
         if version == self.version:
             return
         sums = {block: some for block, *some in database.rows(connection, _SUMS)}
@@ -234,7 +227,7 @@ class FileStatuses:
         self.version = version
 
     def unsure(self, refs: Iterable[Ref], version: object) -> set[Ref]:
-        """Return the runs of which others may have written something since they were asked for."""
+        """Return the runs that others may have changed since they were asked for."""
         if version == self.version:
             return set()
         if version != self._asked_version:
@@ -242,7 +235,7 @@ class FileStatuses:
         return set(refs).difference(self._asked)
 
     def learn(self, database: Database, connection: sa.Connection, ref: Ref) -> None:
-        """Learn what is known of one run now."""
+        """Load one run."""
         where = {"project": ref[0], "name": ref[1]}
         before = self.runs.pop(ref, None)
         self._asked.add(ref)
@@ -260,7 +253,7 @@ def _take(by_number: Mapping[int, Known], rows: Iterable[tuple[Any, ...]]) -> No
 
 
 def save_statuses(database: Database, connection: sa.Connection, run: int, known: Known) -> None:
-    """Write what the files of a run were like, within a transaction."""
+    """Write the statuses of the files of a run, within a transaction."""
     database.run(connection, _UPSERT_FOLDER, run=run, listed=known.listed)
     database.run(connection, _DELETE_LOOKS, run=run)
     rows = [
@@ -273,36 +266,25 @@ def save_statuses(database: Database, connection: sa.Connection, run: int, known
 def save_listed(
     database: Database, connection: sa.Connection, listed: Iterable[tuple[int, int]]
 ) -> None:
-    """Write when folders were changed, within a transaction.
-
-    Args:
-        database: Of the index.
-        connection: Of the transaction.
-        listed: Times in ns since the Unix epoch, each with the number of the run.
-    """
+    """Write (time of change in ns, number of the run) of folders, within a transaction."""
     database.run_many(connection, _UPDATE_FOLDER, listed)
 
 
 def delete_statuses(database: Database, connection: sa.Connection, run: int) -> None:
-    """Remove what is known of the files of a run, within a transaction."""
+    """Remove the statuses of the files of a run, within a transaction."""
     database.run(connection, _DELETE_FOLDER, run=run)
     database.run(connection, _DELETE_LOOKS, run=run)
 
 
 def stat_of(found: os.stat_result) -> Stat:
-    """Return what is compared of a file."""
+    """Return the compared values of a file."""
     return Stat(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino & I63)
 
 
 def listing(folder: str, now_ns: int) -> tuple[int, list[str]]:
     """Return when a folder was last changed (ns; 0: do not trust), and the files in it, sorted.
 
-    Names that start with a dot are somebody's temporaries.
-
-    Raises:
-        FileNotFoundError: If it is not there, or goes away meanwhile.
-        NotADirectoryError: If it is no folder.
-        OSError: If it cannot be listed.
+    Names with a leading dot are temporary. Raises OSError, also if the folder goes away meanwhile.
     """
     listed = _folder_changed_ns(folder)
     names = names_in(folder)

@@ -1,4 +1,4 @@
-"""Deleting runs of this disk for good."""
+"""Permanent deletion of runs on this disk."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from seamark.journal.claims import Claims
 from seamark.journal.headers import may_grow
 from seamark.journal.reader import JournalReader
-from seamark.journal.safe import open_folder, remove_entry, touch
+from seamark.journal.reservations import Claims
+from seamark.journal.safe import closing_fd, open_folder, remove_entry, touch
 from seamark.process.interrupts import quietly
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ PURGING: Final = ".purging"
 
 
 def is_live(folder: RunFolder) -> bool:
-    """Whether a process may still write to this run: a journal is open and its writer lives."""
+    """Return whether a process may still write to this run."""
     return any(_may_grow(file.path) for file in folder.journals())
 
 
@@ -37,11 +37,9 @@ def _may_grow(path: Path) -> bool:
 def remove(folder: RunFolder) -> None:
     """Delete one run folder and leave the mark that it was purged.
 
-    The mark comes first and the folder is hidden before it is emptied: whoever reads meanwhile sees
-    the whole run or none, and a purge that is cut short is finished by the next one.
-
-    Raises:
-        OSError: If the folder cannot be changed, or one on the way to it is a link.
+    The mark comes first and the folder is hidden before it is emptied: readers see the whole run or
+    none, and the next purge finishes an interrupted one. Raises OSError, also if a parent is a
+    link.
     """
     folder.refuse_links(inside=False)
     touch(folder.purged_mark)
@@ -55,9 +53,6 @@ def remove(folder: RunFolder) -> None:
 
 
 def delete_hidden(hidden: Path) -> None:
-    """Delete a folder that is hidden already; of a link only the link, not what it points at."""
-    fd = open_folder(hidden.parent, above=0)
-    try:
+    """Delete a hidden folder; of a link only the link."""
+    with closing_fd(open_folder(hidden.parent, above=0)) as fd:
         remove_entry(fd, hidden.name)
-    finally:
-        os.close(fd)

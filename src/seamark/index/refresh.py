@@ -1,7 +1,8 @@
-"""Update of the index with the new records of one run."""
+"""Update of the index with the new records of a run."""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from functools import partial
@@ -23,28 +24,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Refresh"]
 
+
+log = logging.getLogger("seamark")
+
+
 _NOWHERE: Final = Stat(0, 0, 0, 0)
 
 
 class Refresh:
-    """Whatever is new in a run's folder, folded and ready to be written.
+    """New records in a run's folder, folded and ready to be written.
 
-    Args:
-        store: Where it goes.
-        folder: Of the run.
-        known: What the index has of its files; None if it is new.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-
-    Attributes:
-        stats: What its files were like before it, by name.
-        now: What its files are like now.
-        folding: Holds the run.
+    ``known`` are the recorded statuses of its files, None if it is new; ``stats`` are the statuses
+    before folding, by name, and ``now`` those afterwards. ``folding`` holds the run.
 
     Raises:
         Conflict: If somebody else folded the same run in the meantime.
-        FileNotFoundError: If the folder of the journals is not there.
-        NotADirectoryError: If it is none.
-        OSError: If it cannot be read.
+        OSError: If the folder of the journals cannot be read; FileNotFoundError or
+            NotADirectoryError if there is none.
     """
 
     def __init__(
@@ -78,11 +74,7 @@ class Refresh:
             self._saving = folding.saving(owner=self._owner, more=self._write_statuses)
 
     def write(self, connection: sa.Connection) -> None:
-        """Write it, within a transaction; nothing where nothing is new.
-
-        Raises:
-            Conflict: If another process folded this run in the meantime; nothing is written then.
-        """
+        """Write the new records; raises `Conflict` before anything is written."""
         saving, self._saving = self._saving, None  # it refers to this, and is let go
         if saving is not None:
             saving.write(connection)
@@ -90,7 +82,7 @@ class Refresh:
             self._write_statuses(connection, self.now.number)
 
     def saved(self) -> None:
-        """Keep the run for the next question, once the transaction has ended."""
+        """Keep the run for the next question, after the transaction."""
         if self.folding.changed:
             self.folding.run.saved(self.now.number)
             self._store.last = self.folding.run
@@ -102,7 +94,6 @@ class Refresh:
     # ------------------------------------------------------------------ its files
 
     def _continues(self, journal: JournalState) -> bool:
-        """Return whether a file still starts with what was folded of it."""
         name = self.copies.chosen.get(journal.uid)
         if name is None:
             return False
@@ -129,7 +120,6 @@ class Refresh:
             source.close()
 
     def _name_copies(self) -> None:
-        """Note the files that have the uid of a journal and say something else."""
         for journal in self.folding.run.state.journals.values():
             names = self.copies.diverged.get(journal.uid)
             if names is not None and names != journal.diverged:
@@ -158,7 +148,6 @@ class Refresh:
         return known
 
     def _owner(self) -> str:
-        """Return whose run it is if its writer did not say: whose folder it is."""
         try:
             import pwd
 
@@ -175,7 +164,7 @@ def _stat(path: str) -> Stat:
 
 
 def _same_frame(journal: JournalState, source: Source) -> bool:
-    """Return whether the frame that was folded last is still there; a writer never changes it."""
+    # A writer never changes the frame that was folded last.
     if not journal.last_offset:
         return True
     found = source.pread(4, journal.last_offset)
@@ -183,7 +172,6 @@ def _same_frame(journal: JournalState, source: Source) -> bool:
 
 
 def _mended(journal: JournalState, source: Source) -> bool:
-    """Return whether there is a frame now where there was none when it was folded."""
     for offset, length in journal.gaps:
         frames: list[Any] = []
         scan(source.pread(min(length, MAX_PAYLOAD_BYTES), offset), salt_of(journal.uid), frames)

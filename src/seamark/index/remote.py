@@ -1,27 +1,137 @@
-"""Another root as a remote that says which of several runs goes on: it has an index for that."""
+"""Another root folder as a remote, and the search for runs and names below a root."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from seamark.index.arriving import arrive, arrive_artifact
+from seamark.errors import PathError, RunNotFoundError
+from seamark.index.index import Index
+from seamark.journal.folder import PROJECT_LOG
+from seamark.journal.safe import closing_fd, is_folder, locked, make_folder, open_folder
+from seamark.paths import check_project, home_of
+from seamark.reading.arriving import Arrival, settle, settle_artifact
+from seamark.reading.finding import Finder, parted
 from seamark.remote.file import FileRemote, root_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from seamark.reading.arriving import Arrival, Conflict
+    from seamark.reading.arriving import Conflict
+    from seamark.reading.catalog import Ref
+    from seamark.reading.names import RunName
     from seamark.remote.protocol import RunKey
 
-__all__ = ["RootRemote", "open_remote"]
+__all__ = ["find_below", "open_remote"]
+
+
+_FILE: Final = ".arriving"
+_ARTIFACTS: Final = ".arriving-artifacts"
+_MOST_BYTES: Final = 4 << 20
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+
+
+def arrive(
+    root: Path,
+    project: str,
+    run: str,
+    name: str | None,
+    conflict: Conflict,
+    *,
+    make_project: bool,
+) -> Arrival:
+    """Return the outcome for a run, and reserve its name if it goes; raises OSError."""
+    if not is_folder(root / project) and not make_project:
+        return Arrival("no project")
+    if name is None:
+        return Arrival("go")
+
+    def decide(held: dict[str, list[object]], known: Iterable[RunName]) -> Arrival:
+        here = [one for one in known if one.project == project]
+        return settle(held, here, run, name, conflict, time.time_ns())
+
+    return _decide_alone(root, project, _FILE, "run", decide)
+
+
+def arrive_artifact(
+    root: Path,
+    place: str,
+    versions: Sequence[str],
+    conflict: Conflict,
+    *,
+    make_project: bool,
+) -> Arrival:
+    """Return the outcome for a version, see `settle_artifact`; raises OSError."""
+    if not is_folder(root / home_of(place)) and not make_project:
+        return Arrival("no project")
+
+    def decide(held: dict[str, list[object]], known: Iterable[RunName]) -> Arrival:
+        return settle_artifact(held, known, versions, place, conflict, time.time_ns())
+
+    return _decide_alone(root, home_of(place), _ARTIFACTS, "artifact", decide)
+
+
+def _decide_alone(
+    root: Path,
+    project: str,
+    file_name: str,
+    kind: str,
+    decide: Callable[[dict[str, list[object]], Iterable[RunName]], Arrival],
+) -> Arrival:
+    place = root / project
+    make_folder(place / PROJECT_LOG)
+    with closing_fd(open_folder(place / PROJECT_LOG)) as above:
+        fd = os.open(file_name, _FLAGS, 0o666, dir_fd=above)
+    with os.fdopen(fd, "r+b") as file, locked(fd):
+        held = _read(file.read(_MOST_BYTES))
+        with Index.open(root) as index:
+            index.refresh(project)
+            found = decide(held, index.names(kind))
+        file.seek(0)
+        file.write(json.dumps(held).encode())
+        file.truncate()
+        file.flush()
+    return found
+
+
+def _read(content: bytes) -> dict[str, list[object]]:
+    try:
+        held = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return held if isinstance(held, dict) else {}
+
+
+def find_below(root: Path, word: str, project: str, *, beginnings: bool) -> Ref:
+    """Return project and id of the run below a root that a word means now; see `Finder.find`.
+
+    A word without ``PROJECT/`` is looked for in ``project`` and its sub-projects.
+    """
+    if not root.is_dir():
+        msg = f"no run {word!r:.200}: there is no folder {root}"
+        raise RunNotFoundError(msg)
+    with Index.open(root) as index:
+        for one in dict.fromkeys([project, *_projects(root, word)]):
+            index.refresh(one)
+        return Finder(index).find(word, project, beginnings=beginnings)
+
+
+def _projects(root: Path, word: str) -> Iterator[str]:
+    for left, _ in parted(word):
+        try:
+            folder = root / check_project(left)
+        except PathError:
+            continue
+        if is_folder(folder):
+            yield left
 
 
 def open_remote(uri: str, token: str | None = None) -> RootRemote:
-    """Return another root as a remote; nothing is made there yet.
-
-    Raises:
-        ArgumentError: If the URI names no folder.
-    """
+    """Return another root as a remote, without making it; raises `ArgumentError`."""
     del token  # who may write there is the file system's to say
     return RootRemote(root_of(uri))
 

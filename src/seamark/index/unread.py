@@ -1,4 +1,4 @@
-"""The folders below a root that could not be looked into."""
+"""Folders below a root that could not be read."""
 
 from __future__ import annotations
 
@@ -11,49 +11,41 @@ from typing import Final, NamedTuple
 
 from seamark.process.interrupts import let_pass
 
+log = logging.getLogger("seamark")
+
 __all__ = ["Unread", "UnreadFolders"]
 
 _TOLD: Final = 3
 """So many folders are named in a warning."""
-_LONG: Final = 300
 
-log = logging.getLogger("seamark")
+
+_LONG: Final = 300
 
 
 class Unread(NamedTuple):
-    """A folder that cannot be looked into.
-
-    Attributes:
-        path: Of a project, a run, or the root.
-        why: In the words of the system.
-    """
+    """A folder of a project, a run, or the root that cannot be read, and the system's reason."""
 
     path: str
     why: str
 
 
 class UnreadFolders:
-    """Folders below one root that could not be looked into when they were looked at last.
-
-    Args:
-        root: Absolute root folder.
-    """
+    """Folders below one absolute root that could not be read at the last look."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
         self._why: dict[str, str] = {}
 
     def __bool__(self) -> bool:
-        """Return whether there are any."""
         return bool(self._why)
 
     def note(self, path: str | Path, error: OSError) -> None:
-        """Note that a folder cannot be looked into."""
+        """Note that a folder cannot be read."""
         let_pass(error)
         self._why[str(path)] = error.strerror or str(error)
 
     def forget(self, project: str | None, run: str | None) -> set[str]:
-        """Return what was noted, and forget it where it is looked at again."""
+        """Return all noted folders, and forget those that are looked at again."""
         before = set(self._why)
         place = "/".join(filter(None, (self._root, project, run)))
         for path in before:
@@ -70,12 +62,12 @@ class UnreadFolders:
         ]
 
     def first_above(self, path: str) -> Unread | None:
-        """Return the first noted folder among a folder and those that it is in."""
+        """Return the first unreadable folder among a folder and its parents."""
         found = (one for one in (path, *self._folders_above(path)) if one in self._why)
         return next((Unread(one, self._why[one]) for one in found), None)
 
     def warn(self, before: Container[str]) -> None:
-        """Say what cannot be looked into, once as long as it is the same."""
+        """Warn about unreadable folders, unless they are the same as before."""
         if not self._why:
             return
         found = self.now()
@@ -94,13 +86,12 @@ class UnreadFolders:
         )
 
     def _folders_above(self, path: str) -> Iterator[str]:
-        """Yield the folders that a path is in, up to the root."""
         while path != self._root and (above := os.path.dirname(path)) != path:  # noqa: PTH120 - of strings
             yield above
             path = above
 
 
 def _shortened(path: str) -> str:
-    """Return a path as a person is told it: names of folders are somebody else's."""
+    # Names of folders are untrusted.
     said = "".join(one if one.isprintable() else repr(one)[1:-1] for one in path)
     return said if len(said) <= _LONG else f"{said[: _LONG // 2]}…{said[-_LONG // 2 :]}"

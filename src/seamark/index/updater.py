@@ -1,8 +1,4 @@
-"""Update of a root's index with what is new below the root.
-
-Two processes that fold at once share the work, because each saves a run only if nobody else did
-meanwhile.
-"""
+"""Update of a root's index; a process saves a run only if no other did meanwhile."""
 
 from __future__ import annotations
 
@@ -32,8 +28,7 @@ from seamark.journal.safe import is_folder
 from seamark.paths import MODELS, home_of, is_inside, projects_above
 from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly
-from seamark.store.damage import DamageError
-from seamark.store.database import BUSY_S
+from seamark.store.database import BUSY_S, DamageError
 from seamark.store.journals import load_journals
 from seamark.store.read.forks import GENERATIONS, possible_parents
 from seamark.store.runs import Conflict, forget_run
@@ -61,15 +56,11 @@ T = TypeVar("T")
 
 
 class Updater:
-    """Folds what is new below a root into its index, and makes the index again if it is damaged.
-
-    Args:
-        file: Database of the index.
-        now_ns: Clock, nanoseconds since the Unix epoch.
+    """Folds new records below a root into its index, and rebuilds the index if it is damaged.
 
     Attributes:
         lock: Held by whoever uses the index.
-        unread: Folders that could not be looked into.
+        unread: Folders that could not be read.
         looked_ns: When the whole root, or a project, was last looked at.
     """
 
@@ -84,10 +75,7 @@ class Updater:
         fork.register(self.after_fork)
 
     def after_fork(self) -> None:
-        """Take a new lock in a forked child.
-
-        Another thread may have been reading: nobody is left there to let go of the old one.
-        """
+        """Take a new lock in a forked child, which lacks the thread that may hold the old one."""
         self.lock = threading.RLock()
 
     def refresh(
@@ -96,7 +84,7 @@ class Updater:
         run: str | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Fold what is new since the last time; see `seamark.index.index.Index.refresh`."""
+        """Fold new records; see `seamark.index.index.Index.refresh`."""
         begun_ns = self._now_ns()
         before = self.unread.forget(project, run)
         self._was_unread = bool(before)
@@ -114,12 +102,12 @@ class Updater:
         self.unread.warn(before)
 
     def guarded(self, work: Callable[[], T]) -> T:
-        """Return what ``work`` returns, alone with the index; see `healing`."""
+        """Return the result of ``work``, called with the lock; see `healing`."""
         with self.lock:
             return self.healing(work)
 
     def healing(self, work: Callable[[], T]) -> T:
-        """Return what ``work`` returns; make the index again if it turns out to be unusable."""
+        """Return the result of ``work``; rebuild the index if it is unusable."""
         try:
             return work()
         except (sa.exc.DatabaseError, sqlite3.DatabaseError, DamageError) as error:
@@ -131,7 +119,6 @@ class Updater:
     # ------------------------------------------------------------------ single runs
 
     def _refresh_each(self, refs: Sequence[Ref]) -> None:
-        """Fold the runs, and the projects' own logs, in whose folders anything is new."""
         version, looked = self._file.version(), self._file.looks
         if unsure := looked.unsure(refs, version):
             self._learn(unsure)
@@ -157,25 +144,20 @@ class Updater:
             self._file.set_busy_timeout(BUSY_S)
 
     def _learn(self, refs: Iterable[Ref]) -> None:
-        """Ask the index what it has of the files of some runs."""
         database = self._file.store.database
         with database.reading() as connection:
             for ref in refs:
                 self._file.looks.learn(database, connection, ref)
 
     def known(self, ref: Ref) -> Known | None:
-        """Return what the index has of the files of a run now; None if it has no such run."""
+        """Return the current statuses of a run's files; None if it is not in the index."""
         self._learn([ref])
         return self._file.looks.runs.get(ref)
 
     def _look(self, ref: Ref, known: Known | None, root: int | None = None) -> bool | None:
         """Return whether a run has something to fold: True, None (nothing), or False (it is gone).
 
-        Args:
-            ref: The run, or a project's own log.
-            known: What the index has of its files; None if it has nothing. Learns when the folder
-                was changed, once that can be trusted.
-            root: Descriptor of the root, if it is open.
+        ``known`` learns when the folder was changed, once that can be trusted.
         """
         above = f"{self._root}/" if root is None else ""
         folder, now_ns, look_up = f"{above}{ref[0]}/{ref[1]}/journal", self._now_ns(), os.stat
@@ -202,7 +184,7 @@ class Updater:
         return None
 
     def _fold_aside(self, ref: Ref) -> None:
-        """Fold one run in memory: others write to the file all the time."""
+        # In memory, as others write to the file all the time.
         store = store_in_memory()
         refresh = self._folded(store, ref, None)
         if refresh is not None:
@@ -211,12 +193,7 @@ class Updater:
             self._file.aside[ref] = store
 
     def refresh_line(self, ref: Ref, parent: str) -> None:
-        """Fold what is new of the runs that a fork has points from.
-
-        Args:
-            ref: The fork.
-            parent: What it names as its parent: a stranger's word, as are those that follow.
-        """
+        """Fold the ancestors of a fork; the names of parents are untrusted."""
         project, run = ref
         seen = {run}
         while parent and len(seen) <= GENERATIONS:
@@ -296,7 +273,7 @@ class Updater:
 
     @contextlib.contextmanager
     def _root_fd(self) -> Iterator[int | None]:
-        """Open the root, from which a look at a file is quicker than from the top."""
+        # A relative path is quicker to look up.
         fd = None
         if _DIR_FD:
             with contextlib.suppress(OSError):
@@ -332,7 +309,6 @@ class Updater:
         return found
 
     def _fold_batch(self, refs: list[Ref]) -> None:
-        """Fold runs unless another process did so since the work began; save them at once."""
         looked, store = self._file.looks, self._file.store
         folded: list[tuple[Ref, Refresh]] = []
         again: list[Ref] = []
@@ -360,11 +336,7 @@ class Updater:
             self._fold(ref, self.known(ref))
 
     def _fold(self, ref: Ref, known: Known | None) -> None:
-        """Fold and save one run.
-
-        Where somebody else is faster, what there was when this began is enough: others may fold
-        what is written meanwhile without end.
-        """
+        # If others are faster, it is enough that they folded what was there at the beginning.
         wanted: dict[str, Stat] = {}
         store = self._file.store
         for _ in self._tries(ref):
@@ -385,11 +357,8 @@ class Updater:
                 return
 
     def _tries(self, ref: Ref) -> Iterator[None]:
-        """Yield for each attempt to fold a run while other processes fold it too.
-
-        Attempts are only counted if no process has made progress: a long journal is saved in many
-        parts, and of several processes that fold it each is overtaken repeatedly.
-        """
+        # Attempts only count if no process has made progress: a long journal is saved in many
+        # parts, and processes that fold it overtake each other.
         yield
         left, furthest = _TRIES, -1
         while left:
@@ -401,11 +370,7 @@ class Updater:
                 yield
 
     def _folded(self, store: Store, ref: Ref, known: Known | None) -> Refresh | None:
-        """Return a run with what is new in its folder; None and a warning if that fails.
-
-        Raises:
-            Conflict: If somebody else folded the same run in the meantime.
-        """
+        """Return a folded run; None, and a note, if it cannot be read. Raises `Conflict`."""
         from seamark.index.refresh import Refresh  # NumPy is for those who fold
 
         folder = RunFolder(self._root, *ref)
@@ -421,7 +386,6 @@ class Updater:
             return None
 
     def _journals(self, ref: Ref) -> list[JournalState]:
-        """Return what is folded of the journals of a run."""
         known, store = self.known(ref), self._file.store
         if known is None:
             return []
@@ -444,37 +408,26 @@ class Updater:
                 yield path
 
     def verify(self, project: str, run: str) -> list[str]:
-        """Return the journals of a run whose bytes are not those that were folded.
-
-        If there are any, the run is folded again.
-
-        Raises:
-            RunNotFoundError: If the index has no such run.
-        """
+        """Return the journals whose folded bytes changed; if any, fold the run again."""
         from seamark.index.copies import open_journal
         from seamark.store.ingest import prefix_crc
 
         ref, folder, changed = (project, run), RunFolder(self._root, project, run), []
         number = self.number_of(ref)
         for journal in self.healing(partial(self._journals, ref)):
-            with quietly(only=OSError):  # told by whoever looks at the file
-                source = open_journal(folder, journal.file)
-                try:
-                    if prefix_crc(source, journal.offset) != journal.prefix_crc:
-                        changed.append(journal.file)
-                finally:
-                    source.close()
+            with (  # an error is told by whoever looks at the file
+                quietly(only=OSError),
+                contextlib.closing(open_journal(folder, journal.file)) as source,
+            ):
+                if prefix_crc(source, journal.offset) != journal.prefix_crc:
+                    changed.append(journal.file)
         if changed:
             self._forget([(ref, number)])
             self._fold(ref, None)
         return changed
 
     def number_of(self, ref: Ref) -> int:
-        """Return the number of a run.
-
-        Raises:
-            RunNotFoundError: If the index has no such run.
-        """
+        """Return the number of a run; raises `RunNotFoundError`."""
         known = self.healing(partial(self.known, ref))
         if known is None:
             where = f"project {ref[0]!r} below {str(self._root)!r}"
@@ -487,14 +440,11 @@ class Updater:
 
 
 class _Purged:
-    """The runs below a root that were purged, asked for once a project."""
-
     def __init__(self, root: Path) -> None:
         self._root = root
         self._by_project: dict[str, set[str]] = {}
 
     def among(self, known: Mapping[Ref, Known], projects: Iterable[str]) -> Iterator[Ref]:
-        """Yield the known runs of these projects that were purged."""
         for project in projects:
             if self._holds(project):
                 yield from (ref for ref in known if ref[0] == project)
@@ -504,7 +454,7 @@ class _Purged:
         return ref[1] in self._ids(ref[0]) or self._holds(ref[0])
 
     def _holds(self, project: str) -> bool:
-        """Return whether a place is that of versions of a model that was purged."""
+        """Return whether a place is that of versions of a purged model."""
         place, _, key = project.rpartition("/")
         return place.endswith(f"/{MODELS}") and key in self._ids(place)
 
@@ -516,7 +466,6 @@ class _Purged:
 
 
 def _projects(refs: Iterable[Ref], project: str | None) -> set[str]:
-    """Return the projects of runs that a look at a project is about."""
     found = {parent for parent, _ in refs}
     return {parent for parent in found if project is None or is_inside(parent, project)}
 
@@ -529,7 +478,7 @@ def _changed_ns(folder: str) -> int:
 
 
 def _stable_mtime_ns(folder: str, begun_ns: int) -> int:
-    """Return when a folder was last changed; 0 if that was so recently that it may change again."""
+    """Return when a folder was last changed; 0 if too recently to be trusted."""
     changed = _changed_ns(folder)
     return changed if changed < begun_ns - RACY_NS else 0
 

@@ -1,1 +1,1 @@
-"""Neptune's ``integrations``: what other integrations use, and the one for ``logging``."""
+"""Neptune's ``integrations``: names for other integrations, and the one for ``logging``."""

@@ -20,7 +20,7 @@ _INTEGRATION: Final = "source_code/integrations/neptune-python-logger"
 
 
 class NeptuneHandler(logging.Handler):
-    """A handler that appends what is logged to a run.
+    """A handler that appends log records to a run.
 
     It never raises into the code that logs. What is logged while it appends, which Seamark does
     where it warns, is not appended; nor is anything while the run is not recording.

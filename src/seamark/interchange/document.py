@@ -13,25 +13,28 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindError
-from seamark.interchange.columns import Columns, columns_of, floats_of, inside, refused
 from seamark.interchange.draft import Draft, run_exists_error
-from seamark.interchange.rebuilt import Rebuilt
+from seamark.interchange.rebuilt import Columns, Rebuilt, columns_of, floats_of, inside, refused
 from seamark.journal.folder import RunFolder
-from seamark.journal.records import digest_of_text, file_of
+from seamark.journal.format import digest_of_text, file_of
 from seamark.paths import check_name, check_path, check_project, is_derived
 from seamark.reading.attributes import CHANGES
 from seamark.reading.document import SERIES
 from seamark.values import Atom, decode_atom, encode_atom, escape
-from seamark.values.aggregate_kinds import load_aggregate
+from seamark.values.statistics import load_aggregate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["DocumentRun", "documents_in"]
+__all__ = ["DocumentRun", "documents_in", "documents_of", "importers"]
+
+GROUP: Final = "seamark.importers"
+"""Entry points that take a path and yield documents, one for each run."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _OURS: Final = "monitoring/seamark/"
@@ -49,13 +52,30 @@ _RECORDED: Final = frozenset({"sys/revision", "sys/start_hash", "sys/trashed"})
 _MOST_DEPTH: Final = 64
 
 
-def documents_in(path: Path) -> list[tuple[str, Any]]:
-    """Return the documents in a JSON file, and the place of each in it.
+def importers() -> list[str]:
+    """Return the names of the importers that packages bring, sorted."""
+    return sorted({point.name for point in entry_points(group=GROUP)})
+
+
+def documents_of(importer: str, path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the documents that an importer makes of a path, and a place for each.
 
     Raises:
-        ArgumentError: If the file holds none.
-        OSError: If it cannot be read.
+        SeamarkError: If the importer fails.
     """
+    point = next(iter(entry_points(group=GROUP, name=importer)))
+    try:
+        for at, document in enumerate(point.load()(path)):
+            yield inside(importer, at), document
+    except SeamarkError:
+        raise
+    except Exception as error:
+        msg = f"{path}: the importer {importer} ({point.value}) failed: {error!r:.300}"
+        raise SeamarkError(msg) from error
+
+
+def documents_in(path: Path) -> list[tuple[str, Any]]:
+    """Return the documents in a JSON file, each with its place in it; else ArgumentError."""
 
     def refuse(token: str) -> Any:
         msg = f"{path}: expected strict JSON, got {token}"
@@ -72,7 +92,6 @@ def documents_in(path: Path) -> list[tuple[str, Any]]:
 
 
 def _unpacked(given: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the documents of runs, and the places that they have."""
     where = ""
     if not isinstance(given, Mapping):
         raise refused(where, "an object", given)
@@ -88,15 +107,7 @@ def _unpacked(given: Any) -> Iterator[tuple[str, Any]]:
 
 @dataclass(slots=True)
 class _Held:
-    """Checked contents of a document.
-
-    Attributes:
-        facts: Derived values, by path.
-        atoms: Values by path.
-        changes: Time in ns since the Unix epoch, path and value, in the order of time.
-        ops: Other records.
-        series: By family and path.
-    """
+    """Checked contents of a document; ``changes`` in the order of time, ns since the Unix epoch."""
 
     facts: dict[str, Any] = field(default_factory=dict)
     atoms: dict[str, Atom] = field(default_factory=dict)
@@ -106,21 +117,7 @@ class _Held:
 
 
 class DocumentRun:
-    """A run in a document, all of which is checked.
-
-    Args:
-        root: Root folder that it goes to.
-        document: One run's.
-        project: Project that it goes to; None for what the document says.
-        where: Place of the document in what was given.
-
-    Attributes:
-        folder: Where it goes.
-        points: How many points there are.
-
-    Raises:
-        ArgumentError: If something in it is not what a document holds; its place is named.
-    """
+    """A run in a document, completely checked; ArgumentError names the place of a mistake."""
 
     def __init__(
         self, root: Path, document: Any, project: str | None = None, where: str = ""
@@ -151,27 +148,18 @@ class DocumentRun:
         self.points = sum(len(one.step) for one in self._held.series.values())
 
     def expect_new(self) -> None:
-        """Refuse to make a run that exists.
-
-        Raises:
-            RunExistsError: If there is a run with its id in its project.
-        """
+        """Refuse, with RunExistsError, to make a run that exists."""
         if self.folder.path.exists():
             raise run_exists_error(self.folder)
 
     def make(self, progress: Callable[[int], None] = lambda _: None) -> RunFolder:
-        """Make the run; nothing of it is seen before it is whole.
+        """Make the run and return its folder; nothing of it is seen before it is whole.
 
-        Args:
-            progress: Takes how many points were written since the last call.
-
-        Returns:
-            Where it lies.
+        ``progress`` takes how many points were written since the last call.
 
         Raises:
             RunExistsError: If there is a run with its id in its project.
             NotImportedError: If it was purged there, or another process makes it now.
-            OSError: If it cannot be written.
         """
         self.expect_new()
         held = self._held
@@ -187,7 +175,7 @@ class DocumentRun:
         return self.folder
 
     def _digest(self) -> str:
-        """Return a digest of all that it says, so that another document makes other journals."""
+        """Return a digest of the whole document, so that another document makes other journals."""
         held = self._held
         told = [held.facts, held.atoms, held.ops, held.changes]
         found = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
@@ -224,7 +212,6 @@ class DocumentRun:
             self._held.atoms.pop(path, None)
 
     def _facts(self, where: str) -> None:
-        """Check what is derived, of which times become nanoseconds since the Unix epoch."""
         facts = self._held.facts
         for path in _TIMES:
             facts[path] = _moment(facts.get(path), inside(inside(where, path), "value"))
@@ -258,7 +245,6 @@ class DocumentRun:
                 raise refused(place, "a text", facts[path])
 
     def _changes(self, given: Any, where: str) -> None:
-        """Take what parameters were before they were changed."""
         if not isinstance(given, Mapping):
             raise refused(where, "an object", given)
         for path, told in given.items():
@@ -322,7 +308,6 @@ def _check_path(path: Any, where: str) -> None:
 
 
 def _moment(given: Any, where: str) -> int:
-    """Return a time with a zone in nanoseconds since the Unix epoch."""
     try:  # a time without a zone cannot be compared with one that has one
         found = datetime.fromisoformat(given.replace("Z", "+00:00")) - _EPOCH
         time_ns = found // timedelta(microseconds=1) * 1000
@@ -337,7 +322,6 @@ def _moment(given: Any, where: str) -> int:
 
 
 def _atom(kind: Any, value: Any, where: str) -> Atom:
-    """Return an atom as it lies in a journal."""
     place = inside(where, "value")
     if kind == "json":
         if not isinstance(value, list | Mapping):
@@ -383,8 +367,7 @@ def _check_depth(value: Any, where: str, depth: int = 0) -> None:
 
 
 def _file(given: Any) -> dict[str, Any]:
-    found = file_of(given)
-    found = {key: each for key, each in found.items() if key not in _FLEETING}
+    found = {key: each for key, each in file_of(given).items() if key not in _FLEETING}
     if not found.keys() & {"sha256", "ref", "lost"}:
         found["lost"] = "not stored"
     return {key: escape(each) if isinstance(each, str) else each for key, each in found.items()}

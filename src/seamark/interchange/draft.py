@@ -1,9 +1,13 @@
-"""A run on its way into a root: nothing of it is seen before it is whole.
+"""Run that is being imported into a root, and the writer of its journals.
 
-It is written to a folder beside its place, under a name with a dot, which no reader looks at, and
-renamed at the end. What a killed import left there is removed by the next one, which begins that
-run again. Where the run is there already, as when a second process of a resumed run is found,
-contents are moved to it first and then journals, each by one renaming.
+`seamark.journal.writer` takes the time of each record from the clock, and never waits for a disk.
+Here the times come from the source, a failure ends the import of the run, and the same source
+always gives the same bytes, so a repeated import changes nothing.
+
+The run is written to a hidden folder beside its final place, which no reader opens, and renamed at
+the end. Files of an import that was killed are removed by the next one, which starts that run
+again. If the run exists already, as when a second process of a resumed run is imported, first the
+contents and then the journals are moved to it, each with one rename.
 """
 
 from __future__ import annotations
@@ -13,21 +17,197 @@ import errno
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from seamark.blobs.store import ANYBODY, copy_blob, put_bytes, sync_blob, sync_folder
+from seamark import __version__
+from seamark.blobs.store import ANYBODY, copy_blob, put_bytes, sync_blob, write_all
 from seamark.errors import RunExistsError, SeamarkError
-from seamark.interchange.journal import GivenJournal
-from seamark.journal.folder import RunFolder
-from seamark.journal.safe import is_folder, make_folder, names_in, open_folder, remove_entry
-from seamark.process.interrupts import let_pass
-from seamark.values import escape
+from seamark.journal.folder import RunFolder, journal_name
+from seamark.journal.format import (
+    Kind,
+    dump_json,
+    file_header,
+    frame_bytes,
+    packed_json,
+    salt_of,
+)
+from seamark.journal.rows import Column, RowTable
+from seamark.journal.safe import (
+    closing_fd,
+    is_folder,
+    make_folder,
+    names_in,
+    open_folder,
+    remove_entry,
+    sync_folder,
+)
+from seamark.process.interrupts import quietly
+from seamark.values import Atom, Escaped, escape
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Draft", "NotImportedError", "run_exists_error"]
+__all__ = [
+    "Draft",
+    "GivenJournal",
+    "NotImportedError",
+    "run_exists_error",
+    "sound_time",
+    "writer_of",
+]
+
+
+_BUFFER_BYTES: Final = 1 << 20
+_FRAME_CHARACTERS: Final = 1 << 20
+_COLUMN_POINTS: Final = 500_000
+_LATEST_NS: Final = 1 << 62
+"""Times of records have to stay below what 64 bits hold; this is the year 2116."""
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+
+
+def writer_of(uid: bytes) -> str:
+    """Return the writer id of an imported journal."""
+    return f"import-{uid.hex()[:8]}"
+
+
+def sound_time(time_ns: int | None) -> int:
+    """Return a time as a record may have it, nanoseconds since the Unix epoch; 0 for no time."""
+    return min(max(0, time_ns or 0), _LATEST_NS)
+
+
+class GivenJournal:
+    """A journal that is written once, from its first byte to its last.
+
+    ``uid`` is 16 bytes that follow from what is imported; ``begun_ns`` and ``last_t``, the time of
+    the last record, are nanoseconds since the Unix epoch.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        run: tuple[str, str],
+        uid: bytes,
+        header: Mapping[str, Any],
+        begun_ns: int,
+    ) -> None:
+        self.uid, self.last_t = uid, sound_time(begun_ns) - 1
+        self._at = self.last_t
+        self._salt = salt_of(uid)
+        self._table = RowTable(self._frame)
+        self._waiting = bytearray(file_header(uid))
+        make_folder(folder.journal_dir)
+        with closing_fd(open_folder(folder.journal_dir)) as above:
+            name = journal_name(writer_of(uid), uid)
+            self._fd = os.open(name, _CREATE, 0o666, dir_fd=above)
+        project, name = run
+        told = {"format": 1, "seamark": __version__, "run": name, "project": project}
+        told |= {"writer": writer_of(uid), "continues": None, "prior_t": 0, **header}
+        self._add(self._frame(Kind.HEADER, dump_json(told)))
+
+    def at(self, time_ns: int) -> None:
+        """Set the time of the following records, or the next one; ns since the Unix epoch."""
+        self._at = sound_time(time_ns)
+
+    def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
+        """Append a JSON record; ValueError if it is too long or JSON cannot hold a value."""
+        payload, flags = packed_json(record)
+        self._add(self._frame(kind, payload, flags=flags))
+
+    def assign(self, atoms: Mapping[str, Atom]) -> None:
+        """Append values, in as few records as their size allows."""
+        part: dict[str, Atom] = {}
+        size = 0
+        for path, atom in atoms.items():
+            weight = len(path) + (len(atom.value) if isinstance(atom.value, str) else 32)
+            if part and size + weight > _FRAME_CHARACTERS:
+                self._assign(part)
+                part, size = {}, 0
+            part[path] = atom
+            size += weight
+        if part:
+            self._assign(part)
+
+    def _assign(self, atoms: Mapping[str, Atom]) -> None:
+        op: dict[str, Any] = {"op": "assign", "atoms": atoms}
+        if escaped := [path for path, atom in atoms.items() if isinstance(atom.value, Escaped)]:
+            op["escaped"] = escaped
+        self.op(op)
+
+    def column(
+        self,
+        path: str,
+        values: Sequence[float],
+        steps: Sequence[float],
+        times_ns: Sequence[int] | None,
+    ) -> None:
+        """Append points of a series of numbers; times (ns since the Unix epoch) or none."""
+        for start in range(0, len(values), _COLUMN_POINTS):
+            part = slice(start, start + _COLUMN_POINTS)
+            times = None if times_ns is None else times_ns[part]
+            column = Column(self._table, path, values[part], steps[part], times)
+            frames = column.frames()
+            column.mark_written(len(frames), self.last_t)
+            self._add(*frames)
+
+    def texts(self, path: str, points: Iterable[Sequence[Any]]) -> None:
+        """Append points of a series of texts: step, text (or its blob), time in ns or None."""
+        self._points(path, points, Kind.TEXT, lambda point: len(point[1]))
+
+    def histograms(self, path: str, points: Iterable[Sequence[Any]]) -> None:
+        """Append points of a series of histograms: step, edges, counts, time in ns or None."""
+        self._points(path, points, Kind.HISTOGRAM, lambda point: 40 * len(point[1]))
+
+    def _points(self, path: str, points: Iterable[Sequence[Any]], kind: int, weigh: Any) -> None:
+        for part in _parts(points, weigh):
+            record: dict[str, Any] = {"path": path, "points": part}
+            if any(isinstance(point[1], Escaped) for point in part):
+                record["escaped"] = True
+            self.op(record, kind)
+
+    def close(self, time_ns: int) -> None:
+        """Append the end at a time, ns since the Unix epoch, and force all to disk."""
+        self.at(time_ns)
+        self._add(self._frame(Kind.CLOSE, dump_json({"reason": "stop", "dropped": {}})))
+        self._flush()
+        os.fsync(self._fd)
+        self.release()
+
+    def release(self) -> None:
+        """Close the file, whole or not; harmless when called twice."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _frame(self, kind: int, payload: bytes, *, flags: int = 0, aux: int = 0) -> bytes:
+        self.last_t = max(self.last_t + 1, self._at)
+        return frame_bytes(self._salt, kind, self.last_t, payload, flags=flags, aux=aux)
+
+    def _add(self, *frames: bytes) -> None:
+        for frame in frames:
+            self._waiting += frame
+        if len(self._waiting) > _BUFFER_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        content = bytes(self._waiting)
+        self._waiting.clear()
+        write_all(self._fd, memoryview(content))
+
+
+def _parts(points: Iterable[Sequence[Any]], weigh: Any) -> Iterator[list[Sequence[Any]]]:
+    part: list[Sequence[Any]] = []
+    size = 0
+    for point in points:
+        weight = 64 + weigh(point)
+        if part and size + weight > _FRAME_CHARACTERS:
+            yield part
+            part, size = [], 0
+        part.append(point)
+        size += weight
+    if part:
+        yield part
+
 
 _LOCK: Final = ".lock"
 _FLAGS: Final = os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
@@ -46,17 +226,10 @@ class NotImportedError(SeamarkError):
 
 
 class Draft:
-    """Run that is being written to a temporary folder.
-
-    Args:
-        folder: Final folder of the run.
-
-    Attributes:
-        folder: Final folder of the run.
+    """Run that is being written to a temporary folder; ``folder`` is its final one.
 
     Raises:
         NotImportedError: If the run was purged, or another import is writing it.
-        OSError: If the temporary folder cannot be written.
     """
 
     def __init__(self, folder: RunFolder) -> None:
@@ -79,11 +252,8 @@ class Draft:
             raise
 
     def _locked(self) -> int:
-        above = open_folder(self._place.path)
-        try:
+        with closing_fd(open_folder(self._place.path)) as above:
             fd = os.open(_LOCK, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600, dir_fd=above)
-        finally:
-            os.close(above)
         if not self._try_lock(fd):
             os.close(fd)
             msg = f"{self.folder.words} is being imported by another process"
@@ -91,23 +261,17 @@ class Draft:
         return fd
 
     def _try_lock(self, fd: int) -> bool:
-        """Lock the file of an open descriptor; return whether the draft is ours then."""
-        try:
+        with quietly(only=OSError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Whoever had it may have finished meanwhile, and taken the folder with it.
             return os.fstat(fd).st_ino == (self._place.path / _LOCK).stat().st_ino
-        except OSError as error:
-            let_pass(error)
-            return False
+        return False
 
     def _empty(self, *, lock: bool = False) -> None:
-        above = open_folder(self._place.path)
-        try:
+        with closing_fd(open_folder(self._place.path)) as above:
             for name in os.listdir(above):
                 if lock or name != _LOCK:
                     remove_entry(above, name)
-        finally:
-            os.close(above)
 
     # ---------------------------------------------------------------- what is written
 
@@ -149,12 +313,7 @@ class Draft:
     def finish(self, *, alone: bool = False) -> None:
         """Put the run, all of whose journals are closed, in its place.
 
-        Args:
-            alone: Whether nothing may be there yet.
-
-        Raises:
-            RunExistsError: If something is all the same.
-            OSError: If that is impossible.
+        With ``alone``, nothing may be there yet: RunExistsError if something is.
         """
         for sha256 in self._unsynced:
             sync_blob(self._place, sha256)
@@ -172,11 +331,8 @@ class Draft:
     def _take_place(self) -> bool:
         if self.folder.path.exists():
             return False
-        above = open_folder(self._place.path)
-        try:
+        with closing_fd(open_folder(self._place.path)) as above:
             os.unlink(_LOCK, dir_fd=above)
-        finally:
-            os.close(above)
         try:
             os.rename(self._place.path, self.folder.path)
         except OSError as error:
@@ -187,7 +343,6 @@ class Draft:
         return True
 
     def _join(self) -> None:
-        """Move what was written to a run that is there already."""
         for mine, theirs in (
             (self._place.blobs_dir, self.folder.blobs_dir),
             (self._place.journal_dir, self.folder.journal_dir),
@@ -211,11 +366,7 @@ class Draft:
 
 
 def _move(source: Path, target: Path, names: list[str]) -> None:
-    above, below = open_folder(source), open_folder(target)
-    try:
+    with closing_fd(open_folder(source)) as above, closing_fd(open_folder(target)) as below:
         for name in names:
             os.rename(name, name, src_dir_fd=above, dst_dir_fd=below)
         os.fsync(below)
-    finally:
-        os.close(above)
-        os.close(below)

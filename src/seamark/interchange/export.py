@@ -1,14 +1,15 @@
 """Runs that neptune-exporter wrote: Parquet files with one row for each value and point.
 
-A run is the parts of one prefix, of which part 0 comes last into being. Rows are in no order, and a
-run may have hundreds of millions of them, so they go to the journal batch by batch, and only the
-few rows below ``sys/``, which tell times, owner and ids, are looked for beforehand. The order of
-points is their step, wherever their rows are; nothing has to be sorted.
+The files of a run have a common prefix and a part number; part 0 is written last. Rows are in no
+order, and a run may have hundreds of millions of them, so they go to the journal batch by batch.
+Only the few rows below ``sys/``, which have times, owner and ids, are read before. Points are
+ordered by their step when they are read, so nothing has to be sorted here.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -19,41 +20,60 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError, MissingExtraError
-from seamark.interchange.draft import NotImportedError
-from seamark.interchange.files import (
-    MISSING,
-    REFUSED,
-    extension_of,
-    keep_zip,
-    open_below,
-    walk_below,
-)
+from seamark.errors import ArgumentError, MissingExtraError, PathError
+from seamark.interchange.draft import NotImportedError, sound_time
 from seamark.interchange.found import (
     DERIVED,
+    MISSING,
+    REFUSED,
     Glance,
+    extension_of,
     has_journal,
+    keep_zip,
     legal_path,
+    open_below,
     run_id_of,
     uid_of,
+    walk_below,
 )
-from seamark.interchange.journal import sound_time
-from seamark.interchange.projects import project_of
 from seamark.journal.folder import RunFolder
+from seamark.journal.format import digest_of_text
 from seamark.journal.headers import headers
-from seamark.journal.records import digest_of_text
 from seamark.journal.safe import open_file
+from seamark.paths import check_project
 from seamark.values import Atom, encode_atom, escape
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from seamark.interchange.draft import Draft
+    from seamark.interchange.draft import Draft, GivenJournal
     from seamark.interchange.found import Notes, Progress
-    from seamark.interchange.journal import GivenJournal
 
 __all__ = ["ExportedRun", "check_parquet", "parts_below"]
+
+
+_ODD: Final = re.compile(r"[^A-Za-z0-9._-]")
+_LONGEST: Final = 80
+
+
+def project_of(name: str) -> str:
+    """Return the project path for a name such as ``workspace/project``.
+
+    A name that is a legal path stays what it is. Of any other, what cannot be in a path becomes a
+    dash, and eight digits that follow from the name keep it apart from its like.
+    """
+    try:
+        return check_project(name)
+    except PathError:
+        parts = [_ODD.sub("-", part).strip("-._")[:_LONGEST] for part in name.split("/")]
+        clean = "/".join(part or "project" for part in parts[:4])
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        try:
+            return check_project(f"{clean}-{digest}")
+        except PathError:
+            return f"imported/project-{digest}"
+
 
 _BATCH_ROWS: Final = 1 << 16
 _PART: Final = re.compile(r"(.+)_part_([0-9]{1,9})\.parquet", re.DOTALL)
@@ -96,11 +116,7 @@ _ZIP_ERRORS: Final = (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.er
 
 
 def check_parquet() -> None:
-    """Refuse to begin without what reads Parquet.
-
-    Raises:
-        MissingExtraError: If the extra ``parquet`` is not installed.
-    """
+    """Refuse, with MissingExtraError, to begin without the extra ``parquet``."""
     try:
         import pyarrow.parquet  # noqa: F401 - whether it is there
     except ModuleNotFoundError as error:
@@ -126,15 +142,8 @@ def parts_below(folder: Path) -> dict[str, list[Path]]:
 class ExportedRun:
     """A run of an export; see `seamark.interchange.found.FoundRun`.
 
-    Args:
-        root: Root folder that it goes to.
-        parts: Its files, in their order.
-        files: The folder of the export's files.
-        project: Project that it goes to; None for what it says itself.
-        zone: Name of the time zone in which the exporter ran; None for UTC.
-
-    Raises:
-        NotImportedError: If it cannot be read.
+    ``project`` None is what it says itself; ``zone`` is the name of the exporter's time zone, None
+    for UTC. Raises NotImportedError if it cannot be read.
     """
 
     def __init__(
@@ -250,12 +259,7 @@ class ExportedRun:
 
 
 class _Rows:
-    """Takes the rows of a run, batch by batch, to its journal.
-
-    Attributes:
-        first_ns: The smallest time of a point, nanoseconds since the Unix epoch.
-        last_ns: The largest one.
-    """
+    """Takes the rows of a run, batch by batch, to its journal; times of points in ns."""
 
     def __init__(
         self, journal: GivenJournal, draft: Draft, notes: Notes, base: Path, zone: str | None
@@ -266,7 +270,6 @@ class _Rows:
         self.first_ns, self.last_ns = 1 << 63, 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take a batch."""
         import pyarrow.compute as pc
 
         kinds = batch.column("attribute_type")
@@ -326,7 +329,6 @@ class _Rows:
 
     @contextlib.contextmanager
     def _refusing(self, path: str, name: Any) -> Iterator[None]:
-        """Leave out, and note, a file that may not be read, is not there or is damaged."""
         try:
             yield
         except ArgumentError:
@@ -347,7 +349,6 @@ class _Rows:
             return self._draft.keep(file, shown or path.rpartition("/")[2], ext)
 
     def _file_set(self, name: str, path: str) -> None:
-        """Take a folder that holds one archive."""
         archives = [each for each in walk_below(self._base, name) if each.endswith(".zip")]
         if not archives:
             raise FileNotFoundError(name)
@@ -370,7 +371,6 @@ class _Rows:
     # ---------------------------------------------------------------- series
 
     def _series(self, kind: str, part: pa.RecordBatch) -> None:
-        """Take points of series, path by path."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -473,7 +473,6 @@ def _sets(members: Iterator[tuple[str, dict[str, Any]]]) -> Iterator[dict[str, d
 
 
 def _tracked(listed: Any) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the files of an artifact and the addresses that they had."""
     files, references = [], []
     for one in listed:
         name, size = escape(str(one["filePath"])), one.get("size")
@@ -493,11 +492,6 @@ def _tracked(listed: Any) -> tuple[list[dict[str, Any]], list[str]]:
 
 @contextlib.contextmanager
 def _readable() -> Iterator[None]:
-    """Word what cannot be read.
-
-    Raises:
-        NotImportedError: In the place of what pyarrow raises.
-    """
     import pyarrow as pa
 
     try:
@@ -521,7 +515,6 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 
 
 def _look(parts: Sequence[Path]) -> tuple[str, str, dict[str, Any], int]:
-    """Return project, run, values below ``sys/`` and the number of rows."""
     names: tuple[str, str] | None = None
     system: dict[str, Any] = {}
     rows = 0
@@ -564,7 +557,6 @@ def _may_hold_system(file: pq.ParquetFile, number: int) -> bool:
 
 
 def _system_of(file: pq.ParquetFile, number: int) -> dict[str, Any]:
-    """Return the values below ``sys/`` in a row group, times as datetimes with a zone."""
     import pyarrow.compute as pc
 
     paths = file.read_row_group(number, columns=["attribute_path"]).column(0)
@@ -581,5 +573,4 @@ def _system_of(file: pq.ParquetFile, number: int) -> dict[str, Any]:
 
 
 def _ns(moment: datetime) -> int:
-    """Return a time in nanoseconds since the Unix epoch."""
     return (moment - _EPOCH) // timedelta(microseconds=1) * 1000

@@ -1,15 +1,24 @@
-"""Common interface of all import sources: runs to import, and notes about them."""
+"""Interface of all import sources: the runs, notes and files that a source offers.
+
+Only files below allowed folders are opened, and never through a link.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable
+import os
+import stat
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
-from seamark.errors import PathError
-from seamark.interchange.journal import writer_of
+from seamark.errors import ArgumentError, PathError
+from seamark.interchange.draft import writer_of
 from seamark.journal.folder import RunFolder, hashed_run_id, journal_name
+from seamark.journal.safe import is_folder, open_file, parts_of
 from seamark.paths import check_path
 
 if TYPE_CHECKING:
@@ -20,15 +29,20 @@ __all__ = [
     "FoundRun",
     "Glance",
     "Notes",
+    "Places",
     "Progress",
+    "extension_of",
+    "keep_zip",
     "legal_path",
+    "open_below",
     "run_id_of",
     "uid_of",
+    "walk_below",
 ]
+
 
 Progress = Callable[[int], None]
 """Takes how many bytes of the source were read since the last call."""
-
 DERIVED: Final = frozenset(
     {
         "sys/content_hash",
@@ -49,12 +63,7 @@ DERIVED: Final = frozenset(
 
 @dataclass(slots=True)
 class Notes:
-    """Counts of lost data and other remarks by kind, with the first example of each.
-
-    Attributes:
-        counts: Number of occurrences, by kind.
-        examples: First example, by kind.
-    """
+    """Counts of lost data and other remarks by kind, with the first example of each."""
 
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, str] = field(default_factory=dict)
@@ -66,20 +75,14 @@ class Notes:
             self.examples.setdefault(kind, example)
 
     def join(self, other: Notes) -> None:
-        """Add what was counted elsewhere."""
+        """Add the counts of other notes."""
         for kind, count in other.counts.items():
             self.add(kind, other.examples.get(kind, ""), count)
 
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """Summary of a run before its import.
-
-    Attributes:
-        name: Name of the run; empty if unknown.
-        created_ns: Creation time, nanoseconds since the Unix epoch; 0 if unknown.
-        rows: Number of values, points and files, or of records of a log.
-    """
+    """Summary of a run before import; ``created_ns`` since the Unix epoch, 0 if unknown."""
 
     name: str
     created_ns: int
@@ -87,12 +90,9 @@ class Glance:
 
 
 class FoundRun(Protocol):
-    """A run of another program.
+    """A run of another program, which is ``called`` such as ``KEY-12`` there; ``size`` in bytes.
 
-    Attributes:
-        folder: Where it goes; settled by what the source says, so that it is the same each time.
-        called: What people call it there, such as ``KEY-12``.
-        size: Bytes that are read of it.
+    ``folder`` is settled by what the source says, so that it is the same each time.
     """
 
     folder: RunFolder
@@ -100,46 +100,22 @@ class FoundRun(Protocol):
     size: int
 
     def missing(self) -> list[bytes]:
-        """Return the uids of its journals that are not in the root; empty if all are.
-
-        Raises:
-            NotImportedError: If another run is in its place.
-            OSError: If it cannot be read.
-        """
-        ...
+        """Return uids of journals not in the root; NotImportedError if another run is there."""
 
     def note(self) -> str:
-        """Return what is to be known of a run that is there already; mostly nothing."""
-        ...
+        """Return the notes about a run that exists already; usually none."""
 
     def glance(self) -> Glance:
-        """Return what can be said of it without reading it whole.
-
-        Raises:
-            NotImportedError: If it cannot be read.
-            OSError: The same.
-        """
-        ...
+        """Return a summary without reading the whole run; NotImportedError or OSError."""
 
     def write(self, draft: Draft, notes: Notes, progress: Progress) -> None:
-        """Write what is missing.
-
-        Raises:
-            NotImportedError: If it cannot be read.
-            OSError: The same, or if it cannot be written.
-        """
-        ...
+        """Write the missing journals; NotImportedError or OSError if that is impossible."""
 
 
 def run_id_of(project: str, identity: tuple[str, ...], custom_run_id: str | None) -> str:
     """Return the id of an imported run: the same from the same source, each time.
 
     A custom id goes on naming the run: ``init_run(custom_run_id=...)`` finds it.
-
-    Args:
-        project: Project that it goes to.
-        identity: What identifies it where it comes from.
-        custom_run_id: The id that a person gave it, if there is one.
     """
     return hashed_run_id(project, custom_run_id or "\0".join(("import", *identity)))
 
@@ -162,3 +138,111 @@ def legal_path(path: Any, notes: Notes) -> str | None:
     except PathError:
         notes.add("paths that cannot be kept", f"{path!r:.80}")
         return None
+
+
+REFUSED: Final = "files outside of the folders that may be read, or behind links: refused"
+MISSING: Final = "files that are not there"
+_SMALL: Final = 4 << 20
+_MAGIC: Final = (
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"\xff\xd8\xff", "jpg"),
+    (b"GIF8", "gif"),
+    (b"BM", "bmp"),
+    (b"%PDF-", "pdf"),
+    (b"PK\x03\x04", "zip"),
+    (b"\x1f\x8b", "gz"),
+    (b"<!doctype html", "html"),
+    (b"<html", "html"),
+    (b"<svg", "svg"),
+)
+
+
+def extension_of(name: str, head: bytes = b"") -> str:
+    """Return the extension of a file without the dot, from its name or else its first bytes."""
+    if ext := os.path.splitext(name)[1].removeprefix("."):
+        return ext
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "webp"
+    lowered = head.lower()
+    return next((ext for magic, ext in _MAGIC if lowered.startswith(magic.lower())), "")
+
+
+@contextlib.contextmanager
+def open_below(base: Path, name: str) -> Iterator[BinaryIO]:
+    """Open a regular file below a folder; its name comes from the source.
+
+    Raises ArgumentError if the name leads out of the folder, OSError also if a link is on the way.
+    """
+    parts = parts_of(name, "file")
+    with os.fdopen(open_file(base.joinpath(*parts), len(parts)), "rb") as file:
+        yield file
+
+
+def walk_below(base: Path, name: str) -> Iterator[str]:
+    """Yield the names of files below a folder; links to folders are not followed."""
+    parts = parts_of(name, "folder")
+    here = base
+    for part in parts:
+        here /= part
+        if not is_folder(here):
+            return
+    for folder, folders, names in os.walk(here):
+        folders.sort()
+        inside = os.path.relpath(folder, base).replace(os.sep, "/")
+        for each in sorted(names):
+            yield f"{inside}/{each}"
+
+
+class Places:
+    """Absolute folders from which files may be taken that a source names by absolute paths."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self.folders = [Path(os.path.abspath(folder)) for folder in folders]
+
+    def below(self, path: str) -> tuple[Path, str] | None:
+        """Return the folder that an absolute path is in, and its name in there; None if in none."""
+        clean = os.path.normpath(path)
+        for folder in self.folders:
+            if clean.startswith(f"{folder}/"):
+                return folder, os.path.relpath(clean, folder).replace(os.sep, "/")
+        return None
+
+    def is_around(self, path: str) -> bool:
+        """Return whether an absolute path is one of the folders, or in one."""
+        clean = os.path.normpath(path)
+        return any(clean == str(each) or clean.startswith(f"{each}/") for each in self.folders)
+
+
+def keep_zip(
+    file: BinaryIO, draft: Draft, path: str, notes: Notes
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield name and FILE record of each member of an archive; BadZipFile if it is damaged.
+
+    Names that lead out of the file set are refused and counted in ``notes``.
+    """
+    with zipfile.ZipFile(file) as archive:
+        for info in archive.infolist():
+            if info.filename.endswith("/"):  # a folder; the service wrote one called "/"
+                continue
+            is_link = stat.S_ISLNK(info.external_attr >> 16)
+            try:
+                parts_of(info.filename, "member")
+            except ArgumentError:
+                is_link = True
+            if is_link or info.flag_bits & 1:
+                notes.add(REFUSED, f"{path}: {info.filename!r:.80}")
+                continue
+            yield info.filename, _member(archive, info, draft)
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, draft: Draft) -> dict[str, Any]:
+    name = info.filename.rpartition("/")[2]
+    ext = extension_of(name)
+    with archive.open(info) as member:
+        if info.file_size <= _SMALL:
+            return draft.keep_bytes(member.read(), name, ext)
+        with draft.scratch() as file:
+            while block := member.read(1 << 20):
+                file.write(block)
+            file.flush()
+            return draft.keep(file, name, ext)

@@ -1,4 +1,4 @@
-"""Importing what was found, one run after the other; one that cannot be read ends nothing."""
+"""Import of the found runs, one after the other; a run that cannot be read is skipped."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Final, Literal
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.interchange.draft import Draft, NotImportedError
 from seamark.interchange.export import ExportedRun, check_parquet, parts_below
-from seamark.interchange.files import Places
-from seamark.interchange.found import Glance, Notes
-from seamark.interchange.offline import ClientFolder, ClientRun, folders_below
-from seamark.interchange.oplog import logs_in
+from seamark.interchange.found import Glance, Notes, Places
+from seamark.interchange.offline import ClientFolder, ClientRun, folders_below, logs_in
 from seamark.journal.safe import is_folder
 from seamark.paths import check_project
 
 if TYPE_CHECKING:
     from seamark.interchange.found import FoundRun
 
-__all__ = ["Imported", "Listed", "Source", "find_neptune", "import_runs", "list_runs"]
+__all__ = ["Listed", "Source", "find_neptune", "import_runs", "list_runs"]
 
 Open = Callable[[], "FoundRun"]
 _DEPTH: Final = 3
@@ -30,13 +28,7 @@ _DEPTH: Final = 3
 
 @dataclass(slots=True)
 class Source:
-    """Candidate for an import, which may turn out not to be a run.
-
-    Attributes:
-        called: Name to display before it is opened.
-        open: Opens it; raises NotImportedError or OSError if it cannot be read.
-        size: Number of bytes to read.
-    """
+    """Candidate for an import; ``open`` raises NotImportedError or OSError; ``size`` in bytes."""
 
     called: str
     open: Open
@@ -45,18 +37,7 @@ class Source:
 
 @dataclass(slots=True)
 class Listed:
-    """Preview of the import of a run.
-
-    Attributes:
-        called: Name of the run in its source.
-        status: ``"new"``, ``"more"`` for further data of an imported run, ``"there already"``, or
-            ``"unreadable"``.
-        project: Target project; empty if the run cannot be read.
-        run: Id of the run in that project.
-        glance: Summary of the run; None if it was imported already or cannot be read.
-        size: Number of bytes to read.
-        problem: Why it cannot be imported; empty if it can.
-    """
+    """Preview of the import of a run; ``"more"`` is new data of an imported one; size in bytes."""
 
     called: str
     status: Literal["new", "more", "there already", "unreadable"]
@@ -69,14 +50,7 @@ class Listed:
 
 @dataclass(slots=True)
 class Imported:
-    """Result of an import.
-
-    Attributes:
-        runs: Project and id of the runs that were written.
-        there: Number of runs that had been imported before.
-        problems: Reasons why runs were not imported, one line each.
-        notes: Counts of data that could not be imported.
-    """
+    """Result of an import; ``there`` counts runs that had been imported before."""
 
     runs: list[tuple[str, str]] = field(default_factory=list)
     there: int = 0
@@ -92,7 +66,7 @@ def find_neptune(
     files: Sequence[Path] = (),
     zone: str | None = None,
 ) -> tuple[list[Source], Notes]:
-    """Return the runs of Neptune at or below a path: exported ones, and those of the client.
+    """Return the runs of Neptune at or below a path, and entries that cannot be imported.
 
     Args:
         root: Root folder that they go to.
@@ -101,9 +75,6 @@ def find_neptune(
         files: Of an export, the folder of its files, if it is not beside the data. Of the client,
             further folders from which files may be taken that it only names.
         zone: Name of the time zone in which the exporter ran; None for UTC.
-
-    Returns:
-        The runs, and what is there but cannot be imported.
 
     Raises:
         ArgumentError: If there is nothing, or an argument is wrong.
@@ -158,11 +129,6 @@ def _exported(
 
 
 def _check_zone(zone: str) -> None:
-    """Refuse a time zone that nobody knows.
-
-    Raises:
-        ArgumentError: If pyarrow does not know it.
-    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -174,7 +140,6 @@ def _check_zone(zone: str) -> None:
 
 
 def _folders(path: Path, depth: int) -> Iterator[Path]:
-    """Yield a folder and those below it; no link is followed."""
     yield path
     if depth:
         inner: list[Path] = []
@@ -209,7 +174,6 @@ def _of_client(
 
 
 def _size_of(paths: Iterable[Path]) -> int:
-    """Return the bytes of files; of those that are gone, none."""
     size = 0
     for path in paths:
         with contextlib.suppress(OSError):
@@ -237,7 +201,7 @@ def _opened(source: Source) -> tuple[FoundRun | None, str]:
 
 
 def list_runs(sources: Iterable[Source]) -> Iterator[Listed]:
-    """Yield what an import would do with each run."""
+    """Yield the result that an import would have for each run."""
     for source in sources:
         run, problem = _opened(source)
         if run is None:
@@ -252,8 +216,7 @@ def list_runs(sources: Iterable[Source]) -> Iterator[Listed]:
                 problem = f"{run.called}: {run.folder.words} was purged here"
                 yield Listed(run.called, "unreadable", *place, problem=problem)
             else:
-                is_new = not run.folder.path.exists()
-                status: Literal["new", "more"] = "new" if is_new else "more"
+                status: Literal["new", "more"] = "more" if run.folder.path.exists() else "new"
                 yield Listed(run.called, status, *place, run.glance(), run.size)
         except (SeamarkError, OSError, ValueError) as error:
             yield Listed(run.called, "unreadable", problem=f"{run.called}: {error}")
@@ -262,14 +225,10 @@ def list_runs(sources: Iterable[Source]) -> Iterator[Listed]:
 def import_runs(
     sources: Sequence[Source], progress: Callable[[int, int], None] = lambda _done, _total: None
 ) -> Imported:
-    """Import runs, one after the other.
+    """Import runs, one after the other; ``progress`` takes bytes read, and those known in all.
 
     It may be cut short at any time and be called again: what is there is not written again, and of
     the run in the middle nothing is seen before it is whole.
-
-    Args:
-        sources: The runs.
-        progress: Takes how many bytes are read, and how many there are as far as is known.
     """
     done = Imported()
     total, before = sum(source.size for source in sources), 0

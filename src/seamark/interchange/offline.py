@@ -1,14 +1,18 @@
-"""Runs in the folders of the Neptune client: what it logged offline, or had not sent yet.
+"""Runs in the folders of the Neptune client: logged offline, or not sent yet.
 
-``.neptune/offline`` and ``.neptune/async`` hold a folder for each process and run, with the
-operations that the process made, numbered, in files that only grow. A run that several processes
-resumed has several; each becomes a journal of one run. The run's own id follows from the id that
-the client gave it. Where a log has grown since it was imported, a further journal takes what came
-after.
+A log is a sequence of JSON objects, each with a number that rises by one: ``{"obj": ...,
+"version": ..., "at": ...}``. It is read piece by piece; the last object may be incomplete if the
+process was killed.
+
+``.neptune/offline`` and ``.neptune/async`` have a folder for each process and run, with the
+numbered operations of the process in files that only grow. A run that several processes resumed has
+several folders; each becomes a journal of one run. The run's own id is derived from the id that the
+client gave it. If a log has grown since it was imported, the rest becomes a further journal.
 """
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import os
@@ -20,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.interchange.draft import NotImportedError
 from seamark.interchange.found import Glance, Notes, run_id_of, uid_of
-from seamark.interchange.oplog import logs_in, operations
 from seamark.interchange.replay import Memory, Replay
 from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
@@ -29,10 +32,86 @@ from seamark.values import Atom, escape
 
 if TYPE_CHECKING:
     from seamark.interchange.draft import Draft
-    from seamark.interchange.files import Places
-    from seamark.interchange.found import Progress
+    from seamark.interchange.found import Places, Progress
 
-__all__ = ["ClientFolder", "ClientRun", "folders_below"]
+__all__ = ["ClientFolder", "ClientRun", "folders_below", "logs_in"]
+
+
+_LOG: Final = re.compile(r"data-([0-9]{1,18})\.log")
+_PIECE: Final = 1 << 20
+_LONGEST: Final = 1 << 28
+"""Characters of one operation at most; the client sends no picture above 32 MB."""
+_NEXT: Final = re.compile(r"\n\s*\{")
+
+
+def logs_in(folder: Path) -> list[Path]:
+    """Return the logs in a folder, in their order."""
+    found = []
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    for name in names:
+        match = _LOG.fullmatch(name)
+        if match and not (folder / name).is_symlink():
+            found.append((int(match[1]), folder / name))
+    return [path for _, path in sorted(found)]
+
+
+def operations(
+    logs: Sequence[Path], notes: Notes, progress: Progress
+) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Yield number, time (ns since the Unix epoch; 0: none) and operation; note damaged ones."""
+    for log in logs:
+        for found in _objects(log, notes, progress):
+            try:
+                version, at, operation = found["version"], found.get("at"), found["obj"]
+                known = type(version) is int and isinstance(operation["type"], str)
+            except (KeyError, TypeError):
+                known = False
+            if not known:
+                notes.add("operations that are damaged", log.name)
+                continue
+            yield version, _ns(at), operation
+
+
+def _ns(seconds: Any) -> int:
+    good = isinstance(seconds, (int, float)) and 0 < seconds < 4e9  # noqa: PLR2004 - year 2096
+    return round(seconds * 1e6) * 1000 if good else 0
+
+
+def _objects(log: Path, notes: Notes, progress: Progress) -> Iterator[dict[str, Any]]:
+    decode = json.JSONDecoder().raw_decode
+    text = codecs.getincrementaldecoder("utf-8")("replace")
+    waiting, wanted, is_end = "", _PIECE, False
+    with os.fdopen(open_file(log, 1), "rb") as file:
+        while True:
+            data = file.read(wanted)
+            progress(len(data))
+            is_end = len(data) < wanted
+            waiting += text.decode(data, is_end)
+            at = 0
+            while True:
+                while at < len(waiting) and waiting[at].isspace():
+                    at += 1
+                try:
+                    found, at = decode(waiting, at)
+                except (ValueError, RecursionError):
+                    left = len(waiting) - at
+                    if not left or (not is_end and left < _LONGEST):
+                        break
+                    # Cut off at the end, or damaged: look for the next object.
+                    notes.add("operations that are cut off or damaged", log.name)
+                    match = _NEXT.search(waiting, at + 1)
+                    at = len(waiting) if match is None else match.start()
+                    continue
+                yield found if isinstance(found, dict) else {}
+            waiting = waiting[at:]
+            if is_end:
+                return
+            # What is longer than a piece is tried again with twice as much.
+            wanted = max(_PIECE, len(waiting))
+
 
 _NAME: Final = re.compile(r"([a-z_]+)__([0-9A-Za-z-]{1,64})(?:__.*)?", re.DOTALL)
 _METADATA_BYTES: Final = 1 << 20
@@ -41,11 +120,8 @@ _METADATA_BYTES: Final = 1 << 20
 class ClientFolder(NamedTuple):
     """Folder of the Neptune client with the operations that one process logged to one container.
 
-    Attributes:
-        path: Path of the folder.
-        kind: ``run``, ``project``, ``model`` or ``model_version``.
-        container: Id that the client gave the container.
-        created_ns: Creation time, nanoseconds since the Unix epoch; 0 if unknown.
+    ``kind`` is ``run``, ``project``, ``model`` or ``model_version``; ``created_ns`` is nanoseconds
+    since the Unix epoch, 0 if unknown.
     """
 
     path: Path
@@ -100,21 +176,13 @@ def _client_folder(place: Path) -> ClientFolder | None:
 
 def _moment(text: Any) -> int:
     try:
-        moment = datetime.fromisoformat(text)
-        return int(moment.timestamp() * 1e6) * 1000
+        return int(datetime.fromisoformat(text).timestamp() * 1e6) * 1000
     except (TypeError, ValueError, OverflowError, OSError):
         return 0
 
 
 class ClientRun:
-    """A run of the client; see `seamark.interchange.found.FoundRun`.
-
-    Args:
-        root: Root folder that it goes to.
-        folders: Of its processes.
-        project: Project that it goes to.
-        places: From which files may be taken that it only names.
-    """
+    """A run of the client; ``places`` are folders for files that it only names."""
 
     def __init__(
         self, root: Path, folders: Sequence[ClientFolder], project: str, places: Places
@@ -232,10 +300,7 @@ _VERSION: Final = re.compile(rb'"version": ?([0-9]{1,18})[,}]')
 
 
 def _last_version(logs: Sequence[Path]) -> int:
-    """Return the number of the last operation that is whole; 0 if there is none.
-
-    What is at the end of the last log tells it, unless that is one very long operation.
-    """
+    # What is at the end of the last log tells it, unless that is one very long operation.
     for log in reversed(logs):
         with os.fdopen(open_file(log, 1), "rb") as file:
             size = file.seek(0, os.SEEK_END)

@@ -1,27 +1,184 @@
-"""The journals of a run that is made again from a document.
+"""Journals of a run that is rebuilt from a document, and checks of its points.
 
-One journal speaks for the run: it tells its owner, when it was created and began, and for how long
-it ran; where it was resumed, one more tells when it ended. One holds values, and ends when the run
-was changed last. Points lie in one for each attempt, because the attempt of a point is that of its
-journal. None but the first two owns anything.
+One journal owns the run: it has the owner, the times of creation and start, and the running time;
+if the run was resumed, a second one has the time of its end. Another journal holds single values
+and ends when the run was last modified. Points are in one journal for each attempt, because the
+attempt of a point is that of its journal. Only the first two journals own the run.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.errors import ArgumentError
 from seamark.interchange.found import uid_of
 from seamark.journal.format import MAX_PAYLOAD_BYTES
-from seamark.values import Atom, escape
+from seamark.values import Atom, escape, shown
 
 if TYPE_CHECKING:
-    from seamark.interchange.columns import Columns
-    from seamark.interchange.draft import Draft
-    from seamark.interchange.journal import GivenJournal
+    import numpy as np
+    from numpy.typing import NDArray
 
-__all__ = ["Rebuilt"]
+    from seamark.interchange.draft import Draft, GivenJournal
+
+__all__ = ["Columns", "Rebuilt", "columns_of", "floats_of", "inside", "refused"]
+
+
+_ODD: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_TIME: Final = (
+    r"(?:1678|1679|16[89]\d|1[7-9]\d\d|2[01]\d\d|22[0-5]\d|226[01])-\d\d-\d\d"
+    r"T\d\d:\d\d:\d\d(?:\.\d{1,9})?Z"
+)
+"""What fits into 64 bits of nanoseconds."""
+_ONE_TIME: Final = re.compile(_TIME)
+_TIMES: Final = re.compile(f"(?:{_TIME}\n)*")
+_ATTEMPTS: Final = 1 << 31
+_MOST_ATTEMPTS: Final = 1000
+"""Each attempt is a journal of its own."""
+
+
+def inside(where: str, key: str | int) -> str:
+    """Return the name of a place in a document: ``series['loss'].value[3]``."""
+    if isinstance(key, int):
+        return f"{where}[{key}]"
+    if key.isidentifier():
+        return f"{where}.{key}" if where else key
+    return f"{where}[{key!r:.200}]"
+
+
+def refused(where: str, expected: str, got: object) -> ArgumentError:
+    """Return the error that describes a problem and its place in the document."""
+    return ArgumentError(f"{where or 'the document'}: expected {expected}, got {shown(got)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Points of one series.
+
+    Attributes:
+        step: float64 (N,).
+        value: float64 (N,) or a list.
+        time_ns: int64 (N,), nanoseconds since the Unix epoch.
+        attempt: int64 (N,), -1 for none.
+    """
+
+    step: NDArray[np.float64]
+    value: Any
+    time_ns: NDArray[np.int64]
+    attempt: NDArray[np.int64]
+
+    def parts(self) -> Iterator[tuple[int, NDArray[np.intp]]]:
+        """Yield attempts and their points; so written, points of one step keep their order."""
+        import numpy as np
+
+        if not len(self.step):
+            return
+        same = self.step[1:] == self.step[:-1]
+        back = same & (self.attempt[1:] < self.attempt[:-1])
+        turns = np.concatenate([[0], np.cumsum(back)])
+        starts = np.maximum.accumulate(np.where(np.concatenate([[True], ~same]), turns, 0))
+        turns = turns - starts
+        for turn in np.unique(turns).tolist():
+            for attempt in np.unique(self.attempt[turns == turn]).tolist():
+                yield attempt, np.flatnonzero((turns == turn) & (self.attempt == attempt))
+
+
+def columns_of(given: Any, where: str, check: Callable[[list[Any], str], Any]) -> Columns:
+    """Return a series' points; ``check`` makes the values. ArgumentError names a wrong place."""
+    import numpy as np
+
+    if not isinstance(given, Mapping):
+        raise refused(where, "an object with step, value, time and attempt", given)
+    columns = {}
+    for name in ("step", "value", "time", "attempt"):
+        found = given.get(name)
+        if not isinstance(found, list):
+            raise refused(inside(where, name), "a list", found)
+        columns[name] = found
+        if len(found) != len(columns["step"]):
+            count = len(columns["step"])
+            msg = f"{inside(where, name)}: expected {count:,} as step has, got {len(found):,}"
+            raise ArgumentError(msg)
+    steps = floats_of(columns["step"], inside(where, "step"))
+    if not np.isfinite(steps).all():
+        at = int(np.flatnonzero(~np.isfinite(steps))[0])
+        raise refused(inside(inside(where, "step"), at), "a finite number", columns["step"][at])
+    return Columns(
+        steps,
+        check(columns["value"], inside(where, "value")),
+        _times_of(columns["time"], inside(where, "time")),
+        _attempts_of(columns["attempt"], inside(where, "attempt")),
+    )
+
+
+def floats_of(given: list[Any], where: str) -> NDArray[np.float64]:
+    """Return numbers, of which those that JSON cannot hold are texts; else ArgumentError."""
+    import numpy as np
+
+    kinds = set(map(type, given))
+    if not kinds <= {int, float}:
+        given = [_float_of(each, where, at) for at, each in enumerate(given)]
+    try:
+        return np.asarray(given, np.float64)
+    except OverflowError:
+        at = next(at for at, each in enumerate(given) if abs(each) > sys.float_info.max)
+        raise refused(inside(where, at), "a number that fits into 64 bits", given[at]) from None
+
+
+def _float_of(given: Any, where: str, at: int) -> float:
+    if isinstance(given, str) and given in _ODD:
+        return _ODD[given]
+    if type(given) not in (int, float):
+        raise refused(inside(where, at), "a number, 'nan', 'inf' or '-inf'", given)
+    return given  # type: ignore[no-any-return]
+
+
+def _attempts_of(given: list[Any], where: str) -> NDArray[np.int64]:
+    import numpy as np
+
+    if set(map(type, given)) - {int} or any(not -1 <= each < _ATTEMPTS for each in set(given)):
+        for at, each in enumerate(given):
+            if type(each) is not int or not -1 <= each < _ATTEMPTS:
+                raise refused(inside(where, at), "the number of an attempt, or -1", each)
+    if len(set(given)) > _MOST_ATTEMPTS:
+        msg = f"{where}: expected at most {_MOST_ATTEMPTS} attempts, got {len(set(given)):,}"
+        raise ArgumentError(msg)
+    return np.asarray(given, np.int64)
+
+
+def _times_of(given: list[Any], where: str) -> NDArray[np.int64]:
+    import numpy as np
+
+    if not given:
+        return np.zeros(0, np.int64)
+    try:
+        joined = "\n".join(given) + "\n"
+        if _TIMES.fullmatch(joined):
+            texts = joined.replace("Z", "").split("\n")[:-1]
+            return np.array(texts, "datetime64[ns]").view(np.int64)
+    except (TypeError, ValueError):
+        pass
+    one_by_one = [time_of_text(each, inside(where, at)) for at, each in enumerate(given)]
+    return np.asarray(one_by_one, np.int64)
+
+
+def time_of_text(given: Any, where: str) -> int:
+    """Return a time (ISO 8601 in UTC, up to nine digits) in ns since the Unix epoch."""
+    import numpy as np
+
+    if isinstance(given, str) and _ONE_TIME.fullmatch(given):
+        try:
+            return int(np.datetime64(given[:-1], "ns").astype(np.int64))
+        except ValueError:
+            pass
+    raise refused(where, "a time such as '2025-01-31T12:00:00.000000000Z'", given)
+
 
 _SOURCE: Final = "seamark export"
 _MICROSECOND_NS: Final = 1000  # the times of a document are no finer
@@ -30,14 +187,7 @@ _LONG_CHARACTERS: Final = MAX_PAYLOAD_BYTES // 16
 
 
 class Rebuilt:
-    """Writes them.
-
-    Args:
-        draft: Of the run.
-        said: Project and id that the document says.
-        facts: What is derived of a run, by path; times in nanoseconds since the Unix epoch.
-        digest: Of the document.
-    """
+    """Writes the journals of a document; times in its facts are ns since the Unix epoch."""
 
     def __init__(
         self, draft: Draft, said: tuple[str, str], facts: Mapping[str, Any], digest: str
@@ -107,7 +257,7 @@ class Rebuilt:
     # ---------------------------------------------------------------- what it holds
 
     def values(self, atoms: Mapping[str, Atom], ops: Sequence[Mapping[str, Any]]) -> None:
-        """Write what has no points."""
+        """Write the single values."""
         kept = {path: self._short(atom) for path, atom in atoms.items()}
         self._write(self._values, lambda to: to.assign(kept))
         for op in ops:
@@ -123,7 +273,7 @@ class Rebuilt:
         return atom if isinstance(kept, str) else Atom("text", kept)
 
     def changes(self, changes: Sequence[tuple[int, str, Atom]]) -> None:
-        """Write what parameters were, and are since when."""
+        """Write the former and present values of parameters, with their times."""
         for time_ns, path, atom in changes:
             self._t = max(self._t, time_ns)
             self._write(self._values, lambda to, one={path: atom}: to.assign(one))  # type: ignore[misc]

@@ -1,8 +1,7 @@
-"""Replay of the operations of the Neptune client into a journal.
+"""Replay of the operations of the Neptune client into a journal, in their order.
 
-The client's operations are replayed in their order. Points without a step are numbered as Neptune's
-server did, 1 after the last one of the series, so a log has to be read from its start even if its
-first part was imported before.
+Points without a step are numbered as Neptune's server did, 1 after the last one of the series, so a
+log has to be read from its start even if its first part was imported before.
 """
 
 from __future__ import annotations
@@ -20,17 +19,24 @@ from urllib.parse import urlsplit
 
 from seamark.blobs.store import digest_of
 from seamark.errors import ArgumentError
-from seamark.interchange.files import MISSING, REFUSED, extension_of, open_below, walk_below
-from seamark.interchange.found import DERIVED, Notes, legal_path
-from seamark.journal.records import digest_of_text
+from seamark.interchange.found import (
+    DERIVED,
+    MISSING,
+    REFUSED,
+    Notes,
+    extension_of,
+    legal_path,
+    open_below,
+    walk_below,
+)
+from seamark.journal.format import digest_of_text
 from seamark.journal.safe import is_folder
 from seamark.paths import is_inside
 from seamark.values import Atom, encode_atom, escape
 
 if TYPE_CHECKING:
-    from seamark.interchange.draft import Draft
-    from seamark.interchange.files import Places
-    from seamark.interchange.journal import GivenJournal
+    from seamark.interchange.draft import Draft, GivenJournal
+    from seamark.interchange.found import Places
 
 __all__ = ["Memory", "Replay"]
 
@@ -46,13 +52,7 @@ _LAST_STEP: Final = 1e300
 
 
 class Memory:
-    """State of a run during the replay, as far as later operations depend on it.
-
-    Attributes:
-        atoms: Values by path.
-        steps: Last step of each series, by path.
-        members: Names in each file set, by path.
-    """
+    """State of a run by path, of which later operations depend."""
 
     def __init__(self) -> None:
         self.atoms: dict[str, Atom] = {}
@@ -60,7 +60,7 @@ class Memory:
         self.members: dict[str, set[str]] = {}
 
     def forget(self, path: str) -> None:
-        """Forget what is at a path and below it."""
+        """Forget the state of a path and of everything below it."""
         held: dict[str, Any]
         for held in (self.atoms, self.steps, self.members):
             for each in [one for one in held if is_inside(one, path)]:
@@ -68,17 +68,9 @@ class Memory:
 
 
 class Replay:
-    """Takes operations of one process to a journal.
+    """Takes operations of one process to a journal; None as long as they are known already.
 
-    Args:
-        draft: Keeps contents.
-        folder: Of the process.
-        container: Id that the client gave the run.
-        places: From which files may be taken that are only named.
-        memory: Of the run; goes from process to process.
-
-    Attributes:
-        journal: Where to; None as long as the operations are known already.
+    Files may be taken from ``places`` that are only named; ``memory`` goes from process to process.
     """
 
     def __init__(
@@ -116,15 +108,11 @@ class Replay:
         }
 
     def begin(self, journal: GivenJournal, notes: Notes) -> None:
-        """Write what is taken from now on."""
+        """Write the following operations."""
         self.journal, self._notes = journal, notes
 
     def take(self, operation: Mapping[str, Any], time_ns: int) -> None:
-        """Take one operation that was made at a time, in nanoseconds since the Unix epoch.
-
-        Raises:
-            OSError: If something cannot be written.
-        """
+        """Take one operation that was made at a time, in nanoseconds since the Unix epoch."""
         kind = operation["type"]
         if (do := self._do.get(kind)) is None:
             self._notes.add("operations of an unknown kind", f"{kind!r:.80}")
@@ -155,7 +143,6 @@ class Replay:
         self._waiting = self._characters = 0
 
     def _op(self, op: Mapping[str, Any], *, after: str | None = None) -> None:
-        """Write an operation, after the points that wait for the series that it ends."""
         if after is not None and (self._floats or self._texts):
             self.finish()
         if self.journal is not None:
@@ -231,8 +218,7 @@ class Replay:
     def _log_floats(self, path: str, operation: Mapping[str, Any]) -> None:
         values, steps, times = self._floats.setdefault(path, ([], [], []))
         for step, value, time_ns in self._points(path, operation):
-            number = float(value)
-            values.append(number)
+            values.append(float(value))
             steps.append(step)
             times.append(time_ns)
             self._waits()
@@ -259,11 +245,9 @@ class Replay:
                 continue
             content = base64.b64decode(data)
             ext = extension_of("", content[:64]) or "png"
-            name = image.get("name")
-            shown = f"{os.path.basename(path)}.{ext}"
             op = {"op": "file_point", "path": path, "step": step, "time": time_ns}
-            op["file"] = self._draft.keep_bytes(content, shown, ext)
-            told = {"name": name, "description": image.get("description")}
+            op["file"] = self._draft.keep_bytes(content, f"{os.path.basename(path)}.{ext}", ext)
+            told = {"name": image.get("name"), "description": image.get("description")}
             self._op(op | {key: escape(str(text)) for key, text in told.items() if text})
 
     # ---------------------------------------------------------------- files
@@ -290,11 +274,6 @@ class Replay:
         self._op({"op": "file", "path": path, "file": record})
 
     def _place(self, path: Any) -> tuple[Path, str]:
-        """Return the folder that may be read, and the name in there, of an absolute path.
-
-        Raises:
-            ArgumentError: If it lies elsewhere.
-        """
         if not isinstance(path, str) or "\0" in path or (found := self._places.below(path)) is None:
             msg = f"{path!r:.120} is outside of the folders that may be read"
             raise ArgumentError(msg)
@@ -302,7 +281,6 @@ class Replay:
 
     @contextlib.contextmanager
     def _refusing(self, path: str, name: Any) -> Iterator[None]:
-        """Leave out, and note, a file that may not be read or is not there."""
         try:
             yield
         except ArgumentError:
@@ -332,10 +310,6 @@ class Replay:
             known.update(members)
 
     def _matches(self, path: str, patterns: Any) -> Iterator[tuple[Path, str, str]]:
-        """Yield folder, name in it and name in the set of the files that patterns stand for.
-
-        Only what lies in the folders that may be read is looked for.
-        """
         tops: list[str] = []
         for pattern in patterns:
             fixed = pattern

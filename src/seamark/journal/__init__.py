@@ -1,4 +1,1 @@
-"""Bytes on disk.
-
-One append-only file per writing process, and how it is written, read and laid out.
-"""
+"""Journals: append-only files of each process, and how they are written, read and laid out."""

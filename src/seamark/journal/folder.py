@@ -89,14 +89,8 @@ _RANDOM_BITS: Final = 5 * _ID_LENGTH - _TIME_BITS
 def root_dir(root: str | os.PathLike[str] | None = None, *, used: bool = True) -> Path:
     """Return the absolute root folder: the argument, ``SEAMARK_DIR``, or the nearest ``.seamark``.
 
-    Creates nothing. See `seamark.journal.root` for what is nearest.
-
-    Args:
-        root: What was named, if anything was.
-        used: Whether something is to be read or written there; else it may be anybody's.
-
-    Raises:
-        ArgumentError: If the argument is not a path, or if the nearest root is another user's.
+    Creates nothing. Raises ArgumentError if the argument is not a path, or if the nearest root is
+    another user's although it is ``used``, read or written.
     """
     if root is not None and not isinstance(root, (str, os.PathLike)):
         msg = f"root: expected a path or None, got {type(root).__name__}: {root!r:.80}"
@@ -118,8 +112,7 @@ def mint_run_id() -> str:
     """Return a new run id of 16 characters, ``[0-9a-v]``, of which the first tell runs apart.
 
     38 bits are random, and the 42 behind them are milliseconds since the Unix epoch (enough until
-    2109), so that no two runs of different milliseconds are ever alike. The order of ids means
-    nothing: when a run was created is what its journals say.
+    2109), so that runs of different milliseconds are never alike. The order of ids means nothing.
     """
     now_ms = time.time_ns() // 1_000_000
     stamp = now_ms & ((1 << _TIME_BITS) - 1)
@@ -128,7 +121,7 @@ def mint_run_id() -> str:
 
 
 def is_run_id(text: str) -> bool:
-    """Return whether a text is what ids look like, minted or hashed, in this release or earlier."""
+    """Return whether a text has the form of an id, random or hashed, of this release or earlier."""
     return len(text) == _ID_LENGTH and set(text) <= set(_DIGITS)
 
 
@@ -144,18 +137,12 @@ def writer_id(uid: bytes) -> str:
 
 
 def journal_name(writer: str, uid: bytes) -> str:
-    """Return the file name of a journal.
-
-    It carries the whole uid so that a damaged file header can be mended.
-    """
+    """Return a journal's file name; with the whole uid, a damaged file header can be mended."""
     return f"{writer}.{uid.hex()}"
 
 
 def split_journal_name(name: str) -> tuple[str, bytes | None]:
-    """Return (writer id, uid) of a journal's file name.
-
-    The uid is None if the name does not carry one.
-    """
+    """Return (writer id, uid) of a journal's file name; uid None if the name carries none."""
     writer, dot, tail = name.rpartition(".")
     if dot and re.fullmatch(r"[0-9a-f]{32}", tail):
         return writer, bytes.fromhex(tail)
@@ -164,12 +151,7 @@ def split_journal_name(name: str) -> tuple[str, bytes | None]:
 
 @dataclass(frozen=True, slots=True)
 class JournalFile:
-    """Journal file on disk.
-
-    Attributes:
-        writer: Writer id, as other journals refer to it.
-        path: The file.
-    """
+    """Journal file on disk, and its writer id, as other journals refer to it."""
 
     writer: str
     path: Path
@@ -179,11 +161,8 @@ class JournalFile:
 class RunFolder:
     """The folder of one run, of a project's own log, of a model, a version of one, or an artifact.
 
-    Attributes:
-        root: Absolute root folder.
-        project: Project path such as ``"team/mnist"``; of a model or version the place that holds
-            it, see `seamark.paths.kind_of`.
-        run: Run id, or `PROJECT_LOG`.
+    ``project`` is a project path, of a model or version the place that holds it
+    (`seamark.paths.kind_of`); ``run`` is a run id, or `PROJECT_LOG`.
     """
 
     root: Path
@@ -251,11 +230,7 @@ class RunFolder:
         return self.kind == "model_version" and (self.root / place / ".purged" / key).exists()
 
     def journals(self) -> list[JournalFile]:
-        """Return the journals, sorted by name.
-
-        Names that start with a dot are somebody's temporaries. Links, pipes and names that are no
-        text are nobody's journals.
-        """
+        """Return the journals by name; no dot files, links, pipes or names that are no text."""
         folder = self.journal_dir
         if not (names := names_in(folder, above=1)):
             return []
@@ -271,13 +246,7 @@ class RunFolder:
         return found
 
     def link(self, *, inside: bool = True) -> Path | None:
-        """Return a link in the place of the run folder or of one above it, up to the root.
-
-        None if there is none. The root itself may be a link.
-
-        Args:
-            inside: Look at the folders in the run folder as well.
-        """
+        """Return a link at the run folder, above it or, if ``inside``, in it, below the root."""
         path = self.root.joinpath(self.project, self.run)
         above = path.parents[: self.project.count("/") + 1]
         within = map(path.joinpath, _INSIDE if inside else ())
@@ -285,14 +254,7 @@ class RunFolder:
         return next(filter(Path.is_symlink, folders), None)
 
     def refuse_links(self, *, inside: bool = True) -> None:
-        """Make sure that what is written to the run, or deleted with it, stays below the root.
-
-        Args:
-            inside: As in `link`.
-
-        Raises:
-            OSError: If one of its folders is a link.
-        """
+        """Raise OSError if a folder of the run is a link (see `link`): writes stay in the root."""
         if (link := self.link(inside=inside)) is not None:
             msg = "expected a folder, found a link, which is not followed"
             raise OSError(errno.ELOOP, msg, str(link))
@@ -327,9 +289,8 @@ def iter_runs(
         root: The root folder; a missing one holds no runs.
         project: Project path, or None for all.
         known: ``"project/run"`` strings that are known to be runs, which spares a look inside.
-        walked: Takes the path of every folder that was listed; one of them changes when there is
-            a new run.
-        models: Whether to yield what else a project has as well: models, their versions, artifacts.
+        walked: Takes the path of each folder listed; one of them changes when there is a new run.
+        models: Whether to yield models, their versions and artifacts as well.
         unread: Called with each folder that cannot be looked into, and why.
     """
     start = str(root / project) if project else str(root)
@@ -344,8 +305,6 @@ def iter_runs(
 
 
 class _Walk:
-    """Walk over the folders of a root; arguments as for `iter_runs`."""
-
     def __init__(
         self,
         root: Path,
@@ -359,7 +318,6 @@ class _Walk:
         self._unread = unread
 
     def projects(self, folder: str, project: str) -> Iterator[RunFolder]:
-        """Yield the runs in the folder of a project, and those of the projects in it."""
         names = self._folders_in(folder)
         for name in names:
             if name[0] == ".":
@@ -376,10 +334,7 @@ class _Walk:
                 yield from self.registered(f"{folder}/{place}", f"{project}/{place}")
 
     def registered(self, folder: str, project: str) -> Iterator[RunFolder]:
-        """Yield the models or artifacts of a project with their versions, or the versions of one.
-
-        What has a name that none of them has is somebody's own.
-        """
+        # What has a name that no model, version or artifact has is somebody's own.
         below = project.endswith((f"/{MODELS}", f"/{ARTIFACTS}"))
         for name in self._folders_in(folder):
             inner, path = f"{project}/{name}", f"{folder}/{name}"
@@ -397,7 +352,7 @@ class _Walk:
                 yield from self.registered(path, inner)
 
     def _is_run(self, inner: str, path: str) -> bool | None:
-        """Return whether a folder is that of a run; None if it may not be looked into."""
+        # None: it may not be looked into.
         if inner in self._known:
             return True
         try:
@@ -410,7 +365,6 @@ class _Walk:
             return None
 
     def _folders_in(self, folder: str) -> list[str]:
-        """Return the names of the folders in a folder, sorted, and note that it was listed."""
         self._walked.append(folder)
         found: list[str] = []
         try:

@@ -1,4 +1,4 @@
-"""The bytes of a journal: file header, frames, kinds and limits.
+"""Format of a journal: file header, frames and limits, and the checked decoding of its records.
 
 See ``docs/explanation/journal.md``, table A. Everything is little-endian and every frame starts at
 a multiple of 8 bytes. A frame is::
@@ -8,46 +8,58 @@ a multiple of 8 bytes. A frame is::
     8  u8  kind     9 u8 flags     10 u16 mark     12 u32 aux (row: schema number, else 0)
     16 i64 t        nanoseconds since the Unix epoch, strictly increasing within a file
     24 payload, zero-padded to a multiple of 8
+
+Decoded records have the types and ranges of ``docs/explanation/journal.md``, table C; null is the
+same as absent.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import struct
 import zlib
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any, Final
+
+from seamark.errors import ArgumentError
+from seamark.journal.safe import parts_of
 
 __all__ = [
     "FILE_HEADER_BYTES",
     "FRAME_HEADER_BYTES",
     "LONG_TEXT",
-    "MAGIC",
     "MAJOR",
     "MARK",
     "MAX_JSON_DEPTH",
     "MAX_PAYLOAD_BYTES",
-    "MINOR",
     "SKIPPABLE",
     "USER_TIME",
+    "WHOLE",
     "ZLIB",
     "Kind",
+    "digest_of_text",
     "dump_json",
     "file_header",
+    "file_of",
     "frame_bytes",
     "is_long",
+    "packed_json",
     "padded",
     "parse_file_header",
     "salt_of",
+    "sound_header",
     "time_of",
+    "whole",
 ]
+
 
 MAGIC: Final = b"\x89SMK\r\n\x1a\n"
 MAJOR: Final = 1
 MINOR: Final = 0
 FILE_HEADER: Final = struct.Struct("<8sHHI16s")
 FILE_HEADER_BYTES: Final = FILE_HEADER.size
-
 FRAME_HEADER: Final = struct.Struct("<IIBBHIq")
 """crc, length, kind, flags, mark, aux, t."""
 FRAME_HEADER_BYTES: Final = FRAME_HEADER.size
@@ -55,7 +67,6 @@ FRAME_BODY: Final = struct.Struct("<IBBHIq")
 """The same without the crc, which covers it."""
 FRAME_HEAD: Final = struct.Struct("<IBBHI")
 """What is between the crc and t; of a row all of it is known beforehand."""
-
 MARK: Final = 0x5EA3
 MAX_PAYLOAD_BYTES: Final = 16 * 1024 * 1024
 MAX_JSON_DEPTH: Final = 64
@@ -63,7 +74,7 @@ LONG_TEXT: Final = 4 << 20
 """A string of more characters than this is kept as a blob; see `is_long`."""
 _LONG_IF_ESCAPED: Final = 2 << 20
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
+_COMPRESS_BYTES: Final = 1 << 16
 SKIPPABLE: Final = 1
 """Flag: a reader that does not know this kind may pass over it."""
 USER_TIME: Final = 2
@@ -114,18 +125,10 @@ def padded(length: int) -> int:
 def frame_bytes(
     salt: int, kind: int, t: int, payload: bytes, *, flags: int = 0, aux: int = 0
 ) -> bytes:
-    """Return one whole frame.
+    """Return one whole frame; ``t`` in nanoseconds since the Unix epoch, ``salt`` from `salt_of`.
 
-    Args:
-        salt: See `salt_of`.
-        kind: One of `Kind`.
-        t: Time of the frame, nanoseconds since the Unix epoch.
-        payload: At most `MAX_PAYLOAD_BYTES` bytes.
-        flags: Any of `SKIPPABLE`, `USER_TIME` and `ZLIB`.
-        aux: The schema number of a row, else 0.
-
-    Raises:
-        ValueError: If the payload is longer than the limit.
+    ``aux`` is the schema number of a row, else 0. Raises ValueError for a payload longer than
+    `MAX_PAYLOAD_BYTES`.
     """
     length = len(payload)
     if length > MAX_PAYLOAD_BYTES:
@@ -145,9 +148,143 @@ def dump_json(value: Any) -> bytes:
     return _ENCODER.encode(value).encode()
 
 
+def packed_json(value: Any) -> tuple[bytes, int]:
+    """Return a payload as strict compact JSON, compressed if it is long, and its frame's flags."""
+    payload = dump_json(value)
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        msg = f"record: expected at most {MAX_PAYLOAD_BYTES} bytes of JSON, got {len(payload)}"
+        raise ArgumentError(msg)
+    return (zlib.compress(payload, 1), ZLIB) if len(payload) > _COMPRESS_BYTES else (payload, 0)
+
+
 def is_long(text: str) -> bool:
     """Return whether a string is kept as a blob: in JSON, a character has 1 to 6 bytes."""
     length = len(text)
     return length > LONG_TEXT or (
         length > _LONG_IF_ESCAPED and len(dump_json(text)) > 2 * LONG_TEXT
     )
+
+
+WHOLE: Final = 1 << 63
+"""Sizes, offsets and times are below this: what databases and NumPy hold."""
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_LONGEST_FACT: Final = 4096
+"""Characters of a string in a header; command lines are kept as digests."""
+Check = Callable[[Any], bool]
+
+
+def whole(value: Any, limit: int = WHOLE) -> bool:
+    """Return whether a value is an integer from 0 on, below a limit; booleans are none."""
+    return type(value) is int and 0 <= value < limit
+
+
+def _is_digest(value: Any) -> bool:
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_name_below(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and bool(parts_of(value, "inside"))
+    except ArgumentError:
+        return False
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _are_members(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(pair, list)
+        and len(pair) == 2  # noqa: PLR2004 - size and digest
+        and (pair[0] is None or whole(pair[0]))
+        and (pair[1] is None or _is_digest(pair[1]))
+        for pair in value.values()
+    )
+
+
+_FILE: Final[dict[str, Check]] = {
+    "name": _is_text,
+    "ext": _is_text,
+    "size": whole,
+    "sha256": _is_digest,
+    "ref": _is_text,
+    "inside": _is_name_below,
+    "mtime_ns": lambda value: type(value) is int and -WHOLE <= value < WHOLE,
+    "inode": lambda value: whole(value, 1 << 64),
+    "staged": _is_text,
+    "dir": _is_flag,
+    "members": _are_members,
+    "token": _is_text,
+    "source": _is_text,
+    "changed": _is_flag,
+    "lost": _is_text,
+}
+
+
+def file_of(value: Any) -> dict[str, Any]:
+    """Return a FILE record without unknown keys; TypeError or ValueError if it is not sound."""
+    return _checked(value, _FILE, "file")
+
+
+def digest_of_text(value: Any) -> dict[str, Any]:
+    """Return ``sha256`` and ``size`` of a text kept as a blob; invalid: TypeError or ValueError."""
+    found = _checked(value, {"sha256": _is_digest, "size": whole}, "text")
+    if len(found) != 2:  # noqa: PLR2004 - both of them
+        msg = f"text: expected sha256 and size, got {value!r:.60}"
+        raise ValueError(msg)
+    return found
+
+
+def _checked(value: Any, checks: Mapping[str, Check], what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        msg = f"{what}: expected an object, got {value!r:.60}"
+        raise TypeError(msg)
+    found = {key: value[key] for key in checks if value.get(key) is not None}
+    for key, each in found.items():
+        if not checks[key](each):
+            msg = f"{what}: {key} cannot be {each!r:.60}"
+            raise ValueError(msg)
+    return found
+
+
+# -------------------------------------------------------------------- HEADER
+
+
+_KINDS: Final[dict[str, type]] = {
+    **dict.fromkeys(("run", "project", "writer", "continues", "user", "host", "boot"), str),
+    **dict.fromkeys(("launcher", "job", "argv", "process", "lineage", "seamark"), str),
+    **dict.fromkeys(("sys_id", "silence"), str),
+    **dict.fromkeys(("attempt", "rank", "restarts", "ordinal", "format"), int),
+    **dict.fromkeys(("pid", "start", "prior_t"), int),
+    "owner": bool,
+    "positions": dict,
+}
+_RANGES: Final = {
+    **dict.fromkeys(("attempt", "rank", "restarts", "ordinal", "format"), range(1 << 31)),
+    **dict.fromkeys(("pid", "start", "prior_t"), range(WHOLE)),
+}
+_TIMES: Final = range(-WHOLE, WHOLE)
+
+
+def sound_header(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a HEADER record without values of other types or ranges, each by itself."""
+    found: dict[str, Any] = {}
+    for key, value in record.items():
+        kind = type(value)
+        if value is not None and kind is not _KINDS.get(key, kind):
+            continue
+        if kind in (dict, list) and key not in _KINDS:
+            continue
+        if kind is str and len(value) > _LONGEST_FACT:
+            continue
+        if kind is int and value not in _RANGES.get(key, _TIMES):
+            continue
+        found[key] = value
+    if (lengths := found.get("positions")) is not None:
+        found["positions"] = {name: at for name, at in lengths.items() if whole(at)}
+    return found

@@ -1,9 +1,4 @@
-"""The HEADER records of a run's journals, which say who wrote them.
-
-A rank that starts asks several times what is there. With hundreds of ranks, opening hundreds of
-journals each time is what its first record would wait for, so a header is read once: a journal has
-an id of its own in its name, and its header never changes.
-"""
+"""HEADER records of a run's journals; each is read once, as it never changes."""
 
 from __future__ import annotations
 
@@ -36,11 +31,7 @@ __all__ = [
 
 @functools.lru_cache(maxsize=4096)
 def header_of(path: Path) -> Mapping[str, Any]:
-    """Return the HEADER of a journal.
-
-    Raises:
-        JournalError: If it cannot be read, or is not there yet.
-    """
+    """Return the HEADER of a journal; JournalError if it cannot be read or is not there yet."""
     with JournalReader(path) as reader:
         found = reader.header()
     if not found:  # perhaps later; what is raised is not remembered
@@ -66,10 +57,9 @@ def first_record_ns(folder: RunFolder) -> int:
 
 
 def may_grow(reader: JournalReader) -> bool:
-    """Return whether a process may still append to a journal, or finish what it says.
+    """Return whether a process may still append to a journal or complete its records.
 
-    A process that was stopped by hand, or sleeps with its laptop, beats no more, but lives: it is
-    asked itself where that is possible, and only elsewhere its silence counts.
+    One that is stopped, or of a sleeping laptop, beats no more, but lives: it is asked if possible.
     """
     last = reader.last_frame()
     if last is not None and last.kind == Kind.CLOSE:
@@ -78,16 +68,12 @@ def may_grow(reader: JournalReader) -> bool:
 
 
 def is_local_journal(path: Path, *, boot: bool = False) -> bool:
-    """Return whether this user recorded a journal on this host, as far as a file can show that.
+    """Return whether this user recorded a journal on this host, judging by its file.
 
     Its header names this host, and the file is this user's or root's. Somebody who unpacks an
-    archive owns what comes out of it, and a name of a host can be guessed; so what is opened for
-    this reason has to be recognised by more than its name.
-
-    Args:
-        path: The journal.
-        boot: Ask for more: its header names this user and the boot that the host is in, and the
-            file is this user's. Nobody elsewhere can guess the boot.
+    archive owns what comes out of it, and a host's name can be guessed; so what is opened for this
+    reason has to be recognised by more. With ``boot``, the header names this user and the boot of
+    the host, which nobody elsewhere can guess, and the file is this user's.
     """
     try:
         with JournalReader(path) as reader:
@@ -102,11 +88,7 @@ def is_local_journal(path: Path, *, boot: bool = False) -> bool:
 
 
 def writer_lives(path: Path) -> bool:
-    """Return whether the process that wrote a journal lives; on another host its last frame tells.
-
-    Raises:
-        JournalError: If the journal cannot be read, or has no header yet.
-    """
+    """Return whether a journal's process lives; on another host its last frame tells."""
     alive = process_alive(header_of(path))
     if alive is not None:
         return alive

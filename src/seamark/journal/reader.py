@@ -1,17 +1,14 @@
-"""Reading journals: whole valid frames from an offset on, whatever happened to the file.
+"""Reader of journals, which returns whole valid frames even from damaged files.
 
-A journal may be growing, torn at its end, damaged in the middle, or seen through a network file
-system that shows
-zeros for pages that are not flushed yet. The rules are in ``docs/explanation/journal.md``,
-"Reading":
+It may be growing, torn at its end, damaged in the middle, or seen through a network file system
+that shows zeros for pages not flushed yet. The rules are in ``docs/explanation/journal.md``,
+"Reading". Only ``pread`` is used: a mapped file that shrinks kills the reader with SIGBUS.
 
 * *Incomplete* (a legal length that reaches past the end): stop and keep the offset; it counts as
   bad once a valid frame follows.
 * *Bad* (mark, kind, length, CRC): stop and keep the offset while the bytes may still change; once
   the journal is settled, or a valid frame that is older than `SETTLE_NS` follows, pass over it and
   report a gap.
-
-Only ``pread`` is used: a mapped file that shrinks kills the reader with SIGBUS.
 """
 
 from __future__ import annotations
@@ -40,8 +37,8 @@ from seamark.journal.format import (
     padded,
     parse_file_header,
     salt_of,
+    sound_header,
 )
-from seamark.journal.records import sound_header
 from seamark.journal.source import FileSource, Source
 from seamark.process.interrupts import let_pass
 from seamark.process.liveness import process_alive
@@ -53,10 +50,10 @@ __all__ = [
     "SETTLE_NS",
     "Block",
     "Frame",
-    "FrameList",
     "Gap",
     "JournalReader",
     "decode_json",
+    "header_in",
     "payload_of",
     "scan",
     "walk_plainly",
@@ -79,16 +76,9 @@ RawFrame = tuple[int, int, int, int, int, int]
 
 
 class Frame(NamedTuple):
-    """Whole, valid frame of a journal.
+    """Whole, valid frame of a journal; ``offset`` and ``end`` (the next one's start) in bytes.
 
-    Attributes:
-        offset: Start of the frame in the file, in bytes.
-        end: Start of the next one, in bytes.
-        kind: See `seamark.journal.format.Kind`; unknown kinds that may be skipped are given too.
-        flags: Flag bits.
-        aux: Schema number of a row, else 0.
-        t: Time of writing, nanoseconds since the Unix epoch.
-        payload: Without padding, decompressed.
+    ``aux`` is the schema number of a row, else 0; ``t`` is nanoseconds since the Unix epoch.
     """
 
     offset: int
@@ -108,11 +98,7 @@ class Gap(NamedTuple):
 
 
 class FrameList(list[RawFrame]):
-    """Frames of a piece of a journal, one after the other.
-
-    What reads many of them at once has a form of its own with the same methods; see
-    `seamark.journal.walk.Frames`.
-    """
+    """Frames of a piece of a journal; `seamark.journal.walk.Frames` has the same methods."""
 
     def kinds(self) -> set[int]:
         """Return the kinds that there are."""
@@ -127,19 +113,12 @@ class FrameList(list[RawFrame]):
         return FrameList(self[:count])
 
     def some(self, kind: int, flag: int) -> list[RawFrame]:
-        """Return the frames that are of a kind, or have a flag."""
+        """Return the frames of a kind or with a flag."""
         return [frame for frame in self if frame[1] == kind or frame[2] & flag]
 
 
 class Block(NamedTuple):
-    """A run of adjacent valid frames, still packed: ``data`` starts at ``base`` in the file.
-
-    Attributes:
-        base: In the file, bytes.
-        data: May hold more than the frames.
-        frames: A `FrameList`, or what the reader's ``walk`` makes of them.
-        end: Where the last of them ends in the file, bytes.
-    """
+    """Adjacent frames packed in ``data``, which starts at ``base`` of the file, maybe with more."""
 
     base: int
     data: bytes
@@ -162,16 +141,9 @@ def walk_plainly(data: bytes, salt: int) -> tuple[FrameList, int, bool]:
 
 
 def scan(data: bytes, salt: int, frames: list[RawFrame], pos: int = 0) -> tuple[int, bool]:
-    """Append the valid frames of ``data`` from ``pos`` on to ``frames``.
+    """Append the valid frames of ``data``, which starts at a frame, from ``pos`` on to ``frames``.
 
-    Args:
-        data: Bytes of a journal, starting at a frame.
-        salt: See `seamark.journal.format.salt_of`.
-        frames: Filled with what was found.
-        pos: Where to start, bytes.
-
-    Returns:
-        Where it stopped, and True if the bytes there are bad (False: there are too few of them).
+    Return where it stopped (bytes), and True if the bytes there are bad (False: there are too few).
     """
     header, crc32, view, size, append = (
         FRAME_HEADER.unpack_from,
@@ -201,11 +173,7 @@ def scan(data: bytes, salt: int, frames: list[RawFrame], pos: int = 0) -> tuple[
 
 
 def payload_of(data: bytes, frame: RawFrame) -> bytes:
-    """Return the payload of a raw frame: unpadded, decompressed.
-
-    Raises:
-        ValueError: If it is compressed and cannot be decompressed within the limit.
-    """
+    """Return a raw frame's payload, decompressed; ValueError if that fails within the limit."""
     start = frame[0] + FRAME_HEADER_BYTES
     payload = data[start : start + frame[5]]
     if not frame[2] & ZLIB:
@@ -223,11 +191,7 @@ def payload_of(data: bytes, frame: RawFrame) -> bytes:
 
 
 def decode_json(payload: bytes) -> Any:
-    """Return the JSON value of a payload.
-
-    Raises:
-        ValueError: If it is not strict JSON in UTF-8, or nested more than `MAX_JSON_DEPTH` deep.
-    """
+    """Return the JSON of a payload; ValueError if not strict, not UTF-8 or nested too deep."""
     if payload.count(b"[") + payload.count(b"{") > MAX_JSON_DEPTH:  # else it cannot be too deep
         texts_apart = payload.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
         depth = deepest = 0
@@ -238,6 +202,15 @@ def decode_json(payload: bytes) -> Any:
             msg = f"JSON: nested {deepest} deep, at most {MAX_JSON_DEPTH} are read"
             raise ValueError(msg)
     return _JSON.decode(payload.decode())
+
+
+def header_in(data: bytes, frame: RawFrame) -> dict[str, Any]:
+    """Return the record of a HEADER frame made sound; an empty dict if it cannot be read."""
+    try:
+        record = decode_json(payload_of(data, frame))
+    except ValueError:
+        return {}
+    return sound_header(record) if isinstance(record, dict) else {}
 
 
 def _refuse(token: str) -> None:
@@ -255,16 +228,7 @@ class JournalReader:
     After `frames` or `blocks` is exhausted, `offset` says where to go on, `gaps` what was passed
     over, `tail` which bytes at the end hold no valid frame although nothing more is to come,
     `closed` whether the last frame was CLOSE, and `stopped` why it ended before the end of the
-    file: None, ``"incomplete"``, ``"bad"`` or ``"newer"``.
-
-    Args:
-        source: The journal: a file's path, or where else its bytes come from.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-        walk: Finds the frames.
-        block_bytes: How much is read at a time, bytes.
-
-    Raises:
-        JournalError: If the file cannot be opened or is not a journal.
+    file: None, ``"incomplete"``, ``"bad"`` or ``"newer"``. Raises JournalError for no journal.
     """
 
     def __init__(
@@ -299,7 +263,6 @@ class JournalReader:
             raise JournalError(error.errno, msg) from error
 
     def _open_header(self) -> None:
-        """Learn uid and salt from the file's first bytes, or from its name."""
         self.damaged_header = False
         self.newer = False
         head = self._source.pread(FILE_HEADER_BYTES, 0)
@@ -314,21 +277,9 @@ class JournalReader:
             return
         if parsed is None or parsed[2] != self.uid or parsed[0] != MAJOR:
             # The file header has no CRC, the HEADER frame has one and repeats the format's version.
-            stated = self._stated_major()
+            stated = self.header().get("format")
             self.newer = stated != MAJOR and parsed is not None and parsed[0] > MAJOR
             self.damaged_header = not self.newer
-
-    def _stated_major(self) -> int | None:
-        frames: list[RawFrame] = []
-        data = self._source.pread(_BLOCK_BYTES, FILE_HEADER_BYTES)
-        scan(data, self.salt, frames)
-        if not frames or frames[0][1] != Kind.HEADER:
-            return None
-        try:
-            stated = decode_json(payload_of(data, frames[0])).get("format")
-        except (ValueError, AttributeError):
-            return None
-        return stated if isinstance(stated, int) else None
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -364,20 +315,10 @@ class JournalReader:
         if frame is None:
             data = self._bytes_of(FILE_HEADER_BYTES)
             frame = self._frame_at(data, 0)
-        if frame is None or frame[1] != Kind.HEADER:
-            return {}
-        try:
-            record = decode_json(payload_of(data, frame))
-        except ValueError:
-            return {}
-        return sound_header(record) if isinstance(record, dict) else {}
+        return {} if frame is None or frame[1] != Kind.HEADER else header_in(data, frame)
 
     def frames(self, offset: int = 0) -> Iterator[Frame]:
-        """Yield whole valid frames from ``offset`` on (bytes; 0 is the first frame).
-
-        A frame whose payload does not decompress is given with an empty payload: its reader will
-        note it.
-        """
+        """Yield valid frames from ``offset`` (bytes); payload empty if it does not decompress."""
         for base, data, frames, _ in self.blocks(offset):
             for raw in map(frames.raw, range(len(frames))):
                 pos, kind, flags, aux, t, length = raw
@@ -391,15 +332,10 @@ class JournalReader:
                 )
 
     def blocks(self, offset: int = 0, *, unknown: bool = False) -> Iterator[Block]:
-        """Yield runs of valid frames from ``offset`` on, still packed, for bulk reading.
+        """Yield runs of valid frames, at least one each, from ``offset`` (bytes) on, still packed.
 
-        Every block holds at least one frame. `offset` of the reader moves on after a block was
-        taken.
-
-        Args:
-            offset: Where to begin, bytes; 0 is the first frame.
-            unknown: Whether to go on at frames that this version must not pass over: whoever only
-                copies them need not know them.
+        `offset` of the reader moves on after a block was taken. With ``unknown``, go on at frames
+        that this version must not pass over: whoever only copies them need not know them.
         """
         self.offset = max(offset, FILE_HEADER_BYTES)
         self.gaps, self.tail, self.stopped, self.closed, self._settled = [], None, None, False, None
@@ -434,7 +370,6 @@ class JournalReader:
             want = self.block_bytes
 
     def _look_at_stub(self) -> None:
-        """Tell of a file that ends within its own header."""
         size = self.size
         if size < FILE_HEADER_BYTES:
             self.stopped = "incomplete"
@@ -443,7 +378,6 @@ class JournalReader:
 
     @staticmethod
     def _known_part(frames: Any) -> Any:
-        """Return the frames before the first that this version must not pass over."""
         if not _KNOWN.issuperset(frames.kinds()):
             for index in range(len(frames)):
                 frame = frames.raw(index)
@@ -452,11 +386,7 @@ class JournalReader:
         return frames
 
     def _pass_over(self, *, bad: bool) -> bool:
-        """Move `offset` behind bytes that will never become a frame.
-
-        Returns:
-            False where reading stops instead.
-        """
+        """Move `offset` behind bytes that never become a frame; False where reading stops."""
         declared = self._source.gap_end(self.offset)
         if declared is not None:
             self.gaps.append(Gap(self.offset, declared - self.offset))
@@ -490,7 +420,6 @@ class JournalReader:
         return self._frame_at(self._bytes_of(offset), 0) is not None
 
     def _bytes_of(self, offset: int) -> bytes:
-        """Return the bytes of the frame that begins at ``offset``, if one does."""
         head = self._source.pread(FRAME_HEADER_BYTES, offset)
         length = int.from_bytes(head[4:8], "little")
         if len(head) < FRAME_HEADER_BYTES or length > MAX_PAYLOAD_BYTES:
@@ -506,10 +435,7 @@ class JournalReader:
         return int.from_bytes(self._source.pread(8, offset + 16), "little", signed=True)
 
     def is_finished(self) -> bool:
-        """Return whether nothing more can be expected.
-
-        Closed, its process gone, or unchanged for `SETTLE_NS`.
-        """
+        """Return whether no more comes: closed, process gone, or unchanged for `SETTLE_NS`."""
         if self._settled is None:
             quiet_since = self._source.quiet_since_ns()
             last = self.last_frame()
@@ -545,13 +471,7 @@ class JournalReader:
             span *= 16
 
     def frames_that_begin(self, payload: bytes) -> Iterator[Frame]:
-        """Yield the valid frames whose payload begins so, the last one first.
-
-        Only bytes are searched, so that it costs little even in a long journal.
-
-        Args:
-            payload: First bytes of uncompressed payloads; at most a few hundred.
-        """
+        """Yield valid uncompressed frames whose payload begins so, last first; cheap to search."""
         end = self.size
         while end > FILE_HEADER_BYTES:
             start = max(FILE_HEADER_BYTES, end - _BLOCK_BYTES)

@@ -1,26 +1,56 @@
-"""Reservations: files that only one of many processes can make, and that never change.
+"""Reservations: files that only one process can create, and the numbers and claims built on them.
 
-Names, versions, revisions and claims are settled by them, without a lock, on any disk that several
-machines share; folders with reservations can be merged. A file says whose it is from the moment it
-is there: it is written under another name first, and linked. What lies there may be a stranger's.
+Nothing is locked, renamed or rewritten, so reservations work on any disk that several machines
+share, and their folders can be merged. A file is written under another name and then linked, so it
+has its holder from the moment it exists. Files may come from an untrusted source.
+
+Claim n of a run is the file ``<project>/.claims/<run id>.<n>``, and ``<run id>.<n>.released`` marks
+its release. Two machines may have made the same claim before their folders were merged; the file
+that remains decides. Therefore each file has the key of its claim, and a release by the other
+machine does not count. If the name of a release is taken, the key is added to the name.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
+import re
 import secrets
 import stat
-from typing import TYPE_CHECKING, Final, NamedTuple
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from seamark.journal.safe import folder_below, open_file, open_folder
+from seamark.journal.headers import header_of
+from seamark.journal.reader import SETTLE_NS, JournalReader
+from seamark.journal.safe import closing_fd, folder_below, open_file, open_folder
 from seamark.process.interrupts import let_pass
+from seamark.process.liveness import process_alive, process_facts
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Reservations", "Reserved"]
+    from seamark.journal.folder import RunFolder
+
+__all__ = [
+    "CLAIMS",
+    "MOST_CLAIMS",
+    "MOST_NUMBER",
+    "REVISIONS",
+    "Claim",
+    "ClaimState",
+    "Claims",
+    "Reservations",
+    "claimant",
+    "has_lapsed",
+    "is_same_process",
+    "take_number",
+    "take_revision",
+]
+
 
 _MOST_BYTES: Final = 64 << 10
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK})
@@ -28,55 +58,30 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 class Reserved(NamedTuple):
-    """A reservation that somebody made.
-
-    Attributes:
-        holder: Content of the file, at most 64 KiB.
-        made_ns: When it was written, nanoseconds since the Unix epoch.
-    """
+    """A reservation with its time (ns since the Unix epoch); ``holder``: at most 64 KiB."""
 
     holder: bytes
     made_ns: int
 
 
 class Reservations:
-    """The reservations of one kind.
-
-    Args:
-        base: Folder of a project, a model or the name of an artifact.
-        kind: Folders below it in which they are; none of them may be a link.
-    """
+    """Reservations in the folders ``kind`` below ``base``, none of which may be a link."""
 
     def __init__(self, base: Path, *kind: str) -> None:
         self._base, self._kind = base, kind
         self._folder = base.joinpath(*kind)
 
     def names(self) -> dict[str, bool]:
-        """Return the names that are taken, each with whether it is a file; none below a link.
-
-        Raises:
-            OSError: If they cannot be listed.
-        """
+        """Return the names that are taken, each with whether it is a file; none below a link."""
         try:
             fd = open_folder(self._folder, above=len(self._kind))
         except FileNotFoundError:
             return {}
-        try:
-            with os.scandir(fd) as entries:
-                return {one.name: one.is_file(follow_symlinks=False) for one in entries}
-        finally:
-            os.close(fd)
+        with closing_fd(fd), os.scandir(fd) as entries:
+            return {one.name: one.is_file(follow_symlinks=False) for one in entries}
 
     def reserve(self, name: str, holder: str) -> bool:
-        """Make a reservation; return whether nobody else had.
-
-        Args:
-            name: A key, a number, or both; without ``/``.
-            holder: Whose it is.
-
-        Raises:
-            OSError: If nothing can be written there, or a link is in the place of a folder.
-        """
+        """Reserve a name for a holder; return False if it is taken. OSError: a link is there."""
         part = f".tmp-{secrets.token_hex(8)}"
         with folder_below(self._base, self._kind) as fd:
             _write(fd, part, holder)
@@ -102,25 +107,241 @@ class Reservations:
         except OSError as error:
             let_pass(error)
             return None
-        try:
+        with closing_fd(fd):
             return Reserved(os.read(fd, _MOST_BYTES), os.fstat(fd).st_mtime_ns)
-        finally:
-            os.close(fd)
 
     def remove(self, name: str) -> None:
-        """Remove the reservation of a thing that is no more; a folder is nobody's, and stays.
-
-        Raises:
-            OSError: If it cannot be removed.
-        """
+        """Remove the reservation of a thing that is no more; a folder is nobody's, and stays."""
         with contextlib.suppress(FileNotFoundError), folder_below(self._base, self._kind) as fd:
             if not stat.S_ISDIR(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
                 os.unlink(name, dir_fd=fd)
 
 
 def _write(folder: int, name: str, text: str) -> None:
-    fd = os.open(name, _NEW, 0o666, dir_fd=folder)
-    try:
+    with closing_fd(os.open(name, _NEW, 0o666, dir_fd=folder)) as fd:
         os.write(fd, text.encode())
-    finally:
-        os.close(fd)
+
+
+NUMBERS: Final = ".numbers"
+"""The folder, in that of a model or of an artifact's name, in which each version has a file whose
+name is its number."""
+REVISIONS: Final = ".twins"
+"""The folder, in that of a project, in which revision n of a hash has the file ``<hash>.<n>``."""
+MOST_NUMBER: Final = 999_999_999
+"""There is no greater one; a stranger's folder may say so."""
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
+
+
+def take_number(
+    folder: RunFolder, who: str, known: Collection[int] = (), *, again: bool = False
+) -> int:
+    """Take the next free number (1-based) below a folder; nobody else gets the same one.
+
+    The file holds ``who``: id or digest of the version. ``known`` numbers are taken without a file,
+    as after folders were merged; with ``again`` the version keeps a number that it has.
+    """
+
+    def is_own(number: int) -> bool:
+        found = numbers.read(str(number)) if again else None
+        return found is not None and found.holder == who.encode()
+
+    folder.refuse_links()
+    numbers = Reservations(folder.path, NUMBERS)
+    reserved = sorted(int(name) for name in numbers.names() if _NUMBER.fullmatch(name))
+    own = next(filter(is_own, reserved), 0)
+    return own or _next_number(numbers, "", who, {*known, *reserved}, is_own)
+
+
+def take_revision(project: Path, text: str, run: str) -> int:
+    """Take the next revision (1-based) of the runs whose inputs have the hash ``text``."""
+    revisions = Reservations(project, REVISIONS)
+    holder = json.dumps({"run": run, **process_facts(), "t": time.time_ns()})
+    prefix = f"{text}."
+    given = (name.removeprefix(prefix) for name in revisions.names() if name.startswith(prefix))
+    taken = {int(one) for one in given if _NUMBER.fullmatch(one)}
+    return _next_number(revisions, prefix, holder, taken)
+
+
+def _next_number(
+    reservations: Reservations,
+    prefix: str,
+    holder: str,
+    taken: Collection[int],
+    is_own: Callable[[int], bool] = lambda _: False,
+) -> int:
+    """Reserve the first free number; ``is_own``: another process did, for the same holder."""
+    number = max(taken, default=0) + 1
+    if number > MOST_NUMBER:  # nobody counted that far
+        number = 1
+    while number in taken or not reservations.reserve(f"{prefix}{number}", holder):
+        if is_own(number):
+            return number
+        number += 1
+    return number
+
+
+CLAIMS: Final = ".claims"
+"""The folder, in that of a project, in which its runs are claimed."""
+MOST_CLAIMS: Final = 10**15 - 1
+"""There is no greater number; a stranger's folder may say so."""
+_NAME: Final = re.compile(r"(.+)\.([1-9][0-9]{0,14})(\.released(?:\.[0-9a-f]{16})?)?")
+_RELEASED: Final = ".released"
+_KEY: Final = re.compile("[0-9a-f]{16}")
+_AHEAD_NS: Final = 3600 * 10**9
+"""A sign of life further ahead of the clock than this is nobody's."""
+_PROCESS: Final = ("host", "boot", "pid", "start", "pid_namespace")
+"""What the header of a journal and a claim say of a process, which tells it from all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimState:
+    """State of the newest claim (1-based) of a run or a group; ``held`` if nobody released it."""
+
+    number: int
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim that this process made, on a run's id or a group's name; ``number`` is 1-based.
+
+    The file holds the random ``key``, so that another machine's is known when folders are merged;
+    ``positions`` say up to where journals of earlier claimants have to be read, bytes by writer.
+    """
+
+    name: str
+    number: int
+    key: str
+    facts: Mapping[str, Any]
+    positions: Mapping[str, int] = field(default_factory=dict)
+
+
+def claimant() -> dict[str, Any]:
+    """Return the description of this process in a claim."""
+    return {**process_facts(), "key": secrets.token_hex(8), "t": time.time_ns()}
+
+
+def is_same_process(header: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
+    """Return whether the process that wrote a journal is the one of a claim."""
+    return header.get("pid") is not None and all(
+        header.get(one) == facts.get(one) for one in _PROCESS
+    )
+
+
+def has_lapsed(facts: Mapping[str, Any], seen_ns: int, now_ns: int, *, here: bool = True) -> bool:
+    """Return whether a claimant crashed: gone, if it may be ``here``, or silent for 90 s."""
+    if here and process_alive(facts) is False:
+        return True
+    return not now_ns - SETTLE_NS <= seen_ns <= now_ns + _AHEAD_NS
+
+
+class Claims:
+    """The claims of the runs of a project below a root, or in folders below its ``.claims``."""
+
+    def __init__(self, root: Path, project: str, below: tuple[str, ...] = ()) -> None:
+        self._reservations = Reservations(root / project, CLAIMS, *below)
+
+    def states(self) -> dict[str, ClaimState]:
+        """Return the state of each newest claim; an entry that is no file counts as released."""
+        newest: dict[str, int] = {}
+        files: set[tuple[str, int]] = set()
+        released: set[tuple[str, int]] = set()
+        for file, is_file in self._reservations.names().items():
+            if (found := _NAME.fullmatch(file)) is None:
+                continue
+            name, number = found[1], int(found[2])
+            if found[3]:
+                released.add((name, number))
+                continue
+            newest[name] = max(number, newest.get(name, 0))
+            if is_file:
+                files.add((name, number))
+        held = files - released
+        return {name: ClaimState(number, (name, number) in held) for name, number in newest.items()}
+
+    def is_free(self, name: str, now: ClaimState, log: RunFolder, now_ns: int) -> bool:
+        """Return whether the next claim may be made: the newest was released, or has lapsed."""
+        if not now.held and self._release_of(name, now.number) is not None:
+            return True
+        return self._lapsed(name, now.number, log, now_ns)
+
+    def _release_of(self, name: str, number: int) -> dict[str, Any] | None:
+        """Return the record of a release, or None; an invalid claim counts as released."""
+        claim = f"{name}.{number}"
+        key = (self._read(claim) or {}).get("key")
+        told = self._read(claim + _RELEASED) or {}
+        if key is None or told.get("key", key) == key:
+            return told
+        return self._read(f"{claim}{_RELEASED}.{key}") if _KEY.fullmatch(str(key)) else None
+
+    def _lapsed(self, name: str, number: int, log: RunFolder, now_ns: int) -> bool:
+        facts = self._read(f"{name}.{number}")
+        if facts is None:
+            return True  # it was taken away meanwhile, or is no file
+        told = facts.get("t")
+        seen = told if isinstance(told, int) else 0
+        if not has_lapsed(facts, seen, now_ns):
+            return False
+        return has_lapsed(facts, max(seen, _last_sign_ns(log, facts)), now_ns)
+
+    def take(self, name: str, number: int) -> Claim | None:
+        """Make claim ``number``; None if another process has it. OSError: it cannot be written."""
+        facts = claimant()
+        if number > MOST_CLAIMS or not self._reservations.reserve(
+            f"{name}.{number}", json.dumps(facts)
+        ):
+            return None
+        before = self._release_of(name, number - 1) or {}
+        told = before.get("positions")
+        positions = {
+            writer: at
+            for writer, at in (told.items() if isinstance(told, dict) else ())
+            if isinstance(at, int)
+        }
+        return Claim(name, number, facts["key"], facts, positions)
+
+    def release(self, claim: Claim, positions: Mapping[str, int]) -> None:
+        """Give a claim back once, with positions up to which to read journals, bytes by writer."""
+        told = json.dumps({"key": claim.key, "t": time.time_ns(), "positions": dict(positions)})
+        file = f"{claim.name}.{claim.number}{_RELEASED}"
+        reserve = self._reservations.reserve
+        if not reserve(file, told) and (self._read(file) or {}).get("key") != claim.key:
+            reserve(f"{file}.{claim.key}", told)
+
+    def holds(self, claim: Claim) -> bool:
+        """Return whether a claim is still the newest, and this process's; OSError if unknown."""
+        standing = self.states().get(claim.name)
+        if standing is None or standing.number != claim.number:
+            return False
+        found = self._read(f"{claim.name}.{claim.number}")
+        return found is not None and found.get("key") == claim.key
+
+    def forget(self, name: str) -> None:
+        """Remove the claims of a run that is no more."""
+        for file in self._reservations.names():
+            if (found := _NAME.fullmatch(file)) and found[1] == name:
+                self._reservations.remove(file)
+
+    def _read(self, file: str) -> dict[str, Any] | None:
+        # Of a file that holds nothing that can be read, as it is being written, only its time is
+        # known.
+        if (reserved := self._reservations.read(file)) is None:
+            return None
+        try:
+            found = json.loads(reserved.holder)
+        except (ValueError, RecursionError):
+            found = None
+        return found if isinstance(found, dict) else {"t": reserved.made_ns}
+
+
+def _last_sign_ns(log: RunFolder, facts: Mapping[str, Any]) -> int:
+    latest = 0
+    for journal in log.journals():
+        try:
+            if is_same_process(header_of(journal.path), facts):
+                with JournalReader(journal.path) as reader:
+                    last = reader.last_frame()
+                latest = max(latest, 0 if last is None else last.t)
+        except OSError as error:
+            let_pass(error)
+    return latest

@@ -1,8 +1,6 @@
 """Default root: the nearest ``.seamark`` folder from the working directory upwards.
 
-A process that is started in a sub-folder of a project thus uses the runs of the project. The search
-ends at the home directory, at the border of a file system and before a folder of another user, who
-might have put a root there on purpose.
+The search ends before a folder of another user, who might have put a root there on purpose.
 """
 
 from __future__ import annotations
@@ -23,13 +21,7 @@ ROOT_NAME: Final = ".seamark"
 
 
 def cache_folder() -> Path:
-    """Return the folder for what may be made again at any time; it may not be there.
-
-    It is below ``XDG_CACHE_HOME``, else below ``.cache`` in the home directory.
-
-    Raises:
-        RuntimeError: If there is no home directory.
-    """
+    """Return the folder, perhaps missing, for caches: in ``XDG_CACHE_HOME`` or ``~/.cache``."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "seamark"
 
@@ -41,12 +33,8 @@ def nearest_root(*, used: bool = True) -> Path:
     file system, and one that belongs to another user; from a working directory of another user
     nothing above it is looked in. Where there is none, it is ``.seamark`` in the working directory.
 
-    Args:
-        used: Whether something is to be read or written there; else it may be anybody's.
-
     Raises:
-        ArgumentError: If the one that is found belongs to another user, or the working directory
-            is gone.
+        ArgumentError: If it is ``used`` and another user's, or the working directory is gone.
     """
     try:
         here = os.getcwd()  # noqa: PTH109 - pathlib's is no other
@@ -63,17 +51,13 @@ def nearest_root(*, used: bool = True) -> Path:
 
 
 def root_inside(folder: Path) -> Path | None:
-    """Return the ``.seamark`` folder in a folder that somebody named as root; None without one."""
+    """Return the ``.seamark`` folder in a folder that was named as root; None without one."""
     inside = folder / ROOT_NAME
     return inside if is_folder(inside) else None
 
 
 def root_near(folder: Path) -> Path | None:
-    """Return the root that somebody may have meant who named a folder that is none; None without.
-
-    The nearest above it, of which it may be a part, or beside a folder above it; looked for as far
-    up as `nearest_root` does.
-    """
+    """Return a root above or beside a folder that may have been meant; else None."""
     there = next((one for one in (folder, *folder.parents) if one.is_dir()), folder)
     for one in map(Path, _upwards(str(there))):
         if one.name == ROOT_NAME and one != folder:
@@ -84,7 +68,6 @@ def root_near(folder: Path) -> Path | None:
 
 
 def _upwards(start: str) -> Iterator[str]:
-    """Yield a folder and those above it in which a root is looked for."""
     yield start
     home, me = os.path.realpath(os.path.expanduser("~")), _user()  # noqa: PTH111
     folder, device = start, None
@@ -103,16 +86,12 @@ def _upwards(start: str) -> Iterator[str]:
 
 
 def _user() -> int | None:
-    """Return the id of this process's user; None where files have no owner that can be told."""
+    """Return the id of this process's user; None where files have no owner."""
     return os.geteuid() if hasattr(os, "geteuid") else None
 
 
 def _expect_own(root: str) -> None:
-    """Refuse a root that was not named and that another user made, or a link to one.
-
-    Raises:
-        ArgumentError: If it is one.
-    """
+    """Refuse, with ArgumentError, a root that was not named and that another user made."""
     me = _user()
     for found in (os.lstat(root), os.stat(root)):  # noqa: PTH116
         if me not in (None, found.st_uid):
@@ -125,7 +104,7 @@ def _expect_own(root: str) -> None:
 
 
 def name_of(user: int | None) -> str:
-    """Return what a user is called: ``alice (uid 1000)``."""
+    """Return the text that describes a user: ``alice (uid 1000)``."""
     with quietly(only=(KeyError, ImportError)):
         import pwd
 

@@ -1,8 +1,8 @@
-"""Numbers into frames: path numbers and schemas of the open journal, and the steps of series.
+"""Encoding of numbers as frames: families, path numbers, schemas and steps of series.
 
-A key set gets a schema the second time it is seen, at most `MAX_SCHEMAS` of them in a journal, and
-is then one short frame a row. Everything else is a sparse row over numbered paths: with a schema
-for each key set, key sets that vary would cost 33 bytes a point and memory without end.
+A set of keys gets a schema the second time it is written; its rows are then one short frame each. A
+journal has at most `MAX_SCHEMAS` schemas. All other rows are sparse rows over numbered paths: if
+every set of keys had a schema, varying sets would cost 33 bytes a point and unlimited memory.
 """
 
 from __future__ import annotations
@@ -14,9 +14,67 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
+from seamark.errors import FamilyError
 from seamark.journal.format import FRAME_HEAD, MARK, USER_TIME, Kind
+from seamark.paths import is_inside
 
-__all__ = ["MAX_SCHEMAS", "Column", "FrameMaker", "Row", "RowTable", "Schema", "Series"]
+__all__ = ["MAX_SCHEMAS", "Column", "Families", "FrameMaker", "Row", "RowTable", "spoken"]
+
+
+_SPOKEN = {"atom": "a single value", "artifact": "an artifact"}
+"""How messages name families; the others are ``a`` and the name."""
+
+
+class Families(dict[str, str]):
+    """Families by path, of the process's own values and those already in the run.
+
+    Paths below a namespace in ``reserved`` can take only its family, but for those known otherwise.
+    """
+
+    def __init__(self, reserved: Mapping[str, str] | None = None) -> None:
+        super().__init__()
+        self._reserved = dict(reserved or {})
+
+    def claim(self, path: str, family: str) -> None:
+        """Assign ``path`` to ``family``; FamilyError if it has another, or is reserved for one."""
+        if path not in self:
+            self._expect_free(path, family)
+        held = self.setdefault(path, family)
+        if held != family:
+            msg = (
+                f"path {path!r} holds {spoken(held)} and cannot take {spoken(family)}; "
+                f"use another path, or free this one with `del run[{path!r}]`"
+            )
+            raise FamilyError(msg)
+
+    def expect(self, families: Mapping[str, str]) -> None:
+        """Check as `claim` does that each path can take its family, before any is claimed."""
+        for path, family in families.items():
+            held = self.get(path)
+            if held is None:
+                self._expect_free(path, family)
+            elif held != family:
+                self.claim(path, family)  # raises, and names both
+
+    def _expect_free(self, path: str, family: str) -> None:
+        for space, only in self._reserved.items():
+            if family != only and path != space and is_inside(path, space):
+                msg = (
+                    f"path {path!r} is below {space + '/'!r}, where only {spoken(only)} can be, "
+                    f"and cannot take {spoken(family)}; use another path"
+                )
+                raise FamilyError(msg)
+
+    def forget(self, namespace: str) -> None:
+        """Free a path and everything below it."""
+        for path in [path for path in self if is_inside(path, namespace)]:
+            del self[path]
+
+
+def spoken(family: str) -> str:
+    """Return the words for a family in messages: ``a single value``, ``a float series``."""
+    return _SPOKEN.get(family) or f"a {family.replace('_', ' ')}"
+
 
 MAX_SCHEMAS: Final = 256
 _SEEN_LIMIT: Final = 4096
@@ -40,22 +98,18 @@ class Series:
         self.schemas: list[Schema] = []
 
     def settle(self) -> None:
-        """Take over what the schemas saw later."""
+        """Take over later steps from the schemas."""
         for schema in self.schemas:
             if schema.last_t > self.last_t:
                 self.last_t, self.last_step = schema.last_t, schema.last_step
 
 
 class Schema:
-    """A key set with a number of its own in the open journal, and what its rows have in common.
+    """Set of keys with a number in the open journal, and the common data of its rows.
 
-    A row is ``join(crc32(row, salt), head, row)`` of ``row = pack(t, step, *values)``.
-
-    Attributes:
-        head: The bytes between CRC and time in all these frames.
-        salt: CRC of ``head``, with which that of a row begins.
-        live: Until that journal is left.
-        plain: Until a row holds anything else than Python's own numbers.
+    A row is ``join(crc32(row, salt), head, row)`` of ``row = pack(t, step, *values)``. It is
+    ``live`` until that journal is left, ``plain`` until a row holds anything else than Python's own
+    numbers.
     """
 
     __slots__ = (
@@ -107,13 +161,8 @@ class Schema:
 class RowTable:
     """Series, path numbers and schemas of one writer; all calls come under the writer's lock.
 
-    Args:
-        frame: Makes frames for the open journal.
-
-    Attributes:
-        schemas: Live schemas by key set; read by the quick way of `JournalWriter.append_row`.
-        series: Series by path, for the life of the process.
-        salt: Start value of the CRCs in the open journal.
+    ``schemas`` by key set are read by the quick way of `JournalWriter.append_row`; ``salt`` starts
+    the CRCs in the open journal.
     """
 
     def __init__(self, frame: FrameMaker) -> None:
@@ -142,11 +191,7 @@ class RowTable:
         return max(steps) + 1 if steps else 0
 
     def name(self, paths: tuple[str, ...]) -> tuple[dict[str, int], list[int]]:
-        """Return the numbers that are new in this journal, in order, and those of all paths.
-
-        A number is given once, even if the write fails or an exception comes between, so that it
-        has one meaning in the whole file.
-        """
+        """Return the new numbers, in order, and all; one meaning each, even if the write fails."""
         new, numbers = {}, []
         for path in paths:
             number = self.numbers.get(path)
@@ -265,7 +310,7 @@ class Row:
         """Remember the numbers that are in the journal now, and with the row itself its step.
 
         Not the step of a row that waited: later rows may have been made meanwhile, or the series
-        been deleted.
+        deleted.
         """
         table, paths = self._table, self._paths
         table.mark_names_written(self._new, whole)

@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Final
 
 from seamark.errors import ArgumentError, FileMissingError
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import let_pass, quietly
 
 __all__ = [
     "MAX_TEXT_BYTES",
+    "closing_fd",
     "fits",
     "folder_below",
     "is_folder",
@@ -37,6 +38,7 @@ __all__ = [
     "open_in",
     "parts_of",
     "remove_entry",
+    "sync_folder",
     "touch",
 ]
 
@@ -60,49 +62,27 @@ _LINK: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR})
 def open_folder(path: str | os.PathLike[str], above: int = 1) -> int:
     """Return a descriptor of a folder, in which names can be looked up and listed.
 
-    Args:
-        path: The folder.
-        above: How many folders above it must not be links either; how one gets to the topmost of
-            them is the reader's own business.
-
-    Raises:
-        FileMissingError: If a link or anything but a folder is there.
-        OSError: If it is not there or cannot be opened.
+    ``above`` is how many folders above it must not be links either; the way to the topmost is the
+    reader's own business. Raises FileMissingError if a link or anything but a folder is there.
     """
     return _open(path, above, _LIST)
 
 
 def open_file(path: str | os.PathLike[str], above: int = 2) -> int:
-    """Return a descriptor of a regular file, open for reading.
+    """Return a descriptor of a regular file, open for reading; ``above`` as in `open_folder`.
 
-    Args:
-        path: The file.
-        above: As in `open_folder`; 2 reach from a journal or a blob to its run folder.
-
-    Raises:
-        FileMissingError: If a link, a pipe, a device or a folder is there.
-        OSError: If it is not there or cannot be opened.
+    2 reach from a journal or a blob to its run folder. Raises FileMissingError if a link, a pipe, a
+    device or a folder is there.
     """
-    fd = _open(path, above, _READ)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        msg = f"{os.fspath(path)}: expected a regular file, found a folder, a pipe or a device"
-        raise FileMissingError(msg)
-    return fd
+    return _regular(_open(path, above, _READ), os.fspath(path))
 
 
 def open_in(folder: int, name: str) -> int:
-    """Return a descriptor of a regular file in a folder that is open, open for reading.
+    """Return a descriptor of a regular file in an open folder; no link, pipe or device."""
+    return _regular(os.open(name, _READ, dir_fd=folder), name)
 
-    Args:
-        folder: Descriptor of the folder; see `open_folder`.
-        name: Of the file, without ``/``.
 
-    Raises:
-        FileMissingError: If a pipe, a device or a folder is there.
-        OSError: If it is not there, is a link, or cannot be opened.
-    """
-    fd = os.open(name, _READ, dir_fd=folder)
+def _regular(fd: int, name: str) -> int:
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         msg = f"{name}: expected a regular file, found a folder, a pipe or a device"
@@ -130,20 +110,26 @@ def _open(path: str | os.PathLike[str], above: int, flags: int) -> int:
 
 
 def _explain_link(error: OSError, path: str) -> OSError:
-    """Return an error that says what is wrong if there was a link, else the same one."""
     if error.errno not in _LINK:
         return error
     msg = f"{path}: found a link or another kind of file there, and links are not followed"
     return FileMissingError(msg)
 
 
+@contextlib.contextmanager
+def closing_fd(fd: int) -> Iterator[int]:
+    """Give an open descriptor to a block, and close it behind it."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def is_folder(path: str | os.PathLike[str]) -> bool:
     """Return whether something is a folder itself, and no link to one."""
-    try:
+    with quietly(only=(OSError, ValueError)):
         return stat.S_ISDIR(os.lstat(path).st_mode)
-    except (OSError, ValueError) as error:
-        let_pass(error)
-        return False
+    return False
 
 
 def fits(name: str) -> bool:
@@ -156,68 +142,38 @@ def fits(name: str) -> bool:
 
 
 def names_in(path: str | os.PathLike[str], above: int = 1) -> list[str]:
-    """Return the names of the regular files in a folder, sorted; without hidden ones.
-
-    Names that are no text are left out: no reader could say them.
-
-    Args:
-        path: The folder; a missing one, or a link in its place, holds none.
-        above: As in `open_folder`.
-
-    Raises:
-        OSError: If it cannot be listed.
-    """
+    """Return the sorted names of regular files in a folder, without hidden and undecodable ones."""
     try:
         fd = _open(path, above, _LIST)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    try:
-        found = []
-        with os.scandir(fd) as entries:
-            for one in entries:
-                name = one.name
-                if name[0] != "." and fits(name) and one.is_file(follow_symlinks=False):
-                    found.append(name)
-        return sorted(found)
-    finally:
-        os.close(fd)
+    with closing_fd(fd), os.scandir(fd) as entries:
+        return sorted(
+            one.name
+            for one in entries
+            if one.name[0] != "." and fits(one.name) and one.is_file(follow_symlinks=False)
+        )
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder of a run if it is not there, with those above it.
-
-    Raises:
-        OSError: If it cannot be made, or a link is there.
-    """
+    """Make a folder of a run, with those above it; OSError if a link is there."""
     path.mkdir(parents=True, exist_ok=True)
     if not is_folder(path):
         raise OSError(errno.ELOOP, "a link is where a folder of the run should be", str(path))
 
 
 def touch(path: Path) -> None:
-    """Make an empty file if it is not there, in a folder that is made as well.
-
-    Raises:
-        OSError: If it cannot be made, or it or its folder is a link.
-    """
+    """Make an empty file, if it is missing, and its folder; OSError if one of them is a link."""
     make_folder(path.parent)
-    fd = open_folder(path.parent)
-    try:
+    with closing_fd(open_folder(path.parent)) as fd:
         flags = _ALWAYS | os.O_CREAT | os.O_WRONLY | os.O_NONBLOCK
         os.close(os.open(path.name, flags, 0o666, dir_fd=fd))
-    finally:
-        os.close(fd)
 
 
 def parts_of(name: str, where: str) -> tuple[str, ...]:
-    """Return the folders and the file that a name stands for below a folder of the reader's.
+    """Return the folders and the file that a record's name, relative with ``/``, stands for.
 
-    Args:
-        name: From a record: relative, with ``/``.
-        where: What it is the name of, for messages.
-
-    Raises:
-        ArgumentError: If it leads out of the folder, or cannot be the name of a file.
+    Raises ArgumentError if it leads out of the reader's folder, or cannot be the name of a file.
     """
     parts = tuple(name.split("/"))
     if not fits(name) or "\0" in name or not {"", ".", ".."}.isdisjoint(parts):
@@ -239,13 +195,8 @@ def parts_of(name: str, where: str) -> tuple[str, ...]:
 def folder_below(base: Path, parts: Sequence[str]) -> Iterator[int]:
     """Open a folder below one of the reader's, made if it is not there; a descriptor.
 
-    Args:
-        base: Chosen by the reader, so that links on the way to it are followed.
-        parts: As `parts_of` gives them; none of them may be a link.
-
-    Raises:
-        FileMissingError: If a link or another file is there.
-        OSError: If it cannot be made.
+    Links on the way to ``base``, which the reader chose, are followed; ``parts`` (as `parts_of`
+    gives them) must be none: FileMissingError if a link or another file is there.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | getattr(os, "O_CLOEXEC", 0)
     try:
@@ -268,7 +219,6 @@ def folder_below(base: Path, parts: Sequence[str]) -> Iterator[int]:
 
 
 def _entered(name: str, above: int) -> int:
-    """Open a folder in an open one; make it if it is not there."""
     try:
         return os.open(name, _LIST, dir_fd=above)
     except FileNotFoundError:
@@ -278,33 +228,21 @@ def _entered(name: str, above: int) -> int:
 
 
 def remove_entry(folder: int, name: str, depth: int = 0) -> None:
-    """Remove a file, a link, or a folder with all that is in it.
-
-    Args:
-        folder: Descriptor of the folder that it is in.
-        name: In that folder.
-        depth: Of ``folder`` below the one that the caller opened.
-
-    Raises:
-        OSError: If it cannot be removed.
-    """
+    """Remove a file, a link, or a folder with its contents, by its name in an open folder."""
     try:
         os.unlink(name, dir_fd=folder)
     except OSError as error:
         if error.errno not in (errno.EISDIR, errno.EPERM) or depth > _MAX_DEPTH:
             raise
-        inner = os.open(name, _LIST, dir_fd=folder)
-        try:
+        with closing_fd(os.open(name, _LIST, dir_fd=folder)) as inner:
             for each in os.listdir(inner):  # noqa: PTH208 - of a descriptor
                 remove_entry(inner, each, depth + 1)
-        finally:
-            os.close(inner)
         os.rmdir(name, dir_fd=folder)
 
 
 @contextlib.contextmanager
 def locked(fd: int) -> Iterator[None]:
-    """Hold the lock of an open file for a block; waits for whoever has it."""
+    """Hold the lock of an open file for a block; waits until it is free."""
     import fcntl  # not on Windows
 
     fcntl.flock(fd, fcntl.LOCK_EX)
@@ -312,3 +250,9 @@ def locked(fd: int) -> Iterator[None]:
         yield
     finally:  # closing is not enough: a process forked meanwhile holds the same lock
         fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+def sync_folder(path: Path) -> None:
+    """Force the names in a folder to disk, where the system can."""
+    with quietly(only=OSError), closing_fd(os.open(path, os.O_RDONLY)) as fd:
+        os.fsync(fd)

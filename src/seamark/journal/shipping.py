@@ -1,11 +1,9 @@
-"""Journals in batches: what is sent to a place elsewhere, and what such a place accepts.
+"""Batches of journals: how a sender makes them, and how a receiver checks them.
 
 A batch is whole valid frames, or a declared gap: bytes that will never be a frame, by the rule that
 every reader follows (`seamark.journal.reader`). The first batch of a journal begins with the file's
 own 32 bytes, mended if they are damaged. So what is kept elsewhere has only frames and gaps, and
 needs no rule of its own for what was torn or flipped on the way to a disk.
-
-Both sides are here, so that what one sends is what the other accepts.
 """
 
 from __future__ import annotations
@@ -33,22 +31,19 @@ from seamark.journal.reader import (
     JournalReader,
     RawFrame,
     Walk,
-    decode_json,
+    header_in,
     payload_of,
     walk_plainly,
 )
-from seamark.journal.records import sound_header
 from seamark.paths import check_name
 
 __all__ = [
     "BATCH_BYTES",
     "GAP_BYTES",
     "INFLATED_BYTES",
-    "JOURNAL_BYTES",
     "PLAIN_BYTES",
     "Batch",
     "BatchError",
-    "ForeignHeaderError",
     "TooLargeError",
     "check_frames",
     "check_gap",
@@ -78,13 +73,7 @@ _MOST_PACKED: Final = 1032
 
 
 class Batch(NamedTuple):
-    """Part of a journal to send next.
-
-    Attributes:
-        offset: Offset of its first byte in the file.
-        length: Number of bytes of the file that it stands for.
-        data: These bytes; empty for a declared gap.
-    """
+    """Part of a journal, ``length`` bytes from ``offset`` on; ``data`` empty for a declared gap."""
 
     offset: int
     length: int
@@ -97,16 +86,12 @@ class Batch(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Offset of what follows."""
+        """Offset of the bytes after it."""
         return self.offset + self.length
 
 
 class BatchError(SeamarkError, ValueError):
-    """A batch is not what it has to be; sending it again is of no use.
-
-    Attributes:
-        slug: What is wrong, in a word for programs.
-    """
+    """A batch is invalid; ``slug`` is the code for programs. A retry is useless."""
 
     slug = "not-a-journal"
 
@@ -118,13 +103,7 @@ class ForeignHeaderError(BatchError):
 
 
 class TooLargeError(BatchError):
-    """A batch exceeds a limit; in smaller parts it may be accepted.
-
-    Args:
-        message: For people.
-        limit: Name of the limit, as a server tells its limits.
-        allowed: What it is, bytes.
-    """
+    """A batch exceeds the limit of ``allowed`` bytes; smaller parts may be accepted."""
 
     slug = "too-large"
 
@@ -138,18 +117,10 @@ class TooLargeError(BatchError):
 
 
 def next_batch(reader: JournalReader, offset: int, limit: int = _DEFAULT_BYTES) -> Batch | None:
-    """Return what to send next of a journal, or None if there is nothing now.
+    """Return the next batch of a journal, at most ``limit`` bytes (or one frame), or None.
 
-    Afterwards ``stopped``, ``tail`` and ``closed`` of the reader say what it met: where it stopped
-    as ``"newer"``, this version cannot send the rest.
-
-    Args:
-        reader: Of the journal; it may be used again for the next batch.
-        offset: How much of the file is kept where it is sent to, bytes.
-        limit: At most so many bytes of the file; a single frame may be longer.
-
-    Raises:
-        OSError: If the journal cannot be read.
+    ``offset`` is how much is kept there, bytes. Afterwards ``stopped``, ``tail`` and ``closed`` of
+    the reader say what it met: where it stopped as ``"newer"``, this version cannot send the rest.
     """
     start = max(offset, FILE_HEADER_BYTES)
     reader.block_bytes = min(limit, _PIECE_BYTES, max(_SMALLEST_READ, reader.size - start))
@@ -170,14 +141,7 @@ def next_batch(reader: JournalReader, offset: int, limit: int = _DEFAULT_BYTES) 
 def _joined(
     reader: JournalReader, block: Block | None, blocks: Iterator[Block], limit: int
 ) -> bytes:
-    """Return the bytes of blocks that follow each other, as far as they go into a batch.
-
-    Args:
-        reader: Reads the blocks.
-        block: The first one, of which one frame is taken in any case.
-        blocks: The others.
-        limit: Bytes of the batch.
-    """
+    """Return the bytes of adjoining blocks for a batch; one frame of ``block`` in any case."""
     parts: list[bytes] = []
     size = inflated = 0
     while block is not None:
@@ -195,7 +159,6 @@ def _joined(
 
 
 def _opening(reader: JournalReader) -> bytes:
-    """Return the first bytes of a file as they should be."""
     found = reader.bytes_at(FILE_HEADER_BYTES, 0)
     parsed = parse_file_header(found)
     sound = parsed is not None and parsed[0] == MAJOR and parsed[2] == reader.uid
@@ -203,14 +166,7 @@ def _opening(reader: JournalReader) -> bytes:
 
 
 def _end_of_part(block: Block, limit: int, room: int, *, first: bool) -> tuple[int, int]:
-    """Return where the last frame ends that still fits, and how long payloads become at most.
-
-    Args:
-        block: The frames.
-        limit: How many bytes fit.
-        room: How many bytes payloads may become once they are inflated.
-        first: Whether the first frame fits in any case.
-    """
+    # With ``first``, the first frame fits in any case.
     whole = block.end - block.base
     packed = block.frames.some(_NO_KIND, ZLIB)
     most = whole + sum(min(MAX_PAYLOAD_BYTES, frame[5] * _MOST_PACKED) for frame in packed)
@@ -227,10 +183,7 @@ def _end_of_part(block: Block, limit: int, room: int, *, first: bool) -> tuple[i
 
 
 def _inflated(data: bytes, frame: RawFrame) -> int:
-    """Return how long the payload of a frame is once it is inflated, bytes.
-
-    Where it cannot be told without more memory than a payload may take, it is the limit.
-    """
+    # Where it cannot be told without more memory than a payload may take, it is the limit.
     if not frame[2] & ZLIB:
         return frame[5]
     try:
@@ -244,11 +197,7 @@ def _inflated(data: bytes, frame: RawFrame) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def check_journal_name(journal: str) -> tuple[str, bytes]:
-    """Return writer id and uid of a journal's file name.
-
-    Raises:
-        BatchError: If it is no name of a journal.
-    """
+    """Return writer id and uid of a journal's file name; BatchError if it is none."""
     writer, uid = split_journal_name(journal)
     if uid is None:
         msg = f"expected the name of a journal, '<writer id>.<32 hex digits>', got {journal!r:.200}"
@@ -263,23 +212,13 @@ def check_journal_name(journal: str) -> tuple[str, bytes]:
 def check_frames(
     run: str, journal: str, offset: int, data: bytes, walk: Walk = walk_plainly
 ) -> int:
-    """Make sure that a batch is whole valid frames of this journal; return when the last was made.
+    """Make sure that a batch is whole valid frames of this journal; frames of unknown kinds pass.
 
-    Frames of unknown kinds are accepted: an upgrade will read them.
-
-    Args:
-        run: Run id that it was sent for.
-        journal: File name that it was sent for.
-        offset: Of its first byte in the file.
-        data: The batch.
-        walk: Finds the frames.
-
-    Returns:
-        The time of the last frame, nanoseconds since the Unix epoch by its writer's clock; 0 if
-        there is none.
+    Return the time of the last frame, nanoseconds since the Unix epoch by its writer's clock; 0 if
+    there is none. ``offset`` is the first byte's place in the file.
 
     Raises:
-        BatchError: If it is anything else, or a HEADER in it names something else.
+        BatchError: If it is anything else, or a HEADER in it names another run or writer.
         TooLargeError: If it exceeds a limit.
     """
     writer, uid = check_journal_name(journal)
@@ -303,12 +242,7 @@ def check_frames(
 
 
 def check_gap(journal: str, offset: int, length: int) -> None:
-    """Make sure that a gap can be in a journal.
-
-    Raises:
-        BatchError: If it cannot.
-        TooLargeError: If it exceeds a limit.
-    """
+    """Make sure that a gap can be in a journal; BatchError or TooLargeError if not."""
     check_journal_name(journal)
     if offset < FILE_HEADER_BYTES or length <= 0 or length % _ALIGNED:
         msg = (
@@ -341,7 +275,6 @@ def _check_opening(data: bytes, uid: bytes) -> None:
 
 
 def _check_notable(data: bytes, frames: Any, run: str, writer: str) -> None:
-    """Look at frames that say where they belong, and at those that are more than they seem."""
     inflated = len(data)
     wanted = {"run": run, "writer": writer}
     for frame in frames.some(Kind.HEADER, ZLIB):
@@ -350,7 +283,7 @@ def _check_notable(data: bytes, frames: Any, run: str, writer: str) -> None:
             _limit("inflated_bytes", INFLATED_BYTES, inflated)
         if frame[1] != Kind.HEADER:
             continue
-        for key, stated in _stated(data, frame).items():
+        for key, stated in header_in(data, frame).items():
             if key in wanted and stated is not None and stated != wanted[key]:
                 msg = (
                     f"the journal was recorded as {key} {stated!r:.200}, but is sent as "
@@ -358,15 +291,6 @@ def _check_notable(data: bytes, frames: Any, run: str, writer: str) -> None:
                     "give it its old name and send it then"
                 )
                 raise ForeignHeaderError(msg)
-
-
-def _stated(data: bytes, frame: RawFrame) -> dict[str, Any]:
-    """Return what a HEADER says; nothing if it cannot be read, which readers take it for too."""
-    try:
-        record = decode_json(payload_of(data, frame))
-    except ValueError:
-        return {}
-    return sound_header(record) if isinstance(record, dict) else {}
 
 
 def _limit(name: str, allowed: int, found: int) -> None:

@@ -1,9 +1,4 @@
-"""Sources of the bytes of a journal: a file of this machine, or a byte string.
-
-A source gives bytes, their number, and whether more can still come. Everything that reads journals
-reads them through one, so that a store folds what lies in a folder, in the segments of a server or
-in a test in the same way.
-"""
+"""Sources of the bytes of a journal; all reads go through one."""
 
 from __future__ import annotations
 
@@ -14,71 +9,35 @@ from seamark.errors import JournalError
 from seamark.journal.safe import open_file
 from seamark.process.interrupts import let_pass
 
-__all__ = ["BytesSource", "FileSource", "Source"]
+__all__ = ["FileSource", "Source"]
 
 
 class Source(Protocol):
-    """The bytes of one journal, which only ever grow at their end.
-
-    Attributes:
-        name: Of the journal: ``<writer id>.<uid>``.
-    """
+    """Bytes of a journal (``<writer id>.<uid>``) that grow only at their end; may raise OSError."""
 
     name: str
 
     def size(self) -> int:
-        """Return how many bytes there are now.
-
-        Raises:
-            OSError: If that cannot be told.
-        """
-        ...
+        """Return how many bytes there are now."""
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Return up to ``size`` bytes from ``offset`` on; fewer only where they end.
-
-        Raises:
-            OSError: If they cannot be read.
-        """
-        ...
+        """Return up to ``size`` bytes from ``offset`` on; fewer only where they end."""
 
     def quiet_since_ns(self) -> int | None:
-        """Return when the last bytes came, ns since the Unix epoch; None: no more will come.
-
-        Raises:
-            OSError: If that cannot be told.
-        """
-        ...
+        """Return when the last bytes came, ns since the Unix epoch; None: no more will come."""
 
     def owner(self) -> int | None:
         """Return the number of the user whose file it is; None if it is not a file."""
-        ...
 
     def gap_end(self, offset: int) -> int | None:
-        """Return where bytes end that are known never to be a frame, None if there are none.
-
-        Where a source knows of none, the reader finds out by itself.
-
-        Args:
-            offset: Of the first of them.
-        """
-        ...
+        """Return where bytes from ``offset`` end that are known to be no frame; None: unknown."""
 
     def close(self) -> None:
         """Let go of it; harmless when called twice."""
-        ...
 
 
 class FileSource:
-    """A journal in a file.
-
-    Args:
-        path: The file.
-        fd: A descriptor of it, if it is open already; it is closed with the source.
-
-    Raises:
-        JournalError: If it cannot be opened.
-    """
+    """A journal in a file; an open ``fd`` of it is closed with the source."""
 
     def __init__(self, path: str | os.PathLike[str], fd: int | None = None) -> None:
         self.path = os.fspath(path)
@@ -115,39 +74,3 @@ class FileSource:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-
-class BytesSource:
-    """A journal in memory, to which nothing is added.
-
-    Args:
-        name: ``<writer id>.<uid>``.
-        data: All of it.
-    """
-
-    def __init__(self, name: str, data: bytes) -> None:
-        self.name = name
-        self._data = data
-
-    def size(self) -> int:
-        """See `Source.size`."""
-        return len(self._data)
-
-    def pread(self, size: int, offset: int) -> bytes:
-        """See `Source.pread`."""
-        return self._data[offset : offset + size]
-
-    def quiet_since_ns(self) -> int | None:
-        """See `Source.quiet_since_ns`."""
-        return None
-
-    def owner(self) -> int | None:
-        """See `Source.owner`."""
-        return None
-
-    def gap_end(self, offset: int) -> int | None:
-        """See `Source.gap_end`."""
-        return None
-
-    def close(self) -> None:
-        """See `Source.close`."""

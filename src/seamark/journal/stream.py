@@ -1,9 +1,4 @@
-"""The journals of one writer, one after the other: frames go in, and lie in one of them.
-
-A `Stream` opens its first file at the first record and continues in a new file, which ``continues``
-the old one, after a fork, when it is asked to, and when a write or an ``fdatasync`` failed in a way
-that cannot be undone. A record that could not be written waits in memory, up to a limit, until the
-disk takes something again.
+"""The sequence of journals of one writer, to which frames are appended.
 
 The rules are in ``docs/explanation/journal.md``, "Writing".
 """
@@ -16,12 +11,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.journal.backlog import LARGE_BYTES, MAX_RECORDS, Backlog, Note, Record
 from seamark.journal.folder import writer_id
 from seamark.journal.format import Kind, dump_json, frame_bytes, time_of
 from seamark.journal.reader import JournalReader
 from seamark.journal.rows import RowTable
-from seamark.journal.segment import Segment
+from seamark.journal.segment import LARGE_BYTES, MAX_RECORDS, Backlog, Note, Record, Segment
 from seamark.process.interrupts import let_pass, quietly, raised_by_signal_handler
 
 if TYPE_CHECKING:
@@ -39,27 +33,17 @@ _STOPPED: Final = "the run is stopped"
 
 
 class Stream:
-    """The open journal of a writer, or the next one, and what waits to be written to it.
+    """Open journal of a writer, or the next one, and the records that wait for it.
 
     The writer holds its lock around every call. Where a method returns a text, it says why
-    something is impossible now; empty, it was done.
-
-    Args:
-        folder: The run.
-        header: Returns the HEADER record's own part for a new journal.
-        clock: Nanoseconds since the Unix epoch, never stepping.
-        losses: Takes what is lost.
+    something is impossible now; empty, it was done. ``clock`` is in nanoseconds since the Unix
+    epoch and never steps; ``header`` returns the HEADER record's own part for a new journal.
 
     Attributes:
-        table: Names and steps of series.
-        segment: The open journal.
-        fd: Its descriptor, or -1.
         last_t: Time of the last frame, nanoseconds since the Unix epoch.
-        backlog: What waits.
         left: Journals that are left, which the sync thread forces to disk and closes.
         ends: {writer id: bytes} of the journals that were left.
         in_doubt: Whether an exception left open what was written last.
-        closed: Whether there is no next journal.
         wake: Called when there is something for the sync thread to do.
     """
 
@@ -93,7 +77,7 @@ class Stream:
 
     @property
     def writer(self) -> str | None:
-        """Writer id of the open journal, or of that in which what waits will lie; else None."""
+        """Writer id of the open journal, or of that of waiting records; else None."""
         if self.segment is not None:
             return self.segment.writer
         return None if self._uid is None else writer_id(self._uid)
@@ -116,11 +100,7 @@ class Stream:
     # ---------------------------------------------------------------- writing
 
     def append(self, record: Record) -> bool:
-        """Write a record behind all that waits, or have it wait, or count it as lost.
-
-        Returns:
-            Whether all of it is in the kernel.
-        """
+        """Write a record behind all that waits, keep or lose it; return if it is in the kernel."""
         waits = self.closed or self.in_doubt or self.backlog.waiting
         why = (self.catch_up() if waits else "") or self._put(record)
         if why and not (self._may_wait(record, why) and self._keep_back(record, why)):
@@ -128,10 +108,7 @@ class Stream:
         return not why
 
     def _put(self, record: Record) -> str:
-        """Write a record, or what is missing of it in the next journal if this one has to be left.
-
-        Returns an empty string if its bytes are in the kernel.
-        """
+        """Write a record; if this journal must be left, write the rest to the next one."""
         why = ""
         for _ in range(2):
             if self.segment is None and (why := self._open()):
@@ -156,7 +133,6 @@ class Stream:
         return why
 
     def _report(self, segment: Segment) -> None:
-        """Tell how much was lost, now that the disk takes something again."""
         whole, _ = segment.put([self.frame(Kind.HEARTBEAT, self.losses.payload())])
         if whole:
             self.losses.mark_recorded()
@@ -164,7 +140,7 @@ class Stream:
             self.switch_file()
 
     def beat(self) -> bool:
-        """Write a heartbeat, with what was lost so far; return whether it is written."""
+        """Write a heartbeat with the losses so far; return whether it is written."""
         beat = Note(self.frame, Kind.HEARTBEAT, self.losses.payload)
         if self.catch_up() or self._put(beat):
             return False
@@ -183,7 +159,7 @@ class Stream:
         return why
 
     def rotate(self) -> None:
-        """Go on in a new journal with the next record; its header says what is so then."""
+        """Continue in a new journal with the next record; its header has the facts of that time."""
         self.catch_up()
         if self.backlog.waiting:
             self.backlog.begin_journal(self._header_now())
@@ -205,7 +181,7 @@ class Stream:
         return ""
 
     def end(self, reason: str) -> None:
-        """Write all that waits, then CLOSE, and leave the journal for good; count what is lost."""
+        """Write waiting records and CLOSE, and leave the journal for good; count lost records."""
         if self.segment is not None or self.losses.owed or self.backlog.waiting:
             self._retry_at = 0.0
             why = self.catch_up() or self.put_close(reason)
@@ -221,12 +197,12 @@ class Stream:
     # ---------------------------------------------------------------- after an exception
 
     def interrupted(self) -> None:
-        """Note that an exception interrupted a write; the next record checks first what it left."""
+        """Note that an exception interrupted a write; the next record first checks the file."""
         self.in_doubt = True
         self.table.retire_all()  # that is the slow way's to do
 
     def settle(self) -> None:
-        """Cut off what is not whole; note what is, so that nothing that waits is written twice."""
+        """Cut off an incomplete frame; note whole ones, so that no record is written twice."""
         if (segment := self.segment) is not None:
             last_t = segment.mend()
             if self._on_its_way is not None:
@@ -238,11 +214,7 @@ class Stream:
         self._on_its_way, self.in_doubt = None, False
 
     def row_failed(self, error: BaseException) -> None:
-        """Deal with what was raised where a row of the quick way was written.
-
-        Raises:
-            BaseException: What is not the disk's answer.
-        """
+        """Handle an error of a row written the quick way; raise it if it is not from the disk."""
         if not isinstance(error, OSError) or raised_by_signal_handler(error):
             self.interrupted()
             raise error
@@ -259,7 +231,7 @@ class Stream:
     # ---------------------------------------------------------------- what waits
 
     def catch_up(self) -> str:
-        """Write what waits, oldest first, each record at the time at which it was made."""
+        """Write waiting records, oldest first, each with the time at which it was made."""
         if self.closed:
             return _STOPPED
         if self.in_doubt:
@@ -277,7 +249,6 @@ class Stream:
         return ""
 
     def _put_late(self, record: Record, t: int) -> str:
-        """Write a record as made at a time in ns; see `_put`."""
         self._as_of = t
         try:
             return self._put(record)
@@ -285,10 +256,7 @@ class Stream:
             self._as_of = None
 
     def _turn(self, header: Mapping[str, Any] | None) -> str:
-        """Close the open journal, so that what follows goes to a new one with this header.
-
-        Returns an empty string, or the reason why the journal could not be closed.
-        """
+        """Close the open journal; following records go to a new one with this header."""
         if self.segment is not None:
             if why := self.put_close("rotate"):
                 return why
@@ -302,7 +270,6 @@ class Stream:
         return not lasting and (self.segment is None or record.size <= LARGE_BYTES)
 
     def _keep_back(self, record: Record, why: str) -> bool:
-        """Keep a record in memory; False if there is no room for it."""
         if not self.backlog.can_add(record):
             return False
         if self.segment is None and not self.backlog.waiting:
@@ -318,13 +285,11 @@ class Stream:
         return True
 
     def _header_now(self) -> Mapping[str, Any] | None:
-        """Return what a HEADER would hold now, None if that is not known before it is written."""
         with quietly(only=OSError):
             return self.header()
         return None
 
     def _lose(self, count: int, why: str) -> None:
-        """Count what was neither written nor kept."""
         self.losses.owed = True
         self.losses.drop(
             "disk", count, f"{self.folder.path} cannot be written: {why}; values are being lost"
@@ -359,7 +324,7 @@ class Stream:
             self.switch_file()
 
     def begin_child(self) -> None:
-        """Leave to the parent, after a fork, its journal and what waits."""
+        """Leave the journal and waiting records to the parent after a fork."""
         self._on_its_way, self.in_doubt = None, False
         self.backlog, self._uid = Backlog(self.clock), None
         self._told = self._as_of = None
@@ -369,7 +334,6 @@ class Stream:
                 self.left.popleft().close()
 
     def _open(self) -> str:
-        """Open the next journal."""
         now = time.monotonic()
         if now < self._retry_at:
             return "it could not be opened just now"

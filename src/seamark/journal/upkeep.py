@@ -1,40 +1,73 @@
-"""Background work of a journal writer, at intervals and on a thread of its own.
+"""Background work of a journal writer, and the thread that does it.
 
-Data are forced to disk, waiting records are written, a heartbeat shows that the process lives, a
-long journal is continued in a new one, and a file that somebody removed is written again.
+At intervals data is forced to disk, waiting records are written, a heartbeat shows that the process
+lives, a long journal is continued in a new file, and a file that somebody removed is written again.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from seamark.journal.sync_thread import SyncThread
 from seamark.process.interrupts import quietly
 
 if TYPE_CHECKING:
-    from seamark.journal.guard import Guard
-    from seamark.journal.losses import Losses
+    from seamark.journal.losses import Guard, Losses
     from seamark.journal.segment import Segment
     from seamark.journal.stream import Stream
 
-__all__ = ["Upkeep"]
+__all__ = ["SyncThread", "Upkeep"]
+
+
+class SyncThread(threading.Thread):
+    """Daemon thread of a writer; ``sync_s`` and ``heartbeat_s`` are intervals in seconds."""
+
+    def __init__(self, keep: Callable[..., None], sync_s: float, heartbeat_s: float) -> None:
+        super().__init__(name="seamark-sync", daemon=True)
+        self._keep = keep
+        self._sync_s = sync_s
+        self._heartbeat_s = heartbeat_s
+        self._done = threading.Event()
+
+    def start_if_possible(self) -> None:
+        """Start, unless the interpreter shuts down: the writer then syncs for itself at its end."""
+        try:
+            self.start()
+        except RuntimeError:
+            self._done.set()
+
+    def run(self) -> None:
+        """Keep the journal until `end` is called, then once more."""
+        beat_at = time.monotonic() + self._heartbeat_s
+        self._keep()
+        while not self._done.wait(self._sync_s):
+            beat = time.monotonic() >= beat_at
+            if beat:
+                beat_at = time.monotonic() + self._heartbeat_s
+            self._keep(heartbeat=beat)
+        self._keep()
+
+    def end(self) -> None:
+        """Signal the thread to do its last round now, without waiting for it."""
+        self._done.set()
+
+    def finish(self, timeout_s: float) -> bool:
+        """Do the last round, here if not started; return whether it ended within ``timeout_s``."""
+        self._done.set()
+        if self.ident is None:
+            self._keep()
+        elif self is not threading.current_thread():
+            self.join(timeout_s)
+        return not self.is_alive()
 
 
 class Upkeep:
-    """Keeps the journals of one writer.
+    """Keeps the journals of one writer; ``thread`` does it, None while there is nothing to do.
 
-    Attributes:
-        thread: That does it, None while there is nothing to do.
-
-    Args:
-        stream: The journals.
-        guard: Of the writer.
-        losses: Of the writer.
-        every_s: Intervals of ``fdatasync`` and of heartbeats, in seconds.
-        limit: Returns at which size a journal is continued in a new one, in bytes.
-        at_heartbeat: Called at each heartbeat.
+    ``every_s`` are intervals of ``fdatasync`` and of heartbeats, in seconds; ``limit`` returns the
+    size in bytes at which a journal is continued in a new one.
     """
 
     def __init__(
@@ -53,7 +86,7 @@ class Upkeep:
         self.begin_child()
 
     def begin_child(self) -> None:
-        """Forget the thread of the parent, and its round, when this process was forked."""
+        """Reset the thread and its lock after a fork: the parent's thread does not exist here."""
         self._round = threading.Lock()
         self.thread: SyncThread | None = None
 
@@ -86,7 +119,7 @@ class Upkeep:
     # ---------------------------------------------------------------- a round
 
     def keep(self, *, heartbeat: bool = False) -> None:
-        """Do what is due; never raises."""
+        """Do the work that is due; never raises."""
         with self._round, quietly(self._failed):  # no two rounds sync, or exchange, one file
             self._keep(heartbeat=heartbeat)
 
@@ -110,7 +143,6 @@ class Upkeep:
         self._guard.speak()
 
     def _finish(self, segment: Segment) -> None:
-        """Force a journal to disk that was left, and close it."""
         try:
             if not segment.lost:
                 self._bring_back(segment)
@@ -133,7 +165,7 @@ class Upkeep:
             self._losses.drop("sync", 1, f"{segment.path} {why}")
 
     def _bring_back(self, segment: Segment) -> None:
-        """Write a removed file again, unless the run was purged."""
+        # not if the run was purged
         if segment.is_linked():
             return
         with self._guard.lock:

@@ -1,4 +1,4 @@
-"""The frames of a stretch of a journal as columns, found and checked without a step for each.
+"""Frames of a part of a journal as columns, found and checked by vectorized operations.
 
 `walk` gives what `seamark.journal.reader.scan` gives, which stays its oracle. Two things make it
 quick:
@@ -59,15 +59,10 @@ _LITTLE: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frames:
-    """Whole valid frames of a stretch of a journal, in order, a column each.
+    """Whole valid frames of a stretch of a journal, in order, an int64 (N,) column each.
 
-    Attributes:
-        place: Where the frame starts in the data, bytes, int64 (N,), as all of these.
-        kind: See `seamark.journal.format.Kind`.
-        flags: Flag bits.
-        aux: Schema number of a row, else 0.
-        t: Nanoseconds since the Unix epoch.
-        length: Of the payload, bytes.
+    ``place`` is the start in the data and ``length`` that of the payload, bytes; ``aux`` is the
+    schema number of a row, else 0; ``t`` is nanoseconds since the Unix epoch.
     """
 
     place: Ints
@@ -113,7 +108,7 @@ class Frames:
         )
 
     def some(self, kind: int, flag: int) -> list[RawFrame]:
-        """Return the frames that are of a kind, or have a flag."""
+        """Return the frames of a kind or with a flag."""
         return self.raws(np.flatnonzero((self.kind == kind) | (self.flags & flag != 0)))
 
     def before(self, end: int) -> Frames:
@@ -126,16 +121,9 @@ class Frames:
 
 
 def walk(data: bytes, salt: int, start: int = 0) -> tuple[Frames, int, bool]:
-    """Return the valid frames of ``data`` from ``start`` on, the CRC of each checked.
+    """Return the valid frames of ``data`` from ``start``, where one begins, on, each CRC checked.
 
-    Args:
-        data: Bytes of a journal.
-        salt: See `seamark.journal.format.salt_of`.
-        start: Where a frame starts, bytes.
-
-    Returns:
-        The frames, where it stopped, and True if the bytes there are bad (False: there are too few
-        of them).
+    Return also where it stopped, and True if the bytes there are bad (False: too few).
     """
     parts: list[Ints] = []
     place, bad = start, None
@@ -147,7 +135,6 @@ def walk(data: bytes, salt: int, start: int = 0) -> tuple[Frames, int, bool]:
 
 
 def _plain(data: bytes, salt: int, place: int) -> tuple[Ints, int, bool]:
-    """Do as `_stretch`, to the end and frame by frame."""
     frames: list[RawFrame] = []
     stop, bad = scan(data, salt, frames, place)
     columns = np.fromiter(chain.from_iterable(frames), np.int64).reshape(-1, _COLUMNS).T
@@ -155,12 +142,8 @@ def _plain(data: bytes, salt: int, place: int) -> tuple[Ints, int, bool]:
 
 
 def _stretch(data: bytes, salt: int, place: int) -> tuple[Ints, int, bool | None]:
-    """Return the valid frames that start in the next `_STRETCH` words, as `walk` does.
-
-    Returns:
-        The columns of `Frames` (6, N), where it stopped, and whether the bytes there are bad; None
-        where frames may follow.
-    """
+    # Returned are the columns of `Frames` (6, N), where it stopped, and whether the bytes there are
+    # bad; None where frames may follow.
     if len(data) - place < _LITTLE:
         return _plain(data, salt, place)
     # The last frame to be looked at may reach into the next stretch.
@@ -192,17 +175,11 @@ def _stretch(data: bytes, salt: int, place: int) -> tuple[Ints, int, bool | None
 
 
 def _leading(flags: _Bools) -> int:
-    """Return how many are True before the first that is not."""
     return len(flags) if flags.all() else int(flags.argmin())
 
 
 def _chain(at: Ints, ends: Ints) -> _Bools | slice:
-    """Tell which of the marked places are frames: the first at 0, each where the one before ends.
-
-    Args:
-        at: Marked places, ascending.
-        ends: Where a frame there would end.
-    """
+    """Tell which marked places are frames: the first at 0, each where the one before ends."""
     if not len(at) or at[0]:
         return slice(0)
     breaks = np.flatnonzero(ends[:-1] != at[1:])
@@ -223,16 +200,7 @@ def _chain(at: Ints, ends: Ints) -> _Bools | slice:
 
 
 def _crcs(data: bytes, salt: int, words: _Words, place: int, at: Ints, sizes: Ints) -> _Crcs:
-    """Return what the CRC of each frame has to be.
-
-    Args:
-        data: All bytes.
-        salt: See `walk`.
-        words: Those from ``place`` on, at least to the end of every frame that is not long.
-        place: Where they start, bytes.
-        at: Where the frames start, in words.
-        sizes: Of the frames, words.
-    """
+    """Return the CRC each frame must have; ``place`` in bytes, ``at`` and ``sizes`` in words."""
     crcs = np.empty(len(at), np.uint32)
     view, crc32 = memoryview(data), zlib.crc32
     for size, members in _groups(sizes):
@@ -259,7 +227,6 @@ def _groups(sizes: Ints) -> Iterator[tuple[int, Ints | slice]]:
 
 
 def _crcs_of_size(words: _Words, at: Ints, size: int, salt: int) -> _Crcs:
-    """Return the CRCs of frames of ``size`` words each."""
     first = words[at[0] : at[0] + size].tobytes()
     crcs = np.zeros(len(at), np.uint32)  # how each differs from the first, up to the next word
     for number in range(size):
@@ -279,11 +246,9 @@ def _crcs_of_size(words: _Words, at: Ints, size: int, salt: int) -> _Crcs:
 
 @lru_cache(1)
 def _tables() -> tuple[_Crcs, ...]:
-    """Return what each two bytes of a word contribute to the CRC behind it, by their value.
-
-    One word a time needs four tables, 1 MiB, for frames of any size. Tables for every place of a
-    frame would do with fewer look-ups, but not be quicker: they do not fit into the cache.
-    """
+    # What each two bytes of a word contribute to the CRC behind it, by their value. One word a time
+    # needs four tables, 1 MiB, for frames of any size. Tables for every place of a frame would do
+    # with fewer look-ups, but not be quicker: they do not fit into the cache.
     nothing = zlib.crc32(bytes(_WORD))
     tables = []
     for pair in range(4):

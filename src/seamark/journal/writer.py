@@ -1,8 +1,8 @@
-"""Writing a journal: one ``write(2)`` a call, and what happens when that fails.
+"""Writer of a journal: one ``write(2)`` a call, and the handling of its failures.
 
 `JournalWriter` is what a run holds. It takes what is given to numbers and records, one at a time
-(`seamark.journal.guard`), has them written (`seamark.journal.stream`), counts what is lost
-(`seamark.journal.losses`), and has a thread that syncs the journal (`seamark.journal.sync_thread`).
+(`seamark.journal.losses`), has them written (`seamark.journal.stream`), counts what is lost
+(`seamark.journal.losses`), and has a thread that syncs the journal (`seamark.journal.upkeep`).
 None of this reaches the caller: training comes first.
 
 The rules are in ``docs/explanation/journal.md``, "Writing".
@@ -18,14 +18,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError
-from seamark.journal.backlog import Payloads
-from seamark.journal.families import Families
-from seamark.journal.format import MAX_PAYLOAD_BYTES, ZLIB, Kind, dump_json
-from seamark.journal.guard import Guard
-from seamark.journal.intake import sound_row
-from seamark.journal.losses import Losses
-from seamark.journal.rows import Column, Row
+from seamark.journal.format import Kind, packed_json
+from seamark.journal.losses import Guard, Losses, sound_row
+from seamark.journal.rows import Column, Families, Row
+from seamark.journal.segment import Payloads
 from seamark.journal.stream import Stream
 from seamark.journal.upkeep import Upkeep
 from seamark.paths import is_inside
@@ -36,7 +32,7 @@ from seamark.values._numbers import NUMERIC
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
-    from seamark.journal.sync_thread import SyncThread
+    from seamark.journal.upkeep import SyncThread
     from seamark.values._numbers import Converted
 
 __all__ = [
@@ -59,7 +55,6 @@ CLOSE_TIMEOUT_S: Final = 30.0
 
 _COLUMN_POINTS: Final = 500_000
 _ROW_VALUES: Final = 1_000_000
-_COMPRESS_BYTES: Final = 1 << 16
 _STEPS: Final = frozenset({float, int, bool, type(None)})
 """Types of steps that are packed as they are."""
 _STEADY: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -69,11 +64,10 @@ _LOOKS: Final = 3
 
 
 def wall_clock() -> Callable[[], int]:
-    """Return a clock that reads the wall once and never steps after.
+    """Return a clock in nanoseconds since the Unix epoch that reads the wall once and never steps.
 
-    Nanoseconds since the Unix epoch. What tells which of two processes wrote last is their clocks:
-    a process that a busy machine stops between both of its looks would be late for good, so of a
-    few pairs of looks the closest one counts.
+    Clocks tell which of two processes wrote last: one that a busy machine stops between both of its
+    looks would be late for good, so of a few pairs of looks the closest one counts.
     """
     read = time.clock_gettime_ns
     closest, offset = math.inf, 0
@@ -89,28 +83,23 @@ class JournalWriter:
 
     All methods may be called from any thread, from signal handlers, and after a fork.
 
-    An append answers whether its bytes are in the kernel, from where only the machine's end can
-    take them. False: they wait in memory for the disk, or for the record that this very thread was
-    writing when a signal handler made this one; or they are lost, which is counted in `dropped`;
-    or there was nothing to write.
+    An append returns whether its bytes are in the kernel, where only a crash of the machine can
+    lose them. False means that they wait in memory, for the disk or for the record that a signal
+    handler interrupted; that they are lost, which `dropped` counts; or that there was nothing to
+    write.
 
     Args:
         folder: The run.
         header: Returns the HEADER record's own part for a new journal (owner, attempt, rank, ...);
             ``format``, ``run``, ``project``, ``writer``, ``continues`` and ``prior_t`` are filled
-            in here.
+            in.
         clock: Nanoseconds since the Unix epoch, never stepping; see `wall_clock`.
         sync_s: Interval of ``fdatasync``, in seconds.
         heartbeat_s: Interval of heartbeats, in seconds.
-        after_t: Time of the last record of the run that lies elsewhere, nanoseconds since the Unix
-            epoch; every record of this object is later.
+        after_t: Time of the run's last record in another place, nanoseconds since the Unix epoch;
+            every record of this object is later.
         reserved: See `Families`.
         at_heartbeat: Called by the sync thread at each heartbeat; must not raise.
-
-    Attributes:
-        families: Family by path, of what this process wrote and what the run was known to hold.
-        claim: Takes a path for a family; see `Families.claim`.
-        expect: Checks families of paths; see `Families.expect`.
     """
 
     def __init__(
@@ -150,7 +139,7 @@ class JournalWriter:
 
     @property
     def writer(self) -> str | None:
-        """Writer id of the open journal, or of that in which what waits will lie; else None."""
+        """Writer id of the open journal, or of that of waiting records; else None."""
         return self._stream.writer
 
     def name(self) -> str:
@@ -166,7 +155,7 @@ class JournalWriter:
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """Number of lost records by reason, without those that a journal tells that was left."""
+        """Number of lost records by reason, without those reported by an earlier journal."""
         return self._losses.counts
 
     @property
@@ -204,17 +193,12 @@ class JournalWriter:
     def append_row(  # noqa: C901, PLR0912 - inlined: every call would cost a tenth of a row
         self, metrics: Mapping[str, Any], step: float | None = None, time_ns: int | None = None
     ) -> bool:
-        """Record one value of several float series at one step; never raises for what it is given.
+        """Record one value of several float series at one step; no argument makes it raise.
 
         The common case (a key set seen before, plain numbers) is one pack, one CRC and one write.
-
-        Args:
-            metrics: Number by path.
-            step: Finite number; None numbers the row 1 above the largest last step of these paths.
-            time_ns: A time of the caller's own, nanoseconds since the Unix epoch.
-
-        Returns:
-            Whether the row is in the kernel, without the values that are no numbers.
+        Without a step, the row is 1 above the largest last step of its paths; ``time_ns`` is a time
+        of the caller's own, nanoseconds since the Unix epoch. Returns whether all that are numbers
+        are in the kernel.
         """
         schema = found = None
         try:
@@ -273,7 +257,6 @@ class JournalWriter:
     def _append_slowly(
         self, metrics: Any, step: Any, time_ns: int | None, found: Converted | None
     ) -> bool:
-        """Record a row key by key; what cannot be kept is left out, counted and warned about."""
         if self._divert is not None and (rest := self._divert(metrics)) is not metrics:
             return self.append_row(rest, step, time_ns) if rest else False
         sound = sound_row(metrics, step, found, self.claim, self._losses)
@@ -303,19 +286,11 @@ class JournalWriter:
         steps: Sequence[float] | None = None,
         times_ns: Sequence[int] | None = None,
     ) -> bool:
-        """Record many points of one float series, in one frame for each 500,000 of them.
+        """Record many points of one float series at a checked path, a frame for each 500,000.
 
-        Args:
-            path: A checked path.
-            values: Numbers.
-            steps: As many finite numbers, or None to number the points from the last step on.
-            times_ns: As many times, nanoseconds since the Unix epoch, or None.
-
-        Returns:
-            Whether all of them are in the kernel.
-
-        Raises:
-            FamilyError: If the path is known to hold another family.
+        Without steps, points are numbered from the last step on; times are nanoseconds since the
+        Unix epoch. Returns whether all are in the kernel. Raises FamilyError if the path holds
+        another family.
         """
         self.claim(path, "float_series")
         written = []
@@ -345,22 +320,12 @@ class JournalWriter:
         return self.append_ops([op], kind)
 
     def append_ops(self, ops: Iterable[Mapping[str, Any]], kind: int = Kind.OP) -> bool:
-        """Append JSON records in one write.
+        """Append JSON records in one write; return whether all of them are in the kernel.
 
-        Where the disk takes only a part, the whole records in it stay, and the others wait.
-
-        Returns:
-            Whether all of them are in the kernel.
-
-        Raises:
-            ArgumentError: If one is longer than a frame may be.
-            ValueError: If one holds what JSON has no form for.
+        Where the disk takes only a part, the whole records in it stay, and the others wait. Raises
+        ArgumentError if one is longer than a frame may be, ValueError if JSON has no form for one.
         """
-        packed = []
-        for op in ops:
-            payload = dump_json(op)
-            long = len(payload) > _COMPRESS_BYTES
-            packed.append(_compressed(payload) if long else (payload, 0))
+        packed = list(map(packed_json, ops))
         if not packed:
             return False
         return self._guard.run(
@@ -370,11 +335,9 @@ class JournalWriter:
     # ---------------------------------------------------------------- steps and families
 
     def divert_to(self, take: Callable[[Any], Any]) -> None:
-        """Ask first, of a row that is not of known series alone, for what is no point of a series.
+        """Pass each row with a new set of keys to ``take``, which removes all that are no points.
 
-        Args:
-            take: Takes that out of the row and returns the rest; the row itself if nothing was
-                taken.
+        ``take`` returns the rest, or the row itself if it removed nothing.
         """
         self._divert = take
 
@@ -387,10 +350,7 @@ class JournalWriter:
             return taken
 
     def remember_step(self, path: str, step: float) -> None:
-        """Take over the last step that a series had before this process wrote to it.
-
-        A series that was cleared has none: NaN is passed for it.
-        """
+        """Take over the last step of a series from before this process; NaN if it was cleared."""
         if not math.isfinite(step):
             return
         with self._guard.lock:
@@ -421,13 +381,10 @@ class JournalWriter:
         self.drop("metrics", 1, f"a call of log_metrics could not be recorded: {error!r:.300}")
 
     def drop(self, reason: str, count: int, message: str, *, once: object = None) -> None:
-        """Count what was lost and warn once about it; never raises.
+        """Count ``count`` lost values or records and warn once about it; never raises.
 
-        Args:
-            reason: Short name under which it is counted, such as ``"disk"``.
-            count: How many values or records; 0 for what may not be lost in the end.
-            message: What a person should read, once.
-            once: What "once" is decided by; the reason if left out.
+        ``reason`` is counted, such as ``"disk"``, and decides what "once" is unless ``once`` does;
+        ``count`` is 0 for what may not be lost in the end.
         """
         self._losses.drop(reason, count, message, once)
 
@@ -438,11 +395,11 @@ class JournalWriter:
         self._upkeep.every_s = (self._upkeep.every_s[0], heartbeat_s)
 
     def keep(self, *, heartbeat: bool = False) -> None:
-        """Do what the sync thread does at each interval; never raises."""
+        """Do the work of the sync thread at each interval; never raises."""
         self._upkeep.keep(heartbeat=heartbeat)
 
     def rotate(self) -> None:
-        """Go on in a new journal with the next record; its header says what is so then."""
+        """Continue in a new journal with the next record; its header has the facts of that time."""
         self._guard.run(self._stream.rotate)
 
     def retry_now(self) -> None:
@@ -453,16 +410,12 @@ class JournalWriter:
         """Write all that waits and CLOSE, and give back the descriptor and the thread.
 
         The next record opens a journal that continues this one, with a header that is asked for
-        then and a thread of its own. What the disk refuses now keeps waiting, and keeps the
-        thread; `close` counts it. In a signal handler that interrupted a record, this follows that
-        record, and is not waited for.
+        then and a thread of its own. What the disk refuses now keeps waiting, and keeps the thread;
+        `close` counts it. In a signal handler that interrupted a record, this follows that record,
+        and is not waited for.
 
-        Args:
-            timeout_s: How long to wait for the disk, in seconds. With 0 the thread does what is
-                left, closes the journal and ends.
-
-        Returns:
-            Whether everything is on disk, and neither descriptor nor thread is left.
+        The disk has ``timeout_s`` seconds; with 0 the thread does what is left. Returns whether
+        everything is on disk, and neither descriptor nor thread is left.
         """
         ended: list[SyncThread | None] = []
         if not self._guard.run(lambda: self._rest(ended)):
@@ -478,14 +431,10 @@ class JournalWriter:
         return True
 
     def close(self, reason: str = "stop", timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
-        """Write CLOSE, have everything forced to disk by the sync thread, and close the file.
+        """Write CLOSE, have the sync thread force everything to disk, and close the file.
 
-        Args:
-            reason: ``"stop"``, or ``"exit"`` at the end of the process.
-            timeout_s: How long to wait for the disk, in seconds.
-
-        Returns:
-            False if the disk did not answer in time.
+        ``reason`` is ``"stop"``, or ``"exit"`` of a process. False: no answer in ``timeout_s``
+        seconds.
         """
         ended: list[SyncThread | None] = []
         self._guard.run(lambda: self._close(reason, ended))
@@ -499,10 +448,7 @@ class JournalWriter:
             ended.append(self._upkeep.end())
 
     def after_fork(self) -> None:
-        """Make the copy in a forked child whole again.
-
-        It opens a journal of its own only if it records something.
-        """
+        """Make the copy in a forked child whole; it opens a journal only for new records."""
         self._guard.begin_child()
         self._upkeep.begin_child()
         self._stream.begin_child()
@@ -510,16 +456,7 @@ class JournalWriter:
 
 
 def _all(written: Sequence[bool]) -> bool:
-    """Return whether there was something to write, and all of it is written."""
     return bool(written) and all(written)
-
-
-def _compressed(payload: bytes) -> tuple[bytes, int]:
-    """Return a long payload of a JSON record compressed, and its flags."""
-    if len(payload) > MAX_PAYLOAD_BYTES:
-        msg = f"record: expected at most {MAX_PAYLOAD_BYTES} bytes of JSON, got {len(payload)}"
-        raise ArgumentError(msg)
-    return zlib.compress(payload, 1), ZLIB
 
 
 def _nothing() -> None:

@@ -22,7 +22,7 @@ from torch.utils.hooks import unserializable_hook
 from seamark.errors import ArgumentError
 from seamark.lightning import _host
 from seamark.process.interrupts import let_pass
-from seamark.reading.stragglers import OWN_TIME, STEP_TIME
+from seamark.reading.rank_words import OWN_TIME, STEP_TIME
 from seamark.run.adapters import guarded
 from seamark.values import to_floats
 
@@ -64,13 +64,9 @@ class QuietCallback(_host.Callback):  # type: ignore[misc] # of either package
         step: int | None = None,
         beside_prefix: bool = False,
     ) -> None:
-        """Hand metrics to every logger.
+        """Hand metrics to every logger, at the step of the batch if none is given.
 
-        Args:
-            trainer: The trainer.
-            metrics: Numbers by name.
-            step: At which step; that of the batch if left out.
-            beside_prefix: Whether a Seamark run gets them outside of the logger's prefix.
+        With ``beside_prefix`` a Seamark run gets them outside of the logger's prefix.
         """
         step = step_of(trainer) if step is None else step
         for logger in trainer.loggers if metrics else ():
@@ -110,7 +106,6 @@ class LearningRates(QuietCallback):
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int, *_: Any, **__: Any
     ) -> None:
-        """Record what the step will use."""
         if self.is_logged(trainer) and not batch_idx % max(1, trainer.accumulate_grad_batches):
             self.record(trainer, to_floats(dict(self._values(trainer)))[0])
 
@@ -128,11 +123,8 @@ class LearningRates(QuietCallback):
 
 
 def _named_optimizers(trainer: Any) -> Iterator[tuple[str, Any]]:
-    """Yield optimizers with the names that ``LearningRateMonitor`` gives them.
-
-    Those with a scheduler come first, once for each of theirs; a name given to a scheduler is not
-    counted, but numbered where two without one came before.
-    """
+    # Those with a scheduler come first, once for each of theirs; a name given to a scheduler is not
+    # counted, but numbered where two without one came before.
     scheduled = [(one.name, one.scheduler.optimizer) for one in trainer.lr_scheduler_configs]
     plain = [getattr(one, "optimizer", one) for one in trainer.optimizers]  # as DeepSpeed wraps it
     known = {id(optimizer) for _, optimizer in scheduled}
@@ -145,7 +137,6 @@ def _named_optimizers(trainer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _group_suffixes(groups: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what stands for each parameter group behind the name of its optimizer."""
     if len(groups) == 1:
         return [f"/{groups[0]['name']}" if groups[0].get("name") else ""]
     numbers = [f"pg{number}" for number in range(1, len(groups) + 1)]
@@ -242,10 +233,10 @@ class _StepClock(QuietCallback):
             self._spent, self._steps = 0.0, 0
 
     def _count_batch(self, batch: Any) -> None:
-        """Count what a subclass counts of a batch."""
+        """Count a batch; implemented by subclasses."""
 
     def _record_steps(self, trainer: Any) -> None:
-        """Record what a subclass records of the steps since it did so last."""
+        """Record the steps since the last record; implemented by subclasses."""
 
 
 @_host.configurable
@@ -277,18 +268,17 @@ class StepTimes(_StepClock):
         self._batch_size = batch_size
 
     def setup(self, trainer: Any, *_: Any, **__: Any) -> None:
-        """Come last, so that what others save at the end of validation is over before a step."""
+        # Come last, so that what others save at the end of validation is over before a step.
         trainer.callbacks = [*(one for one in trainer.callbacks if one is not self), self]
 
     def on_train_start(self, trainer: Any, *_: Any, **__: Any) -> None:
-        """Start anew; also in the middle of an epoch, whose start no hook tells then."""
+        # Start anew; also in the middle of an epoch, whose start no hook tells then.
         super().on_train_start(trainer)
         self._began = self._epoch_began = self._last
         self._done = self._samples = 0
         self._first_step = trainer.global_step
 
     def on_train_epoch_start(self, *_: Any, **__: Any) -> None:
-        """Begin an epoch."""
         super().on_train_epoch_start()
         self._epoch_began = self._last
 
@@ -309,7 +299,6 @@ class StepTimes(_StepClock):
 
     @guarded
     def on_train_epoch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
-        """Record how long the epoch took."""
         self.record(
             trainer,
             {"profiling/epoch_time_s": perf_counter() - self._epoch_began},
@@ -318,7 +307,6 @@ class StepTimes(_StepClock):
         )
 
     def _batches_left(self, trainer: Any) -> float:
-        """Return how many batches training has before it, infinity if that is not known."""
         left = math.inf
         if (epochs := trainer.max_epochs) is not None and epochs >= 0:
             done = trainer.fit_loop.epoch_loop.batch_idx + 1
@@ -332,7 +320,6 @@ class StepTimes(_StepClock):
 
 
 def _length(batch: Any) -> int:
-    """Return the length of the first tensor in a batch, 0 if there is none."""
     if isinstance(batch, torch.Tensor):
         return len(batch) if batch.ndim else 1
     if isinstance(batch, Mapping):
@@ -343,7 +330,6 @@ def _length(batch: Any) -> int:
 
 
 def _seconds_left(trainer: Any) -> Iterator[float]:
-    """Yield what Lightning's timers (``max_time``) leave of their time."""
     for callback in trainer.callbacks:
         if any(cls.__name__ == "Timer" for cls in type(callback).__mro__):
             left = callback.time_remaining()
@@ -362,7 +348,6 @@ class DeviceMemory(QuietCallback):
 
     @guarded
     def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
-        """Record memory where steps are logged."""
         if self.is_logged(trainer) and not only_accumulates(trainer):
             found = _host_memory() | _cuda_memory(trainer.strategy.root_device)
             metrics = {f"profiling/memory/{name}": size for name, size in found.items()}
@@ -393,19 +378,15 @@ def time_ranks(trainer: Any) -> None:
 
 
 class _RankTimes(_StepClock):
-    """Records how long the steps of this rank take, and how much of that is its own.
-
-    Ranks that exchange gradients wait for each other in the backward pass, so that a step takes as
-    long on all of them as on the slowest. A rank's own part leaves out the time from when it has
-    its last gradient, which is that of the first parameter, to the end of the backward pass; where
-    that cannot be told, the whole backward pass.
-    """
+    # Ranks that exchange gradients wait for each other in the backward pass, so that a step takes
+    # as long on all of them as on the slowest. A rank's own part leaves out the time from when it
+    # has its last gradient, which is that of the first parameter, to the end of the backward pass;
+    # where that cannot be told, the whole backward pass.
 
     _hook: Any = None
 
     @guarded
     def on_train_start(self, trainer: Any, pl_module: Any, *_: Any, **__: Any) -> None:
-        """Begin to count, and note the time of each last gradient."""
         super().on_train_start(trainer)
         self._waited = 0.0
         first = next((one for one in pl_module.parameters() if one.requires_grad), None)
@@ -415,15 +396,13 @@ class _RankTimes(_StepClock):
             self._hook = first.register_hook(hook)
 
     def on_before_backward(self, *_: Any, **__: Any) -> None:
-        """Note the earliest time from which on other ranks may be waited for."""
+        # Note the earliest time from which on other ranks may be waited for.
         self._ready = perf_counter()
 
     def on_after_backward(self, *_: Any, **__: Any) -> None:
-        """Count the time spent waiting."""
         self._waited += perf_counter() - self._ready
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
-        """Leave the model as it was."""
         if self._hook is not None:
             self._hook.remove()
             self._hook = None

@@ -1,31 +1,41 @@
-"""Lightning itself: ``lightning`` or ``pytorch_lightning``, or both in one process.
+"""Parts of Lightning that the adapter uses, and arguments of older loggers.
 
-The two are the same code under two names, and their classes are unrelated. Ours derive from those
-of each package that is imported already, because ``LightningCLI`` insists on subclasses of its own
-package's classes, and nobody has to load the other package for our sake.
+``lightning`` and ``pytorch_lightning`` are the same code under two names, with unrelated classes.
+Seamark's classes derive from those of each package that is already imported, because
+``LightningCLI`` accepts only subclasses of its own package's classes. The other package is not
+imported.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import sys
+import warnings
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar, get_type_hints
 
-from seamark.errors import MissingExtraError
+from seamark.errors import ArgumentError, MissingExtraError
+from seamark.options.named import VERBS
 from seamark.paths import is_device
+from seamark.run.adapters import guarded
+from seamark.types import File
 
 __all__ = [
     "PACKAGES",
     "VERSION",
     "Callback",
+    "DeprecatedMethods",
     "Profiler",
     "RunLogger",
+    "check_legacy",
     "configurable",
     "folder_name",
     "model_summary",
     "state_after",
 ]
+
 
 _Class = TypeVar("_Class")
 _NAMES: Final = ("lightning.pytorch", "pytorch_lightning")
@@ -33,11 +43,6 @@ _STOPPED_BY_SIGNAL: Final = frozenset({"SIGTERMException", "ExitGracefullyExcept
 
 
 def _find_packages() -> list[str]:
-    """Return the packages that are imported; if none is, the first that is installed.
-
-    Raises:
-        MissingExtraError: If none is installed.
-    """
     loaded = [name for name in _NAMES if sys.modules.get(name) is not None]
     installed = [name for name in _NAMES if importlib.util.find_spec(name.partition(".")[0])]
     if not installed:
@@ -53,7 +58,6 @@ PACKAGES: Final = _find_packages()
 
 
 def _base(module: str, name: str) -> Any:
-    """Return a base class that derives from the class of this name of every imported package."""
     found = [getattr(importlib.import_module(f"{one}.{module}"), name) for one in PACKAGES]
     return found[0] if len(found) == 1 else type(name, tuple(found), {"__module__": __name__})
 
@@ -69,10 +73,8 @@ class RunLogger(_base("loggers.logger", "Logger")):  # type: ignore[misc]
 
 
 def configurable(cls: type[_Class]) -> type[_Class]:
-    """Evaluate the annotations of a constructor that ``LightningCLI`` reads.
-
-    The jsonargparse that LightningCLI 1.9 uses does not evaluate those that are strings.
-    """
+    # Evaluate the annotations of a constructor that ``LightningCLI`` reads. The jsonargparse that
+    # LightningCLI 1.9 uses does not evaluate those that are strings.
     init = cls.__init__
     init.__annotations__.update(get_type_hints(init))
     return cls
@@ -97,18 +99,99 @@ def folder_name(name: str) -> str:
 def state_after(
     status: str, error: BaseException | None
 ) -> tuple[str | None, BaseException | None]:
-    """Return the run's state after a stage, and the exception that it ended with.
-
-    Args:
-        status: As Lightning hands it to ``finalize``.
-        error: The exception in flight.
-
-    Returns:
-        The state is None for a status that Lightning itself does not use.
-    """
+    """Return the run's state after a stage, None for an unknown status, and the error."""
     if status == "failed":
         names = {cls.__name__ for cls in type(error).__mro__}
         stopped = isinstance(error, KeyboardInterrupt) or names & _STOPPED_BY_SIGNAL
         return ("interrupted" if stopped else "failed"), error
     # A job that was put back into SLURM's queue is "finished".
     return {"success": "completed", "finished": "suspended"}.get(status), None
+
+
+_LEGACY: Final[Mapping[str, str]] = {
+    "project_name": "project=...",
+    "offline_mode": "mode='offline' (a run without a remote is offline anyway)",
+    "experiment_name": "name=...",
+    "experiment_id": "with_id=...",
+    "properties": "logger.experiment['properties'] = ...",
+    "upload_source_files": "source_files=[...]",
+    "abort_callback": "nothing: a run is never stopped from outside",
+    "logger": "seamark.integrations.python_logger.NeptuneHandler(run=logger.experiment), a handler",
+    "upload_stdout": "capture_stdout=...",
+    "upload_stderr": "capture_stderr=...",
+    "send_hardware_metrics": "capture_hardware_metrics=...",
+    "run_monitoring_thread": "capture_hardware_metrics=...",
+    "handle_uncaught_exceptions": "capture_traceback=...",
+    "git_info": "git_ref=...",
+    "hostname": "capture={'host': ...}",
+    "notebook_id": "logger.experiment['notebook/id'] = ...",
+    "notebook_path": "logger.experiment['notebook/path'] = ...",
+    "base_namespace": "prefix=...",
+    "close_after_fit": "nothing: the run goes on until logger.experiment.stop() or the exit",
+}
+
+
+def check_legacy(given: Iterable[str]) -> None:
+    """Raise `ArgumentError`, with the replacement, for keywords of earlier loggers."""
+    if found := [name for name in given if name in _LEGACY]:
+        advice = "\n".join(f"  {name}: use {_LEGACY[name]}" for name in found)
+        msg = (
+            f"SeamarkLogger: expected today's keywords, got {', '.join(found)} of older "
+            f"loggers.\n{advice}"
+        )
+        raise ArgumentError(msg)
+
+
+class DeprecatedMethods(RunLogger):
+    """Four methods that warn and still work; errors for others name the replacement."""
+
+    ARTIFACTS_KEY = "artifacts"
+    PARAMETERS_KEY = "hyperparams"
+
+    def __getattr__(self, name: str) -> Any:
+        advice = f": with run = logger.experiment, {VERBS[name]}" if name in VERBS else ""
+        msg = f"{type(self).__name__!r} object has no attribute {name!r}{advice}"
+        raise AttributeError(msg, name=name, obj=self)
+
+    def log_metric(self, metric_name: str, metric_value: Any, step: float | None = None) -> None:
+        """Append one value to a series. Deprecated: ``logger.run[path].append(value)``."""
+        self._append("log_metric", "42", metric_name, metric_value, step)
+
+    def log_text(self, log_name: str, text: str, step: float | None = None) -> None:
+        """Append one text to a series. Deprecated: ``logger.run[path].append(text)``."""
+        self._append("log_text", "'text'", log_name, str(text), step)
+
+    def log_image(self, log_name: str, image: Any, step: float | None = None) -> None:
+        """Append an image to a series. Deprecated: ``logger.run[path].append(File...)``."""
+        self._append("log_image", "File.from_path('image.png')", log_name, image, step)
+
+    def log_artifact(self, artifact: str, destination: str | None = None) -> None:
+        """Keep a file. Deprecated: ``logger.run[path].upload('path_to_file')``.
+
+        Without a destination, ``artifact`` is the file itself.
+        """
+        path = self._path(self.ARTIFACTS_KEY, artifact.strip("/"))
+        _warn("log_artifact", f"logger.run[{path!r}].upload('path_to_file')")
+        self._upload_file(path, artifact if destination is None else destination)
+
+    @guarded
+    def _append(self, method: str, example: str, name: str, value: Any, step: float | None) -> None:
+        path = self._path(name)
+        _warn(method, f"logger.run[{path!r}].append({example})")
+        if method == "log_image" and isinstance(value, (str, os.PathLike)):
+            value = File.from_path(os.fspath(value))
+        elif method == "log_image" and not isinstance(value, File):
+            value = File.as_image(value)
+        self.run[path].append(value, step=step)
+
+    @guarded
+    def _upload_file(self, path: str, file: str) -> None:
+        self.run[path].upload(file)
+
+
+def _warn(method: str, instead: str) -> None:
+    warnings.warn(
+        f"logger.{method}() is deprecated and may go away; write {instead} instead",
+        UserWarning,
+        stacklevel=5,
+    )

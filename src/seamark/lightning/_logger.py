@@ -17,9 +17,8 @@ from typing_extensions import Unpack
 from seamark.errors import InactiveRunError, PathError, ReadOnlyError
 from seamark.lightning import _host
 from seamark.lightning._callbacks import time_ranks
-from seamark.lightning._checkpoints import Checkpoints
-from seamark.lightning._deprecated import DeprecatedMethods, check_legacy
-from seamark.lightning._resume import LOGGERS, attach_late
+from seamark.lightning._host import DeprecatedMethods, check_legacy
+from seamark.lightning._resume import LOGGERS, Checkpoints, attach_late
 from seamark.lightning._settings import (
     batch_facts,
     configuration,
@@ -49,18 +48,13 @@ _OF_THE_LOGGER_TOO: Final = frozenset({"checkpoints", "on_duplicate", "ranks", "
 
 
 class MetricPaths(dict[str, str]):
-    """Attribute path of every metric name seen, made once.
-
-    Args:
-        prefix: Namespace of the metrics; empty for none.
-    """
+    """Attribute path of every metric name seen, made once."""
 
     def __init__(self, prefix: str) -> None:
         super().__init__()
         self.prefix = prefix
 
     def __missing__(self, name: str) -> str:
-        """Make the path; the run checks that it is legal."""
         path = self[name] = f"{self.prefix}/{name}" if self.prefix else str(name)
         return path
 
@@ -163,7 +157,6 @@ class SeamarkLogger(DeprecatedMethods):
         self._record_into(root)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what belongs to this process."""
         return {**self.__dict__, "_checkpoints": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -172,7 +165,6 @@ class SeamarkLogger(DeprecatedMethods):
         self._record_into(self._run)
 
     def __repr__(self) -> str:
-        """Return which run this records into, and where; the run need not have begun."""
         return words_of(self, self.__dict__.get("_run"))
 
     @property
@@ -220,11 +212,9 @@ class SeamarkLogger(DeprecatedMethods):
     # ---------------------------------------------------------------- calls of Lightning
 
     def log_metrics(self, metrics: Mapping[str, Any], step: float | None = None) -> None:
-        """Record numbers at one step.
+        """Record numbers, or tensors with one element, at one step.
 
-        Args:
-            metrics: Numbers or tensors with one element, by name.
-            step: As Lightning passes it, kept as given; None numbers the points.
+        ``step`` is kept as Lightning passes it; None numbers the points.
         """
         try:
             if (run := self._recording()) is not None:
@@ -239,9 +229,8 @@ class SeamarkLogger(DeprecatedMethods):
     ) -> None:
         """Record hyperparameters under ``<prefix>/hyperparams``, those that are new or changed.
 
-        Args:
-            params: A mapping, Namespace, dataclass or OmegaConf, nested as it may be; types are
-                kept and nothing is called.
+        A mapping, Namespace, dataclass or OmegaConf, nested as it may be; types are kept and
+        nothing is called.
         """
         found = parameters(params, self._path(self.PARAMETERS_KEY))
         self._recording()
@@ -251,9 +240,7 @@ class SeamarkLogger(DeprecatedMethods):
     def log_graph(self, model: Any, input_array: Any = None) -> None:
         """Begin a stage, and keep the structure of the model, if asked for.
 
-        Args:
-            model: The module.
-            input_array: Without effect; a forward pass is made with ``example_input_array``.
+        A forward pass is made with ``example_input_array``, never with ``input_array``.
         """
         trainer = None
         with contextlib.suppress(RuntimeError):  # as 2.x raises without one
@@ -272,9 +259,7 @@ class SeamarkLogger(DeprecatedMethods):
     def log_model_summary(self, model: Any, max_depth: int = -1) -> None:
         """Keep Lightning's table of layers under ``<prefix>/model/summary``.
 
-        Args:
-            model: A ``LightningModule``.
-            max_depth: Levels of layers to show; -1 for all.
+        ``max_depth`` counts levels of layers; -1 shows all.
         """
         if self._run.session.speaks_for_all:
             self._keep_text(
@@ -283,11 +268,7 @@ class SeamarkLogger(DeprecatedMethods):
 
     @guarded
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
-        """Record what a checkpoint callback keeps now.
-
-        Args:
-            checkpoint_callback: The callback, or a weak proxy of it.
-        """
+        """Record the files that a checkpoint callback, or a weak proxy of it, keeps now."""
         if self._log_model_checkpoints and self._run.session.speaks_for_all:
             self._recording()
             self._checkpoints.saved(checkpoint_callback)
@@ -296,9 +277,7 @@ class SeamarkLogger(DeprecatedMethods):
     def finalize(self, status: str) -> None:
         """Note how a stage ended. The run stays open: the next stage makes it running again.
 
-        Args:
-            status: ``"success"``, ``"failed"`` or ``"finished"`` (a job that will be continued), as
-                Lightning says.
+        ``status`` is ``"success"``, ``"failed"`` or ``"finished"`` (a job that will be continued).
         """
         run = self._run
         # A start that is refused (a folder that exists, an argument) is no part of a run that
@@ -328,40 +307,22 @@ class SeamarkLogger(DeprecatedMethods):
             set_aside(self._run.folder.files_dir)
 
     def checkpoint_state(self, *, marked: bool = False) -> dict[str, Any]:
-        """Return what a checkpoint keeps of the run; see ``Run.checkpoint_state``.
-
-        Args:
-            marked: Whether ``Run.mark_checkpoint`` will be called.
-        """
+        """Return the state of the run for a checkpoint; see ``Run.checkpoint_state``."""
         return {**self._run.checkpoint_state(marked=marked), "prefix": self._prefix}
 
     def resume(self, state: Mapping[str, Any], *, training: bool) -> None:
-        """Continue the run that a checkpoint was saved in; see ``Run.resumed``.
-
-        Args:
-            state: As `checkpoint_state` returned it.
-            training: False where the checkpoint is only evaluated.
-
-        Raises:
-            ArgumentError: If it is nothing of that kind.
-            RunNotFoundError: If ``resume="must"`` and the run is not below this root.
-        """
+        """Continue the run that a checkpoint was saved in; see ``Run.resumed``."""
         self._switch(self._run.resumed(state, stay=not self._is_own, training=training))
 
     def follow(self, run: str, project: str) -> None:
-        """Switch to the run of rank 0, whatever lies on the disk of this rank.
-
-        Args:
-            run: Run id.
-            project: Project path.
-        """
+        """Switch to the run of rank 0, whatever lies on the disk of this rank."""
         is_same = (run, project) == (self._run.id, self._run.project)
         if self._is_own and self._run.writer is None and not is_same:
             self._switch(Run(self._run.session.at(run, project)))
 
     @guarded
     def begin_training(self, trainer: Any) -> None:
-        """Record how many samples a step takes; the trainer has its data now."""
+        """Record the number of samples in a step, which is known once the trainer has its data."""
         if self._run.session.speaks_for_all:
             self._note_facts(batch_facts(trainer))
 
@@ -376,7 +337,6 @@ class SeamarkLogger(DeprecatedMethods):
             self._record_into(run)
 
     def _record_into(self, run: Run) -> None:
-        """Begin with a run in this process, or with the same one in another process."""
         self._run = run
         self._series = MetricPaths(self._prefix)
         self._checkpoints = Checkpoints(run, self._path("model"), keep=self._keep)
@@ -401,14 +361,12 @@ class SeamarkLogger(DeprecatedMethods):
         return run
 
     def _note(self, atoms: Mapping[str, Atom]) -> None:
-        """Record those values that are new or changed."""
         new = {path: atom for path, atom in atoms.items() if self._noted.get(path) != atom}
         # Where the disk is full, the next stage tries again.
         if new and self._run.session.record_atoms(new):
             self._noted.update(new)
 
     def _begin_stage(self, trainer: Any) -> None:
-        """Revive a run that ended, and record the settings of the stage."""
         attach_late(trainer)
         if self._run.ranks == "all":  # every rank comes here, at every stage
             if self._is_own:  # else whoever made the run saw to it, on every rank
@@ -441,7 +399,6 @@ class SeamarkLogger(DeprecatedMethods):
         )
 
     def _note_settings(self, trainer: Any) -> None:
-        """Record the settings of the trainer, and the configuration of LightningCLI."""
         text, sections = configuration(trainer, self._run.session.secrets)
         if trainer.state.fn == "fit":
             sections["trainer"] = {**sections.get("trainer", {}), **settings(trainer)}
@@ -467,7 +424,6 @@ class SeamarkLogger(DeprecatedMethods):
 
 
 def _can_hold(folder: Path) -> bool:
-    """Return whether files can be put into a folder, which may have to be made."""
     while not os.path.lexists(folder):
         folder = folder.parent
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)

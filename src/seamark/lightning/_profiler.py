@@ -36,8 +36,6 @@ _TOP: Final = 15
 
 
 class _Action(Durations):
-    """Times of one action; as a context manager, one call of it."""
-
     def __init__(self, name: str, profiler: TimeProfiler) -> None:
         super().__init__("action", name, limit=_KEPT)
         self.profiler = profiler
@@ -100,7 +98,6 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         self._record_in([] if run is None else [run])
 
     def _record_in(self, runs: list[Any]) -> None:
-        """Record what is timed from now on into these runs."""
         # Loggers as they are: a checkpoint may have one go over to another run.
         self._records = [TimesInRun(run, "profiling/actions") for run in runs]
         for record in self._records:
@@ -116,11 +113,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         return found
 
     def start(self, action_name: str) -> None:
-        """Start timing an action.
-
-        Raises:
-            ValueError: If it has started already.
-        """
+        """Start timing an action; raise ValueError if it has started already."""
         if action_name in self._stack:
             msg = f"Attempted to start {action_name} which has already started."
             raise ValueError(msg)
@@ -130,11 +123,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         self.current_actions[action_name] = [perf_counter_ns(), 0]
 
     def stop(self, action_name: str) -> None:
-        """Stop timing an action.
-
-        Raises:
-            ValueError: If it was never started.
-        """
+        """Stop timing an action; raise ValueError if it was never started."""
         now = perf_counter_ns()
         found = self.current_actions.pop(action_name, None)
         if found is None:
@@ -212,11 +201,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         return [one.stat() for one in self._sources()]
 
     def write_results(self, output_path: str | os.PathLike[str]) -> None:
-        """Write a CSV file with a row for each call.
-
-        Raises:
-            OSError: If the file cannot be written.
-        """
+        """Write a CSV file with a row for each call."""
         write_long(self._sources(), output_path)
 
     def largest_cost(self) -> str:
@@ -244,8 +229,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
     def digest(self) -> str:
         """Return the report in short: the 15 largest totals, as wide as the terminal.
 
-        At most it is 100 columns wide, also where there is no terminal. It is logged after each
-        stage where no file is named.
+        At most it is 100 columns wide. It is logged after each stage where no file is named.
         """
         columns = columns_of(sys.stderr)
         lines = self._table(_TOP, columns)

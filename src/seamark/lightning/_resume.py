@@ -1,51 +1,156 @@
-"""The callback that has a training continue the run of the checkpoint that it loads.
+"""Checkpoints of a training, and the callback that continues the run of a loaded checkpoint.
 
 Lightning (1.9.5 to 2.6.6) calls, in this order: ``setup`` of every callback, in which
 ``ModelCheckpoint`` takes its folder from the first logger; ``on_load_checkpoint`` of every callback
 with the whole checkpoint; ``load_state_dict`` of every callback, in which ``ModelCheckpoint``
-forgets what it kept if its folder is not the one in the checkpoint; ``on_fit_start``; and then
-``log_hyperparams`` and ``log_graph``, the first that a logger records. So runs and folders change
-in ``on_load_checkpoint``.
+forgets its saved files if its folder is not the one in the checkpoint; ``on_fit_start``; and then
+``log_hyperparams`` and ``log_graph``, the first calls that a logger records. Therefore runs and
+folders change in ``on_load_checkpoint``.
 
-Rank 0 decides and tells the others, because each of them may see another disk. Where one rank
-changes the folder of a ``ModelCheckpoint`` and another does not, they differ later in whether to
-save, and wait for each other for ever.
+Rank 0 decides and broadcasts the result, because the ranks may see different disks. If only some
+ranks changed the folder of a ``ModelCheckpoint``, they would later disagree on whether to save, and
+wait for each other for ever.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
+import re
+import sys
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.blobs import is_below, moved_path
 from seamark.errors import RunNotFoundError
 from seamark.lightning import _host
 from seamark.lightning._callbacks import QuietCallback
+from seamark.paths import join_path
+from seamark.process.interrupts import quietly
 from seamark.run.adapters import guarded
+from seamark.run.checkpoints import CheckpointSet, fingerprint, is_url, settle_at_exit
 
-__all__ = ["LOGGERS", "ResumeCallback", "attach_late", "make_callbacks"]
+if TYPE_CHECKING:
+    from seamark.run.run import Run
+
+__all__ = ["LOGGERS", "Checkpoints", "ResumeCallback", "attach_late"]
+
+
+# ``_last_checkpoint_saved`` (2.x) is the only name of a file saved because of an exception.
+_PATH_ATTRIBUTES: Final = ("last_model_path", "best_model_path", "_last_checkpoint_saved")
+
+
+class _Key(NamedTuple):
+    # The identity of a callback; weak proxies have none of their own.
+
+    state_key: str
+    folder: str | None
+
+
+class Checkpoints:
+    """Records for each callback the files that it keeps, the best of them and its score.
+
+    The Trainer's first callback records below ``<namespace>/checkpoints``, further ones below
+    ``<namespace>/<slug of their state_key>/checkpoints``.
+    """
+
+    def __init__(self, run: Run, namespace: str, *, keep: bool) -> None:
+        self._run = run
+        self._namespace = namespace
+        self._keep = keep
+        self._savers: dict[_Key, CheckpointSet] = {}
+        self._callbacks: dict[_Key, Any] = {}
+        self._first: _Key | None = None
+
+    def watch(self, callbacks: Iterable[Any]) -> None:
+        """Note a Trainer's first checkpoint callback: it keeps the plain namespace."""
+        if self._first is None:
+            self._first = next(
+                (_key(one) for one in callbacks if hasattr(one, "best_model_path")), None
+            )
+
+    def saved(self, callback: Any) -> None:
+        """Record the files that a callback (or a weak proxy of one) keeps, after a save."""
+        key = _key(callback)
+        if not self._savers:  # not before: the run, which is recorded to by now, closes after it
+            settle_at_exit(self)
+        if key not in self._savers:
+            path = self._namespace_for(key)
+            self._savers[key] = CheckpointSet(self._run, path, keep=self._keep, probe=_probe)
+        self._callbacks[key] = callback
+        files = self._savers[key]
+        files.update(_locations(callback), key.folder)
+        if best := getattr(callback, "best_model_path", None):
+            files.note_best(str(best), getattr(callback, "best_model_score", None))
+
+    def settle(self) -> None:
+        # Make the record equal the disk; links and deletions come after the last save. What happens
+        # after somebody stopped the run is not part of it.
+        if self._run.get_state() == "stopped":
+            return
+        for key, files in list(self._savers.items()):
+            with quietly(self._drop):  # the other callbacks, and how the stage ended
+                self.saved(self._callbacks[key])
+            files.adopt(key.folder)
+            files.settle()
+
+    def _drop(self, error: Exception) -> None:
+        if not isinstance(error, ReferenceError):  # its Trainer is gone; its files may be there
+            warn = f"a checkpoint callback is odd: {error!r}"
+            self._run.session.drop("checkpoints", warn=warn)
+
+    def _namespace_for(self, key: _Key) -> str:
+        slug = re.sub(r"[^A-Za-z0-9_.]+", "-", key.state_key).strip("-.") or "checkpoint"
+        numbered = (f"{slug}-{number}" for number in itertools.count(2))
+        plain = [""] if self._first in (None, key) else []
+        names = itertools.chain(plain, [slug], numbered)
+        paths = (join_path(self._namespace, name, "checkpoints") for name in names)
+        taken = {files.namespace for files in self._savers.values()}
+        return next(path for path in paths if path not in taken)
+
+
+def _key(callback: Any) -> _Key:
+    folder = getattr(callback, "dirpath", None)
+    return _Key(
+        str(getattr(callback, "state_key", type(callback).__qualname__)),
+        os.fspath(folder) if isinstance(folder, (str, os.PathLike)) else None,
+    )
+
+
+def _locations(callback: Any) -> Iterator[str]:
+    named = [getattr(callback, name, None) for name in _PATH_ATTRIBUTES]
+    best = getattr(callback, "best_k_models", None)
+    for path in (*named, *(best if isinstance(best, dict) else ())):
+        if isinstance(path, (str, os.PathLike)) and (location := str(os.fspath(path))):
+            yield location if is_url(location) else os.path.abspath(location)  # noqa: PTH100
+
+
+def _probe(location: str) -> Hashable | None:
+    """Like `fingerprint`, also for the remote files that Lightning writes through fsspec."""
+    if not is_url(location):
+        return fingerprint(location)
+    fsspec: Any = sys.modules["fsspec"]  # Lightning has imported it to write there
+    files, path = fsspec.core.url_to_fs(location)
+    if not files.exists(path):
+        return None
+    info = files.info(path)
+    return tuple(str(info.get(key)) for key in ("size", "mtime", "LastModified", "created", "ETag"))
+
 
 log = logging.getLogger("seamark")
-
 LOGGERS: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 """Every `SeamarkLogger` that is alive in this process."""
-
 _KEY: Final = "seamark"
 """Key of a checkpoint below which there are only dicts, strings, ints and None."""
 _FORMAT: Final = 1
 
 
 class _Plan(NamedTuple):
-    """The decision of rank 0 about a checkpoint, as it travels to the other ranks.
-
-    Attributes:
-        runs: Run id and project of each logger from now on.
-        folders: Folder of checkpoint callbacks in the checkpoint, and from now on, by their number.
-        refusal: Why training must not begin; None if it may.
-    """
+    # `runs` has run id and project of each logger from now on; `folders`, by number of checkpoint
+    # callback, the folder in the checkpoint and that from now on; `refusal` says why training must
+    # not begin.
 
     runs: tuple[tuple[str, str], ...] = ()
     folders: Mapping[int, tuple[str, str]] = {}
@@ -69,14 +174,13 @@ class ResumeCallback(QuietCallback):
     _mark_is_due = False
 
     def setup(self, trainer: Any, pl_module: Any, stage: str | None = None) -> None:
-        """Come before all other callbacks, which may record something of a step."""
+        # Come before all other callbacks, which may record something of a step.
         if self._loggers(trainer):
             trainer.callbacks = [self, *(one for one in trainer.callbacks if one is not self)]
             self._saved = None
 
     @guarded
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Put the run of every Seamark logger, and how far it is recorded, into a checkpoint."""
         if loggers := self._loggers(trainer):
             # Lightning saves in ``on_train_batch_end``, before it logs the metrics of the step, and
             # in ``on_train_epoch_end``, before it logs those of the epoch; they belong to the
@@ -91,11 +195,6 @@ class ResumeCallback(QuietCallback):
             self._saved = checkpoint[_KEY] = {"format": _FORMAT, "runs": states}
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Switch every Seamark logger to the run that the checkpoint was saved in.
-
-        Raises:
-            RunNotFoundError: If a logger with ``resume="must"`` finds none; on all ranks.
-        """
         if loggers := self._loggers(trainer):
             plan = trainer.strategy.broadcast(
                 self._plan(trainer, loggers, checkpoint) if trainer.is_global_zero else None
@@ -110,11 +209,7 @@ class ResumeCallback(QuietCallback):
                 self._follow(trainer, loggers, checkpoint, plan)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Refuse to train with ``resume="must"`` and no run found.
-
-        Raises:
-            RunNotFoundError: If a logger with ``resume="must"`` continues none; on all ranks.
-        """
+        """Refuse to train with ``resume="must"`` and no run found."""
         loggers = self._loggers(trainer)
         # Strategies that load a checkpoint after they have set up the model do so after this.
         if not (trainer.ckpt_path and trainer.strategy.restore_checkpoint_after_setup):
@@ -124,18 +219,12 @@ class ResumeCallback(QuietCallback):
                 logger.log_graph(pl_module)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Record how training begins.
-
-        Raises:
-            RunNotFoundError: If a logger with ``resume="must"`` continues none; on all ranks.
-        """
         loggers = self._loggers(trainer)
         _expect_resumed(trainer, loggers)
         for logger in loggers:
             logger.begin_training(trainer)
 
     def on_train_epoch_start(self, trainer: Any, *_: Any, **__: Any) -> None:
-        """Mark the end of what belongs to the last checkpoint."""
         if self._mark_is_due:
             self._mark_is_due = False
             for logger in self._loggers(trainer):
@@ -144,10 +233,7 @@ class ResumeCallback(QuietCallback):
     on_train_batch_start = on_train_end = on_train_epoch_start
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Record the failure.
-
-        Lightning tells them as well, after this; but not those behind a logger that raises then.
-        """
+        # Lightning tells them as well, after this; but not those behind a logger that raises then.
         for logger in self._loggers(trainer):
             logger.finalize("failed")
 
@@ -175,7 +261,6 @@ class ResumeCallback(QuietCallback):
     def _follow(
         self, trainer: Any, loggers: Sequence[Any], checkpoint: Mapping[str, Any], plan: _Plan
     ) -> None:
-        """Do on another rank what rank 0 has done, without a look at the disk."""
         for (logger, state), place in zip(_match(loggers, checkpoint), plan.runs, strict=False):
             logger.follow(*place)
             if state and (state.get("run"), state.get("project")) == place:
@@ -191,11 +276,7 @@ def make_callbacks() -> list[ResumeCallback]:
 
 
 def attach_late(trainer: Any) -> None:
-    """Give a trainer that was made before its logger a `ResumeCallback`.
-
-    Args:
-        trainer: One with a Seamark logger; a stage has begun.
-    """
+    """Give a trainer that was made before its Seamark logger a `ResumeCallback`."""
     if not any(isinstance(one, ResumeCallback) for one in trainer.callbacks):
         trainer.callbacks = [ResumeCallback(), *trainer.callbacks]
         if trainer.ckpt_path:
@@ -240,7 +321,6 @@ def _resume(trainer: Any, loggers: Sequence[Any], checkpoint: Mapping[str, Any])
 
 
 def _checkpoint_folder(trainer: Any) -> Any:
-    """Return the folder that Lightning gives a ``ModelCheckpoint``, if it is one of ours."""
     first = trainer.loggers[0]
     if not isinstance(first, _host.RunLogger):
         return None
@@ -250,11 +330,8 @@ def _checkpoint_folder(trainer: Any) -> Any:
 def _match(
     loggers: Sequence[Any], checkpoint: Mapping[str, Any]
 ) -> Iterator[tuple[Any, Mapping[str, Any] | None]]:
-    """Yield loggers with their state in a checkpoint; of loggers that share a run the first.
-
-    As many loggers as states belong together by their order; else those with the same project and
-    prefix, in order.
-    """
+    # As many loggers as states belong together by their order; else those with the same project and
+    # prefix, in order.
     kept = checkpoint.get(_KEY)  # a stranger's
     runs = kept.get("runs") if isinstance(kept, Mapping) else None
     left = [runs[number] for number in sorted(runs, key=int)] if isinstance(runs, Mapping) else []
@@ -282,10 +359,7 @@ def _state_of(callback: Any, checkpoint: Mapping[str, Any]) -> Any:
 
 
 def _relocate(state: dict[str, Any], old: str, new: str) -> None:
-    """Replace the folder in the state of a ``ModelCheckpoint`` whose folder was moved.
-
-    It would forget the files that it kept, or, of a copy, remove those of the first one.
-    """
+    # It would forget the files that it kept, or, of a copy, remove those of the first one.
 
     def move(path: Any) -> Any:
         return new + path[len(old) :] if isinstance(path, str) and path.startswith(old) else path

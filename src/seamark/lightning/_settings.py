@@ -58,11 +58,7 @@ _DETERMINISTIC: Final = (False, "warn", True)
 
 
 def settings(trainer: Any) -> dict[str, Any]:
-    """Return how long and in which way a trainer trains, by name of its argument.
-
-    Args:
-        trainer: Of either package, 1.9.5 or later; one that fits.
-    """
+    """Return how long and in which way a trainer trains, by name of its argument."""
     found = {
         **{name: getattr(trainer, name, None) for name in _SETTINGS},
         "deterministic": _DETERMINISTIC[torch.get_deterministic_debug_mode()],
@@ -76,11 +72,7 @@ def settings(trainer: Any) -> dict[str, Any]:
 
 
 def facts(trainer: Any) -> dict[str, Any]:
-    """Return what a trainer that begins a stage knows of its ranks and devices, by name.
-
-    Args:
-        trainer: Of either package, 1.9.5 or later.
-    """
+    """Return facts of a trainer about its ranks and devices, by name, when a stage begins."""
     strategy = trainer.strategy
     launcher = current_rank().launcher
     if launcher is None and getattr(strategy, "launcher", None) is not None:
@@ -98,11 +90,7 @@ def facts(trainer: Any) -> dict[str, Any]:
 
 
 def batch_facts(trainer: Any) -> dict[str, int]:
-    """Return how many samples a step takes, by name; nothing where the data do not say it.
-
-    Args:
-        trainer: One that begins to train.
-    """
+    """Return how many samples a step takes, by name; nothing where the data do not say it."""
     loader = trainer.train_dataloader
     batch = batch_size(getattr(loader, "loaders", loader))  # 1.9 has a CombinedLoader around it
     if batch is None:
@@ -121,13 +109,8 @@ def batch_facts(trainer: Any) -> dict[str, int]:
 def configuration(trainer: Any, secrets: Secrets) -> tuple[str, dict[str, Any]]:
     """Return the configuration of LightningCLI, defaults included, without secrets.
 
-    Args:
-        trainer: One that begins a stage.
-        secrets: What of it is hidden.
-
-    Returns:
-        The YAML text, and by section the values of trainer, data, optimizer and scheduler. Both are
-        empty if LightningCLI did not make the trainer, or saves no configuration.
+    The YAML text, and by section the values of trainer, data, optimizer and scheduler. Both are
+    empty if LightningCLI did not make the trainer, or saves no configuration.
     """
     for callback in trainer.callbacks:
         if any(cls.__name__ == "SaveConfigCallback" for cls in type(callback).__mro__):
@@ -164,12 +147,7 @@ def _without_none(section: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_secrets(text: str, secrets: Secrets) -> str:
-    """Return a YAML file without secrets, unchanged if there are none.
-
-    Args:
-        text: Any text. One that is no YAML is taken as a string.
-        secrets: What is hidden.
-    """
+    """Return a YAML file without secrets, unchanged if there are none; other text likewise."""
     import yaml  # which Lightning needs
 
     try:
@@ -181,13 +159,8 @@ def without_secrets(text: str, secrets: Secrets) -> str:
 
 
 def hide_in_files(folder: Path, secrets: Secrets) -> None:
-    """Hide secrets in the configurations that LightningCLI saves.
-
-    Args:
-        folder: Where it saves them; files below are not looked at.
-        secrets: What is hidden. In the place of the API key is ``null``, so that the file can be
-            used again.
-    """
+    # Files of folders below are not looked at. In the place of the API key is ``null``, so that the
+    # file can be used again.
     # A link leads to somebody's file elsewhere.
     for path in (path for path in folder.glob("*.yaml") if not path.is_symlink()):
         try:
@@ -203,14 +176,7 @@ def hide_in_files(folder: Path, secrets: Secrets) -> None:
 
 
 def set_aside(folder: Path) -> None:
-    """Rename the configurations of earlier starts; LightningCLI refuses to replace one.
-
-    Args:
-        folder: Where it saves them.
-
-    Raises:
-        OSError: If one cannot be renamed.
-    """
+    """Rename the configurations of earlier starts; LightningCLI refuses to replace one."""
     for path in [one for one in folder.glob("*.yaml") if "-before-start-" not in one.name]:
         number = 1 + len(list(folder.glob(f"{path.stem}-before-start-*.yaml")))
         path.rename(path.with_name(f"{path.stem}-before-start-{number}.yaml"))

@@ -1,8 +1,4 @@
-"""The way home for code that says ``import neptune``.
-
-``python -m seamark.neptune train.py`` runs a script under which ``neptune`` is Seamark; `install`
-does the same within a process, before anything imports it.
-"""
+"""Seamark for scripts with ``import neptune``; see `install`."""
 
 from __future__ import annotations
 

@@ -14,8 +14,6 @@ from typing import Any, Final, NoReturn
 
 from seamark.neptune.finder import install
 
-__all__ = ["main"]
-
 _USAGE: Final = """\
 usage: python -m seamark.neptune [-m MODULE | SCRIPT] [ARGUMENT ...]
 
@@ -27,11 +25,7 @@ _CHILDREN: Final = Path(__file__).with_name("children")
 
 
 def main(arguments: list[str]) -> None:
-    """Run what the arguments name, in place of this module.
-
-    Args:
-        arguments: Of the command line, without the program.
-    """
+    """Run the script or module that the arguments name, in place of this module."""
     if arguments[:1] in (["-h"], ["--help"]):
         sys.stdout.write(_USAGE)
         return
@@ -46,17 +40,12 @@ def main(arguments: list[str]) -> None:
 
 
 def _install_in_children() -> None:
-    """Extend ``PYTHONPATH`` so that ``neptune`` is Seamark in child processes, too."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_CHILDREN), before)))
 
 
 def run_script(argv: list[str]) -> None:
-    """Run a file as ``python file`` does.
-
-    Args:
-        argv: The file, and what its ``sys.argv`` holds behind it.
-    """
+    """Run a file as ``python file`` does, with the rest of its ``sys.argv``."""
     given, file = argv[0], os.path.abspath(argv[0])  # noqa: PTH100 - resolve() would follow links
     if os.path.isdir(file):  # noqa: PTH112
         file = os.path.join(file, "__main__.py")  # noqa: PTH118
@@ -77,11 +66,7 @@ def run_script(argv: list[str]) -> None:
 
 
 def run_module(argv: list[str]) -> None:
-    """Run a module as ``python -m module`` does.
-
-    Args:
-        argv: The module, and what its ``sys.argv`` holds behind it.
-    """
+    """Run a module as ``python -m module`` does, with the rest of its ``sys.argv``."""
     _first_on_path(os.getcwd())  # noqa: PTH109
     name = argv[0]
     sys.argv[:] = ["-m", *argv[1:]]  # which is what a package sees that is imported first
@@ -102,7 +87,6 @@ def run_module(argv: list[str]) -> None:
 
 
 def _spec_of(name: str) -> ModuleSpec:
-    """Return the spec of a module that can be run; of a package, that of its ``__main__``."""
     try:
         spec = find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -117,14 +101,13 @@ def _spec_of(name: str) -> ModuleSpec:
 
 
 def _first_on_path(folder: str) -> None:
-    """Put a folder where Python has put the one from which this module was started."""
     if getattr(sys.flags, "safe_path", False):
         return
     sys.path[0] = folder
 
 
 def _run(code: CodeType, argv: list[str], **facts: Any) -> None:
-    """Execute code as the main module, which stays that until the process ends."""
+    # The module stays the main one until the process ends.
     module = ModuleType("__main__")
     module.__dict__.update(facts, __builtins__=builtins)
     sys.modules["__main__"] = module

@@ -1,7 +1,9 @@
-"""A finder under which ``neptune`` and its submodules are Seamark's modules."""
+"""Finder that imports Seamark's modules as ``neptune`` and its submodules."""
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
@@ -9,14 +11,73 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.metadata import Distribution, DistributionFinder
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 from seamark.errors import LoadedAlreadyError
-from seamark.neptune.packaged import Packaged
-from seamark.neptune.stub import LOGGERS, replace_stub
 
-__all__ = ["Finder", "find_substitute", "install"]
+__all__ = ["Finder", "install"]
+
+
+VERSION: Final = "1.14.0"
+"""Of the client whose names and arguments Seamark has."""
+_NAMES: Final = ("neptune", "neptune-client")
+
+
+class Packaged(Distribution):
+    """Metadata of ``neptune``, or its older name ``neptune-client``, as a package."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @classmethod
+    def called(cls, name: str | None) -> Packaged | None:
+        """Return the package of a name; None for others, and where all packages are listed.
+
+        A list of what is installed does not hold it: nobody installed it.
+        """
+        normal = re.sub(r"[-_.]+", "-", name or "").lower()
+        return cls(normal) if normal in _NAMES else None
+
+    def read_text(self, filename: str) -> str | None:
+        """Return the metadata, which are the only file that there is."""
+        if filename != "METADATA":
+            return None
+        return f"Metadata-Version: 2.1\nName: {self._name}\nVersion: {VERSION}\n"
+
+    def locate_file(self, path: str | os.PathLike[str]) -> Path:
+        """Return where a file would lie."""
+        return Path(__file__).parent / path
+
+
+_NAME: Final = "NeptuneLogger"
+_PACKAGES: Final = ("lightning.pytorch.loggers", "pytorch_lightning.loggers")
+LOGGERS: Final = frozenset({*_PACKAGES, *(f"{each}.neptune" for each in _PACKAGES)})
+"""Modules in which a script looks for it."""
+
+
+def replace_stub(module: ModuleType) -> None:
+    """Make a module of Lightning provide Seamark's logger where it has none of its own.
+
+    A logger that Lightning has itself (up to 2.6.1) stays: it works with what it imports.
+    """
+    own = module.__dict__.get(_NAME)
+    if own is not None and hasattr(own, "log_metrics"):
+        return
+    module.__dict__.pop(_NAME, None)
+    otherwise = module.__dict__.get("__getattr__")
+
+    def find(name: str) -> Any:
+        if name == _NAME:  # not before it is asked for: ours imports Lightning
+            return getattr(import_module("seamark.lightning"), _NAME)
+        if otherwise is not None:
+            return otherwise(name)
+        msg = f"module {module.__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+
+    module.__dict__["__getattr__"] = find
+
 
 _OURS: Final = "seamark"
 _STANDING_IN: Final = {
@@ -42,7 +103,7 @@ _NAMED_OTHERWISE: Final = {"neptune_kedro": "kedro_neptune"}
 
 
 def install() -> None:
-    """Make ``neptune`` mean Seamark in this process, for every import that comes after.
+    """Make later imports of ``neptune`` in this process return Seamark's modules.
 
     ``neptune``, ``neptune.new`` and their submodules are Seamark's modules then, so that
     integrations which import ``neptune`` themselves work as they are, and
@@ -93,7 +154,7 @@ class Finder(MetaPathFinder):
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return what makes a module of the client, or None for all others."""
+        """Return the spec of a module of the client, or None for all others."""
         if not f"{fullname}.".startswith(f"{self._name}."):
             return None
         rest = fullname[len(self._name) + 1 :]
@@ -105,14 +166,10 @@ class Finder(MetaPathFinder):
 
 
 def find_substitute(rest: str, fullname: str) -> ModuleSpec | None:
-    """Return what makes a module of the client that is none of this package; None for others.
+    """Return a substitute for a module of the client outside this package; None for others.
 
-    Args:
-        rest: Its name below ``neptune``.
-        fullname: The name that it is imported by.
-
-    Raises:
-        ModuleNotFoundError: If it is an integration, of which the message says what to do.
+    `rest` is its name below ``neptune``. Raises `ModuleNotFoundError` for an integration, with what
+    to do.
     """
     space, _, name = rest.rpartition(".")
     if space == "integrations" and name.isidentifier():
@@ -127,15 +184,12 @@ def find_substitute(rest: str, fullname: str) -> ModuleSpec | None:
 
 
 class _Client(Finder):
-    """Finds ``neptune`` and what is below it, and what Lightning says in its place."""
-
     def find_spec(
         self,
         fullname: str,
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return what makes a module of the client or of Lightning, or None for all others."""
         if fullname in LOGGERS:
             return self._followed(fullname, path, target)
         return super().find_spec(fullname, path, target)
@@ -143,7 +197,6 @@ class _Client(Finder):
     def _followed(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
-        """Return how others find a module, and look at it when it is loaded."""
         for finder in sys.meta_path:
             found = getattr(finder, "find_spec", None)
             spec = None if finder is self or found is None else found(fullname, path, target)
@@ -156,13 +209,11 @@ class _Client(Finder):
     def find_distributions(
         context: DistributionFinder.Context = DistributionFinder.Context(),  # noqa: B008 - as its contract has it
     ) -> Iterator[Distribution]:
-        """Yield the client as an installed package to those who ask for it by its name."""
         if (known := Packaged.called(context.name)) is not None:
             yield known
 
 
 def _same(rest: str) -> str | None:
-    """Return the name of the module of ours that has the same name; None if there is none."""
     if not rest:
         return _OURS
     name = f"{_OURS}.{rest}"
@@ -180,7 +231,6 @@ def _alias_spec(rest: str, fullname: str) -> ModuleSpec | None:
 
 
 def _stood_in(rest: str) -> str | None:
-    """Return the name of the module that has the names of one that we have not; None: nobody."""
     above = rest
     while above:  # of two that fit, the longer one says more
         if above in _STANDING_IN:
@@ -194,36 +244,30 @@ def _stood_in(rest: str) -> str | None:
 
 
 class _Same(Loader):
-    """Gives a module of ours under the client's name."""
-
     def __init__(self, ours: str) -> None:
         self._ours = ours
         self._spec: Any = None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the module of ours."""
         module = import_module(self._ours)
         self._spec = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Leave everything as it is: the import has written its own spec into the module."""
+        # The import has written its own spec into the module.
         module.__spec__ = self._spec
         if not hasattr(module, "__path__"):
             module.__path__ = []  # where the client has a package
 
 
 class _AliasLoader(Loader):
-    """Makes a module that has the names of another."""
-
     def __init__(self, names: str) -> None:
         self._names = names
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Let an empty one be made."""
+        """Return None, so that Python creates an empty module."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Look names up where they are; those that are not there are missing here, too."""
         names = import_module(self._names)
         public = getattr(names, "__all__", ())
         module.__dict__["__all__"] = [*public]
@@ -238,7 +282,6 @@ class _AliasLoader(Loader):
 
 
 def _then(loader: Any, done: Callable[[ModuleType], None]) -> None:
-    """Make a loader call a function with each module that it has executed."""
     execute = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:

@@ -20,11 +20,7 @@ def expect_not_an_experiment(run: Any) -> None:
 
 
 def verify_type(var_name: str, var: Any, expected_type: type | tuple[type, ...]) -> None:
-    """Refuse an argument of another type.
-
-    Raises:
-        ValueKindError: Which is a ``TypeError``.
-    """
+    """Raise `ValueKindError`, a ``TypeError``, for an argument of another type."""
     if not isinstance(var, expected_type):
         kinds = expected_type if isinstance(expected_type, tuple) else (expected_type,)
         words = " or ".join(each.__name__ for each in kinds)

@@ -1,4 +1,1 @@
-"""Opening of a run: one decision, taken before the first byte is written.
-
-`resolve` decides from the options and from what the machine answers; the result is frozen.
-"""
+"""Opening of a run: one decision, taken and frozen before the first byte is written."""

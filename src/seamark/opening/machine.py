@@ -1,64 +1,54 @@
-"""The `World` of a process: its disk, its launcher and the remotes of the run."""
+"""Facts that this machine and the remotes contribute to the opening of a run."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
+import time
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from seamark.errors import PathError
+from seamark.errors import ArgumentError, PathError, RunExistsError, RunNotFoundError
 from seamark.journal.folder import RunFolder, hashed_run_id
 from seamark.journal.safe import is_folder
-from seamark.opening.catalogs import open_catalog
-from seamark.opening.place import own_root, reading_place
-from seamark.opening.remotes import ask_for_run, claim_name, copy_run
-from seamark.opening.resolve import Launch, Presence, RemoteAnswer, resolve, resolve_checkpoint
-from seamark.opening.restarts import JobRun, Restart, restart_of_named, restart_of_unnamed
+from seamark.opening.opening import Launch, Presence, RemoteAnswer, resolve, resolve_checkpoint
+from seamark.opening.place import open_catalog, own_root, reading_place
+from seamark.opening.restarts import (
+    JobRun,
+    Restart,
+    attempt_after,
+    restart_of_named,
+    restart_of_unnamed,
+)
 from seamark.opening.revisions import find_duplicate
 from seamark.paths import check_name, check_project
-from seamark.process.interrupts import quietly
-from seamark.process.job import restart_count
-from seamark.process.rank import current_rank
+from seamark.process import fork
+from seamark.process.interrupts import let_pass, quietly
+from seamark.process.rank import current_rank, restart_count
 from seamark.reading.finding import Finder
 from seamark.reading.names import LATEST
+from seamark.remote.arrival import PATIENCE_S, ask_remote, call_within, trashing
+from seamark.remote.protocol import KeepsJournals, Missing, Purged, RemoteError, RunKey, Unreachable
 
 if TYPE_CHECKING:
-    from seamark.opening.opening import Opening, Saved
-    from seamark.opening.resolve import CheckpointDecision
+    from seamark.opening.opening import CheckpointDecision, Opening, Saved
     from seamark.options.settings import Settings
+    from seamark.reading.arriving import Arrival
+    from seamark.remote.protocol import Settles
 
-__all__ = ["is_run", "open_checkpoint", "open_run"]
+__all__ = ["claim_name", "copy_run", "is_run", "open_checkpoint", "open_run"]
 
 
 def open_run(options: Settings, *, trains: bool = False) -> Opening:
-    """Decide where this process records a run, and what it goes on with.
-
-    The journals that an owner continues are copied to this disk first.
-
-    Args:
-        options: Arguments of the run.
-        trains: Whether the process may own the run whatever its state: a logger of a training.
-
-    Raises:
-        SeamarkError: As `resolve`; `ArgumentError` if the root is no path, or another user's and
-            not named.
-    """
+    """Decide where a run is recorded; copy journals that an owner continues to this disk first."""
     world = _Machine.of(options)
     return copy_run(resolve(options, world), trains=trains)
 
 
 def is_run(options: Settings, project: str) -> bool:
-    """Return whether ``with_id`` names a run, and no project has a name; claims nothing.
-
-    Args:
-        options: Arguments of the run.
-        project: The name.
-
-    Raises:
-        SeamarkError: If that cannot be known.
-    """
+    """Return whether ``with_id`` names a run, and no project has a name; claims nothing."""
     options = replace(options, conflict=None, make_project=None)
     world = _Machine.of(options)
     if is_folder(world.root / project):
@@ -71,7 +61,7 @@ def is_run(options: Settings, project: str) -> bool:
 def open_checkpoint(
     opening: Opening, saved: Saved, *, stay: bool, training: bool, is_new: bool
 ) -> CheckpointDecision:
-    """Decide which run goes on where a checkpoint is loaded; see `resolve_checkpoint`."""
+    """Decide which run continues when a checkpoint is loaded; see `resolve_checkpoint`."""
     world = _Machine(opening.options, opening.folder.root, None)
     found = resolve_checkpoint(opening, saved, world, stay=stay, training=training, is_new=is_new)
     if found.switch is None:
@@ -80,15 +70,7 @@ def open_checkpoint(
 
 
 class _Machine:
-    """Disk, launcher and remotes of this process.
-
-    Args:
-        options: Arguments of the run.
-        root: Below which it is recorded, or read.
-        place: Root or address of a server where it is only read; None for the root.
-
-    What lies on the disk is looked at once for each run: a decision is of one moment.
-    """
+    # What lies on the disk is looked at once for each run: a decision is of one moment.
 
     def __init__(self, options: Settings, root: Path, place: Path | str | None) -> None:
         self._options, self.root = options, root
@@ -119,7 +101,7 @@ class _Machine:
                 here = self.presence(folder)
                 if folder.run != LATEST and (here.exists or here.link is not None):
                     return folder
-        from seamark.index.finding import find_below  # SQLAlchemy is for those who need it
+        from seamark.index.remote import find_below  # SQLAlchemy is for those who need it
 
         beginnings = options.mode == "read-only"
         return RunFolder(root, *find_below(root, word, project, beginnings=beginnings))
@@ -160,3 +142,170 @@ class _Machine:
 
     def claim_name(self, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
         return claim_name(self._options, folder)
+
+
+log = logging.getLogger("seamark")
+
+
+def ask_for_run(options: Settings, root: Path, place: RunFolder | None) -> RemoteAnswer:
+    """Ask the remotes for a run, or for the run that ``with_id`` names, until one knows it."""
+    failures: list[str] = []
+
+    def ask() -> RemoteAnswer | ArgumentError:
+        for uri in options.remotes:
+            try:
+                found = _ask_one(options, uri, root, place)
+            except (Missing, RunNotFoundError):
+                continue
+            except Purged:
+                log.warning("seamark: the run was purged at %s, which takes nothing of it", uri)
+                continue
+            except Exception as error:  # noqa: BLE001 - it may be somebody else's
+                failures.append(str(error))
+                continue
+            if found is not None:
+                return found
+        return RemoteAnswer(failure=failures[0] if failures else None)
+
+    try:
+        answer = call_within(ask, "seamark-opening")
+    except Unreachable as error:
+        return RemoteAnswer(failure=str(error))
+    if isinstance(answer, ArgumentError):
+        raise answer
+    return answer
+
+
+def _ask_one(
+    options: Settings, uri: str, root: Path, place: RunFolder | None
+) -> RemoteAnswer | ArgumentError | None:
+    """Return the answer of one remote, or that a name is ambiguous; None if it cannot be asked."""
+    from seamark.remote.places import open_remote
+
+    with fork.held_off():  # modules are imported
+        remote = open_remote(uri, options.api_token)
+    try:
+        if not isinstance(remote, KeepsJournals):
+            return None
+        found = place or _find_by_name(options, root, remote)
+        if found is None or isinstance(found, ArgumentError):
+            return found
+        facts = remote.opening(RunKey(found.project, found.run), PATIENCE_S)
+        attempt = attempt_after(facts.journals.values())
+        return RemoteAnswer(found, replace(facts, uri=uri), attempt)
+    finally:
+        with quietly():
+            remote.close()
+
+
+def _find_by_name(options: Settings, root: Path, remote: Any) -> RunFolder | ArgumentError | None:
+    if (connection := getattr(remote, "connection", None)) is None:
+        return None
+    from seamark.reading.finding import Finder
+    from seamark.remote.http.catalog import RemoteCatalog
+
+    catalog = RemoteCatalog(connection)
+    catalog.refresh()
+    finder = Finder(catalog)
+    try:
+        ref = finder.find(str(options.with_id), options.project, beginnings=False)
+    except ArgumentError as error:
+        return error
+    return RunFolder(root, *ref)
+
+
+def copy_run(opening: Opening, *, trains: bool) -> Opening:
+    """Return the opening of a run once its journals are on this disk, if this process may own it.
+
+    If they cannot be copied, a line says so, and the facts of the remote are used.
+    """
+    remote, folder, options = opening.remote, opening.folder, opening.options
+    if remote is None:
+        return opening
+    here = folder.sizes()
+    if remote.is_copied(here):
+        return replace(opening, remote=None)
+    if not opening.may_own(trains=trains):
+        return opening
+    try:
+        _pull(remote.uri, options.api_token, folder)
+        if not remote.is_copied(folder.sizes()):
+            msg = "it does not return all that it lists"
+            raise RemoteError(msg)  # noqa: TRY301 - one warning for all that can be wrong
+    except Exception as error:  # noqa: BLE001 - it may be somebody else's
+        let_pass(error)
+        log.warning(
+            "seamark: the journals of run %s could not be copied from %s: %s. It goes on in a new "
+            "one, and is put together there; the next start tries again",
+            *(folder.run, remote.uri, (str(error) or type(error).__name__)[:400]),
+        )
+        return opening
+    # A disk that has records of its own may know of an owner that the remote does not know yet.
+    return replace(opening, remote=None, is_resumable=remote.resumable and not here)
+
+
+def _pull(uri: str, token: str | None, folder: RunFolder) -> None:
+    from seamark.pictures.printing import progress_bar
+    from seamark.process.quiet import is_quiet
+    from seamark.remote.places import open_remote
+    from seamark.remote.sync import pull_journals
+
+    title = f"seamark: copying run {folder.run}"
+    with (
+        contextlib.closing(open_remote(uri, token)) as remote,
+        progress_bar(title, quiet=is_quiet(), of_bytes=True) as progress,
+    ):
+        if isinstance(remote, KeepsJournals):
+            pull_journals(remote, folder, progress)
+
+
+def claim_name(options: Settings, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
+    """Return name and remotes of a run that begins, answered or not; raise if it is refused."""
+    name, kept = options.name, []
+    for uri in options.remotes:
+        found = None
+        try:
+            found = _arrive(options, folder, uri, name)
+        except Exception as error:  # noqa: BLE001 - it may be somebody else's
+            let_pass(error)
+            why = (str(error) or type(error).__name__)[:400]
+            log.warning("seamark: %s was not asked about the name of the run: %s", uri, why)
+        outcome = "go" if found is None else found.outcome
+        if outcome == "taken":
+            msg = f"name: a run of project {folder.project!r} at {uri} has the name {name!r:.200}"
+            raise RunExistsError(msg)
+        if outcome == "no project":
+            msg = f"project: there is no project {folder.project!r} at {uri} (make_project=False)"
+            raise ArgumentError(msg)
+        if outcome == "skip":
+            log.warning("seamark: %s has a run called %r: this one is not sent there", uri, name)
+            continue
+        name = found.name if found is not None and found.name is not None else name
+        kept.append(uri)
+    return name, tuple(kept)
+
+
+def _arrive(options: Settings, folder: RunFolder, uri: str, name: str | None) -> Arrival | None:
+    key = RunKey(folder.project, folder.run)
+
+    def settle(remote: Settles) -> Arrival | None:
+        return remote.arrive(
+            key,
+            None if options.conflict is None else name,
+            options.conflict or "new",
+            make_project=options.make_project is not False,
+        )
+
+    def ask(remote: Settles) -> Arrival | None:
+        found = settle(remote)
+        if options.conflict != "replace" or found is None or found.outcome != "go":
+            return found
+        # As it comes at once: a run that is on its way and ends later replaces this one.
+        found = settle(remote) or found
+        for other in found.others:
+            replaced = RunKey(folder.project, other)
+            journal, data = trashing(replaced, max(time.time_ns(), (found.t_ns or 0) + 2))
+            remote.send(replaced, journal, 0, data)
+        return found
+
+    return ask_remote(uri, options.api_token, ask)

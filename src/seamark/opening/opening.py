@@ -1,38 +1,59 @@
-"""Result of the decision how a process takes part in a run, and what a checkpoint says about it.
+"""Decision about the opening of a run: its folder, role, rank and attempt.
 
-An attempt begins when a checkpoint is loaded or a launcher restarts the job. It is a property of
-the journals that are opened from then on: their header carries its number and, where a checkpoint
-was loaded, how far every journal had come when that was saved (its *positions*). By default readers
-hide what older attempts recorded from there on.
+A new attempt begins when a checkpoint is loaded or a launcher restarts the job. The attempt is a
+property of the journals that are opened from then on: their header has its number and, if a
+checkpoint was loaded, the *positions*: how far every journal had come when the checkpoint was
+saved. By default readers hide records of older attempts after these positions.
 """
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from seamark.errors import ArgumentError, RunNotFoundError, SeamarkError
+from seamark.errors import (
+    ArgumentError,
+    DuplicateRunError,
+    PathError,
+    RunNotFoundError,
+    SeamarkError,
+)
+from seamark.journal.folder import RunFolder, hashed_run_id, mint_run_id
+from seamark.opening.place import missing_run
 from seamark.paths import check_name, check_project
+from seamark.process.interrupts import quietly
+from seamark.reading.names import LATEST
 
 if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
-    from seamark.opening.restarts import JobRun
-    from seamark.options.settings import Settings
-    from seamark.remote.remote_run import RemoteRun
+    from pathlib import Path
 
-__all__ = ["Attempt", "Opening", "Origin", "Saved"]
+    from seamark.opening.restarts import JobRun, Restart
+    from seamark.options.settings import Settings
+    from seamark.remote.protocol import RemoteRun
+
+__all__ = [
+    "Attempt",
+    "CheckpointDecision",
+    "Launch",
+    "Opening",
+    "Origin",
+    "Presence",
+    "RemoteAnswer",
+    "Saved",
+    "resolve",
+    "resolve_checkpoint",
+]
 
 
 class Attempt(NamedTuple):
-    """An attempt that the next journal of a process belongs to.
+    """An attempt that the next journal of a process belongs to, 0-based.
 
-    Attributes:
-        number: 0-based.
-        positions: {writer id: bytes} of the checkpoint that it resumes from; None if it was begun
-            without one, and hides nothing.
+    ``positions`` are {writer id: bytes} of the checkpoint that it resumes from; None if it was
+    begun without one, and hides nothing.
     """
 
     number: int
@@ -46,7 +67,6 @@ class Origin:
     Attributes:
         lineage: The same for a run, its copies in other processes, and the run it switches to.
         job_run: Which of the runs of its job it is; None for a run with a given id.
-        begun: The attempt that this process has begun, if it has.
         continues: Whether the run was chosen because it exists.
         passed_over: Id of a run that this job recorded before it was restarted, by another command
             line; None if there is none.
@@ -64,9 +84,6 @@ class Opening:
     """Decision how a process takes part in a run; made before the first byte is written.
 
     Attributes:
-        options: Arguments of the run, as they hold for it.
-        folder: Where it is recorded on this disk.
-        origin: Where it comes from.
         remote: Facts that a remote has about it; None if none was asked, if none has it, or if all
             that it has is on this disk.
         is_unanswered: Whether a remote was asked for it and did not answer.
@@ -84,22 +101,13 @@ class Opening:
     refusal: SeamarkError | None = None
 
     def may_own(self, *, trains: bool) -> bool:
-        """Return whether this process may decide the state of a run that a remote has.
-
-        Args:
-            trains: Whether the process belongs to a training, which owns a run whatever its state.
-        """
+        """Return whether this process may decide the state of a run that a remote has."""
         if self.remote is None or self.options.owner is not None:
             return bool(self.options.owner)
         return trains or self.origin.begun is not None or self.remote.resumable
 
     def at(self, folder: RunFolder, remote: RemoteRun | None = None) -> Opening:
-        """Return the opening of another run, with the same options and lineage.
-
-        Args:
-            folder: Of the other run.
-            remote: Facts that a remote has about it.
-        """
+        """Return the opening of another run, with the same options and lineage."""
         origin = replace(self.origin, begun=None, continues=True)
         return Opening(self.options, folder, origin, remote)
 
@@ -108,8 +116,6 @@ class Saved(NamedTuple):
     """State of a run in a checkpoint.
 
     Attributes:
-        run: Run id.
-        project: Project path.
         positions: {writer id: bytes} when it was saved; None if that was not known.
         mark: Writer id and number of the mark up to which records still belong to the checkpoint;
             None if there is no such mark.
@@ -124,12 +130,7 @@ class Saved(NamedTuple):
 
     @classmethod
     def of(cls, state: object) -> Saved:
-        """Check what a checkpoint holds.
-
-        Raises:
-            ArgumentError: If it holds something else.
-            PathError: If a name cannot be a folder.
-        """
+        """Return the content of a checkpoint, or raise `ArgumentError`."""
         if isinstance(state, Mapping):
             run, project, positions = (state.get(key) for key in ("run", "project", "positions"))
             if isinstance(run, str) and isinstance(project, str):
@@ -150,3 +151,280 @@ class Saved(NamedTuple):
         return RunNotFoundError(
             f"the checkpoint is of run {self.run!r} of {self.project!r}, not found in {here.root}"
         )
+
+
+log = logging.getLogger("seamark")
+_SILENT: Final = ("disabled", "read-only")
+_AS_NEW: Final = (
+    ". It is recorded on this disk as if it were new, and put together with what is there when it "
+    "is sent"
+)
+
+
+class Presence(NamedTuple):
+    """State of a run on this disk; a purged one must not come back, a `link` is not followed."""
+
+    exists: bool = False
+    is_purged: bool = False
+    link: Path | None = None
+
+
+class RemoteAnswer(NamedTuple):
+    """Answer of the remotes of a run to the question for it.
+
+    ``folder`` is below the project that it has there, None if no remote has it; ``attempt`` is
+    0-based, None if this is no restart of a job that recorded it; ``failure`` says why a remote
+    did not answer, None if all did.
+    """
+
+    folder: RunFolder | None = None
+    run: RemoteRun | None = None
+    attempt: int | None = None
+    failure: str | None = None
+
+
+class Launch(NamedTuple):
+    """Rank (0-based) of a process, and number of restarts of its job."""
+
+    rank: int = 0
+    restarts: int = 0
+
+
+class World(Protocol):
+    """Everything that a decision depends on beside the options: disk, launcher and remotes."""
+
+    root: Path
+
+    @property
+    def launch(self) -> Launch:
+        """Rank of this process, and restarts of its job."""
+
+    def find(self) -> RunFolder:
+        """Return the run that ``with_id`` names, or one that is only read by ``custom_run_id``."""
+
+    def presence(self, folder: RunFolder) -> Presence:
+        """Return the state of a run on this disk."""
+
+    def ask_remotes(self, place: RunFolder | None) -> RemoteAnswer:
+        """Ask the remotes for a run, or without a place for the run that ``with_id`` names."""
+
+    def job_run(self) -> JobRun:
+        """Return the place that a run without a name has in its job; counts the run."""
+
+    def restarted(self, folder: RunFolder, job_run: JobRun | None) -> Restart:
+        """Return the run that this restarted job continues."""
+
+    def find_duplicate(self, folder: RunFolder) -> str | None:
+        """Return the id of the newest run of the project that is the same experiment."""
+
+    def claim_name(self, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
+        """Return the name of a new run, free at its remotes, and those that it is sent to."""
+
+
+def resolve(options: Settings, world: World) -> Opening:
+    """Decide where a run is recorded, and which run it continues."""
+    is_named = options.names_a_run
+    folder, unfound = _locate(options, world)
+    if (same := _duplicate(options, folder, world)) is not None:
+        folder, named = same, f"{same.project}/{same.run}"
+        owner = options.owner is not False
+        options = replace(options, with_id=named, on_duplicate="new", owner=owner)
+    found = Opening(options, folder)
+    if options.names_a_run and options.resume != "never":
+        found = _find_at_remotes(options, folder, _place(options, folder), world, _AS_NEW)
+    folder, origin = _continue_job(options, found.folder, world, is_named=is_named)
+    if folder != found.folder:
+        found = _find_at_remotes(options, folder, folder, world)
+    attempts = [one for one in (origin.begun, found.origin.begun) if one is not None]
+    newest = max(attempts, key=lambda one: one.number, default=None)
+    origin = replace(origin, begun=newest)
+    found = replace(found, origin=origin)
+    is_known = not found.is_unanswered or world.presence(folder).exists
+    if found.remote is None and is_known:
+        found = replace(found, refusal=unfound or _refusal(options, folder, world))
+    return _with_free_name(found, world)
+
+
+def _locate(options: Settings, world: World) -> tuple[RunFolder, SeamarkError | None]:
+    """Return where the run would lie, and the error if it is named and was not found."""
+    root, project, word = world.root, options.project, options.with_id
+    unfound = None
+    if word or options.mode == "read-only":
+        try:
+            return world.find(), None
+        except SeamarkError as error:
+            unfound = error
+    if options.custom_run_id:
+        return RunFolder(root, project, hashed_run_id(project, options.custom_run_id)), unfound
+    if not word:
+        return RunFolder(root, project, mint_run_id()), None
+    if word != LATEST:
+        with quietly(only=PathError):
+            return RunFolder(root, project, check_name(word)), unfound
+    return RunFolder(root, project, hashed_run_id(project, f"with_id\0{word}")), unfound
+
+
+def _duplicate(options: Settings, folder: RunFolder, world: World) -> RunFolder | None:
+    is_silent = options.mode in _SILENT or world.launch.rank
+    if options.on_duplicate == "new" or is_silent or world.launch.restarts:
+        return None
+    if (run := world.find_duplicate(folder)) is None:
+        return None
+    if options.on_duplicate == "error":
+        msg = (
+            f"on_duplicate='error': run {run!r} of project {folder.project!r} has the same "
+            "parameters and the same code; on_duplicate='reuse' goes on with it, 'new' begins "
+            "another"
+        )
+        raise DuplicateRunError(msg)
+    log.info("seamark: run %s is the same and goes on", run)
+    return replace(folder, run=run)
+
+
+def _place(options: Settings, folder: RunFolder) -> RunFolder | None:
+    if not options.names_an_id:
+        return None
+    if options.with_id is None:
+        return folder
+    project, _, run = options.with_id.rpartition("/")
+    with quietly(only=PathError):
+        project = check_project(project) if project else options.project
+        return RunFolder(folder.root, project, check_name(run, "run"))
+    return None
+
+
+def _find_at_remotes(
+    options: Settings,
+    folder: RunFolder,
+    place: RunFolder | None,
+    world: World,
+    unknown: str = "",
+) -> Opening:
+    found = Opening(options, folder)
+    if not options.remotes or world.launch.rank:
+        return found
+    here = world.presence(folder)
+    if here.is_purged:
+        return found
+    place = folder if here.exists else place
+    answer = world.ask_remotes(place)
+    if answer.run is not None:
+        begun = None
+        if answer.attempt is not None and _begins_attempts(options, world):
+            begun = Attempt(answer.attempt, None)
+        origin = replace(found.origin, begun=begun)
+        return replace(found, folder=answer.folder or folder, origin=origin, remote=answer.run)
+    if answer.failure is None:
+        return found
+    if here.exists:
+        log.warning(
+            "seamark: whether run %s has more records than this disk could not be found out: %s. "
+            "It goes on with what is here",
+            *(folder.run, answer.failure[:400]),
+        )
+        return replace(found, is_unanswered=True)
+    log.warning(
+        "seamark: whether run %s exists elsewhere could not be found out: %s%s",
+        *(options.with_id if place is None else place.run, answer.failure[:400]),
+        "" if place is None else unknown,
+    )
+    return found if place is None else replace(found, folder=place, is_unanswered=True)
+
+
+def _begins_attempts(options: Settings, world: World) -> bool:
+    is_silent = options.mode in _SILENT or options.owner is False
+    return bool(world.launch.restarts) and options.resume != "never" and not is_silent
+
+
+def _continue_job(
+    options: Settings, folder: RunFolder, world: World, *, is_named: bool
+) -> tuple[RunFolder, Origin]:
+    # After a restart of the job that is the run which the job recorded before. A run that was named
+    # stays that run, and begins an attempt.
+    is_counted = not (is_named or options.mode in _SILENT)
+    job_run = world.job_run() if is_counted else None
+    if not _begins_attempts(options, world):
+        return folder, Origin(job_run=job_run)
+    earlier = world.restarted(folder, job_run)
+    if earlier.run is None:
+        return folder, Origin(job_run=job_run, passed_over=earlier.passed_over)
+    begun = None if earlier.attempt is None else Attempt(earlier.attempt, None)
+    return earlier.run, Origin(job_run=job_run, begun=begun, continues=job_run is not None)
+
+
+def _refusal(options: Settings, folder: RunFolder, world: World) -> SeamarkError | None:
+    if not options.names_a_run:
+        return None
+    here = world.presence(folder)
+    if not (options.with_id or options.must_resume or options.mode == "read-only"):
+        return _purged(options, folder) if here.is_purged else None
+    if here.exists and here.link is None:
+        return None
+    return missing_run(folder, here.link)
+
+
+def _purged(options: Settings, folder: RunFolder) -> ArgumentError:
+    return ArgumentError(
+        f"custom_run_id: run {options.custom_run_id!r} of project {folder.project!r} was purged, "
+        f"and cannot be recorded again; use another id, or remove {folder.purged_mark}"
+    )
+
+
+def _with_free_name(found: Opening, world: World) -> Opening:
+    options = found.options
+    is_asked = options.conflict is not None or options.make_project is False
+    begins = found.remote is None and found.refusal is None
+    if not (is_asked and begins and options.remotes) or world.launch.rank:
+        return found
+    if world.presence(found.folder).exists:
+        return found
+    name, remotes = world.claim_name(found.folder)
+    return replace(found, options=replace(options, name=name, remote=remotes))
+
+
+class CheckpointDecision(NamedTuple):
+    """Decision about the run that continues when a checkpoint is loaded.
+
+    That is the run of ``switch``, or the begun one if it is None. It ``begins`` an attempt, and
+    names the run that its weights come from if it ``notes_origin``.
+    """
+
+    switch: Opening | None = None
+    begins: bool = False
+    notes_origin: bool = False
+    warning: str | None = None
+
+
+def resolve_checkpoint(
+    opening: Opening, saved: Saved, world: World, *, stay: bool, training: bool, is_new: bool
+) -> CheckpointDecision:
+    """Decide which run continues when a checkpoint is loaded.
+
+    ``training`` is False where it is only evaluated: no attempt begins, and only
+    ``resume="must"`` switches to its run. ``is_new`` tells whether the run that was begun holds
+    nothing but what it was given.
+    """
+    options, here = opening.options, opening.folder
+    must, begins = options.resume == "must", training and options.resume != "never"
+    if options.mode in _SILENT:
+        return CheckpointDecision()
+    if (saved.run, saved.project) == (here.run, here.project):
+        return CheckpointDecision(begins=begins)
+    if not (must or begins):
+        return CheckpointDecision(notes_origin=True)
+    place = RunFolder(here.root, saved.project, saved.run)
+    found = _find_at_remotes(options, place, place, world)
+    if found.remote is None and not world.presence(place).exists:
+        if must:
+            raise saved.not_found(here)
+        warning = f"{saved.not_found(here)}; recording a new run"
+        return CheckpointDecision(notes_origin=True, warning=warning)
+    if is_new and not (stay or options.names_a_run):
+        switch = opening.at(found.folder, found.remote)
+        switch = replace(switch, is_unanswered=found.is_unanswered)
+        if training:
+            origin = replace(switch.origin, begun=found.origin.begun)
+            switch = replace(switch, origin=origin)
+        return CheckpointDecision(switch, training)
+    warning = f"the checkpoint is of run {saved.run!r}; continuing with run {here.run!r}"
+    return CheckpointDecision(notes_origin=True, warning=warning)

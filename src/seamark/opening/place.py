@@ -1,4 +1,4 @@
-"""The folder of a run, and checks that it can be used."""
+"""Places where runs are recorded, and their catalogs."""
 
 from __future__ import annotations
 
@@ -7,25 +7,31 @@ import errno
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seamark.errors import JournalError, RunNotFoundError
+from seamark.errors import ArgumentError, JournalError, RunNotFoundError
 from seamark.journal.folder import RunFolder, mint_run_id, root_dir
-from seamark.opening.catalogs import first_remote, readable
 
 if TYPE_CHECKING:
     from seamark.options.settings import Settings
+    from seamark.reading.catalog import Catalog
 
 __all__ = [
     "artifact_root",
     "expect_run",
     "expect_writable",
+    "first_remote",
     "is_deleted_at_exit",
     "missing_run",
+    "open_catalog",
     "own_root",
+    "place_to_read",
+    "readable",
     "reading_place",
 ]
+
 
 _NO_PLACE = frozenset(
     {
@@ -49,29 +55,14 @@ def artifact_root() -> Path | None:
 
 
 def reading_place(options: Settings) -> Path | str | None:
-    """Return where a run that is only read is, if that is another place than its root.
-
-    The first remote that was named and can be read.
-
-    Raises:
-        ArgumentError: If nothing can be read from that remote.
-    """
+    """Return the named remote that a run is only read from; None for its own root."""
     if options.mode != "read-only" or (first := first_remote(options.remote)) is None:
         return None
     return readable(first)
 
 
 def own_root(mode: str, root: str | os.PathLike[str] | None, *, named: bool) -> Path:
-    """Return the root below which something is recorded: a temporary one with ``mode="debug"``.
-
-    Args:
-        mode: See ``init_run``.
-        root: As it was given.
-        named: Whether something is looked for there also with ``mode="disabled"``.
-
-    Raises:
-        ArgumentError: If the root is no path, or another user's and not named.
-    """
+    """Return the root to record below: with ``mode="debug"`` a temporary one."""
     if mode != "debug" or root is not None:
         return root_dir(root, used=mode != "disabled" or named)
     made = Path(tempfile.gettempdir()) / f"seamark-debug-{mint_run_id()}"
@@ -91,23 +82,14 @@ def _remove_debug_root(root: Path, pid: int) -> None:
 
 
 def missing_run(folder: RunFolder, link: Path | None) -> RunNotFoundError:
-    """Return the error that there is no run in a folder.
-
-    Args:
-        folder: Where it would lie.
-        link: Path of a link in the place of the folder; None if there is none.
-    """
+    """Return the error that there is no run in a folder."""
     why = "seamark ls lists the runs" if link is None else f"{link} is a link, not followed"
     msg = f"no run {folder.run!r} in project {folder.project!r} below {folder.root} ({why})"
     return RunNotFoundError(msg)
 
 
 def expect_run(folder: RunFolder) -> None:
-    """Refuse a run that does not exist on this disk.
-
-    Raises:
-        RunNotFoundError: If it does not.
-    """
+    """Raise `RunNotFoundError` if a run does not exist on this disk."""
     link = folder.link(inside=False)
     if link is not None or not folder.exists():
         raise missing_run(folder, link)
@@ -117,9 +99,6 @@ def expect_writable(folder: RunFolder) -> None:
     """Refuse a root that nobody can write to while the script starts; later it is only counted.
 
     A full disk is not a mistake of the person who starts the script, and may be free again later.
-
-    Raises:
-        JournalError: If it cannot be written.
     """
     journals = folder.journal_dir
     error: OSError | None = None
@@ -135,3 +114,62 @@ def expect_writable(folder: RunFolder) -> None:
         where = error.filename if error.errno == errno.ELOOP else folder.root
         msg = f"root: expected a folder that can be written, got {where}: {error.strerror}"
         raise JournalError(error.errno, msg) from error
+
+
+def first_remote(given: str | Sequence[str] | None) -> str | None:
+    """Return the remote that is read of those that were named; None if none was.
+
+    What is sent on to Neptune's protocol is read where it was recorded. A text may name several,
+    with commas between them.
+    """
+    if given is None:
+        return None
+    named = given.split(",") if isinstance(given, str) else list(given)
+    uris = [one.strip() for one in named if one.strip()]
+    return next((one for one in uris if not one.lower().startswith("neptune://")), None)
+
+
+def readable(uri: str) -> Path | str:
+    """Return the readable place of a remote: a root on this machine, or a server's address."""
+    from seamark.remote.places import canonical
+
+    known = canonical(uri)
+    scheme = known.partition("://")[0]
+    if scheme == "file":
+        from seamark.remote.file import root_of
+
+        return root_of(known)
+    if scheme == "neptune":
+        msg = (
+            f"remote: expected a server or file:// to read from, got {known!r:.200}: what is sent "
+            "there is read on this disk, or with the package neptune"
+        )
+        raise ArgumentError(msg)
+    if scheme not in ("http", "https"):
+        msg = f"remote: expected a server or file:// to read from, got {known!r:.200}"
+        raise ArgumentError(msg)
+    return known
+
+
+def place_to_read(
+    root: str | os.PathLike[str] | None, remote: str | Sequence[str] | None
+) -> Path | str | None:
+    """Return the place that arguments or the environment name to be read; None for the root.
+
+    With a ``root``, ``SEAMARK_REMOTE`` does not count.
+    """
+    uri = first_remote(remote)
+    if uri is None and remote is None and root is None:
+        uri = first_remote(os.environ.get("SEAMARK_REMOTE"))
+    return None if uri is None else readable(uri)
+
+
+def open_catalog(place: Path | str, token: str | None = None) -> Catalog:
+    """Open a root folder, or the address of a server, to read its runs; nothing is read yet."""
+    if isinstance(place, Path):
+        from seamark.index.index import Index  # SQLAlchemy is for those who need it
+
+        return Index.open(place)
+    from seamark.remote.http.catalog import RemoteCatalog
+
+    return RemoteCatalog.open(place, token)

@@ -1,7 +1,7 @@
 """Restarted jobs: the run that the job recorded before, and the attempt that continues it.
 
 Found in the headers of the journals in the project's folder, with nothing remembered
-elsewhere: a header names the job (see `seamark.process.job.job_key`), how often it had been
+elsewhere: a header names the job (see `seamark.process.rank.job_key`), how often it had been
 restarted, and which of the runs of the job this is.
 """
 
@@ -19,9 +19,8 @@ from seamark.journal.folder import RunFolder
 from seamark.journal.format import Kind
 from seamark.journal.headers import first_record_ns, header_of, headers, writer_lives
 from seamark.journal.reader import JournalReader
-from seamark.process.job import restart_count, same_job
 from seamark.process.liveness import process_facts
-from seamark.process.rank import current_rank
+from seamark.process.rank import current_rank, restart_count, same_job
 
 __all__ = [
     "JobRun",
@@ -37,10 +36,8 @@ __all__ = [
 class JobRun(NamedTuple):
     """Identity of a run within its job, found again when a launcher restarts the job.
 
-    Attributes:
-        argv: Digest of the command line, whose words may be secret.
-        process: What `multiprocessing` calls the process.
-        ordinal: How many runs without a given id this process had made before.
+    ``argv`` is a digest of the command line, whose words may be secret; ``ordinal`` counts the runs
+    without a given id that this process had made before.
     """
 
     argv: str
@@ -61,10 +58,7 @@ _STATE: Final = b'{"op":"state","state":'
 
 
 def newest_attempt(folder: RunFolder) -> int:
-    """Return the number of the newest attempt that a run knows, 0 for a new run.
-
-    Opening a run by id starts no new one.
-    """
+    """Return the number of a run's newest attempt; opening it by id starts no new one."""
     return max((number for one in headers(folder) if (number := _attempt_of(one))), default=0)
 
 
@@ -72,10 +66,6 @@ def attempt_of_peers(folder: RunFolder, lineage: str) -> int | None:
     """Return the attempt that other ranks of this training have begun just now; None if none is.
 
     The newest one, if the process that records it lives, and this rank has no part in it yet.
-
-    Args:
-        folder: The run.
-        lineage: What this process's journals name as ``lineage``.
     """
     number, rank, peers = newest_attempt(folder), current_rank().rank, 0
     for journal in folder.journals():
@@ -98,14 +88,10 @@ def _attempt_of(header: Mapping[str, Any]) -> int | None:
 
 
 class Restart(NamedTuple):
-    """The run that a restarted job goes on with.
+    """Run that a restarted job continues.
 
-    Attributes:
-        run: Its folder, or None.
-        attempt: Number of the attempt that the restart begins, 0-based; None if the job did not
-            record the run.
-        passed_over: Without a run, the id of one that did not complete and was recorded by another
-            command line, or None.
+    ``attempt`` is 0-based, None if the job did not record the run. ``passed_over`` is the id of a
+    run that did not complete and was recorded by another command line, or None.
     """
 
     run: RunFolder | None = None
@@ -123,10 +109,6 @@ def restart_of_unnamed(folder: RunFolder, job_run: JobRun) -> Restart:
 
     By the same process of the job with the same command line, and not yet continued by another
     process since the restart.
-
-    Args:
-        folder: Where a new run would be recorded.
-        job_run: Which of the runs of the job it is.
     """
     try:
         names = os.listdir(folder.root / folder.project)  # noqa: PTH208
@@ -163,7 +145,6 @@ def _recorded_before_restart(folder: RunFolder) -> list[tuple[Any, ...]]:
 
 
 def _is_completed(folder: RunFolder) -> bool:
-    """Return whether the last owner of a run noted that it completed."""
     last = (0, False)
     for journal in folder.journals():
         with contextlib.suppress(OSError), JournalReader(journal.path) as reader:
@@ -179,14 +160,7 @@ def _is_completed(folder: RunFolder) -> bool:
 
 
 def attempt_after(found: Iterable[Mapping[str, Any]]) -> int | None:
-    """Return the number of the attempt that a restart of this job begins, or has begun already.
-
-    Args:
-        found: Headers of the journals of a run.
-
-    Returns:
-        0-based; None if this job did not record the run.
-    """
+    """Return the attempt (0-based) that this restart begins or has begun; None if not its run."""
     newest, mine, joined = 0, False, []
     for header in found:
         if (number := _attempt_of(header)) is None:

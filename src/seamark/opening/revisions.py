@@ -1,4 +1,4 @@
-"""Runs that are the same experiment: which revision one is, and which exist already.
+"""Runs of the same experiment: their hash and their revisions.
 
 What is compared is what was given at the start: parameters, secrets hidden, and the version of the
 code. What changes later changes ``sys/content_hash``, and no revision.
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError
-from seamark.journal import numbers
+from seamark.journal import reservations
 from seamark.journal.format import is_long
-from seamark.opening.catalogs import first_remote, open_catalog, readable
+from seamark.opening.place import first_remote, open_catalog, readable
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
-from seamark.remote.asking import call_within
+from seamark.remote.arrival import call_within
 from seamark.values.content import VERSION, content_hash, is_parameter
 
 if TYPE_CHECKING:
@@ -30,15 +30,7 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.options.settings import Settings
 
-__all__ = [
-    "HASH",
-    "REVISION",
-    "StartVersion",
-    "check_hash",
-    "find_duplicate",
-    "start_hash",
-    "take_revision",
-]
+__all__ = ["StartVersion", "check_hash", "find_duplicate", "take_revision"]
 
 log = logging.getLogger("seamark")
 
@@ -55,30 +47,22 @@ _PATIENCE_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class StartVersion:
-    """The version of the code with which a run starts.
-
-    Attributes:
-        text: The version; empty if there is none, or if it is not known yet.
-        executed: What it was found in; None where a person gave it.
-    """
+    """Version of the code at a run's start, empty if unknown; one given has no `executed`."""
 
     text: str
     executed: CodeVersion | None = None
 
     @classmethod
     def of(cls, options: Settings) -> StartVersion:
-        """Return what a person called the code, or else the version of what was executed so far.
+        """Return the version of the code given by the user, else that of the code executed so far.
 
         Waits for that, because a run is found by a hash of it, but no longer than two seconds.
-
-        Args:
-            options: Of the run.
         """
         if options.code_version is not None or not options.captures["script"]:
             return cls(options.code_version or "")
         with quietly():
+            from seamark.capture.code import Script
             from seamark.capture.code.executed import CodeVersion
-            from seamark.capture.code.script import Script
 
             script = Script.running()
             found = call_within(
@@ -89,12 +73,7 @@ class StartVersion:
 
 
 def start_hash(options: Settings, version: StartVersion) -> str | None:
-    """Return the hash of what a run is given at its start; None without parameters.
-
-    Args:
-        options: Of the run.
-        version: Of its code.
-    """
+    """Return the hash of a run's inputs at its start; None without parameters."""
     secrets = options.hidden()
     atoms: dict[str, tuple[str, Any]] = {}
     for path, (kind, value) in secrets.atoms(options.params).items():
@@ -113,12 +92,8 @@ def find_duplicate(options: Settings, folder: RunFolder) -> str | None:
     """Return the id of the newest run of the project that is the same; None if there is none.
 
     Runs on this disk are looked at first, then those at the remote that is read. Where that does
-    not answer, a line says so and this disk decides alone. A run that another process is only about
-    to begin is not seen: to get exactly one run, claim it.
-
-    Args:
-        options: Of the run that begins; they have parameters.
-        folder: Where it would be recorded.
+    not answer, a line says so and this disk decides alone. A run that another process is only
+    about to begin is not seen: to get exactly one run, claim it.
     """
     text = start_hash(options, StartVersion.of(options))
     assert text is not None  # noqa: S101 - there are parameters
@@ -129,15 +104,14 @@ def find_duplicate(options: Settings, folder: RunFolder) -> str | None:
 
 
 def _find_in(place: Path | str, options: Settings, folder: RunFolder, text: str) -> str | None:
-    """Return the id of the newest run of a place that is the same. Never raises."""
-    from seamark.store.query import duplicates
+    from seamark.store.query import selection
 
     def ask() -> str | None:
         with fork.held_off():  # modules are imported
             catalog = open_catalog(place, options.api_token)
         with closing(catalog):
             catalog.refresh(folder.project)
-            return duplicates.find_duplicate(catalog, folder.project, text)
+            return selection.find_duplicate(catalog, folder.project, text)
 
     def lost(error: Exception) -> None:
         log.warning("seamark: %s was not asked for the same run: %s", place, error)
@@ -149,16 +123,7 @@ def _find_in(place: Path | str, options: Settings, folder: RunFolder, text: str)
 
 
 def take_revision(options: Settings, folder: RunFolder, version: StartVersion) -> dict[str, Any]:
-    """Take the next revision of what a run is given; nothing if that is impossible. Never raises.
-
-    Args:
-        options: Of the run.
-        folder: The run.
-        version: Of its code.
-
-    Returns:
-        Values by path.
-    """
+    """Take the next revision of a run's inputs; nothing if impossible. Never raises."""
     found: dict[str, Any] = {}
 
     def lost(error: Exception) -> None:
@@ -169,17 +134,13 @@ def take_revision(options: Settings, folder: RunFolder, version: StartVersion) -
     with quietly(lost):
         text = start_hash(options, version)
         assert text is not None  # noqa: S101 - there are parameters
-        number = numbers.take_revision(folder.path.parent, text, folder.run)
+        number = reservations.take_revision(folder.path.parent, text, folder.run)
         found = {HASH: text, REVISION: number}
     return found  # noqa: RET504 - empty if it was lost
 
 
 def check_hash(text: object, revision: object) -> None:
-    """Refuse what can be no hash of a run, and no revision.
-
-    Raises:
-        ArgumentError: If one cannot.
-    """
+    """Raise `ArgumentError` for a value that is neither a hash of a run nor a revision."""
     if not isinstance(text, str) or not _HASH.fullmatch(text):
         msg = f"content_hash: expected 32 hexadecimal digits, got {text!r:.80}"
         raise ArgumentError(msg)

@@ -1,4 +1,4 @@
-"""Checks of the options of a run: each takes a name and a value, and returns what is kept."""
+"""Checks of the options of a run: each takes name and value, and returns the value to use."""
 
 # ruff: noqa: D103 - a check is named by what it checks, and all have one signature
 
@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.capture.output.limit import Limit
 from seamark.capture.secrets import more_of
-from seamark.capture.switches import is_switched_off
+from seamark.capture.switches import Limit, is_switched_off
 from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindError
 from seamark.paths import MAX_PATH_BYTES, check_name, check_path, check_project, is_inside
 from seamark.reading.browsing import Browsable
@@ -51,7 +50,6 @@ __all__ = [
     "check_token",
     "check_version",
     "given_tags",
-    "keyed_tags",
     "naming",
     "one_of",
     "strings",
@@ -94,11 +92,7 @@ def naming(what: str, kind: type[SeamarkError] = ArgumentError) -> Iterator[None
 
 
 def strings(values: Any, where: str) -> list[str]:
-    """Return one string or several as a list.
-
-    Raises:
-        ValueKindError: If one of them is not a string.
-    """
+    """Return one string or several as a list; raise `ValueKindError` for anything else."""
     several = isinstance(values, Iterable) and not isinstance(values, (str, Browsable))
     found = list(values) if several else [values]
     for value in found:
@@ -222,25 +216,14 @@ def check_remotes(what: str, given: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Tags:
-    """Tags: words, or values by key.
-
-    Attributes:
-        words: Of ``sys/tags``.
-        keyed: Encoded values by path, below ``tags/``.
-    """
+    """Tags: words for ``sys/tags``, or encoded values by their path below ``tags/``."""
 
     words: tuple[str, ...] = ()
     keyed: Mapping[str, Atom] = dataclasses.field(default_factory=dict)
 
 
 def given_tags(what: str, given: Any) -> Tags:
-    """Return tags: words, or a mapping of keyed ones.
-
-    Raises:
-        ArgumentError: If they are neither.
-        PathError: If a key cannot be one.
-        ValueKindError: If a value cannot be kept.
-    """
+    """Return tags: words, or a mapping of keyed ones."""
     if given is None or (isinstance(given, str) and not given):
         return Tags()
     if not isinstance(given, Mapping):
@@ -249,16 +232,7 @@ def given_tags(what: str, given: Any) -> Tags:
 
 
 def keyed_tags(what: str, given: Mapping[Any, Any]) -> dict[str, Atom]:
-    """Return keyed tags as encoded values by path, below ``tags/``.
-
-    Args:
-        what: How messages call the argument.
-        given: Single values by key; a key has one or more parts, joined by ``/``.
-
-    Raises:
-        PathError: If a key is none.
-        ValueKindError: If a value is none that can be kept alone.
-    """
+    """Return keyed tags (keys have parts joined by ``/``) as encoded values by path."""
     found: dict[str, Atom] = {}
     for key, value in given.items():
         with naming(what, PathError):

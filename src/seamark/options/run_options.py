@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Literal, TypedDict, TypeVar, cast, get_type_hints
 
 from seamark.errors import UnknownArgumentError
-from seamark.options.foreign import ARGUMENTS, REPLACED
+from seamark.options.named import ARGUMENTS, REPLACED
 from seamark.values.aggregates import Keep  # noqa: TC001 - evaluated for the signatures
 
 __all__ = ["WITHOUT_MEANING", "RunOptions", "accept_options", "check_names", "refuse_unknown"]
@@ -169,11 +169,9 @@ class RunOptions(TypedDict, total=False):
 
 
 def accept_options(taker: T) -> T:
-    """Decorate a function with ``**options``: its signature and docstring list each option.
+    """Decorate a function or class with ``**options``: signature and docstring list each option.
 
-    Args:
-        taker: A function, or a class whose constructor takes them. Its docstring has the line
-            ``**options: Of the run.``, which the texts replace.
+    Its docstring has the line ``**options: Of the run.``, which the texts replace.
     """
     function: Any = taker.__init__ if isinstance(taker, type) else taker  # type: ignore[misc]
     signature, hints = inspect.signature(function), get_type_hints(RunOptions)
@@ -212,16 +210,7 @@ def check_names(options: Mapping[str, Any]) -> RunOptions:
 
 
 def refuse_unknown(verb: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Refuse unknown arguments of a function that takes ``**`` arguments.
-
-    Args:
-        verb: Name of the function.
-        given: Names of the given arguments.
-        known: Names of all arguments.
-
-    Raises:
-        UnknownArgumentError: Naming all of them, each with the nearest argument that exists.
-    """
+    """Raise `UnknownArgumentError`, which names the nearest known, for unknown arguments."""
     unknown = []
     for key in given:
         if key in known:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.capture.output.limit import Limit
 from seamark.capture.secrets import Secrets, more_of
 from seamark.capture.secrets.names import is_ordinary
+from seamark.capture.switches import Limit
 from seamark.errors import ArgumentError, RunNotNamedError, SeamarkError, TwoNamesError
 from seamark.journal.folder import is_run_id
 from seamark.options.checks import (
@@ -43,8 +43,13 @@ from seamark.options.checks import (
     version_of,
     wrong,
 )
-from seamark.options.config import Config, read_config
-from seamark.options.environment import PREFIXES, variable_of, warn_of_unknown_variables
+from seamark.options.config import (
+    PREFIXES,
+    Config,
+    read_config,
+    variable_of,
+    warn_of_unknown_variables,
+)
 from seamark.options.named import placed
 from seamark.options.run_options import RunOptions
 from seamark.paths import check_project
@@ -108,24 +113,15 @@ def _secrets(what: str, given: Any) -> Any:
 
 
 def _option(check: Check, *variables: str, default: Any = None, shown: bool = True) -> Any:
-    """Declare how an option is resolved.
-
-    Args:
-        check: Returns the value to use, or raises. It reads the variables if there are several.
-        *variables: Names of environment variables without SEAMARK_ and NEPTUNE_.
-        default: Value without an argument, a file or a variable.
-        shown: Whether the value may appear in the repr of the settings.
-    """
+    # `check` returns the value to use, or raises; it reads the variables if there are several.
+    # `variables` are names without SEAMARK_ and NEPTUNE_.
     metadata = {"check": check, "variables": variables, "default": default}
     return dataclasses.field(metadata=metadata, repr=shown)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Checked options of a run; `seamark.options.run_options.RunOptions` describes them.
-
-    Made by `of`. Pickles without the token.
-    """
+    """Checked options of a run (see `RunOptions`), made by `of`; pickles without the token."""
 
     project: str = _option(_project, "PROJECT", default="default")
     name: str | None = _option(check_shown_name)
@@ -173,14 +169,7 @@ class Settings:
 
     @classmethod
     def of(cls, **given: Any) -> Settings:
-        """Check arguments, and take missing ones from file and environment.
-
-        Raises:
-            ArgumentError: If they contradict each other or have no legal value.
-            FileMissingError: If there is no file at ``config_path``.
-            ValueKindError: If tags are no strings.
-            PathError: If the project's path breaks the grammar.
-        """
+        """Check arguments, and take missing ones from file and environment."""
         warn_of_unknown_variables()
         kept = _resolve_all(given)
         if kept["checkpoints"] is None:  # a path of one machine means nothing on another
@@ -202,11 +191,6 @@ class Settings:
         return options
 
     def _expect_comparable(self) -> None:
-        """Refuse to look for duplicates of a run that is named, or was given no parameters.
-
-        Raises:
-            ArgumentError: If this is one.
-        """
         if self.on_duplicate == "new":
             return
         given = f"on_duplicate={self.on_duplicate!r}"
@@ -228,7 +212,7 @@ class Settings:
 
     @property
     def names_an_id(self) -> bool:
-        """Whether the id itself was given, so that every process knows it."""
+        """Whether the id itself was given, so that it is known to every process."""
         whole = self.with_id is not None and is_run_id(self.with_id.rpartition("/")[2])
         return whole or bool(self.custom_run_id)
 
@@ -283,10 +267,6 @@ _VARIABLES: Final = {
 
 
 def _resolve_all(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options: from the file, the arguments, the environment, or defaults.
-
-    Only options that were set are checked.
-    """
     file = given.get("config_path")
     config: Config | None = None if file is None else _check("config_path", "config_path", file)
     said = config.values if config else {}
@@ -316,10 +296,7 @@ def _resolve_all(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _place(told: dict[str, Any]) -> dict[str, Any]:
-    """Return options with the place that ``with_id`` may name as root, project and id.
-
-    An empty text is none, as of a variable that was not set.
-    """
+    """Return options with the place in ``with_id`` taken apart; an empty text is none."""
     for name, value in told.items():
         if isinstance(value, str) and not value:
             told[name] = None
@@ -347,11 +324,7 @@ def _path_and_parents(path: str) -> set[str]:
 
 
 def check_argument(name: str, given: Any) -> Any:
-    """Return the checked value of an option, else that of its variable, else its default.
-
-    Raises:
-        ArgumentError: If the value is not legal.
-    """
+    """Return the checked value of an option, else that of its variable, else its default."""
     option = Settings.__dataclass_fields__[name].metadata
     variables = option["variables"]
     if len(variables) > 1:
@@ -368,16 +341,6 @@ def _resolve(
     default: Any,
     what: str | None = None,
 ) -> Any:
-    """Return the checked value, else that of its variable, else the default.
-
-    Args:
-        name: Name of the option.
-        given: Its value; None or empty for none.
-        check: Returns the value to use, or raises.
-        variable: Name of its environment variables without SEAMARK_ and NEPTUNE_.
-        default: Value without an argument and a variable.
-        what: Name of the value in errors; None for the option's name.
-    """
     if given is None or (isinstance(given, str) and not given):
         found = variable_of(variable) if variable else None
         if found is None:
@@ -387,14 +350,8 @@ def _resolve(
 
 
 def _check(name: str, what: str, given: Any, check: Check | None = None) -> Any:
-    """Return the checked value of an option, which errors call ``what``.
-
-    Values may raise anything when they are inspected: an array has no truth value, and not every
-    object can be compared or printed.
-
-    Raises:
-        SeamarkError: Of the class that the check raised; of anything else, an `ArgumentError`.
-    """
+    # Values may raise anything when they are inspected: an array has no truth value, and not every
+    # object can be compared or printed.
     check = check or Settings.__dataclass_fields__[name].metadata["check"]
     try:
         return check(what, given)
@@ -409,16 +366,7 @@ def _check(name: str, what: str, given: Any, check: Check | None = None) -> Any:
 
 
 def remotes_of(given: Any, mode: str, token: str | None) -> tuple[str, ...]:
-    """Return the remotes of an argument or the environment, as for a run.
-
-    Args:
-        given: The argument.
-        mode: Mode of the project; some send nothing.
-        token: Token for the remotes.
-
-    Raises:
-        ArgumentError: If one cannot be used.
-    """
+    """Return the remotes of an argument or the environment, as for a run."""
     found: tuple[str, ...] = check_argument("remote", given)
     sent = found if mode in _SENDING else ()
     _expect_tokens(sent, token)
@@ -426,11 +374,6 @@ def remotes_of(given: Any, mode: str, token: str | None) -> tuple[str, ...]:
 
 
 def _expect_tokens(remotes: tuple[str, ...], token: str | None) -> None:
-    """Check before anything is recorded that each remote has the token it needs.
-
-    Raises:
-        ArgumentError: If one has none.
-    """
     from seamark.remote.places import check_token
 
     for uri in remotes:
@@ -438,10 +381,6 @@ def _expect_tokens(remotes: tuple[str, ...], token: str | None) -> None:
 
 
 def hidden_by_environment() -> Secrets:
-    """Return the secrets that the environment names.
-
-    Raises:
-        ArgumentError: If it says something else.
-    """
+    """Return the secrets that the environment names."""
     more = check_argument("secrets", None)
     return Secrets(more is not None, (), more_of(more or ()))

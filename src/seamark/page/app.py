@@ -1,15 +1,13 @@
 """The application of ``seamark ui``: the page's files, and for each root the routes of a server.
 
-The token is the protection: whoever does not show it gets a greeting and the files of the page,
-which are the same for everybody. It comes in a header of its own, which no other page can send: it
-would have to ask first (CORS), and that is never allowed. So there are no cookies, no forms and no
-origins to compare. Without a token, whatever a browser shows under another name could ask: then,
-and only then, the name in ``Host`` has to be one of this machine.
+The token is the protection: who does not show it gets a greeting and the files of the page, which
+are the same for everybody. It comes in a header of its own, which no other page can send: it would
+have to ask first (CORS), and that is never allowed. So there are no cookies, forms and origins to
+compare. Without a token, the name in ``Host`` has to be one of this machine.
 
-A notebook is saved with the output of its cells, including the address of a frame, and may be
-mailed or published. The address of a frame therefore has no token but a ticket, which opens the
-page once, within a minute: ``POST open`` returns one to a caller who has the token, and
-``GET open/TICKET`` redirects to the page.
+A notebook is saved with the output of its cells, including the address of a frame. That address
+therefore has no token but a ticket, which opens the page once, within a minute: ``POST open``
+returns one to a caller who has the token, and ``GET open/TICKET`` redirects to the page.
 """
 
 from __future__ import annotations
@@ -19,25 +17,23 @@ import ipaddress
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import anyio.to_thread
 import sqlalchemy as sa
-from fastapi import Depends, FastAPI, Request, Response
-from starlette.concurrency import run_in_threadpool
+from fastapi import Request, Response
 
 from seamark import __version__
 from seamark.page.files import Marked, PageFiles
 from seamark.page.folder import THREADS, TOKEN, Folder, is_token
 from seamark.page.opening import fragment
 from seamark.server import failures
-from seamark.server.app import BASE, description, routers
+from seamark.server.app import BASE, new_app
 from seamark.server.failures import Refusal, answer_of
 from seamark.server.gate import Gate
-from seamark.server.guard import asker, public
+from seamark.server.guard import public
 from seamark.server.settings import Limits
-from seamark.store.damage import DamageError
+from seamark.store.database import DamageError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -47,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["make_page"]
 
-_ROUTES: Final = ("changes", "contents", "curves", "edits", "reads", "tables")
+_ROUTES: Final = ("contents", "curves", "edits", "reads", "tables")
 """Modules of `seamark.server.routes` that are answered for a folder: what reads, and edits."""
 _OF_ROOT: Final = re.compile(r"/r(0|[1-9][0-9]{0,3})(/api/v1(?:/.*)?)", re.DOTALL)
 _OPEN: Final = re.compile(r"/|/api/v1/?|/static/.*|/open/.*|/r[0-9]+/api/v1/linked/.*", re.DOTALL)
@@ -71,22 +67,31 @@ def make_page(
 
     Args:
         roots: The folders; the routes of the first are below ``r0/api/v1/``, and so on.
-        token: What who asks has to show in the header ``X-Seamark-Token``; None for nothing, which
+        token: Token that requests need in the header ``X-Seamark-Token``; None for no token, which
             is for addresses of this machine only.
         instance: Name of this page, under which a browser keeps the token.
-        watch: Who looks at the folders.
+        watch: Reader of the folders.
         hosts: Names that ``Host`` may have besides those of this machine, without a token.
         embed: Whether pages of this machine may show this one in a frame.
         now_ns: Nanoseconds since the Unix epoch.
-
-    Raises:
-        SeamarkError: If the index of a root can be neither found nor made.
     """
     folders = [Folder(root.path, watch, place, token, now_ns) for place, root in enumerate(roots)]
     files = PageFiles(embed=embed)
-    app = _application(folders, files)
-    greeting = _Greeting(roots, folders, watch, token, instance, now_ns)
-    app.add_api_route(f"{BASE}/", greeting, methods=["GET"], include_in_schema=False)
+
+    def close() -> None:
+        for folder in folders:
+            folder.close()
+
+    app = new_app(THREADS, close, _ROUTES)
+    for kind in (DamageError, sa.exc.DatabaseError):
+        app.add_exception_handler(kind, _healing)
+    files.mount(app, public)
+    app.add_api_route(
+        f"{BASE}/",
+        _Greeting(roots, folders, watch, token, instance, now_ns),
+        methods=["GET"],
+        include_in_schema=False,
+    )
     tickets = _Tickets(token)
     app.add_api_route("/open", tickets.give, methods=["POST"], include_in_schema=False)
     app.add_api_route("/open/{ticket}", tickets.take, methods=["GET"], include_in_schema=False)
@@ -94,49 +99,18 @@ def make_page(
     return Marked(inner, files, now_ns)
 
 
-def _application(folders: Sequence[Folder], files: PageFiles) -> FastAPI:
-    @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        del app
-        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
-        try:
-            yield
-        finally:
-            for folder in folders:
-                await run_in_threadpool(folder.close)
-
-    app = FastAPI(
-        title="Seamark",
-        version=__version__,
-        lifespan=lifespan,
-        redirect_slashes=False,
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-    )
-    failures.install(app)
-    for kind in (DamageError, sa.exc.DatabaseError):
-        app.add_exception_handler(kind, _healing)
-    for router in routers(_ROUTES):
-        app.include_router(router, prefix=BASE, dependencies=[Depends(asker)])
-    app.include_router(description(), prefix=BASE, dependencies=[Depends(asker)])
-
-    files.mount(app, public)
-    return app
-
-
 async def _healing(request: Request, error: Exception) -> Response:
-    """Answer an error of the index; make one anew that is damaged."""
     serving = getattr(request.state, "serving", None)
     if isinstance(serving, Folder) and serving.heal(error):
-        hint = "the index was damaged and is made anew; the same may be asked again"
-        return answer_of(failures.later("database", hint))
+        return answer_of(
+            failures.later(
+                "database", "the index was damaged and is made anew; the same may be asked again"
+            )
+        )
     return answer_of(error)
 
 
 class _Greeting:
-    """Description of a page, which is longer for a caller who presents the token."""
-
     def __init__(
         self,
         roots: Sequence[Root],
@@ -150,7 +124,6 @@ class _Greeting:
         self._token, self._instance, self._now_ns = token, instance, now_ns
 
     def __call__(self, request: Request) -> dict[str, Any]:
-        """Return names and addresses of the roots and, with the token, their paths and progress."""
         public(request)
         known = is_token(request.headers.get(TOKEN, ""), self._token)
         return {
@@ -192,18 +165,11 @@ class _Greeting:
 
 
 class _Tickets:
-    """Tickets that open the page once.
-
-    Args:
-        token: Of the page; None if it wants none.
-    """
-
     def __init__(self, token: str | None) -> None:
         self._token = token
         self._ends: dict[str, float] = {}
 
     async def give(self, request: Request) -> dict[str, str]:
-        """Return the path of a new ticket; `_Doors` has seen the token."""
         public(request)
         now = time.monotonic()
         ends = [(one, end) for one, end in self._ends.items() if end > now]
@@ -212,7 +178,6 @@ class _Tickets:
         return {"path": f"open/{ticket}"}
 
     async def take(self, request: Request, ticket: str) -> Response:
-        """Lead to the page: with the token, or where it asks for one."""
         public(request)
         good = self._ends.pop(ticket, 0.0) > time.monotonic()
         where = "../" + (fragment(self._token) if good else "")
@@ -220,16 +185,8 @@ class _Tickets:
 
 
 class _Doors:
-    """Says who may come in, and leads them to the root that they ask for.
-
-    Args:
-        app: What answers.
-        folders: Of the roots.
-        token: What has to be shown; None for nothing.
-        hosts: Names that ``Host`` may have besides those of this machine.
-        watch: Is told that somebody looks: who has the token, if there is one. What strangers ask
-            costs no look at the folders.
-    """
+    # `watch` is told that somebody looks: who has the token, if there is one. What strangers ask
+    # costs no look at the folders.
 
     def __init__(
         self,
@@ -243,7 +200,6 @@ class _Doors:
         self._hosts = {one.lower().rstrip(".") for one in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] == "http":
             try:
                 scope = self._led(scope)
@@ -253,11 +209,6 @@ class _Doors:
         await self._app(scope, receive, send)
 
     def _led(self, scope: Scope) -> Scope:
-        """Return a request as its root takes it.
-
-        Raises:
-            Refusal: If it may not come in, or there is no such root.
-        """
         path = scope["path"]
         given = _header(scope, TOKEN.encode())
         known = is_token(given, self._token)
@@ -268,8 +219,9 @@ class _Doors:
                 raise Refusal(403, "forbidden", "pages of other sites may not ask this one")
         elif not known and not _OPEN.fullmatch(path):
             slug = "bad-token" if given else "token-needed"
-            hint = "show the token of this page: `seamark ui --print-token` prints it"
-            raise Refusal(401, slug, hint)
+            raise Refusal(
+                401, slug, "show the token of this page: `seamark ui --print-token` prints it"
+            )
         if known and "/api/" in path:
             self._watch.note_request()
         found = _OF_ROOT.fullmatch(path)
@@ -285,31 +237,27 @@ class _Doors:
         return {**scope, "path": found[2], "raw_path": found[2].encode("utf-8", "replace")}
 
     def _expect_host(self, given: str) -> None:
-        """Refuse a name that this machine does not have.
-
-        Without a token, a page of somebody else could have its own name lead here (DNS rebinding),
-        and would be asked for as if it were this one.
-
-        Raises:
-            Refusal: 400.
-        """
+        # Without a token, a page of somebody else could have its own name lead here (DNS
+        # rebinding), and would be asked for as if it were this one.
         name = _host_of(given)
         if name in self._hosts or name == "localhost" or name.endswith(".localhost"):
             return
         with contextlib.suppress(ValueError):
             if ipaddress.ip_address(name).is_loopback:
                 return
-        hint = "without a token, this page answers under names of this machine, as localhost, only"
-        raise Refusal(400, "host", hint)
+        raise Refusal(
+            400,
+            "host",
+            "without a token, this page answers under names of this machine, as localhost, only",
+        )
 
 
 def _header(scope: Scope, name: bytes) -> str:
-    """Return a header of a request; empty if it is not there, or there more than once."""
+    # A header that is there more than once counts as missing.
     found = [value for key, value in scope["headers"] if key == name]
     return found[0].decode("latin-1") if len(found) == 1 else ""
 
 
 def _host_of(given: str) -> str:
-    """Return the name in a ``Host``, in lower case, without the port and the brackets of IPv6."""
     found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:/@]+))(?::[0-9]{1,5})?", given.strip())
     return "" if found is None else (found[1] or found[2]).lower().rstrip(".")

@@ -1,7 +1,6 @@
 """The page on a team's server: the same files, over the routes that the server has anyway.
 
-Who asks shows the token of their account, which the page keeps and sends as clients do. Nothing of
-the API is answered differently: the page has addresses at which nothing was before.
+Who asks shows the token of their account, which the page keeps and sends as clients do.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ from seamark.server.guard import public
 if TYPE_CHECKING:
     from seamark.server.state import Server
 
-__all__ = ["mount"]
-
 
 def mount(app: FastAPI) -> None:
     """Add the page to the application of a server.
@@ -36,11 +33,8 @@ def mount(app: FastAPI) -> None:
 
     @app.get("/{project:path}/e/{run}", include_in_schema=False)
     def run_of(request: Request, project: str, run: str) -> Response:
-        """Lead to the view of a run from where Neptune's client says that it is.
-
-        Nobody was asked for a token yet, so that nothing is looked up: a run that is not there
-        leads to a view that says so.
-        """
+        # This is where Neptune's client says that a run is. Nobody was asked for a token yet, so
+        # that nothing is looked up: a run that is not there leads to a view that says so.
         _expect_browser(request)
         try:
             view = {"project": check_project(project), "run": check_name(run, "run id")}
@@ -53,11 +47,6 @@ def mount(app: FastAPI) -> None:
 
 
 def _expect_browser(request: Request) -> None:
-    """Go on for somebody who looks at a page; all others find nothing here.
-
-    Raises:
-        HTTPException: 404.
-    """
     if "text/html" not in request.headers.get("accept", ""):
         raise HTTPException(404)
     public(request)

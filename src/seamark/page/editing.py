@@ -1,9 +1,7 @@
 """Edits of the runs of a folder, recorded in journals that do not own their run.
 
-An edit changes neither the state nor the times nor the owner of a run, whether it has ended or is
-being trained by another process. A journal is opened at the first edit of a run and closed a minute
-after the last one, so that two quick rounds of edits of twenty runs leave twenty journals, not
-forty.
+An edit changes neither the state nor the times nor the owner of a run. A journal is closed a minute
+after its last edit, so that two quick rounds of edits of a run leave one journal.
 """
 
 from __future__ import annotations
@@ -22,12 +20,12 @@ from seamark.errors import JournalError
 from seamark.journal.folder import RunFolder
 from seamark.journal.writer import JournalWriter
 from seamark.process.liveness import process_facts
-from seamark.server.refusals import Rejected
+from seamark.server.failures import Rejected
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Ref
 
-__all__ = ["Edits", "NotWritable"]
+__all__ = ["Edits"]
 
 IDLE_S: Final = 60.0
 """After how long without an edit a journal is closed, seconds."""
@@ -44,20 +42,13 @@ class NotWritable(Rejected):
 
 @dataclass
 class _Open:
-    """The journal of one run."""
-
     writer: JournalWriter
     used: float
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Edits:
-    """Adds records to runs below one root; safe to use from threads.
-
-    Args:
-        root: Its path.
-        clock: Seconds, from any origin.
-    """
+    """Adds records to runs below one root; safe to use from threads."""
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._root, self._clock = root, clock
@@ -68,19 +59,11 @@ class Edits:
         self._closed = False
 
     def record(self, project: str, run: str, ops: Iterable[Mapping[str, Any]]) -> int:
-        """Append operations to a run.
-
-        Args:
-            project: Project path.
-            run: Run id, which is known here.
-            ops: As in the journal.
-
-        Returns:
-            How many bytes were written of it here so far.
+        """Append operations of the journal to a run; return how many bytes were written of it here.
 
         Raises:
             NotWritable: If this user may not write there.
-            NotTaken: If the disk does not take it now.
+            Rejected: If the disk does not take it now.
         """
         ref = (project, run)
         one = self._opened(ref)
@@ -94,7 +77,7 @@ class Edits:
         if not kept:
             self._drop(ref, one)
             msg = f"{self._folder(ref).path}: the disk does not take the change now; try it again"
-            raise _later(msg)
+            raise Rejected(msg, "disk-full", 503, wait_s=30.0)
         with self._lock:
             known = self._ends.setdefault(ref, {})
             known.update(ends)
@@ -168,12 +151,6 @@ class Edits:
             self._timer = threading.Timer(IDLE_S, self.close_idle)
             self._timer.daemon = True
             self._timer.start()
-
-
-def _later(message: str) -> Rejected:
-    error = Rejected(message)
-    error.status, error.slug, error.wait_s = 503, "disk-full", 30.0
-    return error
 
 
 def _writer(folder: RunFolder) -> JournalWriter:

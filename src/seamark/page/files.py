@@ -1,8 +1,7 @@
-"""The files of the page: where they are, of which version, and how a browser gets them.
+"""Static files of the page: their place, their version, and their delivery to browsers.
 
-Addresses name the version, so that a browser keeps what it has for good and never mixes two
-versions; only ``index.html`` is asked for each time. The version is made of the files themselves,
-which are read once.
+Addresses name the version, a hash of the files, so that a browser keeps what it has for good and
+never mixes two versions; only ``index.html`` is asked for each time.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from seamark.server.guard import public
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["FOLDER", "Marked", "PageFiles", "policy"]
+__all__ = ["Marked", "PageFiles", "policy"]
 
 FOLDER: Final = Path(__file__).parent / "static"
 _INDEX: Final = "index.html"
@@ -39,9 +38,11 @@ _TYPES: Final = {
     ".woff2": "font/woff2",
 }
 _COMMENTS: Final = re.compile(
-    r"/\*\*(?:[^*]|\*(?!/))*\*/|^[ \t]*/\*(?:[^*]|\*(?!/))*\*/[ \t]*$|^[ \t]*//.*$", re.MULTILINE
+    r"/\*\*(?:[^*]|\*(?!/))*\*/[ \t]*|^[ \t]*/\*(?:[^*]|\*(?!/))*\*/[ \t]*$|^[ \t]*//.*$",
+    re.MULTILINE,
 )
 """Types and remarks of our own modules, an eighth of what a browser would fetch."""
+_INDENTATION: Final = re.compile(r"^[ \t]+", re.MULTILINE)
 _VENDORED: Final = "vendor/"
 _SMALL: Final = 1 << 10
 _PLACE: Final = "@VERSION@"
@@ -52,11 +53,7 @@ _EMBEDDED: Final = "http://localhost:* http://127.0.0.1:*"
 
 
 def policy(*, embed: bool = False) -> str:
-    """Return what the page may do, for ``Content-Security-Policy``.
-
-    Args:
-        embed: Whether pages of this machine, as of a notebook, may show it in a frame.
-    """
+    """Return the ``Content-Security-Policy`` of a page; `embed` allows frames of this machine."""
     return "; ".join(
         (
             "default-src 'none'",
@@ -74,15 +71,7 @@ def policy(*, embed: bool = False) -> str:
 
 
 class PageFiles:
-    """The files below a folder, by name: nothing else can be asked for.
-
-    Args:
-        folder: Where they are.
-        embed: See `policy`.
-
-    Attributes:
-        version: Of Seamark and of the files.
-    """
+    """The files below a folder, read once, by name; `version` is of Seamark and of them."""
 
     def __init__(self, folder: Path = FOLDER, *, embed: bool = False) -> None:
         self._headers = {"Content-Security-Policy": policy(embed=embed)}
@@ -99,11 +88,9 @@ class PageFiles:
         self._files[_INDEX] = index.replace(_PLACE.encode(), self.version.encode())
 
     def mount(self, app: FastAPI, expect: Callable[[Request], object]) -> None:
-        """Add routes that serve the page at the root of an application, other files in ``static/``.
+        """Serve the page at the root of an application, and its other files below ``static/``.
 
-        Args:
-            app: The application.
-            expect: Raises if the request may not see the page.
+        `expect` raises an error if a request may not see the page.
         """
 
         @app.get("/", include_in_schema=False)
@@ -120,21 +107,11 @@ class PageFiles:
             return found
 
     def index(self, accepted: str = "") -> Response:
-        """Return the page itself, which names the version of its files.
-
-        Args:
-            accepted: ``Accept-Encoding`` of the request.
-        """
+        """Return the page itself, compressed if ``Accept-Encoding`` allows it."""
         return self._answer(_INDEX, "no-store", accepted)
 
     def file(self, version: str, name: str, accepted: str = "") -> Response | None:
-        """Return a file; None if there is none of this name.
-
-        Args:
-            version: As the address has it; of another one than this, nothing is kept.
-            name: Relative to the folder, with slashes.
-            accepted: ``Accept-Encoding`` of the request.
-        """
+        """Return a file by its name, or None; a browser keeps that of this version only."""
         if name not in self._files:
             return None
         kept = "public, max-age=31536000, immutable" if version == self.version else "no-store"
@@ -157,24 +134,20 @@ class PageFiles:
 
 
 def _served(name: str, body: bytes) -> bytes:
-    """Return a file without its comments; lines of code keep their numbers, which errors name."""
+    # Lines of code keep their numbers, which errors name.
     if name.startswith(_VENDORED) or not name.endswith((".css", ".js")):
         return body
     text = body.decode("utf-8")
     if name.endswith(".css"):
         bare = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
-        return re.sub(r"\s*([{};,\n])\s*", r"\1", bare).encode()  # no text of ours has these
-    return _COMMENTS.sub(lambda found: "\n" * found[0].count("\n"), text).encode()
+        # No text of ours has these.
+        return re.sub(r"\s*([{};,\n])\s*|(:) +", r"\1\2", bare).encode()
+    bare = _COMMENTS.sub(lambda found: "\n" * found[0].count("\n"), text)
+    return _INDENTATION.sub("", bare).encode()  # no text of ours has lines that are indented
 
 
 class Marked:
-    """Puts onto every answer which version of the page gave it, and when.
-
-    Args:
-        app: What answers.
-        files: Of the page.
-        now_ns: Nanoseconds since the Unix epoch.
-    """
+    """Puts onto every answer which version of the page gave it, and when."""
 
     def __init__(self, app: ASGIApp, files: PageFiles, now_ns: Callable[[], int]) -> None:
         self._app, self._files, self._now_ns = app, files, now_ns

@@ -1,8 +1,7 @@
 """Adapter that lets the routes of the server answer from the local index of a folder of runs.
 
-Nothing is folded here. The thread that reads the folders (`seamark.page.watch`) keeps the index up
-to date; requests read it concurrently, each with a connection of its own. No request waits for a
-fold of thousands of runs, and those that are folded are returned before the fold has ended.
+Nothing is folded here: the thread that reads the folders (`seamark.page.watch`) keeps the index up
+to date, and no request waits for its folds. Each request has a connection of its own.
 """
 
 from __future__ import annotations
@@ -25,30 +24,28 @@ import sqlalchemy as sa
 
 from seamark.blobs.store import blob_path, has_blob, open_blob
 from seamark.errors import PathError, SeamarkError
-from seamark.index.copies import open_journal
+from seamark.index.copies import RunView, open_journal
 from seamark.index.file import is_damaged
 from seamark.index.index import Index
-from seamark.index.view import RunView
 from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.page.editing import Edits
 from seamark.paths import check_place, is_inside
 from seamark.process.liveness import user_name
-from seamark.reading.changes import ChangedRun, Changes
-from seamark.reading.verbs import Answer
+from seamark.reading.catalog import ChangedRun, Changes
+from seamark.reading.reader import Answer
 from seamark.server.access import NOBODY, Identity, Readable, Role
+from seamark.server.changes import Cursor
 from seamark.server.database import ServerDatabase, bound_patterns
 from seamark.server.failures import Refusal
-from seamark.server.links import Links
-from seamark.server.serving import LookedAt
+from seamark.server.serving import Links, LookedAt
 from seamark.store import schema
 from seamark.store.cells import OPEN
-from seamark.store.damage import DamageError
-from seamark.store.database import file_connection, sqlite_engine
+from seamark.store.database import DamageError, file_connection, sqlite_engine
 from seamark.store.journals import load_journals
-from seamark.store.path_numbers import PathNumbers
 from seamark.store.query.choosing import state_column
-from seamark.store.read.recent import recent_paths
+from seamark.store.read.names import recent_paths
 from seamark.store.runs import Store, numbers_of
+from seamark.store.schema import PathNumbers
 
 if TYPE_CHECKING:
     from seamark.page.watch import Watch
@@ -72,15 +69,6 @@ _run: Final = schema.run.c
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """Last known version and state of one run.
-
-    Attributes:
-        version: Version of its row.
-        state: Its state.
-        gone: Whether it has been removed.
-        number: Number of the last change that was seen.
-    """
-
     version: int
     state: str
     gone: bool
@@ -88,15 +76,7 @@ class _Changed:
 
 
 class _Opened:
-    """An index file, as long as no other lies in its place.
-
-    Args:
-        file: Where it is.
-
-    Attributes:
-        store: What is folded.
-        name: Drawn for it, so that nobody takes what another one said for its own.
-    """
+    """An index file, as long as no other lies in its place; its `name` is drawn at random."""
 
     def __init__(self, file: Path) -> None:
         self.file, self._is = file, _identity(file)
@@ -110,16 +90,13 @@ class _Opened:
         self._seen = (-1, 0, "")
 
     def is_unchanged(self) -> bool:
-        """Return whether the file is still the one that was opened."""
         return _identity(self.file) == self._is
 
     def version(self) -> int:
-        """Return a number that changes whenever anybody writes to the file."""
         with self._lock:
             return int(self._watching.execute("PRAGMA data_version").fetchone()[0])
 
     def running(self, now_ns: int) -> str:
-        """Return a short text that changes when a run is seen to run no more, within a second."""
         version = self.version()
         with self._lock:
             at, moment, found = self._seen
@@ -131,15 +108,14 @@ class _Opened:
         return found
 
     def let_go(self) -> None:
-        """Close all connections that nobody uses; the others when nobody does."""
         self.store.database.engine.dispose()
 
 
 class _Changes:
     """Changes in the index of a folder; see `seamark.server.serving.Changing`.
 
-    Nothing is written, because a poll must not wait for a fold. Versions and states of all runs are
-    held in memory, and compared at a poll if the file has changed.
+    Nothing is written, because a poll must not wait for a fold. Versions and states of all runs
+    are held in memory, and compared at a poll if the file has changed.
     """
 
     def __init__(self, opened: Callable[[], _Opened], looked: Callable[[], LookedAt]) -> None:
@@ -151,42 +127,38 @@ class _Changes:
         self._number = 0
 
     def name(self) -> str:
-        """Return the name of the index that is read now."""
         return self._find().name
 
     def tag(self, now_ns: int) -> str:
-        """Return a tag that changes whenever anything that can be read changes."""
         opened = self._find()
         version = opened.version()
         return f"{opened.name}.{version}.{opened.running(now_ns)}"
 
     def cursor(self, now_ns: int) -> str:
-        """Return a cursor at the last change that a reader of the current index has seen."""
         opened = self._find()
         with self._lock:
             if opened.name != self._name:
                 self._compare(opened, now_ns)
-            return f"{self._name}.{self._number}.{now_ns}"
+            return str(Cursor(self._name, self._number, now_ns))
 
     def since(
         self, cursor: str, project: str, may_read: Callable[[str], bool], now_ns: int
     ) -> Answer[Changes]:
-        """Return what changed since a cursor."""
         opened, looked_ns = self._find(), self._looked().looked_ns
         with self._lock:
             self._compare(opened, now_ns)
-            upto, given = f"{self._name}.{self._number}.{now_ns}", _parted(cursor)
-            if given is None or given[0] != self._name or given[1] > self._number:
+            upto, given = str(Cursor(self._name, self._number, now_ns)), Cursor.of(cursor)
+            if given is None or given.store != self._name or given.number > self._number:
                 return Answer(Changes(upto, reset=True, runs=[], looked_ns=looked_ns))
             found = [
                 (one.number, ref, one)
                 for ref, one in self._known.items()
-                if one.number > given[1] and is_inside(ref[0], project) and may_read(ref[0])
+                if one.number > given.number and is_inside(ref[0], project) and may_read(ref[0])
             ]
         found.sort(key=lambda one: one[:2])
         there = [ref for _, ref, one in found if not one.gone]
         with opened.store.database.reading() as connection:
-            paths = recent_paths(opened.store, connection, there, min(given[2], now_ns))
+            paths = recent_paths(opened.store, connection, there, min(given.at_ns, now_ns))
         runs = [
             ChangedRun(*ref, None if one.gone else one.state, one.gone, paths.get(ref, []))
             for _, ref, one in found
@@ -194,12 +166,9 @@ class _Changes:
         return Answer(Changes(upto, reset=False, runs=runs, looked_ns=looked_ns))
 
     def looked(self, now_ns: int) -> LookedAt:
-        """Return when it was last looked, and what is not read yet, or cannot be."""
-        del now_ns
         return self._looked()
 
     def _compare(self, opened: _Opened, now_ns: int) -> None:
-        """Number what is not as it was, if the file or the state of a run changed."""
         as_of = opened.version(), opened.running(now_ns)
         if opened.name == self._name and as_of == self._as_of:
             return
@@ -232,13 +201,7 @@ class _Changes:
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """A content in the folder of a run.
-
-    Attributes:
-        folder: Of the run.
-        digest: SHA-256, hex.
-        size: In bytes.
-    """
+    """A content in the folder of a run, by its SHA-256, hex."""
 
     folder: RunFolder
     digest: str
@@ -255,16 +218,12 @@ class FileContent:
 
 
 class _Login:
-    """Lets in who shows the one token there is; everybody where there is none."""
-
     def __init__(self, token: str | None) -> None:
         self._token = token
         self._somebody = Identity(user_name() or "you", "page", roles={"": Role.CONTRIBUTOR})
         self._is = self._somebody.name, self._somebody.token
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
-        """Return who asks; see `seamark.server.serving.Identifies`."""
-        del address
         given = headers.get(TOKEN, "")
         if is_token(given, self._token):
             return self._somebody
@@ -273,39 +232,17 @@ class _Login:
         raise Refusal(401, "bad-token", "this is not the token of this page: open it anew")
 
     def again(self, token: str, name: str) -> Identity:
-        """Return who somebody is now; the token stays what it is as long as the page runs."""
         return self._somebody if (name, token) == self._is else NOBODY
 
     def role(self, who: Identity, project: str) -> Role | None:
-        """Return the role of somebody in a project."""
-        del project
         return None if who == NOBODY else Role.CONTRIBUTOR
 
     def readable(self, who: Identity) -> Readable:
-        """Return which projects somebody may read."""
         return Readable(everything=who != NOBODY)
 
 
 class Folder:
-    """The runs below one root, for the routes of a server.
-
-    Args:
-        root: Its path; it need not exist.
-        watch: Who looks at it.
-        place: Which of the roots of `watch` it is.
-        token: What who asks has to show; None for nothing.
-        now_ns: Nanoseconds since the Unix epoch.
-
-    Attributes:
-        logins: Who asks.
-        accounts: What they may do.
-        changing: What changed.
-        links: Addresses of single contents.
-        now_ns: Nanoseconds since the Unix epoch.
-
-    Raises:
-        SeamarkError: If its index can be neither found nor made.
-    """
+    """Runs below one root, for the routes of a server; `place` is its index in `watch`."""
 
     def __init__(
         self,
@@ -327,7 +264,7 @@ class Folder:
 
     @property
     def writer(self) -> Folder:
-        """Itself: it records."""
+        """The object itself, which also records."""
         return self
 
     @property
@@ -338,17 +275,18 @@ class Folder:
         return ""
 
     def store(self) -> Store:
-        """Return what is folded now."""
+        """Return the store with the folded runs."""
         return self._opened_now().store
 
     def sources(self, project: str, run: str) -> Sources:
-        """Return what opens the journals of a run."""
+        """Return the source that opens the journals of a run."""
         return partial(open_journal, RunFolder(self.root, project, run))
 
     def reader(self, project: str, run: str) -> RunView:
         """Return the reader of a run."""
-        folder = RunFolder(self.root, project, run)
-        return RunView(folder, self.store, lambda work: work(), self.now_ns)
+        return RunView(
+            RunFolder(self.root, project, run), self.store, lambda work: work(), self.now_ns
+        )
 
     def record(self, project: str, run: str, ops: Any) -> int:
         """Append operations to a run; see `seamark.server.serving.Writes`."""
@@ -362,7 +300,7 @@ class Folder:
         self._watch.shown(self._place, refs)
 
     def behind(self, wanted: Mapping[Ref, int]) -> int:
-        """Wait until what was edited here can be read; only that is waited for."""
+        """Wait until the edits made here can be read."""
         ends = {ref: found for ref in wanted if (found := self.edits.ends(ref))}
         end = time.monotonic() + _WAIT_S
         while ends:
@@ -386,11 +324,7 @@ class Folder:
         return missing
 
     def content(self, project: str, run: str, digest: str) -> FileContent | None:
-        """Return a content of a run that is known; None if it is not in its folder.
-
-        Raises:
-            ArgumentError: If the digest is none.
-        """
+        """Return a content of a run that is known; None if it is not in its folder."""
         try:
             check_place(project, run)
         except PathError:
@@ -436,7 +370,6 @@ class Folder:
         return LookedAt(found.looked_ns, found.left, found.unread)
 
     def _opened_now(self) -> _Opened:
-        """Return the index; another one if somebody made it again."""
         with self._lock:
             if self._opened is None or not self._opened.is_unchanged():
                 before, self._opened = self._opened, None
@@ -455,11 +388,6 @@ def is_token(given: str, token: str | None) -> bool:
 
 
 def _file_of(root: Path) -> Path:
-    """Return the file of the index of a root, which is made if it is not there.
-
-    Raises:
-        SeamarkError: If it cannot be.
-    """
     with Index.open(root) as index:
         file = index.file
     if file is None:
@@ -477,19 +405,8 @@ def _identity(file: Path) -> tuple[int, int] | None:
 
 
 def _running(store: Store, now_ns: int) -> str:
-    """Return a short text that changes when a run is seen to run no more."""
     with store.database.reading() as connection:
         state = state_column(store, connection, now_ns)
         asked = sa.select(_run.id, state).where(_run.state.in_(("running", OPEN)))
         rows = sorted(store.database.query(connection, asked))
     return f"{zlib.crc32(repr(rows).encode()):08x}"
-
-
-def _parted(cursor: str) -> tuple[str, int, int] | None:
-    """Return name, number and moment of a cursor; None if it is none."""
-    name, *numbers = cursor.split(".")
-    if len(numbers) != 2 or not all(one.isascii() and one.isdigit() for one in numbers):  # noqa: PLR2004
-        return None
-    if any(len(one) > 19 for one in numbers):  # noqa: PLR2004 - digits of 64 bits
-        return None
-    return name, int(numbers[0]), int(numbers[1])

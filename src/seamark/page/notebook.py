@@ -1,8 +1,7 @@
 """``seamark.ui()``: the page in a cell of a notebook.
 
-The page is a process of its own, as ``seamark ui`` starts it; it ends with this one. What a cell
-shows is saved with the notebook, so that the frame's address has no token but a ticket in it, which
-is used up by the first look; see `seamark.page.app`.
+The page is a process of its own, which ends with this one. What a cell shows is saved with the
+notebook, so that the frame's address has a ticket for one look in it; see `seamark.page.app`.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from seamark.errors import ArgumentError, SeamarkError
-from seamark.page import opening, tokens
+from seamark.page import opening, roots
 from seamark.page.roots import Root, named_roots
 from seamark.page.start import Given, Started, check, check_extra, serve
 
-__all__ = ["Frame", "main", "ui"]
+__all__ = ["Frame", "ui"]
 
 _RUN: Final = (
     "import sys\n"
@@ -49,12 +48,10 @@ class Frame:
         self.url = opening.proxied(started.port) or started.url
 
     def __repr__(self) -> str:
-        """Return which roots it shows."""
         names = ", ".join(str(root.path) for root in self._roots)
         return f"the page of {names} (in a terminal: seamark ui)"
 
     def _repr_html_(self) -> str:
-        """Return a frame, whose address works once."""
         address = html.escape(f"{self.url}{self._ticket()}", quote=True)
         return (
             f'<iframe src="{address}" width="100%" height="{self._height}" '
@@ -62,11 +59,6 @@ class Frame:
         )
 
     def _ticket(self) -> str:
-        """Return what stands behind the address, so that the page opens without asking.
-
-        Raises:
-            SeamarkError: If the page does not answer.
-        """
         started = self._started
         if started.token is None:
             return ""
@@ -82,23 +74,20 @@ class Frame:
 
 
 def ui(*folders: str | os.PathLike[str], height: int = 800) -> Frame:
-    """Show runs in a cell of a notebook: tables, curves, what was printed, live while they train.
+    """Show runs in a cell of a notebook: tables, curves and output, live while they train.
 
     The page is a process of its own, one for the same folders, which ends with the kernel. It needs
-    ``pip install "seamark[ui]"``. Where the notebook stands behind a JupyterHub, the hub needs
-    jupyter-server-proxy, and the browser reaches the page through it; else the browser has to be on
-    this machine, or reach the port over ssh.
-
-    Nothing that opens the page is saved with the notebook: the frame's address works once and
-    for a minute. Run the cell again to see the page again.
+    ``pip install "seamark[ui]"``, and behind a JupyterHub jupyter-server-proxy; otherwise the
+    browser has to be on this machine, or reach the port over ssh. Nothing that opens the page is
+    saved with the notebook: the frame's address works once and for a minute. Run the cell again to
+    see the page again.
 
     Args:
         *folders: Roots; without one the root that a run is recorded to.
         height: Of the frame, in pixels.
 
     Returns:
-        What the cell shows if it is its last line; its ``url`` is the address of the page without
-        the token.
+        What the cell shows if it is its last line; its ``url`` is the address without the token.
 
     Raises:
         ArgumentError: If a folder does not exist, or ``height`` is no number of pixels.
@@ -123,11 +112,6 @@ def ui(*folders: str | os.PathLike[str], height: int = 800) -> Frame:
 
 
 def _start(paths: Sequence[str]) -> tuple[subprocess.Popen[bytes], Started]:
-    """Start a page in a process of its own and return both once it answers.
-
-    Raises:
-        SeamarkError: If it does not start; the message is what it said.
-    """
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
             [sys.executable, "-c", _RUN, *paths],
@@ -143,7 +127,7 @@ def _start(paths: Sequence[str]) -> tuple[subprocess.Popen[bytes], Started]:
         if port:
             host = "127.0.0.1"
             url = opening.address(host, int(port))
-            return process, Started(url, tokens.keep(), host, int(port))
+            return process, Started(url, roots.keep(), host, int(port))
         process.wait()
         process.stdin.close()
         errors.seek(0)
@@ -153,11 +137,7 @@ def _start(paths: Sequence[str]) -> tuple[subprocess.Popen[bytes], Started]:
 
 
 def main(paths: Sequence[str]) -> int:
-    """Be the process of a page, which ends with its standard input.
-
-    Args:
-        paths: Of its roots.
-    """
+    """Be the process of a page with roots at some paths, which ends with its standard input."""
     given = Given(named_roots(paths), embed=True)
 
     def send_port(started: Started, _: object) -> None:

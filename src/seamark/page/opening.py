@@ -1,7 +1,7 @@
 """Addresses of a page on this machine, through a proxy and over ssh, and opening a browser.
 
-The token follows the ``#`` of an address, a part that browsers do not send to any server. It is
-never part of a command line, which every user of the machine can read.
+The token follows the ``#`` of an address, which browsers send to no server. It is never part of a
+command line, which every user of the machine can read.
 """
 
 from __future__ import annotations
@@ -17,19 +17,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from seamark.page.tokens import redirect_file
+from seamark.page.roots import redirect_file
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import user_name
 
-__all__ = [
-    "address",
-    "fragment",
-    "is_loopback",
-    "open_browser",
-    "over_ssh",
-    "proxied",
-    "ssh_line",
-]
+__all__ = ["address", "fragment", "open_browser", "proxied", "ssh_line"]
 
 _TEXT: Final = frozenset(
     {"browsh", "carbonyl", "elinks", "links", "links2", "lynx", "w3m", "www-browser"}
@@ -39,39 +31,22 @@ _SSH_PORT: Final = "22"
 
 
 def address(host: str, port: int) -> str:
-    """Return the address of a page, without its token.
-
-    Args:
-        host: At which it listens; of one that listens everywhere, the name of this machine is
-            taken.
-        port: At which it listens.
-    """
+    """Return the address of a page, without token; a wildcard host becomes this machine's name."""
     shown = socket.gethostname() if host in ("0.0.0.0", "::", "") else host  # noqa: S104
     return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/"
 
 
 def fragment(token: str | None) -> str:
-    """Return what stands behind an address, from which the page takes its token."""
+    """Return the fragment of an address, from which the page reads its token."""
     return "" if token is None else f"#token={quote(token, safe='')}"
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a host."""
-    import ipaddress
-
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _reachable(host: str) -> str:
-    """Return the address at which this machine reaches what listens at a host."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
 
 
 def over_ssh(env: Mapping[str, str] = os.environ) -> bool:
-    """Return whether whoever started this sits at another machine."""
+    """Return whether the user works at another machine, as over ssh."""
     return any(env.get(name) for name in ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"))
 
 
@@ -90,8 +65,7 @@ def proxied(port: int, env: Mapping[str, str] = os.environ) -> str | None:
 def ssh_line(host: str, port: int, env: Mapping[str, str] = os.environ) -> str | None:
     """Return the command with which another machine reaches a page; None where none is needed.
 
-    It is needed over ssh and in a job of SLURM, whose machine is reached through the one from which
-    the job was sent.
+    It is needed over ssh and in a job of SLURM, reached through the machine that sent the job.
     """
     job = env.get("SLURM_JOB_ID")
     if not (job or over_ssh(env)):
@@ -117,15 +91,9 @@ def open_browser(url: str, token: str | None, env: Mapping[str, str] = os.enviro
     """Open a page in a browser, if there is one to see it in; return whether that was tried.
 
     That is where ``BROWSER`` is set, or where there is a screen and nobody came over ssh. It never
-    waits, and nothing goes wrong if it does not work.
-
-    Over ssh, ``BROWSER`` names what opens a browser on another machine, as editors do. A file of
-    this machine is nothing there, and the page asks for the token.
-
-    Args:
-        url: Address without the token.
-        token: The token; None if the page wants none.
-        env: Environment variables.
+    waits, and nothing goes wrong if it does not work. Over ssh, ``BROWSER`` names what opens a
+    browser on another machine, where a file of this one is nothing, so that the page asks for the
+    token.
     """
     screen = sys.platform == "darwin" or env.get("DISPLAY") or env.get("WAYLAND_DISPLAY")
     if not env.get("BROWSER") and (over_ssh(env) or not screen):

@@ -1,43 +1,47 @@
-"""Root folders that a page shows, and their names on it."""
+"""Root folders that a page shows, and the token that gives access to it.
+
+The token is stored in the folder ``seamark`` below ``XDG_STATE_HOME`` (``~/.local/state`` if that
+is not set), which nobody else can open::
+
+    page.json   {"token": "seamark_..."}
+    open.html   leads a browser to the address with the token
+"""
 
 from __future__ import annotations
 
+import hashlib
+import html
+import json
 import os
+import secrets
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from seamark.errors import ArgumentError
+from seamark.errors import ArgumentError, SeamarkError
+from seamark.index.lock import exclusive
 from seamark.journal.folder import root_dir
-from seamark.journal.root import ROOT_NAME
+from seamark.journal.root import ROOT_NAME, name_of
+from seamark.process.interrupts import quietly
 
-__all__ = ["Root", "named_roots"]
+__all__ = ["Root", "StateError", "instance_of", "keep", "named_roots", "new_token", "redirect_file"]
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """Root folder of runs that a page shows.
-
-    Attributes:
-        name: Displayed name, unique among the roots of a page.
-        path: Absolute path, which need not exist.
-    """
+    """Root folder that a page shows; its name is unique there, and its path need not exist."""
 
     name: str
     path: Path
 
 
 def named_roots(paths: Sequence[str | os.PathLike[str]]) -> list[Root]:
-    """Return the roots at some places, each once, with names that tell them apart.
+    """Return the roots at some places, or the one found without any, each once, with unique names.
 
     The name is that of the folder, of ``.seamark`` that of the folder around it, with as much of
     the path before it as is needed.
-
-    Args:
-        paths: As a person gave them; none for the root that is found without one.
-
-    Raises:
-        ArgumentError: If one cannot be a root.
     """
     found: dict[str, Path] = {}
     for one in paths or (None,):
@@ -57,6 +61,114 @@ def named_roots(paths: Sequence[str | os.PathLike[str]]) -> list[Root]:
 
 
 def _parts(path: Path) -> tuple[str, ...]:
-    """Return the parts of a path without a ``.seamark`` at its end."""
     inside = path.parent if path.name == ROOT_NAME else path
     return inside.parts or path.parts
+
+
+_FILE: Final = "page.json"
+_LOCK_S: Final = 10.0
+_OTHERS: Final = 0o077
+_LEAST: Final = 32
+"""A shorter token could be guessed."""
+
+
+class StateError(SeamarkError):
+    """Error when the token of a page cannot be kept."""
+
+
+def keep() -> str:
+    """Return the token of this user, made if there was none.
+
+    A file that others can read, or that is not this user's, is not believed: there is a new token.
+    """
+    place = _folder() / _FILE
+    with exclusive(place, _LOCK_S):
+        return _read(place) or new_token()
+
+
+def new_token() -> str:
+    """Make a token in the place of the one that there is, which opens nothing any more."""
+    made = f"seamark_{secrets.token_urlsafe(32)}"
+    _write(_FILE, json.dumps({"token": made}))
+    return made
+
+
+def instance_of(token: str, roots: Sequence[Root]) -> str:
+    """Return the id of a page with these roots, the same after each start."""
+    text = "\0".join([token, *sorted(os.path.realpath(root.path) for root in roots)])
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def redirect_file(url: str) -> Path:
+    """Return a file that leads a browser to an address; nobody else can read it.
+
+    The address has the token in it, and everybody on this machine can read a command line.
+    """
+    shown = html.escape(url)
+    return _write(
+        "open.html",
+        '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+        f'<meta http-equiv="refresh" content="0;url={shown}"><title>Seamark</title>'
+        f'<a href="{shown}">Open the page</a>\n',
+    )
+
+
+def _folder() -> Path:
+    # Who could write there would have this user show their token to a page of their own.
+    base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111
+    made = Path(base) / "seamark"
+    me = os.geteuid()
+    try:
+        made.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for found in (made.lstat(), made.stat()):  # the link, if it is one, and the folder
+            if found.st_uid != me:
+                raise _unsafe(made, f"belongs to {name_of(found.st_uid)}, not to {name_of(me)},")
+        if made.stat().st_mode & _OTHERS:
+            made.chmod(0o700)
+        if mode := made.stat().st_mode & _OTHERS:
+            words = f"stays open to others (mode {0o700 | mode:o}) on this file system,"
+            raise _unsafe(made, words)
+    except OSError as error:
+        msg = (
+            f"the token of the page cannot be kept in {made}: {error.strerror}; "
+            "name another folder with XDG_STATE_HOME"
+        )
+        raise StateError(msg) from error
+    return made
+
+
+def _unsafe(place: Path, why: str) -> StateError:
+    return StateError(
+        f"{place} {why} and no token is kept there; name another folder with XDG_STATE_HOME"
+    )
+
+
+def _read(place: Path) -> str | None:
+    with quietly(only=(OSError, ValueError, TypeError, KeyError)):
+        fd = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as file:
+            facts = os.fstat(fd)
+            mine = facts.st_uid == os.geteuid() and not facts.st_mode & _OTHERS
+            token = json.load(file)["token"]
+        if mine and stat.S_ISREG(facts.st_mode) and isinstance(token, str) and len(token) >= _LEAST:
+            return token
+    return None
+
+
+def _write(name: str, text: str) -> Path:
+    place = _folder() / name
+    draft = place.with_name(f".{name}.{secrets.token_hex(4)}")
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8") as out:
+            os.fchmod(fd, 0o600)  # whatever the umask takes away
+            out.write(text)
+        draft.replace(place)
+    except OSError as error:
+        with quietly(only=OSError):
+            draft.unlink()
+        msg = (
+            f"{place} cannot be written: {error.strerror}; name another folder with XDG_STATE_HOME"
+        )
+        raise StateError(msg) from error
+    return place

@@ -1,4 +1,4 @@
-"""A page from its start to its end: a port, the thread that reads folders, and the answers."""
+"""Life of a page: its port, the thread that reads folders, and its server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, MissingExtraError, SeamarkError
-from seamark.page import opening, tokens
+from seamark.page import opening, roots
+from seamark.remote.http.address import bind_words, is_loopback
 
 if TYPE_CHECKING:
     import uvicorn
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from seamark.page.roots import Root
     from seamark.page.watch import Watcher
 
-__all__ = ["DEFAULT_PORT", "Given", "StartError", "Started", "check_extra", "serve"]
+__all__ = ["Given", "StartError", "Started", "check_extra", "serve"]
 
 DEFAULT_PORT: Final = 8765
 PORTS: Final = 20
@@ -42,20 +43,15 @@ _TAKEN: Final = (errno.EADDRINUSE, errno.EACCES)
 
 
 class StartError(SeamarkError):
-    """The page cannot start like this; the message says what to do."""
+    """The page cannot start; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
     """Options with which a page is started.
 
-    Attributes:
-        roots: Roots that it shows.
-        host: Address to listen at.
-        port: Port to listen at; 0 for any, None for the first that is free of a few.
-        token: Whether it requires a token.
-        hosts: Further host names that a page without token answers to.
-        embed: Whether notebooks may show it in a frame.
+    `port` is 0 for any, and None for the first free one of a few; `hosts` are further names that a
+    page without a token answers to.
     """
 
     roots: Sequence[Root]
@@ -68,14 +64,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A page that answers.
-
-    Attributes:
-        url: Its address, without the token.
-        token: Its token; None if it wants none.
-        host: Address at which it listens.
-        port: Port at which it listens.
-    """
+    """A page that answers; its `url` is without the token, which is None if it wants none."""
 
     url: str
     token: str | None
@@ -84,24 +73,15 @@ class Started:
 
 
 def check_extra() -> None:
-    """Make sure that all is installed that a page needs.
-
-    Raises:
-        MissingExtraError: Naming the extra, if it is not.
-    """
+    """Raise `MissingExtraError` unless all is installed that a page needs."""
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
         msg = f'the page needs {", ".join(missing)}, not installed here: pip install "seamark[ui]"'
         raise MissingExtraError(msg)
 
 
 def check(given: Given) -> None:
-    """Make sure that a page can be like this.
-
-    Raises:
-        StartError: If it would be open to strangers.
-        ArgumentError: If one index is named for several roots.
-    """
-    if not given.token and not opening.is_loopback(given.host):
+    """Raise `StartError` for a page that would be open to strangers."""
+    if not given.token and not is_loopback(given.host):
         msg = f"--no-token is for this machine alone, not for --host {given.host}"
         raise StartError(msg)
     index = os.environ.get("SEAMARK_INDEX", "")
@@ -111,24 +91,18 @@ def check(given: Given) -> None:
 
 
 def serve(given: Given, tell: Callable[[Started, Watcher], Any], until: int | None = None) -> int:
-    """Answer until a signal ends it; return an exit code.
+    """Answer until a signal or the end of the descriptor `until` ends it; return an exit code.
 
-    Args:
-        given: What a person said of it.
-        tell: Is called in a thread once it answers.
-        until: Descriptor whose end ends it, too.
-
-    Raises:
-        SeamarkError: If it cannot start.
+    `tell` is called in a thread once the page answers.
     """
     import uvicorn
 
     from seamark.page.app import make_page
     from seamark.page.watch import Watcher
-    from seamark.server.connection import protocol_for
+    from seamark.server.app import protocol_for
 
     check(given)
-    kept = tokens.keep()
+    kept = roots.keep()
     token = kept if given.token else None
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(bind(given.host, given.port))
@@ -139,7 +113,7 @@ def serve(given: Given, tell: Callable[[Started, Watcher], Any], until: int | No
         page = make_page(
             given.roots,
             token=token,
-            instance=tokens.instance_of(kept, given.roots),
+            instance=roots.instance_of(kept, given.roots),
             watch=watcher,
             hosts=tuple(given.hosts),
             embed=given.embed,
@@ -169,12 +143,9 @@ def serve(given: Given, tell: Callable[[Started, Watcher], Any], until: int | No
 def _run(
     config: uvicorn.Config, listening: socket.socket, begin: Callable[[], Any], until: int | None
 ) -> None:
-    """Answer until a signal or the end of a descriptor.
-
-    The signals are SIGTERM, SIGINT and SIGHUP. uvicorn handles the first two while it runs, and
-    passes the one that ended it on to the process. SIGHUP comes from a terminal that is closed; if
-    it is ignored (``nohup``), it stays ignored.
-    """
+    # uvicorn handles SIGTERM and SIGINT while it runs, and passes the one that ended it on to the
+    # process. SIGHUP comes from a terminal that is closed; if it is ignored (`nohup`), it stays
+    # ignored.
     import uvicorn
 
     class Announced(uvicorn.Server):
@@ -205,15 +176,7 @@ def _run(
 
 
 def bind(host: str, port: int | None) -> socket.socket:
-    """Return a socket that listens.
-
-    Args:
-        host: Address of this machine.
-        port: 0 for any; None for the first that is free from `DEFAULT_PORT` on.
-
-    Raises:
-        StartError: If the port is taken, or all that are tried are.
-    """
+    """Return a socket that listens; port 0 is any, None the first free one of `PORTS`."""
     ports = range(DEFAULT_PORT, DEFAULT_PORT + PORTS) if port is None else (port,)
     for one in ports:
         try:
@@ -224,27 +187,16 @@ def bind(host: str, port: int | None) -> socket.socket:
             return socket.create_server((host, one), backlog=_BACKLOG)
         except OSError as error:
             if port is not None or error.errno not in _TAKEN:
-                raise StartError(_bind_words(host, one, error)) from error
+                todo = "another program listens there: choose another, or leave it out"
+                raise StartError(bind_words(host, one, error, todo)) from error
     last = DEFAULT_PORT + PORTS - 1
     msg = f"the ports from {DEFAULT_PORT} to {last} are all taken: choose another with --port"
     raise StartError(msg)
 
 
-def _bind_words(host: str, port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"--port {port}: another program listens there: choose another, or leave it out"
-    if error.errno == errno.EACCES:
-        return f"--port {port}: this user may not listen there: choose one from 1024 up"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"--host {host}: this machine does not have that address"
-    return f"cannot listen at {host} port {port}: {error.strerror}"
-
-
 def _provide_indexes(roots: Sequence[Root], stack: contextlib.ExitStack) -> None:
-    """Ensure that the indexes are files, which one thread writes while others answer from them.
-
-    If no file can be written for some root, all are in a temporary folder while the page runs.
-    """
+    # One thread writes the files while others answer from them. If none can be written for some
+    # root, all are in a temporary folder while the page runs.
     from seamark.index.index import Index
 
     for root in roots:

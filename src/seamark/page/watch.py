@@ -1,7 +1,7 @@
-"""Reading of the folders of a page: how often, in which order, and by which thread.
+"""Reading of the folders of a page by one thread: intervals and order.
 
-Requests only read the index. One thread folds what is new into it, for all roots of the page, while
-others answer; `Looker` says when a root is read, `Watcher` is the thread.
+Requests only read the index. `Looker` says when a root is read; `Watcher` is the one thread that
+folds what is new.
 """
 
 from __future__ import annotations
@@ -54,17 +54,10 @@ Ref = tuple[str, str]
 class Looked:
     """Progress of reading one root.
 
-    Attributes:
-        looked_ns: Start of the last complete read of the whole root, nanoseconds since the Unix
-            epoch; 0 before the first is complete.
-        left: Number of runs that the current read has still to read; 0 if there is no current
-            read, or if the number is not known yet.
-        left_s: Estimated time for these, seconds; 0 if there is no estimate.
-        runs: Number of runs in the index that are not in the trash.
-        running: Number of these that are running.
-        trouble: Reason why the root cannot be read; empty if it can.
-        unread: Number of folders that may not be read.
-        unread_first: The first of these: path and reason.
+    `looked_ns` is the start of the last complete read, ns since the Unix epoch, or 0. `left` counts
+    the runs that the current read has still to read, `left_s` is an estimate of its time; 0 if
+    unknown. `runs` counts those that are not in the trash, `unread` the folders that may not be
+    read, of which the first are named with the reason.
     """
 
     looked_ns: int = 0
@@ -78,57 +71,32 @@ class Looked:
 
 
 class Watch(Protocol):
-    """Interface of a page to what reads its folders. No method waits."""
+    """Interface of a page to the readers of its folders. No method waits."""
 
     def note_request(self) -> None:
-        """Take note that somebody looks at the page."""
+        """Note that the page is being viewed."""
 
     def looked(self, root: int) -> Looked:
-        """Return the progress of reading a root.
-
-        Args:
-            root: Its index among the roots of the page.
-        """
+        """Return the progress of reading a root, by its index among those of the page."""
 
     def shown(self, root: int, refs: Iterable[tuple[str, str]]) -> None:
         """Take note that runs are drawn: while they run, they are looked at every 2 seconds.
 
-        They are let go of `SHOWN_S` after they were last named; whoever else looks at the page
-        names others, which come beside them.
-
-        Args:
-            root: Its place among the roots of the page.
-            refs: (project, run id) of the runs.
+        They are let go of `SHOWN_S` after they were last named; other runs come beside them.
         """
 
     def look_now(self, root: int, refs: Iterable[tuple[str, str]] = ()) -> None:
-        """Request a read of a root, or of only some of its runs, at once.
-
-        Args:
-            root: Its index among the roots of the page.
-            refs: (project, run id) of the runs; none for all runs.
-        """
+        """Request a read of a root, or of only some of its runs, at once."""
 
     def rebuild(self, root: int) -> None:
-        """Request that the index of a root, which is damaged, is made anew.
-
-        Args:
-            root: Its index among the roots of the page.
-        """
+        """Request that the index of a root, which is damaged, is made anew."""
 
 
 class Looker:
-    """Reads one root, as often as it should; `asked` to `rebuild` may be called by any thread.
+    """Reads one root, as often as it should; any thread may call `note_request` to `rebuild`.
 
-    Args:
-        index: Index of the root.
-        say: Called with the progress.
-        clock: Seconds, from any origin.
-        cpu: Seconds that the processor was busy with this thread.
-
-    Attributes:
-        looks: How often it read the whole root.
-        quick: How often it read a single run.
+    `cpu` returns the seconds that the processor was busy with this thread. `looks` counts reads of
+    the whole root, `quick` those of single runs.
     """
 
     def __init__(
@@ -153,7 +121,7 @@ class Looker:
         self.looks = self.quick = 0
 
     def note_request(self) -> None:
-        """Take note that somebody looks at the page."""
+        """Note that the page is being viewed."""
         self._asked_at = self._clock()
 
     def shown(self, refs: Iterable[Ref]) -> None:
@@ -167,11 +135,7 @@ class Looker:
         self.note_request()
 
     def look_now(self, refs: Iterable[Ref] = ()) -> None:
-        """Make the next read due at once, or as long after the last one as that took.
-
-        Args:
-            refs: Read only these runs, which were edited; none for all.
-        """
+        """Make the next read, of all or some edited runs, due at once or nearly so."""
         if edited := set(refs):
             self._edited |= edited
         else:
@@ -193,7 +157,7 @@ class Looker:
         return min(soon)
 
     def step(self) -> None:
-        """Do what is due, if anything is."""
+        """Do the work that is due, if any."""
         while self._edited:
             self._look_at(self._edited.pop())
         if self._clock() >= self._full_at():
@@ -267,10 +231,7 @@ class Looker:
         self._counted_at = self._clock()
 
     def _look_at_some(self) -> None:
-        """Look at runs that are running, one by one, until it is enough for now.
-
-        Those that are drawn come first, each time; of either kind, those whose turn it is.
-        """
+        # Those that are drawn come first, each time; of either kind, those whose turn it is.
         began = self._clock()
         running = set(self._running)
         with self._lock:
@@ -296,11 +257,7 @@ class Looker:
 
 
 class Watcher:
-    """The thread that reads the folders of a page; used once.
-
-    Args:
-        roots: The folders.
-    """
+    """The thread that reads the folders of a page; used once."""
 
     def __init__(self, roots: Sequence[Root]) -> None:
         self._looked = [Looked() for _ in roots]
@@ -322,14 +279,14 @@ class Watcher:
         return self._looked[root]
 
     def wait_for_roots(self, wait_s: float) -> bool:
-        """Wait for so many seconds until each root was read; return whether it was."""
+        """Wait at most ``wait_s`` seconds until each root was read; return whether it was."""
         with self._news:
             return self._news.wait_for(
                 lambda: all(one.looked_ns or one.trouble for one in self._looked), wait_s
             )
 
     def note_request(self) -> None:
-        """See `Watch.asked`."""
+        """See `Watch.note_request`."""
         for one in self._lookers:
             one.note_request()
         self._wake.set()

@@ -1,1 +1,1 @@
-"""Curves, images and text for people to look at."""
+"""Curves, images and text for display."""

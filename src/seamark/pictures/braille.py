@@ -37,8 +37,6 @@ _EMPTY: Final = "\u2800"
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Scale of an axis: its range, and the conversion of values to dots."""
-
     low: float
     high: float
     log: bool
@@ -63,13 +61,11 @@ class _Scale:
         return (plain / 2 - self.low / 2) / (self.high / 2 - self.low / 2) * (self.dots - 1)
 
     def ticks(self, count: int) -> list[float]:
-        """Return about ``count`` round values within the range."""
         find = _log_ticks if self.log else _ticks
         return find(self.low, self.high, count)
 
 
 def _ticks(low: float, high: float, count: int, *, least: float = 0.0) -> list[float]:
-    """Return about ``count`` round values, at least ``least`` apart."""
     rough = (high / 2 - low / 2) / max(count, 1) * 2
     if not math.isfinite(rough) or rough <= 0:
         return [low, high]
@@ -110,7 +106,6 @@ _SPANS: Final = ((2 * _DAY_S, _DAY_S, "d"), (2 * 3600, 3600, "h"), (2 * 60, 60, 
 def _x_ticks(
     scale: _Scale, axes: Axes, count: int, safe: Callable[[str], str]
 ) -> tuple[list[float], list[str], str]:
-    """Return positions, labels and the name of the x axis."""
     if axes.x_kind == "time":
         spots = np.linspace(scale.low, scale.high, max(2, min(count, 5))).tolist()
         pattern = "%m-%d %H:%M" if scale.high - scale.low > _DAY_S else "%H:%M:%S"
@@ -141,16 +136,10 @@ def draw(
     bands: bool = False,
     safe: Callable[[str], str] = str,
 ) -> str:
-    """Draw curves with braille dots.
+    """Draw curves, at least one of them with a value to show, with braille dots.
 
-    Args:
-        curves: At least one of them with a value to show.
-        axes: What the axes mean.
-        width: Cells that a line may take.
-        height: Lines of the drawing area; axis, title and legend come on top.
-        colour: Tell curves apart by colours, else by letters in the drawing.
-        bands: Show the edges of bands, as dotted lines.
-        safe: Makes names printable.
+    ``width`` and ``height`` (of the drawing area alone) are in cells. Without ``colour``, letters
+    tell curves apart; ``bands`` shows their edges, as dotted lines; ``safe`` makes names printable.
 
     Raises:
         ArgumentError: If no curve has anything that these axes can show.
@@ -230,7 +219,6 @@ def _line(canvas: Canvas, xs: Floats, ys: Floats, scale: _Scale, paint: str | No
 
 
 def _dotted(canvas: Canvas, xs: Floats, ys: Floats, scale: _Scale, paint: str | None) -> None:
-    """Draw the edge of a band where it is finite."""
     if not len(xs):
         return
     where = np.append(np.arange(xs[0], xs[-1], _DOTTED), xs[-1])
@@ -241,7 +229,6 @@ def _dotted(canvas: Canvas, xs: Floats, ys: Floats, scale: _Scale, paint: str | 
 
 
 def _dots(ys: Floats, scale: _Scale) -> Floats:
-    """Return the dots of values; NaN where one is not finite."""
     with np.errstate(invalid="ignore"):
         return np.where(np.isfinite(ys), scale.place(ys), np.nan)
 
@@ -253,7 +240,6 @@ def _letter(at: int) -> str:
 def _letters(
     canvas: Canvas, curve: Curve, x_scale: _Scale, y_scale: _Scale, letter: str, shift: float
 ) -> None:
-    """Put a curve's letter on it in a few places, which differ from curve to curve."""
     line = curve.finite()
     count = min(5, len(line.x))
     for part in range(count):

@@ -1,27 +1,27 @@
-"""Curves and axes of runs for pictures: `Run.plot`, `Project.plot` and ``seamark plot``.
-
-What is read grows with the picture and not with the series.
-"""
+"""Plots of series, drawn by plotly or Matplotlib."""
 
 from __future__ import annotations
 
 import logging
 import math
+import sys
+import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from seamark.errors import ArgumentError, MissingFieldError
-from seamark.paths import matches
+from seamark.paths import kind_of, matches, model_key
 from seamark.reading.curves import NAMED_AXES, Look
-from seamark.reading.nearest import nearest_path
+from seamark.reading.finding import Finder
 from seamark.reading.points import check_attempt
-from seamark.reading.units import shared_unit, unit_of
+from seamark.reading.words import nearest_path, shared_unit, unit_of
 
 if TYPE_CHECKING:
     from seamark.pictures.plots import Axes, Curve, XKind
-    from seamark.reading.catalog import Catalog
+    from seamark.reading.browsing import Recording
+    from seamark.reading.catalog import Catalog, Ref
     from seamark.reading.curves import Drawing
     from seamark.reading.drawn import GroupCurve
     from seamark.reading.groups import RunGroup
@@ -34,38 +34,29 @@ __all__ = [
     "PlotOptions",
     "Source",
     "curves_of_groups",
-    "no_series",
+    "follow",
     "picture_of",
     "picture_of_groups",
-    "title_of",
+    "plot_run",
+    "plot_runs",
 ]
+
 
 MOST_CURVES: Final = 20
 """More lines than this cannot be told apart."""
 _UNITS: Final = {"step": "steps", "order": "points", "time": "seconds", "relative": "seconds"}
 _LISTED: Final = 5
-
 log = logging.getLogger("seamark")
 
 
 @dataclass(frozen=True, slots=True)
 class PlotOptions:
-    """Options of a plot: its look, and which attempts it shows.
-
-    Attributes:
-        look: Query for the points of each curve; its window is the argument ``smooth``.
-        attempt: Which attempts are shown.
-
-    Raises:
-        ArgumentError: If an option cannot be used.
-        PathError: If x is no path.
-    """
+    """Checked options of a plot: look (its window is ``smooth``) and attempts."""
 
     look: Look
     attempt: Attempt = "latest"
 
     def __post_init__(self) -> None:
-        """Check everything, before anything is read."""
         check_attempt(self.attempt)
         if self.look.log_x and self.look.x == "time":
             msg = "log_x: clock times have no logarithm; x='relative' counts from the run's start"
@@ -96,12 +87,7 @@ class PlotOptions:
         return "" if look.window is None else f"mean of {look.window:,.10g} {units}"
 
     def axes(self, title: str, unit: str = "") -> Axes:
-        """Return the axes of a picture.
-
-        Args:
-            title: Text above the picture, to which the unit is added.
-            unit: Common unit of the curves; empty if they have none.
-        """
+        """Return the axes of a picture; ``unit`` of all curves, else empty, joins the title."""
         from seamark.pictures.plots import Axes
 
         look, named = self.look, self.look.x in NAMED_AXES
@@ -118,13 +104,7 @@ class PlotOptions:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A run that is drawn.
-
-    Attributes:
-        label: Name for people.
-        key: Project and id, which name exactly this run and choose its colour.
-        reader: Reader of the run.
-    """
+    """A run that is drawn; its key (project and id) chooses its colour."""
 
     label: str
     key: str
@@ -132,13 +112,7 @@ class Source:
 
 
 def no_series(missing: str, known: Collection[str], where: str) -> MissingFieldError:
-    """Return the error that there is no such series, with the nearest path and some others.
-
-    Args:
-        missing: Path or pattern.
-        known: Paths of series of numbers.
-        where: Description of the place that was searched.
-    """
+    """Return the error for a series that does not exist; it names similar paths."""
     near = nearest_path(missing, known)
     hint = f"did you mean {near!r}? " if near else ""
     some = ", ".join(list(known)[:_LISTED]) or "none"
@@ -157,19 +131,9 @@ def picture_of(
     where: str,
     warn: Callable[..., None] = log.warning,
 ) -> tuple[list[Curve], Axes]:
-    """Read the curves of runs; return them with the axes of their picture.
+    """Read the curves of runs at paths, namespaces or patterns; return them with the axes.
 
-    Where several runs were given, the labels name the run of each curve.
-
-    Args:
-        sources: The runs, each with its own label.
-        patterns: Paths, namespaces, or patterns with ``*`` and ``?``.
-        options: Options of the plot.
-        where: Description of the runs, for messages.
-        warn: Called with warnings about the picture, as `logging.Logger.warning` is.
-
-    Raises:
-        MissingFieldError: If a pattern matches no series of any run, or x is none of theirs.
+    Raises MissingFieldError if a pattern matches no series of any run, or x is none of theirs.
     """
     from seamark.pictures.plots import COLOURS, slots
 
@@ -199,7 +163,7 @@ def picture_of(
 
 
 def title_of(sources: Sequence[Source], patterns: Sequence[str]) -> str:
-    """Return the text above a picture: what the labels of its curves have in common."""
+    """Return the title of a picture: the common part of the labels of its curves."""
     if len(sources) == 1:
         return sources[0].label
     return patterns[0] if sources and len(patterns) == 1 else ""
@@ -255,7 +219,6 @@ def _curve(drawing: Drawing, label: str, colour: int) -> Curve:
 
 
 def _with_ends(drawing: Drawing) -> tuple[Floats, Floats]:
-    """Return the representative points of a curve with the first and last of its series."""
     import numpy as np
 
     x, y = drawing.curve.step, drawing.curve.value
@@ -276,18 +239,7 @@ def curves_of_groups(
     options: PlotOptions,
     where: str,
 ) -> list[GroupCurve]:
-    """Read the mean curves of groups of runs.
-
-    Args:
-        index: Catalog of the runs.
-        groups: The groups.
-        patterns: Paths, namespaces, or patterns with ``*`` and ``?``.
-        options: Options of the plot.
-        where: Description of the groups, for messages.
-
-    Raises:
-        MissingFieldError: If a pattern matches no series of any run, or none of them has points.
-    """
+    """Read the mean curves of groups of runs; MissingFieldError if there is none."""
     from seamark.reading.drawn import group_curves
 
     refs = list(dict.fromkeys(ref for group in groups for ref in group.refs))
@@ -311,13 +263,7 @@ def curves_of_groups(
 def picture_of_groups(
     found: Sequence[GroupCurve], options: PlotOptions, words: Callable[[object], str]
 ) -> tuple[list[Curve], Axes]:
-    """Return the means of groups, with one standard deviation on either side, and the axes.
-
-    Args:
-        found: The curves; see `curves_of_groups`.
-        options: Options of the plot.
-        words: Formats a value.
-    """
+    """Return the means of groups, with one standard deviation on either side, and axes."""
     from seamark.pictures.plots import COLOURS, Curve, slots
 
     paths = list(dict.fromkeys(one.path for one in found))
@@ -345,3 +291,193 @@ def picture_of_groups(
             )
         )
     return curves, options.axes(paths[0] if len(paths) == 1 else "", shared)
+
+
+_GOES_ON: Final = ("created", "running")
+_LEAST_S: Final = 0.2
+Draw = Callable[[], tuple[Any, bool]]
+"""Returns a figure, and whether a run in it goes on."""
+Warn = Callable[..., None]
+"""Takes the arguments of `logging.Logger.warning`."""
+
+
+class _Found(NamedTuple):
+    """Runs of a picture; ``goes_on``: a run is not finished, or has nothing to draw yet."""
+
+    sources: list[Source]
+    where: str
+    goes_on: bool
+
+
+def plot_run(
+    recorded: Recording, patterns: Sequence[str], options: PlotOptions, refresh: float | None
+) -> Any:
+    """Implement `Run.plot`."""
+
+    def find(_: Warn) -> _Found:
+        reader = recorded.reader()
+        if reader is None:
+            return _Found([], recorded.words, goes_on=True)
+        ref = reader.project, reader.name
+        source = Source(_label(recorded.index, ref), "/".join(ref), reader)
+        return _Found([source], recorded.words, reader.state in _GOES_ON)
+
+    if recorded.silent:
+        from seamark.pictures.plots import figure_of
+
+        return figure_of([], options.axes(""))
+    return _plot(find, patterns, options, refresh)
+
+
+def _label(index: Catalog, ref: Ref) -> str:
+    kind, key = kind_of(*ref), model_key(*ref)
+    if kind == "run":
+        return Finder(index).labels([ref])[0]
+    if kind == "project":
+        return ref[0]
+    return key if kind == "model" else f"{key}/{ref[1]}"
+
+
+def plot_runs(
+    runs: Callable[[], tuple[Catalog, list[Ref]]],
+    patterns: Sequence[str],
+    options: PlotOptions,
+    where: str,
+    refresh: float | None,
+    order: str = "first",
+) -> Any:
+    """Implement `Project.plot` for the first few runs that have such a series.
+
+    ``runs`` returns the catalog, up to now, and (project, run id); ``order`` names the first ones,
+    ``"newest"`` or ``"first"``.
+    """
+
+    def find(warn: Warn) -> _Found:
+        index, refs = runs()
+        drawn, place = refs, where
+        if len(refs) > MOST_CURVES:
+            having = _having(index, refs, patterns, options.look.x)
+            drawn = having[:MOST_CURVES]
+            if len(having) > MOST_CURVES:
+                said = "the %s %d of %d runs that have it"
+                warn(f"seamark: drawing {said}", order, MOST_CURVES, len(having))
+                place = f"{said % (order, MOST_CURVES, len(having))} among {where}"
+        views = {ref: index.view(*ref) for ref in (*drawn, *refs[:MOST_CURVES])}
+        goes_on = not views or any(one.state in _GOES_ON for one in views.values())
+        named = zip(drawn, Finder(index).labels(drawn), strict=True)
+        sources = [Source(label, "/".join(ref), views[ref]) for ref, label in named]
+        return _Found(sources, place, goes_on)
+
+    return _plot(find, patterns, options, refresh)
+
+
+def _having(index: Catalog, refs: list[Ref], patterns: Sequence[str], x: str) -> list[Ref]:
+    """Return the runs with the drawn series; if there are none, a few runs for the error."""
+    series = index.series_of(refs, lambda path: path == x or matches(path, *patterns))
+
+    def has(ref: Ref) -> bool:
+        there = series.get(ref, set())
+        is_placed = x in NAMED_AXES or x in there
+        return is_placed and any(matches(path, *patterns) for path in there)
+
+    having = [ref for ref in refs if has(ref)]
+    if having:
+        return having
+    some = {x in paths: ref for ref, paths in series.items()}
+    return list(dict.fromkeys([*some.values(), *refs]))[:MOST_CURVES]
+
+
+def _plot(
+    find: Callable[[Warn], _Found],
+    patterns: Sequence[str],
+    options: PlotOptions,
+    refresh: float | None,
+) -> Any:
+    from seamark.pictures.plots import figure_of
+
+    _check_patterns(patterns)
+    told: set[str] = set()
+
+    def warn(message: str, *given: object) -> None:
+        # at the first picture of which it is true, and not again at each refresh
+        if message not in told:
+            told.add(message)
+            log.warning(message, *given)
+
+    def draw() -> tuple[Any, bool]:
+        sources, where, goes_on = find(warn)
+        try:
+            if not sources:
+                raise no_series(patterns[0], [], where)
+            curves, axes = picture_of(sources, patterns, options, where, warn)
+        except MissingFieldError as error:
+            if refresh is None or not goes_on:
+                raise
+            curves, axes = [], options.axes(title_of(sources, patterns))
+            note = f"not yet: {error}"
+        else:
+            left = sum(curve.left_out for curve in curves)
+            note = f"{left:,} points have no place on these axes" if left else ""
+        axes = replace(axes, note="; ".join(filter(None, (axes.note, note))))
+        return figure_of(curves, axes), goes_on
+
+    if refresh is None:
+        return draw()[0]
+    follow(draw, _check_refresh(refresh), _display())
+    return None
+
+
+def _check_patterns(patterns: Sequence[object]) -> None:
+    if not patterns:
+        msg = "plot: which series? expected one path or several, such as plot('val/loss')"
+        raise ArgumentError(msg)
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not pattern:
+            msg = f"plot: expected paths such as 'val/loss', got {pattern!r:.80}"
+            raise ArgumentError(msg)
+
+
+def _check_refresh(refresh: object) -> float:
+    number = isinstance(refresh, (int, float)) and not isinstance(refresh, bool)
+    if number and math.isfinite(refresh) and refresh >= _LEAST_S:  # type: ignore[operator, arg-type]
+        return float(refresh)  # type: ignore[arg-type]
+    msg = f"refresh: expected seconds, at least {_LEAST_S}, or None, got {refresh!r:.80}"
+    raise ArgumentError(msg)
+
+
+def follow(
+    draw: Draw,
+    seconds: float,
+    show: Callable[[Any], None],
+    wait: Callable[[float], None] = time.sleep,
+) -> None:
+    """Draw at an interval in seconds until all runs have ended, or until an interrupt."""
+    try:
+        while True:
+            figure, goes_on = draw()
+            show(figure)
+            if not goes_on:
+                return
+            wait(seconds)
+    except KeyboardInterrupt:  # who interrupts the cell has seen enough
+        return
+
+
+def _display() -> Callable[[Any], None]:
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if not hasattr(shell, "kernel"):
+        msg = "refresh: expected None outside of a notebook; there is no picture to change"
+        raise ArgumentError(msg)
+    from IPython.display import display  # type: ignore[import-not-found, unused-ignore]
+
+    handle: Any = None
+
+    def show(figure: Any) -> None:
+        nonlocal handle
+        bundle = figure._repr_mimebundle_()
+        if handle is None:
+            handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call, unused-ignore]
+        else:
+            handle.update(bundle, raw=True)
+
+    return show

@@ -1,7 +1,4 @@
-"""HTML of runs, projects and their attributes in notebooks.
-
-Only what is shown is read: of a run with thousands of attributes, the first few.
-"""
+"""HTML of runs, projects and their attributes in notebooks; only shown values are read."""
 
 from __future__ import annotations
 
@@ -12,13 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import SeamarkError
 from seamark.paths import home_of, kind_of, model_key
-from seamark.reading.attributes import Attribute, SeriesSummary
+from seamark.reading.attributes import (
+    Attribute,
+    SeriesSummary,
+    is_background,
+    is_counter,
+    metric_order,
+)
 from seamark.reading.curves import line_of
 from seamark.reading.html import block, number, table, text
-from seamark.reading.interest import is_background, is_counter, metric_order
 from seamark.reading.names import generated_name
-from seamark.reading.value_words import file_text, short_text
-from seamark.reading.words import plural
+from seamark.reading.words import file_text, plural, short_text
 
 if TYPE_CHECKING:
     from seamark.reading.browsing import Recording
@@ -57,17 +58,7 @@ _WORDS: Final = {
 
 
 def page_of(recorded: Recording, project: str, run: str) -> str:
-    """Return a run as HTML; or a model, a version of one or an artifact, which have no state.
-
-    Args:
-        recorded: Reader of it.
-        project: Project path, or the place in it; see `seamark.paths.kind_of`.
-        run: Run id, or the name of another kind of container.
-
-    Raises:
-        SeamarkError: If it cannot be read.
-        OSError: If it cannot be read.
-    """
+    """Return a run, or a model, version or artifact, which have no state, as HTML."""
     reader, kind = recorded.reader(), kind_of(project, run)
     told = _FACTS if kind == "run" else _OF_REGISTERED
     wanted = ["sys/name", "sys/state", "sys/crash_reason", *told.values()]
@@ -91,18 +82,7 @@ def page_of(recorded: Recording, project: str, run: str) -> str:
 
 
 def page_of_project(recorded: Recording, project: str, states: RunsTable, newest: RunsTable) -> str:
-    """Return a project as HTML.
-
-    Args:
-        recorded: Reader of its own attributes.
-        project: Project path.
-        states: The states of all its runs.
-        newest: The runs that are named.
-
-    Raises:
-        SeamarkError: If it cannot be read.
-        OSError: If it cannot be read.
-    """
+    """Return a project as HTML: its own attributes, states of all runs, the newest."""
     counts = sorted(Counter(states["sys/state"]).items())
     words = ", ".join(f"{count:,} {text(state)}" for state, count in counts)
     columns = ("sys/id", "sys/name", "sys/state", "sys/creation_time")
@@ -118,12 +98,7 @@ def page_of_project(recorded: Recording, project: str, states: RunsTable, newest
 
 
 def page_of_path(recorded: Recording, path: str) -> str:
-    """Return a path of a run or project, with what lies below it, as HTML.
-
-    Raises:
-        SeamarkError: If it cannot be read.
-        OSError: If it cannot be read.
-    """
+    """Return a path of a run or project, with the paths below it, as HTML."""
     reader, families = recorded.reader(), recorded.families(path)
     here = _some(recorded, reader, [path]) if path in families else []
     families.pop(path, None)
@@ -138,7 +113,6 @@ def page_of_path(recorded: Recording, path: str) -> str:
 
 
 def _some(recorded: Recording, reader: Reader | None, paths: Sequence[str]) -> list[Attribute]:
-    """Return the attributes at some paths, as recorded or as the first record will hold them."""
     if reader is not None:
         return reader.some(paths)
     known = {one.path: one for one in recorded.attributes()}
@@ -152,22 +126,17 @@ def _tables(
     *,
     background: bool = False,
 ) -> Iterator[str]:
-    """Yield a table of series and one of everything else.
-
-    Args:
-        recorded: Reader of a run or project.
-        reader: The same at one moment; None while nothing is recorded.
-        families: Families by path.
-        background: Show facts too that a page of the whole has above its tables.
-    """
     series = [path for path, family in families.items() if family == "float_series"]
     if series:
         series.sort(key=lambda path: (is_background(path), is_counter(path), *metric_order(path)))
         rows = [_series_row(one) for one in _some(recorded, reader, series[:_FEW])]
         header = ("series", "last", "min", "max", "points")
         yield table(header, rows, _more(len(series), len(rows), "series"))
-    others = [path for path, family in families.items() if family != "float_series"]
-    others = [path for path in others if background or not is_background(path)]
+    others = [
+        path
+        for path, family in families.items()
+        if family != "float_series" and (background or not is_background(path))
+    ]
     if others:
         others.sort(key=is_background)
         cells = [(text(one.path), _shown(one)) for one in _some(recorded, reader, others[:_FEW])]
@@ -179,15 +148,13 @@ def _more(count: int, shown: int, name: str) -> str:
 
 
 def _whole(reader: Reader | None, one: Attribute) -> Iterator[str]:
-    """Yield the parts of the page of one path."""
     if isinstance(one.value, SeriesSummary):
         if reader is not None:
             yield line_of(reader.curve(one.path, _POINTS))
-        summary = one.value
         rows = [
-            (text(name.replace("_", " ")), number(getattr(summary, name)))
+            (text(name.replace("_", " ")), number(getattr(one.value, name)))
             for name in _SUMMARY
-            if name not in ("nan_count", "inf_count") or getattr(summary, name)
+            if name not in ("nan_count", "inf_count") or getattr(one.value, name)
         ]
         yield table((), rows)
         return
@@ -195,8 +162,7 @@ def _whole(reader: Reader | None, one: Attribute) -> Iterator[str]:
         yield _image(reader, one.value)
     if one.family == "file_set":
         members = sorted(one.value.items())
-        few = members[:_FEW]
-        rows = [(text(name), text(file_text(file, exact=False))) for name, file in few]
+        rows = [(text(name), text(file_text(file, exact=False))) for name, file in members[:_FEW]]
         yield table(("file", "size"), rows, _more(len(members), len(rows), "files"))
         return
     if isinstance(one.value, str):
@@ -212,7 +178,6 @@ def _series_row(one: Attribute) -> tuple[str, ...]:
 
 
 def _shown(one: Attribute) -> str:
-    """Return a value in a few words."""
     return text(short_text(one, exact=False))
 
 

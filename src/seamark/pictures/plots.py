@@ -1,9 +1,4 @@
-"""Curves, and pictures of them as figures, image files and web pages.
-
-A curve may be of any length; it is thinned to what a picture can show, keeping the extremes of
-every stretch. NaN and infinite values are marked at the edge of the picture instead of being left
-out silently. Drawing in the terminal is in `braille`.
-"""
+"""Curves, thinned but for extremes, and pictures of them: figures, image files, web pages."""
 
 from __future__ import annotations
 
@@ -55,7 +50,6 @@ class Curve:
     """Curve in a picture.
 
     Attributes:
-        label: Name in the legend.
         x: Steps, seconds (elapsed, or since the Unix epoch) or values of a series, finite, (N,).
         y: Values, (N,). Where one is not finite the line has a gap.
         low: Lower edge of the band behind the line, (N,); None for no band.
@@ -118,15 +112,9 @@ class Curve:
 class Axes:
     """Axes of a picture: their kinds, scales and titles.
 
-    Attributes:
-        x_kind: ``"step"``, ``"time"`` (seconds since the Unix epoch), ``"relative"`` (seconds
-            elapsed) or ``"series"``.
-        title: Text above the picture.
-        unit: Common unit of the curves, if known; it is in the title too.
-        log_x: Logarithmic x axis; points at or below zero cannot be shown.
-        log_y: The same for the y axis.
-        x_name: Label of the x axis; empty for the default of its kind.
-        note: A second line above the picture, such as how the lines are smoothed.
+    ``x_kind`` is ``"step"``, ``"time"`` (seconds since the Unix epoch), ``"relative"`` (seconds
+    elapsed) or ``"series"``. ``unit`` is common to the curves, and in the title too; ``note`` is a
+    second line above the picture. A logarithmic axis cannot show points at or below zero.
     """
 
     x_kind: XKind = "step"
@@ -161,13 +149,7 @@ _AXIS_NAMES: Final = {"step": "step", "relative": "elapsed time, s", "time": "ti
 
 
 def slots(keys: Iterable[str]) -> dict[str, int]:
-    """Return the index of the colour of each run or path: its own, wherever it is drawn.
-
-    Only where two would have the same one, the second takes the next that is free.
-
-    Args:
-        keys: Keys of the runs or paths.
-    """
+    """Return the colour index of each run or path: its own everywhere, but for collisions."""
     found: dict[str, int] = {}
     for key in sorted(set(keys)):
         at = int.from_bytes(hashlib.sha256(key.encode("utf-8", "replace")).digest()[:4], "big")
@@ -180,8 +162,7 @@ def slots(keys: Iterable[str]) -> dict[str, int]:
 def thin(curve: Curve, buckets: int) -> Curve:
     """Return at most about six points for each of ``buckets`` stretches of the curve.
 
-    Of every stretch the first, last, least and greatest finite point stay, and one of what is not
-    finite.
+    The first, last, least and greatest finite point of each stay, and one that is not finite.
     """
     size = len(curve.x)
     if size <= 6 * buckets:
@@ -195,20 +176,11 @@ def thin(curve: Curve, buckets: int) -> Curve:
         kept |= {start + int(low[start:stop].argmin()), start + int(high[start:stop].argmax())}
         if not finite[start:stop].all():
             kept.add(start + int(finite[start:stop].argmin()))
-    chosen = np.asarray(sorted(kept))
-    return curve.part(chosen)
+    return curve.part(np.asarray(sorted(kept)))
 
 
 def check_drawable(lines: Sequence[Curve], axes: Axes) -> None:
-    """Make sure that there is something to draw.
-
-    Args:
-        lines: Curves without the points that ``axes`` cannot show, and finite.
-        axes: Axes of the picture.
-
-    Raises:
-        ArgumentError: If all of them are empty.
-    """
+    """Refuse, with ArgumentError, to draw nothing."""
     if any(len(line.x) for line in lines):
         return
     why = "greater than zero, as a logarithmic axis needs" if axes.log_x or axes.log_y else "finite"
@@ -217,18 +189,13 @@ def check_drawable(lines: Sequence[Curve], axes: Axes) -> None:
 
 
 def save(curves: Sequence[Curve], axes: Axes, path: Path) -> None:
-    """Write a picture; the ending of its name says which kind.
+    """Write a picture as ``.png``, ``.svg`` or ``.pdf`` (by Matplotlib), or ``.html`` (by plotly).
 
-    Args:
-        curves: Curves to draw.
-        axes: Axes of the picture.
-        path: Ends with ``.png``, ``.svg`` or ``.pdf`` (drawn by Matplotlib), or ``.html`` (by
-            plotly: one file with everything in it, which needs no network).
+    The page is one file with everything in it, which needs no network.
 
     Raises:
         ArgumentError: If the ending is another one, or there is nothing to show.
         MissingExtraError: If the extra ``plot`` is not installed.
-        OSError: If the file cannot be written.
     """
     ending = path.suffix.lower()
     if ending not in _IMAGES + _PAGES:
@@ -238,8 +205,7 @@ def save(curves: Sequence[Curve], axes: Axes, path: Path) -> None:
     shown = [axes.visible(curve) for curve in curves]
     check_drawable([curve.finite() for curve in shown], axes)
     if ending in _PAGES:
-        figure = figure_of(curves, axes)
-        figure.write_html(path, include_plotlyjs=True, full_html=True)
+        figure_of(curves, axes).write_html(path, include_plotlyjs=True, full_html=True)
         return
     try:
         _save_image(shown, axes, path)
@@ -253,12 +219,10 @@ def _missing(error: ModuleNotFoundError) -> MissingExtraError:
 
 
 def _placed(x: Floats, axes: Axes) -> Any:
-    """Return places on the x axis as a library wants them."""
     return (x * 1e6).astype("datetime64[us]") if axes.x_kind == "time" else x
 
 
 def _look(curve: Curve, at: int) -> tuple[str, tuple[str, str]]:
-    """Return the colour of a curve, and its dashes."""
     slot = at if curve.colour is None else curve.colour
     return COLOURS[slot % len(COLOURS)], _DASHES[slot // len(COLOURS) % len(_DASHES)]
 
@@ -302,15 +266,7 @@ def _save_image(curves: Sequence[Curve], axes: Axes, path: Path) -> None:
 
 
 def figure_of(curves: Sequence[Curve], axes: Axes) -> Any:
-    """Return a figure of plotly, which shows itself in a notebook; on a light page as on a dark.
-
-    Args:
-        curves: Curves to draw; none for an empty figure.
-        axes: Axes of the picture.
-
-    Raises:
-        MissingExtraError: If the extra ``plot`` is not installed.
-    """
+    """Return a figure of plotly, for light and dark pages; MissingExtraError without it."""
     try:
         from plotly import graph_objects
     except ModuleNotFoundError as error:

@@ -1,13 +1,25 @@
-"""Printing reports, wherever standard output goes."""
+"""Text and progress bars in terminals and notebooks."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from typing import Final, TextIO
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TextIO
 
-__all__ = ["MOST_COLUMNS", "columns_of", "is_dumb", "obeys_escapes", "show", "without_middle"]
+__all__ = [
+    "MOST_COLUMNS",
+    "columns_of",
+    "is_dumb",
+    "obeys_escapes",
+    "progress_bar",
+    "show",
+    "without_middle",
+]
+
 
 MOST_COLUMNS: Final = 100
 """Greatest width of a report; wider ones are hard to read, and wrapped by viewers of logs."""
@@ -44,12 +56,62 @@ def obeys_escapes(stream: TextIO) -> bool:
 
 
 def show(text: str) -> None:
-    """Print text; what standard output cannot encode is escaped, as nobody expects this to raise.
-
-    Names are a person's own: of paths, of functions, of classes.
-    """
+    """Print text; characters that cannot be encoded are escaped, so that this never raises."""
     try:
         print(text)  # noqa: T201 - the purpose of this function
     except UnicodeEncodeError:
         encoding = sys.stdout.encoding
         print(text.encode(encoding, "backslashreplace").decode(encoding))  # noqa: T201
+
+
+_DELAY_S: Final = 0.4
+"""Work that takes less time gets no bar."""
+
+
+@contextmanager
+def progress_bar(
+    title: str, *, quiet: bool, of_bytes: bool = False
+) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function that takes the amount that is done and the amount that there is.
+
+    Nothing is shown where standard error is not a terminal that can move its cursor; rich is only
+    imported once there is something to show. With ``of_bytes``, the rate of bytes is shown.
+    """
+    began, wanted = time.monotonic(), not quiet and obeys_escapes(sys.stderr)
+    bar: Any = None
+    task: Any = None
+
+    def show(done: int, total: int) -> None:
+        nonlocal bar, task
+        if not wanted or time.monotonic() - began < _DELAY_S:
+            return
+        if bar is None:
+            bar = _make_bar(of_bytes=of_bytes)
+            bar.start()
+            task = bar.add_task(title, total=total)
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield show
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+def _make_bar(*, of_bytes: bool) -> Any:
+    from rich import progress
+    from rich.console import Console
+
+    counts: tuple[progress.ProgressColumn, ...] = (
+        (progress.DownloadColumn(), progress.TransferSpeedColumn())
+        if of_bytes
+        else (progress.MofNCompleteColumn(),)
+    )
+    return progress.Progress(
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        *counts,
+        progress.TimeRemainingColumn(),
+        console=Console(file=sys.stderr),
+        transient=True,
+    )

@@ -1,8 +1,4 @@
-"""Turn images into PNG and charts into HTML, whichever library made them.
-
-A library is recognised by the classes that a value derives from, and used only if the value is its
-own, so that nothing is imported that is not loaded already (NumPy aside, for arrays and tensors).
-"""
+"""Turn images into PNG and charts into HTML; only loaded libraries, and NumPy, are used."""
 
 from __future__ import annotations
 
@@ -37,12 +33,10 @@ _warned: Final[list[str]] = []
 
 
 def _made_by(value: Any) -> set[str]:
-    """Return the top-level packages of the classes that a value derives from."""
     return {base.__module__.partition(".")[0] for base in type(value).__mro__}
 
 
 def _figure(value: Any) -> Any:
-    """Return the Matplotlib figure that a value is or belongs to, or None."""
     if _made_by(value).isdisjoint({"matplotlib", "seaborn"}):
         return None
     if callable(getattr(value, "savefig", None)):
@@ -78,12 +72,7 @@ def is_drawing(value: Any) -> bool:
 
 
 def image_of(value: Any, *, autoscale: bool) -> bytes:
-    """Return an image as a PNG file; see `seamark.types.File.as_image`.
-
-    Raises:
-        ValueKindError: If it is not an image.
-        ArgumentError: If the shape or the range of an array is not that of an image.
-    """
+    """Return a PNG file; see `seamark.types.File.as_image`."""
     if is_array(type(value)):
         return _from_array(value, autoscale=autoscale)
     if "PIL" in _made_by(value):
@@ -125,14 +114,7 @@ def _from_array(value: Any, *, autoscale: bool) -> bytes:
 
 
 def png(pixels: bytes, width: int, height: int, channels: int) -> bytes:
-    """Return a PNG file.
-
-    Args:
-        pixels: 8-bit samples, row by row from the top, without padding.
-        width: Pixels in a row.
-        height: Rows.
-        channels: 1 (grey), 3 (RGB) or 4 (RGBA).
-    """
+    """Return a PNG of 8-bit samples, row by row from the top; 1, 3 (RGB) or 4 (RGBA) channels."""
     line = width * channels
     rows = b"".join(
         b"\0" + pixels[n * line : (n + 1) * line] for n in range(height)
@@ -147,7 +129,6 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def _shaped(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array of shape (H, W, C)."""
     shape = array.shape
     if array.ndim == 2 and array.size:  # as the message says  # noqa: PLR2004 - as the message says
         return array[:, :, None]
@@ -164,7 +145,6 @@ def _shaped(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _to_bytes(array: NDArray[Any], *, autoscale: bool) -> NDArray[np.uint8]:
-    """Return samples of 0 to 255."""
     import numpy as np
 
     if array.dtype == np.uint8:
@@ -189,7 +169,6 @@ def _to_bytes(array: NDArray[Any], *, autoscale: bool) -> NDArray[np.uint8]:
 
 
 def _stretched(array: NDArray[Any]) -> NDArray[Any]:
-    """Return finite floats whose smallest is 0 and whose greatest is 1."""
     import numpy as np
 
     floats = array.astype(np.float64)
@@ -200,7 +179,6 @@ def _stretched(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _warn_of_range(message: str) -> None:
-    """Warn once in a process: an image of a training is not worth the training."""
     if not _warned:
         _warned.append(message)
         log.warning(
@@ -211,11 +189,7 @@ def _warn_of_range(message: str) -> None:
 
 
 def html_of(value: Any, include_plotlyjs: bool | str | None) -> str:  # noqa: FBT001
-    """Return a chart or table as an HTML page; see `seamark.types.File.as_html`.
-
-    Raises:
-        ValueKindError: If it is neither.
-    """
+    """Return a chart or table as an HTML page; see `seamark.types.File.as_html`."""
     made_by = _made_by(value)
     if "plotly" in made_by:
         whole = True if include_plotlyjs is None else include_plotlyjs
@@ -242,7 +216,6 @@ def html_of(value: Any, include_plotlyjs: bool | str | None) -> str:  # noqa: FB
 
 
 def _page(body: str) -> str:
-    """Return a whole page around a piece of HTML, or what is one already."""
     if "<html" in body[:1000].lower():
         return body
     head = '<!doctype html><html><head><meta charset="utf-8"></head><body>'

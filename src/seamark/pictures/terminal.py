@@ -16,7 +16,7 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import Final, Generic, NamedTuple, TypeVar
 
-__all__ = ["ROWS", "Line", "Terminal", "collapse", "stripped"]
+__all__ = ["ROWS", "Terminal", "collapse", "stripped"]
 
 ROWS: Final = 200
 """Rows of the screen: how far up the cursor can go, to lines that are not final yet."""
@@ -48,18 +48,12 @@ Cell = TypeVar("Cell", int, str)
 
 
 def collapse(text: str) -> str:
-    r"""Leave out what is overwritten within a text, so that it looks the same on a terminal.
+    r"""Remove overwritten parts of a text, so that it looks the same on a terminal.
 
-    The text may begin and end anywhere in a line, and move the cursor above its beginning; where
-    a stream is cut between its escape sequences, the collapsed pieces show what the stream shows.
-    Colours stay, and what is unknown stays where it stands.
-
-    Args:
-        text: Part of what was printed.
-
-    Returns:
-        The text itself if it neither has a ``\r`` within a line, nor a ``\b``, nor moves the
-        cursor; else one that is not longer.
+    The text may begin and end anywhere in a line, and move the cursor above its beginning; where a
+    stream is cut between its escape sequences, the collapsed pieces show what the stream shows.
+    Colours stay, and what is unknown stays where it stands. The result is the text itself if it
+    neither has a ``\r`` within a line, nor a ``\b``, nor moves the cursor; else not longer.
     """
     if _MOVES.search(text) is None:
         return text
@@ -73,7 +67,7 @@ def collapse(text: str) -> str:
 
 
 def stripped(text: str) -> str:
-    """Return what a terminal shows of a text in the end, without colours; see `Terminal`."""
+    """Return a text as a terminal finally shows it, without colours; see `Terminal`."""
     terminal = Terminal()
     lines = [line.text for line in terminal.feed(text)]
     return "\n".join([*lines, *(line.text for line in terminal.close())])
@@ -84,7 +78,7 @@ class _TooWide(Exception):  # noqa: N818 - no error: a text that is kept as it i
 
 
 class _Write(NamedTuple):
-    """Something that was printed, and where; the row is `_NOBODY` for what has no place."""
+    """A printed text and its place; the row is `_NOBODY` for a text without a place."""
 
     row: int
     column: int
@@ -93,14 +87,7 @@ class _Write(NamedTuple):
 
 
 class _Cells(Generic[Cell]):
-    """The cells of one row without an end: those in between are held one by one.
-
-    Nothing is held for what lies before the first and after the last of them, so that writing far
-    to the right costs nothing.
-
-    Args:
-        blank: What is in every cell.
-    """
+    """The cells of one row without an end; only those between the first and last are held."""
 
     __slots__ = ("begin", "head", "held", "tail")
 
@@ -111,7 +98,6 @@ class _Cells(Generic[Cell]):
         self.held: list[Cell] = []
 
     def write(self, column: int, cells: Sequence[Cell]) -> None:
-        """Put cells where others were."""
         self._reach(column)
         at = column - self.begin
         self.held[at : at + len(cells)] = cells
@@ -132,7 +118,6 @@ class _Cells(Generic[Cell]):
             self.tail = blank
 
     def _reach(self, column: int) -> None:
-        """Hold the cells between a column and those that are held."""
         held = self.held
         if not held and self.head == self.tail:
             self.begin = column
@@ -182,7 +167,6 @@ class _Collapse:
         return "".join(self._out)
 
     def _start_at(self, token: re.Match[str]) -> None:
-        """Keep what comes before the column is known."""
         self._out.append(token[0])
         if token.lastgroup in {"return", "newline"}:
             self._begin(0)
@@ -231,12 +215,7 @@ class _Collapse:
             self._writes.append(_Write(_NOBODY, 0, text, 0))
 
     def _keep(self, text: str, column: int | None) -> None:
-        """Keep a move whose end is not known; go on from there.
-
-        Args:
-            text: What is kept.
-            column: Where the cursor is then, or None if that is not known.
-        """
+        """Keep a move whose end is not known; go on from there."""
         self._flush()
         self._out.append(text)
         self._begin(column)
@@ -245,7 +224,6 @@ class _Collapse:
         return self._rows[self._row - self._last - 1]
 
     def _flush(self) -> None:
-        """Put out what survived, and the cursor where it is."""
         if self._column is None or self._began is None:
             return
         out, at, waiting = self._out, _Cursor(self._began), _States()
@@ -266,19 +244,15 @@ class _Collapse:
 
 
 def _owners(row: _Cells[int]) -> set[int]:
-    """Return the numbers of the writes of which something is left."""
     return {row.head, row.tail, *row.held}
 
 
 class _Cursor:
-    """Cursor position after the text that was returned so far."""
-
     def __init__(self, column: int) -> None:
         self.row = self.lowest = 0
         self.column = column
 
     def moved(self, row: int, column: int) -> str:
-        """Move the cursor, and return the control sequences that do so."""
         text = ""
         if row > self.row:
             text = "\n" * (row - self.row)
@@ -317,12 +291,9 @@ class _States:
 
 
 class Line(NamedTuple):
-    """A line as a terminal shows it in the end.
+    """A line as a terminal shows it in the end; ``at`` is the time when it changed last.
 
-    Attributes:
-        text: Without control characters; with escape sequences for its colours if they were asked
-            for, and none of them left on at its end.
-        at: When it changed last, in the unit in which times were given.
+    It has no control characters but escape sequences of wanted colours, none left on at its end.
     """
 
     text: str
@@ -330,14 +301,11 @@ class Line(NamedTuple):
 
 
 class Terminal:
-    """Makes lines of what was printed, in order.
+    """Makes lines of the output, in order.
 
     Only text and colours come out: what sets a title, writes to the clipboard, asks the terminal
-    something or moves about the whole screen is left out. Blanks at the end of a line are left out.
-
-    Args:
-        colours: Keep colours, as escape sequences.
-        rows: The last rows, in which lines can still change.
+    something or moves about the whole screen is left out. So are blanks at the end of a line. Lines
+    can still change in the last ``rows``.
     """
 
     def __init__(self, *, colours: bool = False, rows: int = ROWS) -> None:
@@ -351,12 +319,7 @@ class Terminal:
         self._at = 0.0
 
     def feed(self, text: str, at: float = 0.0) -> list[Line]:
-        """Print a text, and return the lines that cannot change any more.
-
-        Args:
-            text: What follows on what was printed before; may begin and end in a line.
-            at: When it was printed.
-        """
+        """Print a text at a time, and return the lines that cannot change any more."""
         self._at = at
         if _NOT_PLAIN.search(text) is None:
             self._plain(text)
@@ -367,13 +330,7 @@ class Terminal:
         return finished
 
     def settle(self, before: float) -> list[Line]:
-        """Return the lines above the cursor up to the first that changed lately.
-
-        They are not given again unless they change.
-
-        Args:
-            before: A line that has changed since then may be part of something that is drawn.
-        """
+        """Return the new lines above the cursor up to the first that changed since a time."""
         settled: list[Line] = []
         for row in islice(self._rows, self._row):
             if row.at >= before:
@@ -382,10 +339,7 @@ class Terminal:
         return settled
 
     def live(self) -> list[Line]:
-        """Return the lines that can still change, without empty ones at their end.
-
-        Those that were given already and did not change are left out.
-        """
+        """Return the lines that can still change, without empty lines at the end."""
         lines = [line for row in self._rows for line in row.given(colours=self._colours, now=False)]
         while lines and not lines[-1].text:
             lines.pop()
@@ -450,11 +404,6 @@ class Terminal:
 
 
 class _Row:
-    """Row of the screen: consecutive texts, or cells after one of them was overwritten.
-
-    A cell is a character after the numbers of its colours.
-    """
-
     __slots__ = ("_cells", "_end", "_given", "_texts", "at")
 
     def __init__(self, at: float) -> None:
@@ -487,12 +436,7 @@ class _Row:
         self._as_cells().erase(how, min(column, _LONGEST), " ")
 
     def given(self, *, colours: bool, now: bool = True) -> list[Line]:
-        """Return the row, or nothing if it was given as it is.
-
-        Args:
-            colours: Keep them.
-            now: Take note that it is given.
-        """
+        """Return the row, or nothing if it was given as it is; ``now`` takes note of it."""
         text = self._shown(colours=colours)
         if text == self._given:
             return []
@@ -521,7 +465,6 @@ class _Row:
 
 
 def _coloured(runs: Iterable[tuple[str, str]]) -> str:
-    """Return texts as one, each behind what sets its colours."""
     shown = []
     for style, same in groupby(runs, key=itemgetter(0)):
         text = "".join([one for _, one in same])
@@ -530,12 +473,10 @@ def _coloured(runs: Iterable[tuple[str, str]]) -> str:
 
 
 def _is_simple(token: re.Match[str]) -> bool:
-    """Return whether a control sequence has numbers at most, and is no private one."""
     return not token["between"] and not token["args"].startswith(("<", "=", ">", "?"))
 
 
 def _amount(token: re.Match[str]) -> int:
-    """Return how far to move, 1 or more."""
     first = token["args"].partition(";")[0][:9]
     return max(1, int(first)) if first.isdecimal() else 1
 
@@ -546,7 +487,6 @@ def _sent_to(number: int) -> int:
 
 
 def _aside(control: str, column: int, amount: int) -> int:
-    """Return the column after a move within the line."""
     if control in "G`":
         return _sent_to(amount)
     if control == "D":
@@ -579,7 +519,6 @@ _ARGUMENTS: Final = {"5": 1, "2": 3}
 
 
 def _styled(settings: dict[str, str], args: str) -> str:
-    """Apply the numbers of a colour sequence, and return what is set then."""
     numbers = iter(args[:256].split(";"))
     for one in numbers:
         number, *inside = one.split(":")

@@ -1,4 +1,1 @@
-"""Facts about this process: its rank, its job, whether it lives, forks and signal handlers.
-
-Standard library only.
-"""
+"""Facts about this process: rank, job, liveness, forks, signals. Standard library only."""

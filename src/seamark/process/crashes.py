@@ -1,4 +1,4 @@
-"""Reasons why a process ended without a record of its end, as far as its host knows them.
+"""Reasons why a process ended without a record of its end, as known on its host.
 
 Only known reasons are reported. The kernel's log names the process it killed; a counter of its
 control group (a container, a job, a service) only shows that some process in the group was killed
@@ -79,12 +79,8 @@ _KERNEL: Final = 0
 class Crash:
     """Reason why a process ended without a record of its end, or evidence that it did.
 
-    Attributes:
-        reason: One of `CRASH_REASONS`.
-        host: Host name, or None if the journal does not contain it.
-        pid: Process id, or None.
-        last_t: Time of its last record or heartbeat, nanoseconds since the Unix epoch.
-        detail: Further facts as a part of a sentence; or empty.
+    ``reason`` is one of `CRASH_REASONS`; ``last_t`` is the time of its last record or heartbeat,
+    nanoseconds since the Unix epoch; ``detail`` is a part of a sentence, or empty.
     """
 
     reason: str
@@ -107,12 +103,8 @@ class _Ended(NamedTuple):
 def memory_groups(root: Path = Path("/")) -> list[list[Any]]:
     """Return the control groups of this process that count kills for lack of memory.
 
-    Args:
-        root: Stands in for ``/``.
-
-    Returns:
-        Path below ``/sys/fs/cgroup``, inode and count of kills so far, of the process's own group
-        (or the nearest above it that can be seen) and some above; empty where nothing counts.
+    That is path below ``/sys/fs/cgroup``, inode and count of kills so far, of the process's own
+    group (or the nearest above it that can be seen) and some above; empty where nothing counts.
     """
     try:
         text = (root / "proc/self/cgroup").read_text("utf-8", "replace")
@@ -124,10 +116,7 @@ def memory_groups(root: Path = Path("/")) -> list[list[Any]]:
 
 
 def _own_groups(text: str) -> list[str]:
-    """Return the memory group that ``/proc/self/cgroup`` names and those above it, its own first.
-
-    Source: cgroups(7), lines ``<hierarchy>:<controllers>:<path>``.
-    """
+    # Source: cgroups(7), lines ``<hierarchy>:<controllers>:<path>``; its own first.
     old = _OLD_GROUP.search(text)
     found = old or _GROUP.search(text)
     parts = [] if found is None else list(filter(None, found[1].split("/")))
@@ -138,7 +127,6 @@ def _own_groups(text: str) -> list[str]:
 
 
 def _count(folder: Path) -> tuple[int, int] | None:
-    """Return the inode of a control group and how many kills it counted; None if it is gone."""
     for file in filter(Path.exists, map(folder.joinpath, _COUNTERS)):
         try:
             lines = file.read_bytes().decode("ascii", "replace").splitlines()
@@ -199,11 +187,8 @@ class Evidence:
     def crash(self, header: Mapping[str, Any], last_t: int) -> Crash:
         """Return how the process ended that wrote a journal, given that it no longer records.
 
-        Never raises: what a header says is a stranger's.
-
-        Args:
-            header: The journal's HEADER record.
-            last_t: Time of its last record or heartbeat, nanoseconds since the Unix epoch.
+        Never raises: what a header says is a stranger's. ``last_t`` is the time of its last record
+        or heartbeat, nanoseconds since the Unix epoch.
         """
         host, pid = header.get("host"), header.get("pid")
         reason, detail = LOST, ""
@@ -233,7 +218,7 @@ class Evidence:
         return self._in_groups(header.get("cgroup"))
 
     def _lives(self, header: Mapping[str, Any]) -> bool | None:
-        """Return what `process_alive` does; of thousands that are gone, without asking for each."""
+        """Return the result of `process_alive`, fast also for thousands of dead processes."""
         here = header.get("pid_namespace") in (None, self._namespace)
         if here and self._pids and str(header.get("pid")) not in self._pids:
             return None if header.get("start") is None else False
@@ -250,7 +235,6 @@ class Evidence:
         return pid_namespace()
 
     def _has_restarted_since(self, last_t: int) -> bool:
-        """Return whether this host was started after a moment, and not another of its name."""
         if self._host in _NO_NAMES or (booted_s := self._booted_s) is None:
             return False
         return last_t / 1e9 < booted_s + _SLACK_S
@@ -268,7 +252,6 @@ class Evidence:
     # ---------------------------------------------------------------- the kernel's log
 
     def _in_log(self, header: Mapping[str, Any], last_t: int) -> str | None:
-        """Return why the kernel says that a process ended; None if its log does not name it."""
         pid, start = header.get("pid"), header.get("start")
         # The log names pids as the first namespace knows them, whatever a container calls them.
         if not header.get("pid_namespace") == self._namespace == _FIRST_NAMESPACE:
@@ -297,10 +280,7 @@ class Evidence:
 
     @functools.cached_property
     def _log(self) -> dict[int, list[_Ended]]:
-        """Ends of processes in the kernel's log, by pid; empty if this process may not read it.
-
-        Source: the kernel's ``Documentation/ABI/testing/dev-kmsg``.
-        """
+        """Logged ends of processes by pid. Source: ``Documentation/ABI/testing/dev-kmsg``."""
         found: dict[int, list[_Ended]] = {}
         for line in _log_lines(self._root / "dev/kmsg"):
             match = _RECORD.match(line)
@@ -318,7 +298,6 @@ class Evidence:
     # ---------------------------------------------------------------- control groups
 
     def _in_groups(self, recorded: Any) -> tuple[str, str]:
-        """Return what the counters say that the process noted when it began."""
         for at, one in enumerate(recorded if isinstance(recorded, list) else ()):
             path, inode, before = one
             if not isinstance(path, str) or ".." in path.split("/") or path.startswith("/"):
@@ -340,7 +319,6 @@ class Evidence:
 
 
 def _log_lines(path: Path) -> list[str]:
-    """Return the lines of the kernel's log without waiting for further ones."""
     parts: list[bytes] = []
     size = 0
     try:

@@ -1,8 +1,7 @@
 """Renewal of state in a forked child: locks, threads, descriptors and caches.
 
-A child has one thread, and a copy of the memory at the moment of the fork: locks that no thread
-will release, and objects of threads that do not exist. All code with such state registers here, and
-nowhere else, to be called in the child.
+A child has one thread, and a copy of the memory at the moment of the fork. All code with such state
+registers here, and nowhere else, to be called in the child.
 """
 
 from __future__ import annotations
@@ -34,10 +33,7 @@ def register(renew: Callable[[], object]) -> None:
     Functions are called in the order of registration, so that dependencies are renewed before the
     code that uses them. If one fails, the others are called nevertheless. Only weak references are
     held: a method is called while its object lives, a function while its module does (a lambda
-    without another reference is removed at once).
-
-    Args:
-        renew: A function, or one method of an object; registered twice, it is called once.
+    without another reference is removed at once). Registered twice, one is called once.
     """
     if isinstance(renew, MethodType):
         _renewals[renew.__self__] = renew.__func__
@@ -58,8 +54,6 @@ def held_off() -> Iterator[None]:
 
 
 class _Whole:
-    """Lock that a fork waits for; see `held_off`."""
-
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.holders = 0

@@ -1,4 +1,4 @@
-"""Exceptions that a signal handler raised in the middle of our code: not ours to swallow.
+"""Exceptions of signal handlers that interrupt Seamark's code and must not be suppressed.
 
 Python runs signal handlers between any two steps of the main thread. A handler that raises (a time
 limit, say) means to stop the training wherever it is, and wherever it is may be here. So nothing
@@ -24,14 +24,12 @@ _SIGNALS: Final = tuple(signal.valid_signals())
 
 
 class quietly(contextlib.ContextDecorator, contextlib.AbstractContextManager[object]):  # noqa: N801 - read as a statement, like ``suppress``
-    """Swallow what the block raises, but never what a signal handler raised in it.
+    """Suppress exceptions of the block, but never those of a signal handler in it.
 
     A context manager and a decorator; one may be kept, used again, and used inside itself. A
     decorated function returns None where it failed. ``KeyboardInterrupt``, ``SystemExit`` and the
-    like are no ``Exception`` and pass anyway.
-
-    Where nothing is raised it costs half a microsecond, as a decorator one: on paths that are hot,
-    write ``try`` (which costs nothing) and call `let_pass`.
+    like are no ``Exception`` and pass anyway. It costs half a microsecond (as a decorator one): on
+    hot paths, write ``try`` and call `let_pass`.
 
     Args:
         lost: Called with what was swallowed, to count and report it; must not raise. None: nobody
@@ -67,23 +65,13 @@ def let_pass(error: BaseException) -> None:
     """Raise ``error`` again if a signal handler raised it; call it first in an ``except``.
 
     Costs nothing before something is raised, then some 30 microseconds.
-
-    Args:
-        error: As caught, with its traceback.
-
-    Raises:
-        BaseException: ``error`` itself.
     """
     if raised_by_signal_handler(error):
         raise error
 
 
 def raised_by_signal_handler(error: BaseException) -> bool:
-    """Return whether ``error`` came out of a signal handler.
-
-    Args:
-        error: As caught, with its traceback.
-    """
+    """Return whether ``error``, as caught, came out of a signal handler."""
     trace = error.__traceback__
     if trace is None or trace.tb_next is None:
         return False  # raised by whoever caught it: a handler is called from there
@@ -98,7 +86,6 @@ def raised_by_signal_handler(error: BaseException) -> bool:
 
 
 def _code_of(handler: Any) -> Any:
-    """Return the code that runs when ``handler`` is called, or None if it is no Python code."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     if not hasattr(handler, "__code__"):

@@ -25,25 +25,20 @@ __all__ = [
 
 
 def host_name() -> str:
-    """Return this host's name with everything replaced that could not be in a file name.
-
-    Never empty.
-    """
+    """Return this host's name as a valid file name; never empty."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", socket.gethostname())[:60].strip(".-_")
     return name or "host"
 
 
 def user_name() -> str | None:
     """Return the login name of the user who runs this process, or None if there is no name."""
-    try:
+    with quietly(only=(OSError, KeyError, ImportError)):  # a container's user id without a name
         return getpass.getuser()
-    except (OSError, KeyError, ImportError) as error:  # a container's user id without a name
-        let_pass(error)
-        return None
+    return None
 
 
 def process_facts() -> dict[str, Any]:
-    """Return what the HEADER of a journal says of the process that writes it."""
+    """Return the facts about this process for the HEADER of a journal."""
     pid = os.getpid()
     return {
         "user": user_name(),
@@ -56,15 +51,11 @@ def process_facts() -> dict[str, Any]:
 
 
 def process_alive(header: Mapping[str, Any]) -> bool | None:
-    """Return whether the process that wrote a journal still lives.
+    """Return whether the process that wrote a journal still lives, by its HEADER record.
 
-    Args:
-        header: The journal's HEADER record.
-
-    Returns:
-        True or False on the same boot of the same host (pid and start time must both match, as pids
-        are used again); None where that is not known here, as in another container of this host,
-        where pids stand for other processes.
+    Pid and start time must both match, as pids are used again, on the same boot of the same host;
+    None where that is not known here, as in another container, where pids stand for other
+    processes.
     """
     boot, start, pid = header.get("boot"), header.get("start"), header.get("pid")
     if boot is None or start is None or not isinstance(pid, int) or boot != boot_id():
@@ -79,11 +70,9 @@ def process_alive(header: Mapping[str, Any]) -> bool | None:
 
 def pid_namespace() -> int | None:
     """Return the inode of the namespace in which this process's pid counts, or None (not Linux)."""
-    try:
+    with quietly(only=OSError):
         return os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 - hot for many runs
-    except OSError as error:
-        let_pass(error)
-        return None
+    return None
 
 
 @functools.cache
@@ -95,9 +84,7 @@ def boot_id() -> str | None:
 
 
 def process_start(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot.
-
-    None if it is gone or that cannot be known.
+    """Return when a process started, in clock ticks since boot; None if it is gone or unknown.
 
     Source: proc(5), field 22 of ``/proc/<pid>/stat``; a zombie counts as gone.
     """

@@ -1,4 +1,4 @@
-"""Whether the environment asks for no more than errors and warnings."""
+"""Check whether the environment asks for errors and warnings only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rank of this process, determined from its launcher at each call.
+"""Rank and job of this process, as launchers announce them.
 
 Nothing is cached between calls and nothing is imported: with several launchers the rank is not
 known when a logger is constructed, or when it is unpickled in a worker. (Frequent callers may cache
@@ -42,13 +42,15 @@ others, which determines the process that records; numbers 1 and 6 are exact onc
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from seamark.process.interrupts import let_pass
+from seamark.process.liveness import process_start
 
 __all__ = [
     "Rank",
@@ -56,10 +58,13 @@ __all__ = [
     "broadcast_from_rank_zero",
     "connected",
     "current_rank",
+    "job_key",
     "lasting",
     "local_rank",
-    "number",
+    "restart_count",
+    "same_job",
 ]
+
 
 _TORCHRUN: Final = (("torchrun", "RANK", "WORLD_SIZE"), ("horovod", "HOROVOD_RANK", "HOROVOD_SIZE"))
 _STARTED: Final = (("horovod", "HOROVOD_RANK", "HOROVOD_SIZE"), ("env", "RANK", "WORLD_SIZE"))
@@ -104,8 +109,7 @@ class Rank:
         launcher: ``"torchrun"``, ``"horovod"``, ``"lightning"``, ``"slurm"``, ``"openmpi"``,
             ``"mpich"``, ``"mvapich"``, ``"jsrun"``, ``"env"`` (RANK is set otherwise), or None for
             a single process.
-        source: Source of the rank, such as ``"HOROVOD_RANK"`` or ``"torch.distributed"``;
-            ``"none"`` if there is none.
+        source: Such as ``"HOROVOD_RANK"`` or ``"torch.distributed"``; ``"none"`` if there is none.
     """
 
     rank: int
@@ -118,13 +122,7 @@ _ALONE: Final = Rank(0, None, None, "none")
 
 
 def current_rank(environment: Mapping[str, str] | None = None) -> Rank:
-    """Return the rank of this process as far as it can be known now. Never raises.
-
-    The table above says from what.
-
-    Args:
-        environment: Stands in for ``os.environ``.
-    """
+    """Return the rank of this process by the table at the top of this module. Never raises."""
     env = os.environ if environment is None else environment
     if _LIBRARIES.isdisjoint(sys.modules) and _VARIABLES.isdisjoint(env):
         return _ALONE
@@ -146,13 +144,7 @@ def current_rank(environment: Mapping[str, str] | None = None) -> Rank:
 
 
 def local_rank(environment: Mapping[str, str] | None = None) -> int | None:
-    """Return the number of this process among those of its host, 0-based, as its launcher says it.
-
-    None where none does: processes that were spawned, or one process on each host.
-
-    Args:
-        environment: Stands in for ``os.environ``.
-    """
+    """Return this process's 0-based number on its host by its launcher; None without one."""
     env = os.environ if environment is None else environment
     return next((found for name in _LOCAL if (found := number(env, name)) is not None), None)
 
@@ -162,7 +154,6 @@ def local_rank(environment: Mapping[str, str] | None = None) -> int | None:
 
 
 def _process_group() -> tuple[int, int] | None:
-    """Return (rank, world size) of torch's default process group, or None if there is none."""
     module: Any = sys.modules.get("torch.distributed")
     try:
         if module is not None and module.is_available() and module.is_initialized():
@@ -197,20 +188,12 @@ def connected() -> bool:
     return _process_group() is not None or _horovod() is not None
 
 
-def alone() -> bool:
-    """Tell whether certainly nothing connects the ranks yet; costs next to nothing."""
-    return _alone()
-
-
 def lasting(rank: Rank) -> Callable[[], bool] | None:
-    """Return a quick check of whether what `current_rank` said still holds; None if it may not.
+    """Return a quick check that the last result of `current_rank` still holds, or None.
 
     For ranks above 0, which record nothing and are not to pay for asking at every step. A process
     group and Horovod are the last word until they are left or initialised again; what a launcher
-    gave a process at its start holds until there is a group.
-
-    Args:
-        rank: What it said just now, in this process; a fork makes it worthless.
+    gave a process at its start holds until there is a group. A fork makes the check worthless.
     """
     if rank.source == "torch.distributed":
         return _while_same_group()
@@ -246,11 +229,11 @@ def _while_same_horovod(rank: int) -> Callable[[], bool]:
 
 
 def _while_alone(variable: str | None) -> Callable[[], bool]:
-    """Check that no group was joined, and that a variable which anybody may set is still so."""
+    """Check that no process group was joined and the variables are unchanged."""
     modules, environment = sys.modules, os.environ
     value = None if variable is None else environment.get(variable)
 
-    def alone() -> bool:
+    def same() -> bool:
         torch: Any = modules.get("torch.distributed")
         horovod: Any = modules.get("horovod.torch")
         try:
@@ -263,27 +246,19 @@ def _while_alone(variable: str | None) -> Callable[[], bool]:
             return False
         return variable is None or environment.get(variable) == value
 
-    return alone
+    return same
 
 
-_alone = _while_alone(None)
+alone: Final = _while_alone(None)
+"""Tells whether certainly nothing connects the ranks yet; costs next to nothing."""
 
 
 def broadcast_from_rank_zero(text: str) -> str | None:
-    """Return rank 0's text on every rank; every rank has to call this.
+    """Return rank 0's text on every rank, all of which call this; None where there are no others.
 
     It goes over torch's process group if one is initialised, else over Horovod. A group that moves
     tensors between GPUs only is left alone: which device this process will use may not be settled
-    yet, so a group for the CPU is made for the moment.
-
-    Args:
-        text: What rank 0 says; that of other ranks is not looked at.
-
-    Returns:
-        None where there is neither, or nobody else in it.
-
-    Raises:
-        RuntimeError: If the group fails, in its own words.
+    yet, so a group for the CPU is made for the moment. Raises RuntimeError if the group fails.
     """
     group = _process_group()
     if group is not None:
@@ -323,12 +298,6 @@ def number(env: Mapping[str, str], name: str) -> int | None:
 def _from_variables(
     env: Mapping[str, str], launchers: Iterable[tuple[str, str, str]]
 ) -> Rank | None:
-    """Return the rank that the first launcher names whose variable is set.
-
-    Args:
-        env: Variables.
-        launchers: Name of each, and its variables for the rank and the world size.
-    """
     for launcher, rank, size in launchers:
         if (found := number(env, rank)) is not None:
             return Rank(found, number(env, size), launcher, rank)
@@ -350,3 +319,53 @@ def _slurm(env: Mapping[str, str]) -> Rank | None:
         return None
     rank = number(env, "SLURM_PROCID")
     return None if rank is None else Rank(rank, tasks, "slurm", "SLURM_PROCID")
+
+
+_PART: Final = ";"
+_COUNTS: Final = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
+"""Variables with the number of restarts, of torchrun and of SLURM."""
+
+
+def job_key(environment: Mapping[str, str] | None = None) -> str | None:
+    """Return a key that does not change when a launcher restarts this job; None without a launcher.
+
+    Up to two parts, joined by ``;``: ``slurm:<job>`` or ``slurm:<array job>_<task>``, and
+    ``torchelastic:<run id>:<host>:<pid>:<start>`` of the agent that watches this worker (its
+    parent). A job may have both, and either may restart it: compare with `same_job`.
+    """
+    env = os.environ if environment is None else environment
+    return _PART.join(_job_parts(env)) or None
+
+
+def _job_parts(env: Mapping[str, str]) -> Iterator[str]:
+    array, task = env.get("SLURM_ARRAY_JOB_ID"), env.get("SLURM_ARRAY_TASK_ID")
+    if array and task:
+        yield f"slurm:{array}_{task}"
+    elif job := env.get("SLURM_JOB_ID"):
+        yield f"slurm:{job}"
+    if run := env.get("TORCHELASTIC_RUN_ID"):
+        agent = os.getppid()
+        yield f"torchelastic:{run}:{socket.gethostname()}:{agent}:{process_start(agent)}"
+
+
+def restart_count(environment: Mapping[str, str] | None = None) -> int:
+    """Return how often torchrun or SLURM (the larger count) restarted this job, or 0."""
+    env = os.environ if environment is None else environment
+    return max([number(env, name) or 0 for name in _COUNTS if name in env], default=0)
+
+
+def same_job(recorded: str | None, environment: Mapping[str, str] | None = None) -> bool:
+    """Return whether this process is a restart of the job whose `job_key` was ``recorded``.
+
+    True only after a restart, and only if the part of the key that belongs to the launcher is
+    equal: a job that SLURM requeued has a new torchrun agent, one that torchrun restarted has the
+    same of both.
+    """
+    env = os.environ if environment is None else environment
+    by_torchrun, by_slurm = (number(env, name) or 0 for name in _COUNTS)
+    then = set((recorded or "").split(_PART))
+    now = list(_job_parts(env))
+    if by_torchrun:
+        return bool(now) and then == set(now)
+    restarted = [part for part in now if part.startswith("slurm:")]
+    return by_slurm > 0 and bool(restarted) and then.issuperset(restarted)

@@ -9,7 +9,6 @@ A position is the epoch and the iteration of a duration, as the host counts them
 
 from __future__ import annotations
 
-from seamark.profiling.breakdown import Breakdown, largest_cost, picture
 from seamark.profiling.durations import (
     LOCK,
     POSITION_SHIFT,
@@ -21,7 +20,16 @@ from seamark.profiling.durations import (
     position_parts,
 )
 from seamark.profiling.in_run import TimesInRun
-from seamark.profiling.tables import LONG_COLUMNS, aligned, summary_csv, table, write_long
+from seamark.profiling.tables import (
+    LONG_COLUMNS,
+    Breakdown,
+    aligned,
+    largest_cost,
+    picture,
+    summary_csv,
+    table,
+    write_long,
+)
 
 __all__ = [
     "LOCK",

@@ -7,8 +7,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from seamark.values._sums import SCALE
-from seamark.values.statistics import Moments
+from seamark.values.statistics import SCALE, Moments
 
 if TYPE_CHECKING:
     from seamark.values.arrays import Bools, Ints
@@ -38,12 +37,7 @@ _GOLDEN: Final = 0x9E3779B97F4A7C15  # 2 ** 64 divided by the golden ratio
 
 
 def position(epoch: int, iteration: int) -> int:
-    """Return epoch and iteration as one integer, which sorts as they do.
-
-    Args:
-        epoch: 0 or more.
-        iteration: 0 or more, below 2**36.
-    """
+    """Return epoch and iteration (below 2**36) as one integer, which sorts as they do."""
     return (epoch << POSITION_SHIFT) + iteration
 
 
@@ -107,21 +101,13 @@ class Durations:
     While training runs, ``waiting.extend((at, duration))`` is enough; `moments` and `rows` add
     them. All durations up to a limit are kept; after that one of two, four, and so on, at irregular
     distances, so that what happens at every n-th iteration is kept as often as anything else.
-
-    Args:
-        kind: ``"processing"``, ``"dataflow"``, ``"event"``, ``"handler"`` or ``"action"``.
-        name: Name of the handler, event or action.
-        event: Name of the event that a handler belongs to, else empty.
-        clock: ``"wall"``, or ``"cuda"`` for times between CUDA events.
-        limit: Number of durations to keep.
+    ``kind``, ``name``, ``event`` and ``clock`` are those of `TimeStat`.
 
     Attributes:
         waiting: Positions and durations that wait, one after the other.
         nested_ns: Part of the total that is timed elsewhere too.
         in_epochs_ns: Part of the rest that belongs to epochs.
         min_at: Position of the shortest; of several, the first.
-        max_at: Position of the longest.
-        last_at: Position of the last.
     """
 
     def __init__(
@@ -150,12 +136,7 @@ class Durations:
             self.add(*np.array(taken, dtype=np.int64).reshape(-1, 2).T)
 
     def add(self, at: Ints, durations: Ints) -> None:
-        """Add durations.
-
-        Args:
-            at: Their positions, shape ``(N,)``.
-            durations: In nanoseconds, shape ``(N,)``.
-        """
+        """Add durations in nanoseconds and their positions, both of shape ``(N,)``."""
         import numpy as np
 
         if not (size := len(durations)):
@@ -213,7 +194,7 @@ class Durations:
 
     @property
     def own_ns(self) -> int:
-        """The sum without what is timed elsewhere too."""
+        """The sum without times that are counted elsewhere, too."""
         return max(0, self.total_ns - self.nested_ns)
 
     @property
@@ -255,7 +236,6 @@ class Durations:
 
 
 def _is_in_sample(numbers: Ints, every: int) -> Bools:
-    """Return for each number whether an even sample of one of ``every`` contains it."""
     import numpy as np
 
     return numbers.astype(np.uint64) * np.uint64(_GOLDEN) <= np.uint64(2**64 // every - 1)

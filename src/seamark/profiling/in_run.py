@@ -8,11 +8,9 @@ from typing import Any, Final
 from seamark.errors import ArgumentError, MissingExtraError
 from seamark.paths import check_path, join_path
 from seamark.process.interrupts import quietly
-from seamark.profiling.breakdown import Breakdown, largest_cost, picture
 from seamark.profiling.durations import Durations, position_parts
-from seamark.profiling.tables import summary_csv
-from seamark.values._sums import SCALE
-from seamark.values.statistics import Moments
+from seamark.profiling.tables import Breakdown, largest_cost, picture, summary_csv
+from seamark.values.statistics import SCALE, Moments
 
 __all__ = ["TimesInRun"]
 
@@ -24,19 +22,9 @@ class TimesInRun:
     """Records times below a namespace of a run: series while training runs, then a summary.
 
     While training runs, one row of means (over the durations since the last row) is recorded every
-    second at most. Nothing here raises, after construction.
-
-    Args:
-        run: A ``Run``, a namespace of one such as ``run["folds/1"]``, or a logger with one of these
-            as its ``experiment``, which is asked each time: loading a checkpoint may replace it.
-        namespace: Namespace below it.
-
-    Raises:
-        ArgumentError: If ``run`` is none of these.
-        PathError: If the namespace breaks the grammar of paths.
-
-    Attributes:
-        due_ns: When the next row is due, by ``time.perf_counter_ns``.
+    second at most, next at `due_ns` (of ``time.perf_counter_ns``). The run may be a namespace, or a
+    logger with one of these as its ``experiment``, which is asked each time: loading a checkpoint
+    may replace it. Nothing here raises, after construction.
     """
 
     def __init__(self, run: Any, namespace: str = "profiling") -> None:
@@ -85,20 +73,13 @@ class TimesInRun:
         self._recorded.clear()
 
     def _news(self, sources: Iterable[Durations]) -> Iterator[tuple[Durations, Moments, Moments]]:
-        """Yield each source with its statistics when last recorded, and now."""
         for one in sources:
             before = self._recorded.get(one.series, Moments())
             now = self._recorded[one.series] = one.moments
             yield one, before, now
 
     def row(self, now_ns: int, sources: Iterable[Durations], step: float) -> None:
-        """Record the means since the last row, in seconds, at one step.
-
-        Args:
-            now_ns: ``time.perf_counter_ns()``.
-            sources: Sources of the means.
-            step: The step.
-        """
+        """Record the means since the last row, in seconds, at one step."""
         self.due_ns = now_ns + _INTERVAL_NS
         if not self._session.recording:  # a run that was stopped; that is no loss
             return
@@ -124,10 +105,7 @@ class TimesInRun:
                     )
 
     def summary(self, sources: Iterable[Durations], breakdown: Breakdown) -> None:
-        """Record the table as a file, the largest cost as a line, and the picture if possible.
-
-        Rank 0 alone does: a run keeps values and files of no other, and to draw takes time.
-        """
+        """Record table, cost and picture, on rank 0 alone: a run keeps files of no other rank."""
         from seamark.types import File
 
         if not (self._session.recording and self._session.speaks_for_all):

@@ -1,4 +1,4 @@
-"""Types that reads return, whatever the source: points, curves, attributes, tables. No I/O."""
+"""Types that reads return from any source: points, curves, attributes, tables. No I/O."""
 
 from __future__ import annotations
 

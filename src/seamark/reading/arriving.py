@@ -1,12 +1,8 @@
-"""Under which name a run arrives in a project where another may have the same one.
+"""The name of a run that arrives in a project where another may have the same one.
 
-Who brings a run asks before anything of it is sent, and takes the name in the same breath: of two
-who come at once, one is first. What was taken counts for an hour, in which the run has to come;
-then what is recorded of the runs there decides alone.
-
-An artifact that comes is one more version where it has a name in common with what is there: that is
-what versions are for. So ``"new"`` asks nobody; the others ask whether another artifact has the
-name, which is one of whose versions none is here.
+A sender asks before it sends anything, and the answer reserves the name at once: of two senders the
+first gets it. A reservation lasts an hour; then the recorded runs decide alone. An artifact becomes
+another version of one with the same name if both share a version or the conflict is ``"new"``.
 """
 
 from __future__ import annotations
@@ -43,8 +39,8 @@ class Arrival:
         outcome: ``"go"``, ``"skip"``, ``"taken"`` or ``"no project"``.
         name: Its name there, where it goes; None if it has none.
         others: Ids of the runs that have its name.
-        t_ns: When that was settled, nanoseconds since the Unix epoch by the clock of the place, and
-            later than for those before; None if nothing was taken.
+        t_ns: Time of the reservation, ns since the Unix epoch by the clock of the place, and later
+            than those before; None if nothing was reserved.
     """
 
     outcome: str
@@ -54,11 +50,7 @@ class Arrival:
 
 
 def check_conflict(given: Any, what: str = "conflict") -> Conflict:
-    """Return a way to settle a conflict.
-
-    Raises:
-        ArgumentError: If it is none.
-    """
+    """Return a way to settle a conflict; raise `ArgumentError` if it is none."""
     if given not in CONFLICTS:
         msg = f"{what}: expected one of {', '.join(map(repr, CONFLICTS))}, got {given!r:.80}"
         raise ArgumentError(msg)
@@ -73,19 +65,12 @@ def settle(
     conflict: Conflict,
     now_ns: int,
 ) -> Arrival:
-    """Return what becomes of a run, whose name is taken if it goes.
+    """Return the outcome for a run, and reserve its name if it goes.
 
-    Who is asked about a run once more is at its end: of two that replace each other, the one whose
-    end is later replaces the other.
-
-    Args:
-        held: Names that were taken: run id, time, and whether it is at its end, of each that comes
-            under a name; to be kept with the project. What is too old is removed.
-        known: The runs of the project.
-        run: Its id.
-        name: Its name.
-        conflict: What to do if another has it.
-        now_ns: Nanoseconds since the Unix epoch.
+    A run that asks again is at its end: of two that replace each other, the later end wins.
+    ``held`` has the reserved names, to be kept with the project (run id, time and whether it is at
+    its end, by name), and loses expired ones. ``known`` are the runs of the project; ``now_ns`` is
+    nanoseconds since the Unix epoch.
     """
     seen: dict[str, list[str]] = {}
     shown: dict[str, str | None] = {}
@@ -128,15 +113,10 @@ def settle_artifact(
     conflict: Conflict,
     now_ns: int,
 ) -> Arrival:
-    """Return what becomes of a version of an artifact; see `settle` for what is not said here.
+    """Return the outcome for a version of an artifact, ``PROJECT/.artifacts/NAME``; see `settle`.
 
-    Args:
-        held: Names of artifacts that were taken.
-        known: The versions of all artifacts of the project.
-        versions: The digests of those that are where it comes from, its own first.
-        place: Of the artifact: ``PROJECT/.artifacts/NAME``.
-        conflict: What to do if another artifact has its name.
-        now_ns: Nanoseconds since the Unix epoch.
+    ``versions`` are the digests of all versions at the origin, its own first; ``known`` are the
+    versions of all artifacts of the project.
     """
     name, own = place.rpartition("/")[2], set(versions)
     there = [one._replace(name=name) for one in known if one.project == place and _is_shown(one)]
@@ -153,12 +133,11 @@ def _is_shown(one: RunName) -> bool:
 
 
 def _listed(told: Any) -> list[list[Any]]:
-    """Return what is said of those that come under one name, which somebody may have edited."""
+    # Somebody may have edited it.
     return [one for one in told if isinstance(one, list) and one] if isinstance(told, list) else []
 
 
 def _is_held(told: list[Any], name: str, shown: dict[str, str | None], now_ns: int) -> bool:
-    """Return whether a name is still that of a run that is to come."""
     try:
         run, since, _ = told
         fresh = abs(now_ns - since) < _HELD_NS  # it may be by the clock of another machine
@@ -168,7 +147,6 @@ def _is_held(told: list[Any], name: str, shown: dict[str, str | None], now_ns: i
 
 
 def _free(name: str, held: dict[str, Any], run: str, rivals: Any) -> str:
-    """Return the first ``<name>-<n>`` that nobody has; the one that the run took before, if any."""
     mine = re.compile(re.escape(name) + r"-[1-9]\d*")
     for one, told in held.items():
         if any(each[0] == run for each in told) and mine.fullmatch(one) and not rivals(one):

@@ -1,7 +1,9 @@
-"""Attributes of a run, and what is known of its journals, as reads return them."""
+"""Attributes of a run: their types, and which of them are of interest."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +18,16 @@ __all__ = [
     "JournalInfo",
     "SeriesSummary",
     "SeriesTail",
+    "TrackedFile",
+    "TrackedFiles",
+    "aside",
+    "holds_parameters",
+    "is_background",
+    "is_counter",
+    "metric_order",
+    "rises",
 ]
+
 
 CHANGES: Final = "monitoring/seamark/changes"
 """Where readers derive what was changed of parameters after it was recorded."""
@@ -36,13 +47,10 @@ PARENT: Final = "sys/parent"
 class Attribute:
     """Attribute of a run: a path, and the value that is visible there.
 
-    Attributes:
-        path: Such as ``"train/loss"``.
-        family: See `seamark.values.FAMILIES`.
-        type: Type of an atom (``"float"``, ...), else the family.
-        value: Of an atom, the decoded value; of a float series, a `SeriesSummary`; of other series,
-            a `SeriesTail`; of a string set, a set; of a file, its record; of a file set, records by
-            name; of an artifact, its record; of a statistic, a `seamark.values.aggregates.Keep`.
+    ``type`` is that of an atom (``"float"``, ...), else the family. ``value`` is a decoded atom, a
+    `SeriesSummary` of a float series, a `SeriesTail` of other series, a set of strings, a record of
+    a file or an artifact, records by name of a file set, a `seamark.values.aggregates.Keep` of a
+    statistic.
     """
 
     path: str
@@ -55,17 +63,9 @@ class Attribute:
 class SeriesSummary:
     """Summary, in a runs table, of the points of a float series in the latest attempt.
 
-    Attributes:
-        last: Value of the point with the greatest (step, order of writing); NaN if there are no
-            points.
-        min: Smallest finite value; NaN if there is none.
-        max: Greatest finite value; NaN if there is none.
-        mean: Mean of the finite values, correctly rounded; NaN if there are none.
-        count: Number of points, whatever their value.
-        nan_count: Number of points that are NaN.
-        inf_count: Number of points that are infinite, with either sign.
-        first_step: Smallest step; NaN if there are no points.
-        last_step: Greatest step; NaN if there are no points.
+    ``last`` is the value of the point with the greatest (step, order of writing). ``min``, ``max``
+    and ``mean``, which is correctly rounded, are of the finite values; ``count`` is of all points.
+    A number that does not exist is NaN.
     """
 
     last: float
@@ -83,11 +83,8 @@ class SeriesSummary:
 class SeriesTail:
     """Summary, in a runs table, of a series of texts, files or histograms.
 
-    Attributes:
-        last: A text, a file record or ``[edges, counts]``; None if there are no points.
-        count: Number of points.
-        first_step: Smallest step; NaN if there are no points.
-        last_step: Greatest step; NaN if there are no points.
+    ``last`` is a text, a file record or ``[edges, counts]``; None if there are no points. Steps are
+    NaN then.
     """
 
     last: Any
@@ -101,19 +98,16 @@ class JournalInfo:
     """State of one journal of a run: how far it was read, and which problems were found.
 
     Attributes:
-        writer: Writer id.
-        file: Name of the file in the journal folder.
         header: The HEADER record; empty if it is damaged.
         offset: Number of bytes that are folded.
         last_t: Time of the last frame, nanoseconds since the Unix epoch; 0 if there is none.
-        closed: Whether the writer closed it.
         gaps: (offset, length) of the bytes that hold no valid frame.
         dropped: Counts of what the writer lost, by reason.
         errors: Number of records that could not be applied.
         notes: (offset, message) of the first of them.
         stopped: Reason why reading stopped before the end: None, ``"incomplete"``, ``"bad"``,
             ``"newer"`` (written by a newer Seamark, and not to be skipped) or ``"unreadable"``.
-        unknown: Number of skipped records of kinds that this version does not know, by kind.
+        unknown: Number of skipped records of unknown kinds, by kind.
     """
 
     writer: str
@@ -128,3 +122,106 @@ class JournalInfo:
     notes: list[tuple[int, str]]
     stopped: str | None
     unknown: dict[str, int]
+
+
+_ASIDE: Final = frozenset({"monitoring", "source_code", "profiling", "ranks", "distributed"})
+_PARAMETERS: Final = frozenset(
+    {"parameters", "params", "hyperparameters", "hyperparams", "hparams", "config"}
+)
+_COUNTERS: Final = frozenset({"epoch", "step", "global_step", "iteration"})
+_SPLITS: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("val", "valid", "validation", "eval", "dev"), 0),
+    "test": 1,
+    **dict.fromkeys(("train", "training"), 3),
+}
+_NO_SPLIT: Final = 2
+_RISING: Final = frozenset(
+    {"acc", "accuracy", "auc", "auroc", "bleu", "dice", "f1", "iou", "map", "precision", "psnr"}
+    | {"r2", "recall", "reward", "score", "ssim", "top1", "top5"}
+)
+"""Words in the names of metrics that are the better the greater they are."""
+_TELLING: Final[Mapping[str, int]] = {**dict.fromkeys(_RISING, 1), "loss": 0}
+_LESS_TELLING: Final = 2
+_WORD: Final = re.compile(r"[^/_.:\- ]+")
+
+
+def aside(path: str) -> str | None:
+    """Return the namespace of machine, packages or processes that a path is in; else None."""
+    parts = path.split("/")
+    for at, part in enumerate(parts[:-1][:2]):
+        if part in _ASIDE:
+            return "/".join(parts[: at + 1])
+    return None
+
+
+def is_background(path: str) -> bool:
+    """Return whether a path holds facts that are recorded without being asked for."""
+    return path.startswith("sys/") or aside(path) is not None
+
+
+def holds_parameters(path: str) -> bool:
+    """Return whether a path lies where hyperparameters are kept."""
+    return not _PARAMETERS.isdisjoint(path.split("/")[:-1])
+
+
+def is_counter(path: str) -> bool:
+    """Return whether a series only counts progress, such as ``training/epoch``."""
+    return path.rpartition("/")[2] in _COUNTERS
+
+
+def rises(path: str) -> bool:
+    """Return whether the greatest value of a metric is the best, by its name."""
+    words = set(_WORD.findall(path.lower()))
+    return not words.isdisjoint(_RISING) and "loss" not in words
+
+
+def metric_order(path: str) -> tuple[bool, bool, int, int, str]:
+    """Return a sort key of metrics: losses and scores first, of validation before training.
+
+    Its second item is False for a loss or a score such as accuracy or F1.
+    """
+    words = _WORD.findall(path.lower())
+    split = min((_SPLITS[word] for word in words if word in _SPLITS), default=_NO_SPLIT)
+    telling = min((_TELLING[word] for word in words if word in _TELLING), default=_LESS_TELLING)
+    return "step" in words, telling == _LESS_TELLING, split, telling, path
+
+
+_LOCAL: Final = "Local"
+
+
+class TrackedFiles(dict[str, Any]):
+    """An artifact: its ``kind``, ``files``, ``references`` and ``hash``, as they were recorded."""
+
+    @property
+    def hash(self) -> str:
+        """Digest of names and contents, 64 hexadecimal digits."""
+        return str(self.get("hash", ""))
+
+
+class TrackedFile(dict[str, Any]):
+    """A file of an artifact: ``path``, ``size`` (bytes), ``sha256``, ``mtime_ns`` and ``ref``."""
+
+    @property
+    def file_path(self) -> str:
+        """Its name within the artifact."""
+        return str(self.get("path", ""))
+
+    @property
+    def file_hash(self) -> str:
+        """SHA-256 of its content, hexadecimal; empty if it is not known."""
+        return str(self.get("sha256", ""))
+
+    @property
+    def size(self) -> int | None:
+        """Bytes; None if it is not known."""
+        return self.get("size")
+
+    @property
+    def type(self) -> str:
+        """``"Local"``; remote files are among the references of the artifact."""
+        return _LOCAL
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Location of the file when it was tracked, as ``file_path``; empty if not recorded."""
+        return {"file_path": str(self["ref"])} if self.get("ref") else {}

@@ -1,4 +1,4 @@
-"""Looking around in a run or project: what lies below a path, for loops and for notebooks."""
+"""Navigation in a run or project: the paths below a path, for loops and notebooks."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ class Recording(Protocol):
 
     @property
     def words(self) -> str:
-        """Name of what is read, for messages."""
+        """Name of the container, for messages."""
 
     @property
     def index(self) -> Catalog:
         """Catalog that it is read from."""
 
     def reader(self) -> Reader | None:
-        """Return what is recorded up to now; None while nothing is."""
+        """Return a reader of the records so far; None while there are none."""
 
     def attributes(self) -> list[Attribute]:
-        """Return what every path shows, also what is known before the first record."""
+        """Return the value of every path, also those known before the first record."""
 
     def attribute(self, path: str) -> Attribute:
-        """Return what a path shows; raise `MissingFieldError` if nothing is recorded there."""
+        """Return the value at a path; raise `MissingFieldError` if nothing is recorded there."""
 
     def whole(self, value: Any) -> Any:
         """Return a value as it was written, also a very long text, whose record it is."""
 
     def families(self, namespace: str = "") -> dict[str, str]:
-        """Return what each path at and below a path holds, sorted by path."""
+        """Return the attribute at each path at and below a path, sorted by path."""
 
     def exists(self, path: str) -> bool:
         """Return whether something is recorded at a path or below it."""
@@ -62,16 +62,16 @@ class Recording(Protocol):
 
 
 class Browsable:
-    """A place in a tree of attributes that can be looked around in.
+    """A place in a tree of attributes.
 
-    It is no container of values: ``len()``, and with it truth, say nothing about what is recorded.
+    It is no container of values: ``len()`` and truth say nothing about what is recorded.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def _place(self) -> tuple[Recording, str]:
-        """Return what reads, and the path of this place; an empty one for the whole."""
+        """Return the recording, and the path of this place; empty for the root."""
 
     def __contains__(self, path: object) -> bool:
         """Return whether something is recorded at a path, or below it; also if it is no path."""
@@ -100,7 +100,7 @@ class Browsable:
         raise recorded.no_namespace(at, families.get(at))
 
     def _ipython_key_completions_(self) -> list[str]:
-        """Return the paths below, relative to here, with those of namespaces; never raises."""
+        # Never raises; includes the paths of namespaces.
         try:
             recorded, at = self._place()
             paths = _relative(recorded.families(at), at)
@@ -117,6 +117,5 @@ class Browsable:
 
 
 def _relative(paths: Iterable[str], at: str) -> list[str]:
-    """Return the paths below a place as they are called from there."""
     skip = len(at) + 1 if at else 0
     return [path[skip:] for path in paths if path != at]

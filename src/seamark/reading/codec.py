@@ -1,15 +1,15 @@
-"""Encoding of answers between server and client: MessagePack, whose types are those of the answers.
+"""Answers to reads, and their encoding as MessagePack.
 
-Arrays are their little-endian bytes. Values of attributes, of which a type does not say what they
-are, may hold what MessagePack has no form for: these are extensions of type 1, whose content is
-``[name, content]`` in MessagePack again. Whoever receives something checks all of it; neither side
-trusts the other.
+Arrays are little-endian bytes. Values of attributes that MessagePack cannot represent are
+extensions of type 1 with the content ``[name, content]``, again in MessagePack. The receiver checks
+everything; neither side trusts the other.
 """
 
 from __future__ import annotations
 
 import functools
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,17 +17,151 @@ import msgspec
 from msgspec.msgpack import Encoder, Ext
 
 from seamark.errors import SeamarkError
-from seamark.reading.attributes import Attribute, SeriesSummary, SeriesTail
+from seamark.process.crashes import Crash
+from seamark.reading.attributes import Attribute, JournalInfo, SeriesSummary, SeriesTail
+from seamark.reading.curves import Curve, RunCurve
 from seamark.reading.drawn import GroupCurve
 from seamark.reading.groups import RunGroup
-from seamark.reading.points import HistogramPoint
+from seamark.reading.points import HistogramPoint, Points
+from seamark.reading.ranks import RankStatus
+from seamark.reading.reader import Answer
 from seamark.reading.tables import RunsTable, StringList
-from seamark.reading.verbs import Answer
 from seamark.values.aggregates import Keep, Last, Ring
 from seamark.values.arrays import Floats, Ints
 from seamark.values.statistics import Statistics
 
-__all__ = ["WireError", "pack", "unpack"]
+__all__ = [
+    "Attempts",
+    "Curves",
+    "Facts",
+    "Opening",
+    "Overview",
+    "ProjectCounts",
+    "SeriesPart",
+    "Table",
+    "WireError",
+    "pack",
+    "unpack",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """State and problems of a run; see `seamark.reading.reader.Reader`.
+
+    ``failed`` tells whether a process that spoke for the run noted that it failed.
+    """
+
+    project: str
+    run: str
+    name: str
+    state: str
+    reason: str
+    signal: str
+    traceback: str | None
+    failed: bool
+    crash: Crash | None
+    troubles: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that is known of a run but its points, of one moment."""
+
+    overview: Overview
+    ranks: list[RankStatus]
+    journals: list[JournalInfo]
+    attributes: list[Attribute]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Facts that are needed before a run is resumed.
+
+    Attributes:
+        largest_t: Largest time of a record, nanoseconds since the Unix epoch.
+        journals: Important parts of the header of each journal, and its size in bytes as kept.
+        trained: Float series of the training, not only of an evaluation.
+        resumable: Whether the state allows a resume.
+    """
+
+    largest_t: int
+    journals: dict[str, dict[str, Any]]
+    families: dict[str, str]
+    last_steps: dict[str, float]
+    trained: frozenset[str]
+    failed: bool
+    resumable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectCounts:
+    """A project, and the number of its runs; ``runs`` leaves out those in the trash."""
+
+    project: str
+    runs: int
+    running: int
+    crashed: int
+    trashed: int
+    last_record_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of runs, at most 1,000 of their names, and the cursor for later changes."""
+
+    table: RunsTable
+    names: list[str]
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPart:
+    """Points or the curve of a float series, or a part of one that is too long for one answer.
+
+    ``begins`` marks the first part, also again: points that were read are hidden now, as by a new
+    attempt, so that the parts before are void.
+    """
+
+    project: str
+    run: str
+    path: str
+    begins: bool = True
+    points: Points | None = None
+    curve: Curve | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Project, run id and path."""
+        return self.project, self.run, self.path
+
+    def __len__(self) -> int:
+        series = self.points if self.curve is None else self.curve
+        return 0 if series is None else len(series)
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Series of several runs as they are drawn, and the cursor for later changes."""
+
+    curves: list[RunCurve]
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """Numbers of attempts of runs, and where each begins.
+
+    Attributes:
+        attempts: Project, run id and number of attempts, where there are several.
+        openings: Project, run id and number of times that the run was opened for recording.
+        begins: Project, run id, path, and (attempt, step, time in ns, x) where each attempt begins.
+    """
+
+    attempts: list[tuple[str, str, int]]
+    openings: list[tuple[str, str, int]]
+    begins: Sequence[tuple[str, str, str, Sequence[tuple[int, float, int, float | None]]]]
+
 
 _OBJECT: Final = 1
 _LEAST: Final = -(1 << 63)
@@ -50,13 +184,9 @@ class WireError(SeamarkError, ValueError):
 
 
 def pack(value: Any) -> bytes:
-    """Return a value in MessagePack.
+    """Return a value in MessagePack; raise `WireError` for types without a form.
 
-    Values of attributes that are nested deeper than 128 levels, as nothing is that Seamark records,
-    end in ``"..."``. Halves of surrogate pairs, which are no text, become question marks.
-
-    Raises:
-        WireError: If something in it has no form here.
+    Values deeper than 128 levels end in ``"..."``; lone surrogates become question marks.
     """
     made = _prepared(value)
     try:
@@ -67,7 +197,6 @@ def pack(value: Any) -> bytes:
 
 
 def _prepared(value: Any) -> Any:
-    """Return a value whose fields without a type hold nothing that MessagePack has no form for."""
     kind = type(value)
     if kind is list:
         return list(map(_prepared, value)) if value and is_dataclass(value[0]) else value
@@ -78,7 +207,7 @@ def _prepared(value: Any) -> Any:
         return msgspec.structs.replace(value, answer=made)
     if (name := _HOLDERS.get(kind)) is not None:
         return replace(value, **{name: _boxed(getattr(value, name), 0)})
-    if kind.__module__ == "seamark.reading.answers":
+    if kind.__module__ == "seamark.reading.codec":
         return replace(
             value, **{one.name: _prepared(getattr(value, one.name)) for one in fields(value)}
         )
@@ -101,7 +230,6 @@ def _boxed(value: Any, depth: int) -> Any:
 
 
 def _boxed_object(value: Any, kind: type, depth: int) -> Any:
-    """Return what is no number, text, list or dict."""
     if kind in _PLAIN:
         return _box(
             kind.__name__,
@@ -122,7 +250,7 @@ def _boxed_object(value: Any, kind: type, depth: int) -> Any:
 
 
 def _boxed_column(values: list[Any]) -> list[Any]:
-    """Return the cells of a column, which most often hold what MessagePack has a form for."""
+    """Return the cells of a column, unchanged if MessagePack has a form for all."""
     kinds = set(map(type, values))
     if int in kinds:
         ints = [one for one in values if type(one) is int]
@@ -136,7 +264,6 @@ def _box(name: str, content: Any) -> Ext:
 
 
 def _hook(value: Any) -> Any:
-    """Return what MessagePack has a form for, in the place of what it has none for."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, RunsTable):
@@ -152,7 +279,6 @@ _encoder: Final = Encoder(enc_hook=_hook)
 
 
 def _valid(value: Any) -> Any:
-    """Return what MessagePack holds with texts that are text, and ints of any length boxed."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, int):
@@ -168,11 +294,7 @@ def _valid(value: Any) -> Any:
 
 
 def unpack(data: bytes, kind: Any) -> Any:
-    """Return the value of a type that `pack` made this of; further fields are left out.
-
-    Raises:
-        WireError: If it is something else.
-    """
+    """Return the value that `pack` encoded, without unknown fields; raises `WireError`."""
     try:
         return _decoder(kind).decode(data)
     except RecursionError:
@@ -189,7 +311,6 @@ def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
 
 
 def _made(kind: type, given: Any) -> Any:
-    """Return an object of a class that MessagePack has no form for."""
     import numpy as np
 
     if (dtype := _DTYPES.get(kind)) is not None:
@@ -229,8 +350,6 @@ _OBJECTS: Final = {
 
 
 class _Table(msgspec.Struct):
-    """Form of a `RunsTable`."""
-
     columns: list[str]
     cells: list[list[Any]]
     refs: list[tuple[str, str]]

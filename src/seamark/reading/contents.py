@@ -1,54 +1,47 @@
-"""Interface to the files of one run, wherever they are stored."""
+"""Contents of files, and names of artifact versions.
+
+``NAME:3`` is the third version, ``NAME:latest`` the one with the greatest number, ``NAME:best`` the
+one with the alias ``best``, and ``NAME@sha256:<digest>`` (at least eight digits) always the same
+contents. ``NAME`` alone means the latest version. Each form may be preceded by ``PROJECT/``.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-__all__ = ["Contents"]
+from seamark.errors import ArgumentError
+from seamark.paths import check_artifact
+from seamark.reading.names import LATEST
+
+__all__ = ["ArtifactName", "Contents", "check_alias", "label_of", "source_label"]
 
 
 class Contents(Protocol):
-    """The files and very long texts of one run, found by what was recorded of them.
+    """The files and very long texts of one run, found by their records.
 
     `seamark.blobs.contents.FolderContents` has those of a run folder, and
-    `seamark.remote.http.contents.RemoteContents` those that a server keeps.
+    `seamark.remote.http.run.RemoteContents` those that a server keeps.
     """
 
     @property
     def kind(self) -> str:
         """Kind of location that `where` names: ``"folder"`` or ``"server"``."""
-        ...
 
     @property
     def where(self) -> str:
         """Location of the run: its folder, or its address."""
-        ...
 
     def text(self, record: Mapping[str, Any]) -> str:
-        """Return a very long text.
-
-        Args:
-            record: Its ``sha256`` and ``size``.
-
-        Raises:
-            FileMissingError: If it is not there, not what was recorded, or too large for memory.
-        """
-        ...
+        """Return a very long text, given ``sha256`` and ``size``; raises `FileMissingError`."""
 
     def read(self, file: Mapping[str, Any], path: str, *, references: bool = False) -> bytes:
-        """Return the bytes of a recorded file.
+        """Return the bytes of a FILE record, which is no folder; ``path`` is for messages.
 
-        Args:
-            file: FILE record, of no folder.
-            path: Attribute path, for messages.
-            references: Open what the record refers to, wherever that is.
-
-        Raises:
-            FileMissingError: If the bytes are not there, or a reference is not opened.
+        Raises `FileMissingError` if they are not there, or for a reference without ``references``.
         """
-        ...
 
     def write(
         self,
@@ -60,48 +53,87 @@ class Contents(Protocol):
         references: bool = False,
         verify: bool = False,
     ) -> Path:
-        """Write a recorded file, or folder, to disk; see `seamark.blobs.read.write_file`."""
-        ...
+        """Write a recorded file, or folder, to disk; see `seamark.blobs.contents.write_parts`."""
 
     def begin_of(self, sha256: str, size: int, most: int) -> bytes:
-        """Return the first bytes of a content that the run keeps itself.
-
-        Args:
-            sha256: Its digest, hex.
-            size: Of all of it, in bytes.
-            most: At most so many.
-
-        Raises:
-            OSError: If it is not there.
-            ValueError: If the digest is none.
-        """
-        ...
+        """Return at most ``most`` first bytes of a kept content; raises OSError, ValueError."""
 
     def finish(self, files: Collection[Mapping[str, Any]]) -> bool:
-        """Complete what a process that died left half done; return whether there may be more now.
-
-        Args:
-            files: The FILE records that are of interest.
-        """
-        ...
+        """Complete FILE records that a dead process left; return whether there may be new ones."""
 
     def whereabouts(self, record: Mapping[str, Any]) -> str:
         """Return where the content of a FILE record is.
 
         ``kept`` (with the run), ``reference`` (where it was recorded), ``gone`` or ``changed`` (a
-        reference to something that is no longer the same), ``pending`` (bytes taken, not stored
-        yet), or ``missing`` (should be kept and is not).
+        reference), ``pending`` (taken, not stored yet), or ``missing`` (should be kept and is not).
         """
-        ...
 
     def referred(self, record: Mapping[str, Any]) -> str:
         """Return where a FILE record leads now; empty if it is no reference."""
-        ...
 
     def stored_at(self, sha256: str) -> str:
-        """Return where a content is kept, as a person would look for it."""
-        ...
+        """Return where a content is kept, for people."""
 
     def shorter(self, name: str) -> str:
         """Return the name of a file, relative to the run if it lies in its folder."""
-        ...
+
+
+_WORD: Final = re.compile(
+    r"(?:(?P<project>.+)/)?(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)"
+    r"(?:@sha256:(?P<digest>[0-9a-f]{8,64})|:(?P<version>[A-Za-z0-9][A-Za-z0-9._-]*))?"
+)
+
+
+class ArtifactName(NamedTuple):
+    """Reference to an artifact, or to a version of it, parsed from a string.
+
+    ``digest`` may be the beginning of one; ``version`` is a number or an alias.
+    """
+
+    project: str | None
+    name: str
+    digest: str | None
+    version: str | None
+
+    @classmethod
+    def of(cls, word: str) -> ArtifactName | None:
+        """Return the parsed reference; None if the string cannot name an artifact."""
+        found = _WORD.fullmatch(word)
+        return None if found is None else cls(*found.group("project", "name", "digest", "version"))
+
+    @property
+    def has_version(self) -> bool:
+        """Whether it names a version, and not only an artifact."""
+        return (self.digest or self.version) is not None
+
+
+def check_alias(alias: object) -> str:
+    """Return ``alias`` if a version can have it; raise `PathError` if it is no name.
+
+    Raises `ArgumentError` for a number or ``latest``, which have a meaning of their own.
+    """
+    name = check_artifact(alias, "alias")
+    if name.isdecimal() or name == LATEST:
+        msg = f"alias: expected a name that is no number and not {LATEST!r}, got {name!r}"
+        raise ArgumentError(msg)
+    return name
+
+
+def label_of(place: str, digest: str, number: Any) -> str:
+    """Return the label of a version: ``NAME:3``, or its digest if it has no number."""
+    name = place.rpartition("/")[2]
+    return f"{name}@sha256:{digest[:12]}" if number is None else f"{name}:{number}"
+
+
+def source_label(of: Mapping[str, Any]) -> str:
+    """Return the label of an input or output, from its record."""
+    if "uri" in of:
+        return str(of["uri"])
+    home, name, number = of.get("project", ""), of.get("name", ""), of.get("version")
+    if of["kind"] == "artifact":
+        told = label_of(name, str(of.get("id", "")), number)
+    elif of["kind"] == "model_version":
+        told = f"{name}-{number}" if number is not None else f"{name}/{of.get('id', '')}"
+    else:
+        told = name if of["kind"] == "model" else str(of.get("id", ""))
+    return "/".join(filter(None, (home, told)))

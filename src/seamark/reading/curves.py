@@ -52,10 +52,9 @@ class Look:
             those where it is not finite, are left out and counted.
         low: Only points whose x is not less; None for all.
         high: Only points whose x is not greater; None for all.
-        window: A smoothed line: around each x the mean of all finite values in a window this wide,
-            in units of x, whichever points are drawn. None for no such line.
-        half_life: A smoothed line of another kind: the average of all finite values up to each x,
-            of which one that lies so far behind counts half. Every point is read for it.
+        window: Width in x of a smoothed line: the mean of all finite values around each x.
+        half_life: Distance in x of a smoothed line of another kind: the average of all finite
+            values up to each x, of which one so far behind counts half. Every point is read for it.
         log_x: Parts are equally wide in log2 x. Points at or below zero are left out and counted.
         log_y: Count the values that have no place on a logarithmic y axis.
         width: Parts are at least this wide, a power of two, also of few points; 0.0 for none.
@@ -72,12 +71,7 @@ class Look:
     width: float = 0.0
 
     def check(self) -> None:
-        """Check everything, before anything is read.
-
-        Raises:
-            ArgumentError: If one of them cannot be used.
-            PathError: If x is no path.
-        """
+        """Check everything, before anything is read; raises `ArgumentError` or `PathError`."""
         check_points(self.points)
         if self.x not in NAMED_AXES:
             check_path(self.x)
@@ -119,7 +113,7 @@ def _is_number(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """A float series in parts: what is drawn of a series that has more points than a screen.
+    """A float series in parts, for a series that has more points than a screen.
 
     Part k holds the points with ``k * width <= step < (k + 1) * width``; parts without points are
     left out. A curve that was asked for with ``points`` has at most ``points // 2`` parts,
@@ -159,23 +153,15 @@ class Curve:
     inf_count: Ints
 
     def __post_init__(self) -> None:
-        """Check that all columns have one length.
-
-        Raises:
-            ValueError: If they have not.
-        """
         check_lengths(*(getattr(self, name) for name in _COLUMNS))
 
     def __len__(self) -> int:
-        """Return the number of parts."""
         return len(self.count)
 
     def __repr__(self) -> str:
-        """Return how many parts there are, and of how many points."""
         return f"<Curve: {len(self)} parts of {int(self.count.sum())} points>"
 
     def _repr_html_(self) -> str:
-        """Return a small picture, and the first and the last parts as a table; never raises."""
         return harmless(self._page, self.__repr__)
 
     def _page(self) -> str:
@@ -201,7 +187,7 @@ class Curve:
         return Curve(self.width, *(getattr(self, name)[some] for name in _COLUMNS))
 
     def followed_by(self, other: Curve) -> Curve:
-        """Return the parts of this curve and those of another one, of the same width."""
+        """Return the parts of this curve, then those of another of the same width."""
         import numpy as np
 
         columns: Any = (
@@ -242,7 +228,7 @@ _COLUMNS: Final = tuple(one.name for one in fields(Curve)[1:])
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawing:
-    """A float series along an x axis of the reader's choice, and what a picture says of it.
+    """A float series along a chosen x axis, and the notes on it in a picture.
 
     Attributes:
         curve: Its steps are places on the x axis: steps, seconds, or values of another series. On a
@@ -273,11 +259,6 @@ class Drawing:
     kept: int = 0
 
     def __post_init__(self) -> None:
-        """Check that there is one place, and one mean, for each part.
-
-        Raises:
-            ValueError: If there is not.
-        """
         check_lengths(self.curve, self.x, self.x if self.mean is None else self.mean)
         check_lengths(*self.ends)
 
@@ -290,7 +271,6 @@ class Drawing:
         return ".".join([str(count), *reversed([digest for _, digest in digests])])
 
     def _digests(self, lengths: list[int]) -> Iterator[tuple[int, str]]:
-        """Yield what the first so many parts come to; lengths are sorted."""
         import numpy as np
 
         columns = [getattr(self.curve, name) for name in _COLUMNS]
@@ -308,11 +288,11 @@ class Drawing:
     def since(self, cursor: str) -> Drawing:
         """Return this drawing without the parts at its beginning that an earlier one has, too.
 
-        Whatever made a part another one counts: points that were appended, hidden by a later
-        attempt, or recorded late. Of the last parts, up to twice as many come as have changed.
+        A part changes when points are appended, hidden by a later attempt, or recorded late. Of the
+        last parts, up to twice as many come as have changed.
 
         Args:
-            cursor: `cursor` of the earlier one. What is none is as if nothing were known.
+            cursor: `cursor` of the earlier one. An invalid one counts as none.
         """
         if not _CURSOR.fullmatch(cursor):
             return self
@@ -364,7 +344,7 @@ class Drawing:
 
     @classmethod
     def none(cls) -> Drawing:
-        """Return what is drawn of a series without points."""
+        """Return the drawing of a series without points."""
         import numpy as np
 
         none = np.empty(0)
@@ -373,15 +353,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunCurve:
-    """Drawing of one series of one run.
-
-    Attributes:
-        project: Project path.
-        run: Run id.
-        path: Path of the series.
-        drawing: Drawing of the series.
-        cursor: Cursor of the whole drawing, where a server answers; see `Drawing.cursor`.
-    """
+    """Drawing of one series of one run."""
 
     project: str
     run: str
@@ -396,11 +368,7 @@ class RunCurve:
 
 
 def check_points(points: object) -> int:
-    """Return a number of representative points if it can be one.
-
-    Raises:
-        ArgumentError: If it is not a whole number, or less than 2.
-    """
+    """Return a number of points if it is an int of at least 2; raises `ArgumentError`."""
     if isinstance(points, int) and not isinstance(points, bool) and points >= 2:  # noqa: PLR2004
         return points
     msg = f"points: expected a whole number of at least 2, got {points!r}"
@@ -408,10 +376,7 @@ def check_points(points: object) -> int:
 
 
 def line_of(curve: Curve) -> str:
-    """Return a small picture of a series; empty if it has nothing to draw.
-
-    The line is the mean of each part, the band behind it lies between minimum and maximum.
-    """
+    """Return an SVG of means and extremes of a series; empty if there is nothing to draw."""
     columns = (curve.first_step, curve.min, curve.max, curve.mean)
     rows = [
         row
@@ -438,7 +403,7 @@ def line_of(curve: Curve) -> str:
 
 
 def _scale(values: list[float], start: float, end: float) -> Callable[[float], float]:
-    """Return what places values between two ends; in halves, as a range may be no double."""
+    # In halves, as the difference of two doubles may overflow.
     low, span = min(values), max(values) / 2 - min(values) / 2
     if span <= 0:
         return lambda _: (start + end) / 2

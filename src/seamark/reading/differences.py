@@ -1,22 +1,130 @@
-"""In what runs differ: one row for each path, or package, with what each run has there."""
+"""Columns that distinguish runs, and differences between runs."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.paths import is_inside
-from seamark.reading.interest import holds_parameters, rises
+from seamark.reading.attributes import aside, holds_parameters, is_counter, metric_order, rises
 from seamark.reading.rank_words import of_rank
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute, SeriesSummary
+    from seamark.reading.catalog import SharedPath
 
-__all__ = ["PACKAGES", "TITLES", "Row", "of_process", "of_rank_or_profiler", "rows_of", "summaries"]
+__all__ = [
+    "PACKAGES",
+    "PLAIN_OF",
+    "TITLES",
+    "Row",
+    "distinguishing_columns",
+    "importance",
+    "is_named",
+    "left_out",
+    "of_process",
+    "of_rank_or_profiler",
+    "rows_of",
+    "summaries",
+]
+
+
+PLAIN: Final = (
+    "sys/name",
+    "sys/state",
+    "sys/creation_time",
+    "sys/running_time",
+    "sys/tags",
+)
+"""What is shown of every run."""
+PLAIN_OF: Final = {
+    "run": PLAIN,
+    "model": ("sys/name", "sys/description", "sys/creation_time", "sys/tags"),
+    "model_version": (
+        *("sys/model_id", "sys/version", "sys/stage"),
+        *("sys/name", "sys/creation_time", "sys/tags"),
+    ),
+    "artifact": (
+        *("sys/name", "sys/version", "sys/aliases", "objects"),
+        *("sys/description", "sys/creation_time", "sys/tags"),
+    ),
+}
+"""What is shown of every run, model, version of one, or artifact."""
+_RATES: Final = frozenset({"lr", "learning_rate"})
+_METRICS: Final = 4
+_DIFFERING: Final = 4
+"""At most so many of each are shown unasked."""
+_LONG_TEXT: Final = 24
+
+
+def distinguishing_columns(shared: Sequence[SharedPath]) -> tuple[list[str], list[str]]:
+    """Return the metrics and the parameters that tell runs apart, the most telling ones first.
+
+    Of those that at least half of the runs have: metrics of validation before those of training,
+    losses and scores before others, single numbers too if the runs differ in them; parameters in
+    which the runs differ.
+    """
+    runs = max((one.runs for one in shared), default=0)
+    known = [
+        one
+        for one in shared
+        if 2 * one.runs >= runs and aside(one.path) is None and not one.path.startswith("sys/")
+    ]
+    metrics = sorted((one.path for one in known if _is_metric(one)), key=metric_order)
+    parameters = sorted((one.path for one in known if _distinguishes(one)), key=_rates_first)
+    return metrics[:_METRICS], parameters[:_DIFFERING]
+
+
+def _is_metric(one: SharedPath) -> bool:
+    is_result = one.differs and not one.longest and not holds_parameters(one.path)
+    return (one.series or is_result) and not is_counter(one.path)
+
+
+def _rates_first(path: str) -> tuple[bool, str]:
+    return path.rpartition("/")[2] not in _RATES, path
+
+
+def importance(path: str) -> tuple[int, tuple[bool, bool, int, int, str]]:
+    """Return a sort key of columns: losses and scores (0), then parameters (1), others (2)."""
+    order = metric_order(path)
+    if not order[1]:
+        return 0, order
+    return 1 if holds_parameters(path) else 2, (False, False, 0, 0, path)
+
+
+def _distinguishes(one: SharedPath) -> bool:
+    told = one.differs and not one.series and one.longest <= _LONG_TEXT
+    return told and holds_parameters(one.path)
+
+
+def is_named(path: str, space: str, wanted: Sequence[str]) -> bool:
+    """Return whether one of the columns asked for names a path, or its namespace, itself.
+
+    Args:
+        path: Of the column, perhaps with an aggregate.
+        space: The namespace, as `seamark.reading.attributes.aside` returns it.
+        wanted: Paths and patterns.
+    """
+    named = (one for one in wanted if re.split(r"[*?]", one)[0].startswith(space))
+    return path in wanted or any(fnmatchcase(path, one) for one in named)
+
+
+def left_out(columns: Sequence[str], shown: Collection[str]) -> str:
+    """Return the hint about columns that a pattern matched and that are not shown, if any."""
+    missing = [name for name in columns if name not in shown]
+    spaces = sorted({space for name in missing if (space := aside(name)) is not None})
+    if not spaces:
+        return ""
+    listed = ", ".join(f"{space}/" for space in spaces)
+    count = f"{len(missing):,} column" + "s" * (len(missing) != 1)
+    return f"left out: {count} below {listed}; to see them: --columns '{spaces[0]}/*'"
+
 
 PACKAGES: Final = "source_code/packages"
 _CONDA: Final = "source_code/conda"
@@ -87,12 +195,8 @@ _OF_PROFILER: Final = ("profiling/actions", "profiling/events", "profiling/handl
 class Row:
     """Values of the compared runs at one path, or their versions of one package.
 
-    Attributes:
-        section: One of `TITLES`.
-        name: The path, or the name of the package.
-        values: Value, summary of a series or record of a file, by the index of the run among those
-            compared; runs without a value are missing.
-        keys: Keys by which the values are compared, by the same index.
+    ``values`` and ``keys``, by which they are compared, are by the index of the run; runs without a
+    value are missing.
     """
 
     section: str
@@ -101,27 +205,23 @@ class Row:
     keys: dict[int, Hashable] = field(default_factory=dict)
 
     def differs(self, runs: int) -> bool:
-        """Return whether two of so many runs differ; to have nothing is a difference too."""
+        """Return whether any two runs differ; a missing value is a difference, too."""
         return len(self.keys) < runs or len(set(self.keys.values())) > 1
 
 
 def of_process(row: Row) -> bool:
-    """Return whether a row is of one process, which no other run can have."""
+    """Return whether a row is of one process."""
     return is_inside(row.name, "monitoring")
 
 
 def of_rank_or_profiler(row: Row) -> bool:
-    """Return whether a row is of a rank above 0, or of one of the many things that are timed."""
+    """Return whether a row is of a rank above 0 or of a profiler."""
     timed = any(is_inside(row.name, space) for space in _OF_PROFILER)
     return timed or of_rank(row.name) is not None
 
 
 def rows_of(runs: Sequence[Iterable[Attribute]]) -> list[Row]:
-    """Return the rows of all that runs show, by section and name.
-
-    Args:
-        runs: The attributes of each run.
-    """
+    """Return the rows of all that runs show, by section and name."""
     found: dict[tuple[str, str], Row] = {}
     for at, attributes in enumerate(runs):
         for attribute in attributes:
@@ -135,7 +235,6 @@ def rows_of(runs: Sequence[Iterable[Attribute]]) -> list[Row]:
 
 
 def _entries(attribute: Attribute) -> Iterator[tuple[str, str, Any, Hashable]]:
-    """Yield section, name, value and what it is compared by of what an attribute shows."""
     path, value = attribute.path, attribute.value
     section = _OF_FAMILY.get(attribute.family) or (
         "parameters"
@@ -158,11 +257,8 @@ def _entries(attribute: Attribute) -> Iterator[tuple[str, str, Any, Hashable]]:
 
 
 def _package(line: str, *, conda: bool) -> tuple[str, str]:
-    """Return the name of a package and which one it is, as a line of a requirements file says it.
-
-    ``name==version``, ``name @ address``, ``-e folder  # name==version``; of conda
-    ``channel::name=version=build``.
-    """
+    # Forms: name==version, name @ address, -e folder  # name==version; of conda
+    # channel::name=version=build.
     if conda:
         channel, _, rest = line.rpartition("::")
         name, _, which = rest.partition("=")
@@ -179,22 +275,19 @@ def _package(line: str, *, conda: bool) -> tuple[str, str]:
 
 
 def _key(value: Any) -> Hashable:
-    """Return what a value is compared by: 1 is the same as 1.0, and NaN the same as NaN."""
-    if isinstance(value, bool):
-        return ("bool", value)
+    """Return a comparison key: 1 is the same as 1.0, and NaN the same as NaN."""
+    if isinstance(value, bool | str | datetime) or value is None:
+        return (type(value).__name__, value)
     if isinstance(value, float) and math.isnan(value):
         return ("number", "nan")
     if isinstance(value, int | float):
         return ("number", value)
-    if isinstance(value, str | datetime) or value is None:
-        return (type(value).__name__, value)
     if isinstance(value, set | frozenset):
         return ("set", frozenset(value))
     return ("json", json.dumps(value, sort_keys=True, default=str))
 
 
 def _content(record: Any) -> Hashable:
-    """Return what a file or several are compared by: their bytes, as far as those are known."""
     if not isinstance(record, Mapping):
         return _key(record)
     if isinstance(digest := record.get("sha256"), str):
@@ -207,15 +300,11 @@ def _content(record: Any) -> Hashable:
 def summaries(row: Row, runs: int, *, everything: bool) -> list[str]:
     """Return which summaries of a metric are worth a line: ``last``, ``min``, ``max``, ``count``.
 
-    Of minimum and maximum it is the one to which most runs came closer in the end, where it is not
-    the last value itself: of a loss its minimum, of an accuracy its maximum. Runs that ended in NaN
-    or an infinity came close to neither; where all did, the name decides, and that last value is
-    always told. How many points there are is only said where that is all in which the runs differ.
-
-    Args:
-        row: Of the section ``"metrics"``.
-        runs: How many are compared.
-        everything: Also what is the same.
+    Of minimum and maximum it is the one to which most runs came closer in the end, unless it is the
+    last value: of a loss its minimum, of an accuracy its maximum. Runs that ended in NaN or an
+    infinity do not count; where all did, the name decides, and that last value is always told. The
+    count is only told where the runs differ in nothing else. ``everything`` also returns what is
+    the same.
     """
     if everything:
         return ["last", "min", "max", "count"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.paths import home_of, kind_of
 from seamark.reading.attributes import INHERITED, Attribute
-from seamark.reading.plain import plain
+from seamark.reading.words import plain
 from seamark.values import encode_atom
 from seamark.values.aggregates import Keep
 
@@ -20,7 +20,6 @@ __all__ = [
     "SERIES",
     "attributes_of",
     "document_of",
-    "inherited_by",
     "own_attributes",
     "ref_of",
     "utc",
@@ -47,15 +46,7 @@ def document_of(
     attempt: Attempt = "latest",
     whole: Whole,
 ) -> dict[str, Any]:
-    """Return a run as a document: strict JSON, in which NaN and infinities are texts.
-
-    Args:
-        view: The run.
-        parts: ``"attributes"``, and those of `SERIES`.
-        wanted: Which paths.
-        attempt: Which attempts.
-        whole: What is written for a text.
-    """
+    """Return a run as a document: strict JSON, in which NaN and infinities are texts."""
     out: dict[str, Any] = ref_of(view.project, view.name)
     own = [one for one in own_attributes(view) if wanted(one.path)]
     if "attributes" in parts:
@@ -72,17 +63,14 @@ def document_of(
 
 
 def ref_of(project: str, run: str) -> dict[str, str]:
-    """Return what names a run for programs, with its kind where it is no run."""
+    """Return project and run id for programs, with the kind if it is no run."""
     kind = kind_of(project, run)
     named = {"project": home_of(project), "run": run}
     return named if kind == "run" else {**named, "kind": kind}
 
 
 def attributes_of(attributes: Iterable[Attribute]) -> dict[str, dict[str, Any]]:
-    """Return attributes as ``{path: {family, type, value}}``, summaries as mappings.
-
-    What is kept of a fast series is there in full, too, as ``kept``.
-    """
+    """Return attributes as ``{path: {family, type, value}}``, with ``kept`` for statistics."""
     return {one.path: _attribute(one) for one in attributes}
 
 
@@ -105,11 +93,7 @@ def value_mapping(value: Any) -> Any:
 
 
 def own_attributes(view: Reader) -> Iterator[Attribute]:
-    """Yield the attributes of a run with the keyed tags that are its own.
-
-    What it inherits from projects is told by `INHERITED`: where it is copied to, it inherits
-    from others.
-    """
+    """Yield the attributes of a run without inherited tags."""
     tags = inherited_by(view)
     for one in view.attributes():
         told = tags.get(one.path.removeprefix("tags/")) if one.path.startswith("tags/") else None
@@ -126,7 +110,7 @@ def inherited_by(view: Reader) -> Mapping[str, Mapping[str, Any]]:
 
 
 def utc(time_ns: Any) -> list[str]:
-    """Return times, in nanoseconds since the Unix epoch, as ISO 8601 with all their digits."""
+    """Return times, in ns since the Unix epoch, as ISO 8601 with all their digits."""
     import numpy as np
 
     times = np.asarray(time_ns, np.int64).astype("datetime64[ns]")

@@ -1,7 +1,4 @@
-"""Many series of many runs as they are drawn, and what several runs together come to.
-
-Every picture is made of these: those of the command, of notebooks and of a page.
-"""
+"""Series of many runs as they are drawn, and statistics over groups; for all pictures."""
 
 from __future__ import annotations
 
@@ -51,19 +48,7 @@ def curves_of_runs(
     attempt: Attempt = "latest",
     since: Mapping[Key, str] | None = None,
 ) -> list[RunCurve]:
-    """Return series of several runs as they are drawn; those without points are left out.
-
-    Args:
-        refs: (project, run id) of the runs; what is not there any more is left out.
-        reader_of: Returns the reader of a run.
-        paths: Of the series.
-        look: How they are drawn.
-        attempt: See `Reader.points`.
-        since: Cursors of earlier drawings; of these only the parts come that have changed.
-
-    Raises:
-        ArgumentError: If something cannot be drawn so.
-    """
+    """Return series of runs as they are drawn; see `seamark.reading.catalog.Catalog.curves`."""
     found: list[RunCurve] = []
     for ref in dict.fromkeys(refs):
         with contextlib.suppress(RunNotFoundError):
@@ -120,19 +105,12 @@ class GroupCurve:
     max: Floats
 
     def __post_init__(self) -> None:
-        """Check that all columns have one length.
-
-        Raises:
-            ValueError: If they have not.
-        """
         check_lengths(self.x, self.n, self.mean, self.std, self.min, self.max)
 
     def __len__(self) -> int:
-        """Return the number of parts."""
         return len(self.x)
 
     def __repr__(self) -> str:
-        """Return of how many runs it is."""
         return f"<GroupCurve: {self.path} of {len(self.runs)} runs, {len(self)} parts>"
 
 
@@ -142,16 +120,10 @@ def group_curves(
     paths: Sequence[str],
     look: Look,
 ) -> list[GroupCurve]:
-    """Return what series come to over groups of runs; a group without points is left out.
+    """Return statistics of series over groups of runs; a group without points is left out.
 
     All parts lie on one grid, as widths are powers of two and begin at 0: runs of which some need
-    wider parts than others are drawn a second time, with the widest.
-
-    Args:
-        draw: Returns series of runs as they are drawn.
-        groups: What each group has in common, and its runs.
-        paths: Of the series.
-        look: How they are drawn.
+    wider parts than others are drawn a second time by ``draw``, with the widest.
     """
     found = []
     refs = list(dict.fromkeys(ref for _, some in groups for ref in some))
@@ -174,7 +146,7 @@ def _on_one_grid(
     path: str,
     look: Look,
 ) -> tuple[float, Floats, Floats] | None:
-    """Return width, numbers of the parts (or their x), and what each run has there (runs, N)."""
+    """Return width, numbers of the parts (or their x), and the values of each run (runs, N)."""
     import numpy as np
 
     width = max((one.curve.width for one in own.values()), default=0.0)
@@ -209,7 +181,7 @@ def _on_one_grid(
 
 
 def _mean(values: list[float]) -> float:
-    """Return the mean of finite values, whose sum need not be finite."""
+    # Of finite values, whose sum need not be finite.
     try:
         return math.fsum(values) / len(values)
     except OverflowError:
@@ -217,7 +189,6 @@ def _mean(values: list[float]) -> float:
 
 
 def _keys(drawing: Drawing, width: float, *, log: bool) -> Floats:
-    """Return the number of each part on the grid, or its x where each is one x."""
     import numpy as np
 
     first = drawing.curve.first_step
@@ -228,7 +199,6 @@ def _keys(drawing: Drawing, width: float, *, log: bool) -> Floats:
 
 
 def _wide_enough(x: Floats, limit: int, *, log: bool) -> float:
-    """Return the smallest width that gives at most so many parts."""
     import numpy as np
 
     place = np.log2(x) if log else x
@@ -255,7 +225,7 @@ def _summed(
     *,
     log: bool,
 ) -> GroupCurve:
-    """Return what the runs come to; numbers are scaled, as their squares need not be finite."""
+    # Numbers are scaled, as their squares need not be finite.
     import numpy as np
 
     x = keys

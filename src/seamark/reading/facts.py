@@ -1,30 +1,48 @@
-"""Facts about a run as a whole: its code, its machine, its attempts and its problems.
-
-Any program may have written the journals of a run: a value of an unexpected type is skipped.
-"""
+"""Facts that describe a run: state, progress, machine and overview."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeGuard
 
 from seamark.paths import is_inside
+from seamark.reading.attributes import aside, holds_parameters, is_counter, metric_order
 from seamark.reading.points import time_of
 from seamark.reading.ranks import owning_processes, process_of
+from seamark.reading.words import duration_words, human_number, plural, shorten
 
 if TYPE_CHECKING:
-    from seamark.reading.attributes import Attribute, JournalInfo
+    from seamark.reading.attributes import Attribute, JournalInfo, SeriesSummary
+    from seamark.reading.ranks import RankStatus
     from seamark.reading.reader import Reader
 
 __all__ = [
     "FORWARD",
+    "PROGRESS",
+    "CheckpointNote",
+    "Loop",
     "attempts_of",
+    "best_extremes",
+    "by_importance",
+    "checkpoint_notes",
     "code_of",
     "distribution_of",
     "environment_of",
     "health_of",
+    "is_checkpoint",
+    "is_parameter",
     "last_record_of",
+    "loops_of",
+    "machine_lines",
+    "machine_now",
+    "progress_words",
+    "space_of",
 ]
+
 
 FORWARD: Final = "monitoring/seamark/forward"
 """Below it, what places could not hold to which a run was sent on."""
@@ -41,9 +59,9 @@ _TEXTS_OF_CODE: Final = {
 
 
 def health_of(view: Reader) -> dict[str, Any]:
-    """Return what is not well with a run, by kind; only what there is.
+    """Return the problems of a run by kind, without kinds that have none.
 
-    The kinds are those of `seamark.reading.reader.Reader.troubles`, ``output`` (bytes that were
+    The kinds are those of `seamark.reading.reader.Reader.problems`, ``output`` (bytes that were
     left out, by stream) and ``forward`` (what is counted below `FORWARD`, by place).
     """
     found = dict(view.problems())  # not the attributes: anybody may write them
@@ -75,10 +93,7 @@ def _left_out(attributes: Iterable[Attribute]) -> dict[str, int]:
 
 
 def last_record_of(journals: Iterable[JournalInfo], modified: Any) -> Any:
-    """Return when a run itself last recorded something, a datetime; ``modified`` if it never did.
-
-    A tag that somebody adds to a dead run does not make it look alive.
-    """
+    """Return when the run's own processes last recorded something, else ``modified``."""
     own = [
         one.last_t
         for one in journals
@@ -92,9 +107,8 @@ def attempts_of(
 ) -> dict[str, Any]:
     """Return how often a training was begun, and after which step the last attempt went on.
 
-    Returns:
-        Empty if it was begun once. Else ``count``; ``anew`` if the last one resumed from nothing;
-        ``resumed_after``, the last step that is kept of those before, if any is.
+    Empty if it was begun once. Else ``count``; ``anew`` if the last one resumed from nothing;
+    ``resumed_after``, the last step that is kept of those before, if any is.
     """
     headers = [one.header for one in journals]
     numbers = {
@@ -116,11 +130,10 @@ def attempts_of(
 
 
 def code_of(attributes: Iterable[Attribute]) -> dict[str, Any]:
-    """Return what was executed: texts, and what had changed since the commit; only what there is.
+    """Return facts of the executed code: texts, and changes since the commit.
 
-    Returns:
-        ``entrypoint``, ``commit``, ``branch``, ``version``; ``files_changed``, or ``dirty`` where
-        it is not known how many; ``diff``: ``"kept"`` or ``"partly"``.
+    ``entrypoint``, ``commit``, ``branch``, ``version``; ``files_changed``, or ``dirty`` where it is
+    not known how many; ``diff``: ``"kept"`` or ``"partly"``.
     """
     found = {one.path: one for one in attributes if is_inside(one.path, "source_code")}
     values = {path: one.value for path, one in found.items() if one.family == "atom"}
@@ -141,7 +154,7 @@ def code_of(attributes: Iterable[Attribute]) -> dict[str, Any]:
 
 
 def distribution_of(attributes: Iterable[Attribute]) -> dict[str, int | str]:
-    """Return what is recorded below ``distributed/``, by the last part of its path."""
+    """Return the values below ``distributed/``, by the last part of the path."""
     return {
         one.path.rpartition("/")[2]: one.value
         for one in attributes
@@ -154,7 +167,7 @@ def distribution_of(attributes: Iterable[Attribute]) -> dict[str, int | str]:
 def environment_of(
     journals: Sequence[JournalInfo], attributes: Sequence[Attribute]
 ) -> dict[str, str]:
-    """Return what the process told of where it ran that spoke for the run last, by name."""
+    """Return the environment that the last process that spoke for the run recorded."""
     writers = {one.writer: one for one in journals}
     owners = owning_processes(one.header for one in writers.values())
     paths = {one.path for one in attributes}
@@ -165,10 +178,360 @@ def environment_of(
             found.setdefault(space, {})[name] = one.value
 
     def order(space: str) -> tuple[bool, int, int]:
-        """Return what puts owners last, and of them the newest; a chosen namespace before ranks."""
         one = writers.get(space.rpartition("/")[2])
         owner = one is not None and process_of(one.header) in owners
         rank = one.header.get("rank") if one is not None else 0
         return owner, -rank if isinstance(rank, int) else 0, one.last_t if one is not None else 0
 
     return found[max(found, key=order)] if found else {}
+
+
+PROGRESS: Final = "sys/progress"
+"""The path that says it: JSON, one object for each loop, the outer ones first."""
+_MOST: Final = 20
+"""Loops that are shown of what anybody may have written."""
+_LONGEST: Final = 200
+"""Characters of a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Progress of one loop.
+
+    ``done`` includes rounds before a resume; ``total`` and ``remaining_s``, at this pace, may be
+    unknown. ``elapsed_s`` counts from the beginning in this process.
+    """
+
+    name: str
+    done: int
+    total: int | None
+    elapsed_s: float
+    remaining_s: float | None
+
+
+def loops_of(value: Any) -> list[Loop]:
+    """Return the loops of a value at `PROGRESS`; invalid ones are left out."""
+    given = value[:_MOST] if isinstance(value, list) else []
+    return [loop for each in given if (loop := _loop_of(each)) is not None]
+
+
+def _loop_of(told: Any) -> Loop | None:
+    if not isinstance(told, Mapping) or not isinstance(told.get("name"), str):
+        return None
+    done, total = told.get("done"), told.get("total")
+    if type(done) is not int or not (total is None or type(total) is int):
+        return None
+    left = _seconds(told.get("remaining_s"))
+    return Loop(told["name"][:_LONGEST], done, total, _seconds(told.get("elapsed_s")) or 0.0, left)
+
+
+def _seconds(value: Any) -> float | None:
+    is_number = type(value) in (int, float) and math.isfinite(value) and value >= 0
+    return float(value) if is_number else None
+
+
+def progress_words(loops: Sequence[Loop]) -> str:
+    """Return a text such as ``"epoch 3/10, batch 120/500, about 2 h 3 min left"``."""
+    words = [
+        f"{one.name} {one.done:,}" + ("" if one.total is None else f"/{one.total:,}")
+        for one in loops
+    ]
+    # Of the whole if that is known, else of the loop that is known to end.
+    left = next((one.remaining_s for one in loops if one.remaining_s is not None), None)
+    if left:
+        words.append(f"about {duration_words(left)} left")
+    return ", ".join(words)
+
+
+_SETTINGS: Final = "trainer"
+"""Below it, Lightning's adapter keeps what the Trainer was told."""
+_RANKS: Final = re.compile(r"(?:^|/)ranks(?=/\d+/)")
+_BEST_PATH: Final = "best_model_path"
+_BEST_SCORE: Final = "best_model_score"
+
+
+class CheckpointNote(NamedTuple):
+    """Note on a checkpoint, derived from values of the run at the paths ``told_by``.
+
+    ``mark`` is ``"best"``, or ``"newest"`` of a callback that watches no score; ``score`` is such
+    as ``"val/loss 0.026759"``. Both may be empty.
+    """
+
+    mark: str
+    score: str
+    told_by: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """Text of the note in a table."""
+        return ": ".join(filter(None, (self.mark, self.score)))
+
+
+def is_checkpoint(attribute: Attribute) -> bool:
+    """Return whether a file is a checkpoint, by its place or its extension."""
+    return attribute.family == "file" and (
+        "/checkpoints/" in f"/{attribute.path}/"
+        or attribute.value.get("ext") in {"ckpt", "pt", "pth"}
+    )
+
+
+def is_parameter(attribute: Attribute) -> bool:
+    """Return whether a value lies where hyperparameters are kept."""
+    return attribute.family == "atom" and holds_parameters(attribute.path)
+
+
+def space_of(path: str) -> str | None:
+    """Return the namespace of paths that are only counted unless asked for; else None."""
+    if found := _RANKS.search(path):
+        return path[: found.end()]
+    parts = path.split("/")
+    if _SETTINGS in parts[:-1][:2]:
+        return "/".join(parts[: parts.index(_SETTINGS) + 1])
+    space = aside(path)
+    return None if space == "source_code" else space
+
+
+def by_importance(series: Iterable[Attribute], best: Mapping[str, str]) -> list[Attribute]:
+    """Return series in order of interest: deciding ones, losses and scores, rest, counters."""
+    return sorted(
+        series,
+        key=lambda one: (is_counter(one.path), one.path not in best, metric_order(one.path)),
+    )
+
+
+def best_extremes(attributes: Sequence[Attribute]) -> dict[str, Literal["min", "max"]]:
+    """Return which extreme of a series is its best, for those series that decided on checkpoints.
+
+    The recorded score of the best checkpoint is an extreme of the watched series; ambiguous scores
+    are ignored.
+    """
+    found: dict[str, Literal["min", "max"]] = {}
+    for wanted, value in sorted(set(_scores(attributes))):
+        fits: dict[str, Literal["min", "max"]] = {}
+        for one in attributes:
+            if one.family != "float_series" or one.value.min == one.value.max:
+                continue
+            if wanted and one.path.rpartition("/")[2] != wanted:
+                continue
+            if one.value.max == value:
+                fits[one.path] = "max"
+            elif value in (one.value.min, -one.value.min):  # Ignite's scores rise: -loss
+                fits[one.path] = "min"
+        if len(fits) == 1:
+            found.update(fits)
+    return found
+
+
+def _scores(attributes: Sequence[Attribute]) -> Iterable[tuple[str, float]]:
+    atoms = {one.path: one.value for one in attributes if one.family == "atom"}
+    for path, value in atoms.items():
+        if path.rpartition("/")[2] == _BEST_SCORE and _is_number(value):
+            yield "", float(value)
+    for (_, _, name), scores in _rated(attributes).items():
+        yield name, max(scores.values())
+
+
+def _rated(attributes: Sequence[Attribute]) -> dict[tuple[str, str, str], dict[str, float]]:
+    # By folder, name of files and name of the score.
+    atoms = {one.path: one.value for one in attributes if one.family == "atom"}
+    groups: dict[tuple[str, str, str], dict[str, float]] = {}
+    for one in attributes:
+        if is_checkpoint(one):
+            score, name = (atoms.get(f"{one.path}/{key}") for key in ("priority", "score_name"))
+            if isinstance(name, str) and name and _is_number(score):
+                group = (one.path.rpartition("/")[0], str(atoms.get(f"{one.path}/basename")), name)
+                groups.setdefault(group, {})[one.path] = float(score)
+    return groups
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, float) and math.isfinite(value)
+
+
+def checkpoint_notes(
+    attributes: Sequence[Attribute], best: Mapping[str, str]
+) -> dict[str, CheckpointNote]:
+    """Return the facts about each checkpoint, by its path."""
+    files = {one.path: one for one in attributes if is_checkpoint(one)}
+    atoms = {one.path: one.value for one in attributes if one.family == "atom"}
+    below: dict[str, list[str]] = {path: [] for path in files}
+    for path in atoms:
+        parts = path.split("/")
+        for depth in range(1, len(parts)):
+            if (above := "/".join(parts[:depth])) in below:
+                below[above].append(path)
+    notes = {path: CheckpointNote("", "", tuple(told)) for path, told in below.items()}
+    for (_, _, name), scores in _rated(attributes).items():
+        for path, score in scores.items():
+            mark = "best" if score == max(scores.values()) else ""
+            notes[path] = notes[path]._replace(mark=mark, score=f"{name} {human_number(score)}")
+    for path, value in atoms.items():
+        space, _, name = path.rpartition("/")
+        if name != _BEST_PATH or not isinstance(value, str):
+            continue
+        for file in files.values():
+            if is_inside(file.path, f"{space}/checkpoints") and _is_at(file, space, value):
+                score_path = f"{space}/{_BEST_SCORE}"
+                told = tuple(one for one in (path, score_path) if one in atoms)
+                words = _score_words(atoms.get(score_path), space, attributes, best)
+                told = (*notes[file.path].told_by, *told)
+                notes[file.path] = CheckpointNote("best" if words else "newest", words, told)
+    return notes
+
+
+def _is_at(file: Attribute, space: str, location: str) -> bool:
+    # The file may have been moved since.
+    if file.value.get("ref") == location:
+        return True
+    name = file.path.removeprefix(f"{space}/checkpoints/")
+    return f"/{os.path.splitext(location)[0]}".endswith(f"/{name}")  # noqa: PTH122 - maybe a URL
+
+
+def _score_words(
+    score: Any, space: str, attributes: Sequence[Attribute], best: Mapping[str, str]
+) -> str:
+    if not _is_number(score):
+        return ""
+    shown = human_number(float(score))
+    for one in attributes:
+        if one.path in best and score in (getattr(one.value, best[one.path]), -one.value.min):
+            return f"{one.path.removeprefix(space.partition('/')[0] + '/')} {shown}"
+    return shown
+
+
+_SPACE: Final = "monitoring"
+_FACTS: Final = "environment"
+_LONGEST_NAME: Final = 60
+_TIMES: Final = "\N{MULTIPLICATION SIGN}"
+_NUMBERS: Final = ("cpu", "memory", "process_memory", "gpu", "gpu_memory")
+_AMOUNTS: Final = frozenset({"memory", "memory_limit", "process_memory", "gpu_memory"})
+_LEAST: Final = 0.001
+_MOST_GIB: Final = 2.0**20
+_MOST_DEVICES: Final = 100_000
+_MOST_PERCENT: Final = 100.5
+"""What no machine exceeds: CPUs and GPUs, GiB of one host, how busy something can be (rounded)."""
+_DIGITS: Final = 4
+
+
+@dataclass(slots=True)
+class _Machine:
+    facts: dict[str, object] = field(default_factory=dict)
+    series: dict[str, dict[str, SeriesSummary]] = field(default_factory=dict)
+
+    def number(self, name: str) -> float | None:
+        value = self.facts.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        most = _MOST_GIB if name in _AMOUNTS else _MOST_DEVICES
+        return float(value) if _LEAST <= value <= most else None
+
+    def text(self, name: str) -> str:
+        return shorten(" ".join(str(self.facts.get(name) or "").split()), _LONGEST_NAME)
+
+    @property
+    def memory(self) -> float | None:
+        """Memory that the process may use, in GiB; None if unknown."""
+        return self.number("memory_limit") or self.number("memory")
+
+
+def machine_lines(
+    attributes: Iterable[Attribute], ranks: Sequence[RankStatus]
+) -> Iterator[tuple[str, str]]:
+    """Yield label and text of the machine of rank 0, and of its load."""
+    machines = _machines(attributes)
+    machine = _of_zero(machines, ranks)
+    if what := _describe_hardware(machine):
+        yield "machine", what
+    if load := _load(machine, now=False):
+        measured = sum(bool(one.series) for one in machines.values())
+        more = f"; {plural(measured - 1, 'more process', 'more processes')}" if measured > 1 else ""
+        yield "load", load + more
+
+
+def machine_now(attributes: Iterable[Attribute], ranks: Sequence[RankStatus]) -> str:
+    """Return the present load of the machine of rank 0; empty if it is not recorded."""
+    return _load(_of_zero(_machines(attributes), ranks), now=True)
+
+
+def _machines(attributes: Iterable[Attribute]) -> Mapping[str, _Machine]:
+    found: dict[str, _Machine] = {}
+    for one in attributes:
+        parts = one.path.split("/")
+        if parts[0] != _SPACE:
+            continue
+        if one.family == "atom" and len(parts) == 4 and parts[2] == _FACTS:  # noqa: PLR2004
+            found.setdefault(parts[1], _Machine()).facts[parts[3]] = one.value
+        elif one.family == "float_series" and len(parts) == 3 and one.value.count:  # noqa: PLR2004
+            name, _, number = parts[2].rpartition("_")
+            if not (number.isascii() and number.isdecimal() and len(number) <= _DIGITS):
+                name, number = parts[2], ""
+            if name in _NUMBERS:
+                series = found.setdefault(parts[1], _Machine()).series
+                series.setdefault(name, {})[number] = one.value
+    return found
+
+
+def _of_zero(machines: Mapping[str, _Machine], ranks: Sequence[RankStatus]) -> _Machine:
+    writers = [writer for one in ranks if not one.rank for writer in one.writers]
+    known = {writer for one in ranks for writer in one.writers}
+    order = [*writers, *(name for name in machines if name not in known)]
+    return next((machines[name] for name in order if name in machines), _Machine())
+
+
+def _describe_hardware(machine: _Machine) -> str:
+    """Return a text such as ``"8 of 64 CPUs (AMD EPYC), 16 of 64 GiB, NVIDIA H100"``."""
+    words = []
+    count, usable = machine.number("cpu_count"), machine.number("cpu_usable")
+    if count is not None:
+        part = f"{human_number(usable, 3)} of " if usable is not None and usable < count else ""
+        name = machine.text("cpu")
+        words.append(f"{part}{plural(int(count), 'CPU')}" + (f" ({name})" if name else ""))
+    whole, limit = machine.number("memory"), machine.number("memory_limit")
+    if whole is not None:
+        words.append(_amount(limit, whole) if limit is not None else f"{_short(whole)} GiB")
+    gpus = machine.number("gpu_count")
+    if gpus is not None and machine.text("gpu"):
+        words.append((f"{gpus:.0f} {_TIMES} " if gpus > 1 else "") + machine.text("gpu"))
+    return ", ".join(words)
+
+
+def _load(machine: _Machine, *, now: bool) -> str:
+    mean, most = ("last", "last") if now else ("mean", "max")
+    average, up_to = ("", "") if now else (" on average", "up to ")
+    words = []
+    if cpu := _each(machine, "cpu", mean):
+        words.append(f"CPU {_percent(cpu)}{average}")
+    if memory := _each(machine, "memory", most):
+        words.append(f"memory {up_to}{_amount(memory[0], machine.memory)}")
+    elif own := _each(machine, "process_memory", most):
+        words.append(f"memory of its processes {up_to}{_short(own[0])} GiB")
+    busy, used = _each(machine, "gpu", mean), _each(machine, "gpu_memory", most)
+    count = len(busy or used)
+    name = f"{count} GPUs " if count > 1 else "GPU "
+    if busy:  # from the least to the most busy one
+        words.append(f"{name}{_percent(busy)}{average}")
+        name = ""
+    if used:
+        words.append(f"{name}{up_to}{_amount(max(used), machine.number('gpu_memory'))}")
+    return ", ".join(words)
+
+
+def _each(machine: _Machine, name: str, what: str) -> list[float]:
+    found = [getattr(one, what) for one in machine.series.get(name, {}).values()]
+    most = _MOST_GIB if name in _AMOUNTS else _MOST_PERCENT
+    return [value for value in found if 0 <= value <= most]
+
+
+def _percent(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def _amount(used: float, whole: float | None) -> str:
+    return f"{_short(used)} of {_short(whole)} GiB" if whole is not None else f"{_short(used)} GiB"
+
+
+def _short(gib: float) -> str:
+    if gib < _LEAST:
+        return "0"
+    return f"{gib:,.0f}" if gib >= 100 else f"{gib:.3g}"  # noqa: PLR2004

@@ -1,17 +1,16 @@
-"""Finding the run that a person means by a word, in the command as in Python.
+"""Search for the run that a user names by a word, in the command as in Python.
 
 A word is tried in these ways, and the first that finds something counts:
 
-1. ``latest``: the run that was created last. No name and no id stands in its way.
+1. ``latest``: the run that was created last, even if another has this name or id.
 2. A whole id, or ``PROJECT/ID``; then the id that an imported run has beside its own (``KEY-12``).
 3. A name (``sys/name``), or ``PROJECT/NAME``.
-4. A generated name (`seamark.reading.names`), or ``PROJECT/`` before it. It goes on finding a run
-   that was given a name later, but a recorded name comes first.
+4. A generated name (`seamark.reading.names`), or ``PROJECT/`` before it. It still finds a run that
+   was given a name later, but a recorded name comes first.
 5. The beginning of an id; in Python only for reading, as the next run may begin like it.
 
 ``PROJECT/`` means that very project, or, where it holds no such run, those below it; before
-``latest`` it means both. Without it every run of the place that is searched counts alike. Of
-several runs those count that are not in the trash, unless those in it are asked for.
+``latest`` it means both. Runs in the trash count only if they are asked for or no other matches.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.paths import is_inside
-from seamark.reading.ages import age_words
 from seamark.reading.names import LATEST, RunName, generated_name
+from seamark.reading.words import age_words
 from seamark.values import escape
 
 if TYPE_CHECKING:
@@ -47,11 +46,7 @@ _BEGINNING: Final[Way] = lambda one, word: one.run.startswith(word)  # noqa: E73
 
 
 class Finder:
-    """The runs of a place as they are known now, to be found by what people call them.
-
-    Args:
-        catalog: Of the place.
-    """
+    """The runs of a catalog as known at construction, to be found by name or id."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -69,10 +64,10 @@ class Finder:
         trashed: bool = False,
         beginnings: bool = True,
     ) -> Ref:
-        """Return project and id of the run that a word means.
+        """Return project and id of the run that a word names, by the rules of this module.
 
         Args:
-            word: What a person gave; see the module.
+            word: What a person gave.
             project: Only runs of this project and its sub-projects; None for all.
             elsewhere: Whether ``PROJECT/`` in the word may be a project outside of ``project``.
             trashed: Whether runs in the trash are meant rather than others.
@@ -98,10 +93,7 @@ class Finder:
         return begun[0].ref
 
     def label(self, ref: Ref) -> str:
-        """Return what to call a run: its name, recorded or generated, else its id.
-
-        The id where the name would not find it, as where two runs have one name.
-        """
+        """Return the name of a run, recorded or generated; its id if the name is ambiguous."""
         one = self._by_ref.get(ref)
         if one is None:
             return ref[1]
@@ -112,10 +104,9 @@ class Finder:
         return one.run
 
     def labels(self, refs: Sequence[Ref]) -> list[str]:
-        """Return what to call each of several runs beside the others.
+        """Return the names of several runs, recorded or generated.
 
-        That is its name, recorded or generated. Where two have the same: ``PROJECT/NAME``, or, of
-        one project, with the id in brackets.
+        Where two have the same: ``PROJECT/NAME``, or, of one project, with the id in brackets.
         """
         names = [self._by_ref[ref].shown if ref in self._by_ref else ref[1] for ref in refs]
         told = [f"{project}/{name}" for (project, _), name in zip(refs, names, strict=True)]
@@ -128,7 +119,7 @@ class Finder:
         return [label(at) for at in range(len(refs))]
 
     def ambiguity(self, name: str, ref: Ref) -> str:
-        """Return, in words, why a name that a run was given may also mean another; else nothing."""
+        """Return, in words, why a given name may also mean another run; else nothing."""
         ways = ("the id of", "the id of", "the name of", "")
         for calls, why in zip(self._called, ways, strict=True):
             others = [one for one in calls.get(name, ()) if one.ref != ref]
@@ -144,7 +135,6 @@ class Finder:
 
     @functools.cached_property
     def _called(self) -> tuple[dict[str, list[RunName]], ...]:
-        """The runs by what `_WHOLE` compares."""
         calls: tuple[dict[str, list[RunName]], ...] = ({}, {}, {}, {})
         for one in self._names:
             known = (one.run, one.sys_id, one.name, generated_name(one.run))
@@ -158,7 +148,6 @@ class Finder:
     def _candidates(
         self, word: str, project: str | None, *, elsewhere: bool, trashed: bool, whole: bool
     ) -> list[RunName]:
-        """Return the runs that a word may mean, the newest first."""
         scopes = list(self._scopes(escape(word), project, elsewhere=elsewhere))
         for _, below, rest in scopes:
             if rest == LATEST:
@@ -174,7 +163,7 @@ class Finder:
     def _scopes(
         self, word: str, project: str | None, *, elsewhere: bool
     ) -> Iterator[tuple[list[RunName], list[RunName], str]]:
-        """Yield where a word is looked for: first, then instead; and what is looked for there."""
+        """Yield the runs to search first, those to search then, and the word to find there."""
         inside = _below(self._names, project)
         if word:
             yield inside, inside, word
@@ -190,7 +179,6 @@ class Finder:
         return f"no run {word!r:.200} in {where} ({why})"
 
     def _hint(self, word: str, project: str | None) -> str:
-        """Return what may help a person who named a run that is not there."""
         others = self._candidates(word, None, elsewhere=True, trashed=False, whole=True)
         if others:
             return f"but there is {self._listed(others)}"
@@ -225,7 +213,7 @@ def _below(names: Iterable[RunName], project: str | None) -> list[RunName]:
 
 
 def parted(word: str) -> Iterator[tuple[str, str]]:
-    """Yield what may be ``PROJECT`` and the rest of a word, the longest project first."""
+    """Yield every split of a word at a slash, the longest project first."""
     left, slash, rest = word.rpartition("/")
     while slash:
         yield left, rest

@@ -1,13 +1,14 @@
-"""Runs grouped by what they show, and what the numbers of each group come to."""
+"""Runs grouped by their values, and statistics of the numbers of each group."""
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from seamark.reading.frames import pandas
+from seamark.reading.points import pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,12 +48,12 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class RunGroup:
-    """Runs that show the same.
+    """Runs with the same values in the grouping columns.
 
     Attributes:
-        by: What they show, by column; None where they show nothing.
-        refs: (project, run id) of the runs, in the order in which they were chosen.
-        values: What their numbers come to, by column.
+        by: The common values, by column; None where the runs have no value.
+        refs: (project, run id) of the runs, in the order in which they were selected.
+        values: Summaries of their numbers, by column.
     """
 
     by: Mapping[str, Any]
@@ -73,28 +74,23 @@ class RunGroups(Sequence[RunGroup]):
     """
 
     def __init__(self, groups: list[RunGroup], total: int | None = None) -> None:
-        """Keep the groups."""
         self.groups = groups
         self.total = len(groups) if total is None else total
 
     def __len__(self) -> int:
-        """Return the number of groups that are here."""
         return len(self.groups)
 
     def __getitem__(self, at: Any) -> Any:
-        """Return a group by its number, or some of them as a list."""
         return self.groups[at]
 
     def __iter__(self) -> Iterator[RunGroup]:
-        """Iterate over the groups."""
         return iter(self.groups)
 
     def __repr__(self) -> str:
-        """Return how many there are."""
         return f"<RunGroups: {len(self)} of {self.total} groups>"
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return one dict a group: what it is by, ``n``, ``ids``, and ``PATH:mean`` and so on."""
+        """Return a dict for each group: values by column, ``n``, ``ids``, ``PATH:mean`` etc."""
         found = []
         for group in self:
             row: dict[str, Any] = {**group.by, "n": group.n, "ids": [run for _, run in group.refs]}
@@ -115,15 +111,10 @@ class RunGroups(Sequence[RunGroup]):
 
 
 def group_table(table: RunsTable, by: Sequence[str], columns: Sequence[str]) -> list[RunGroup]:
-    """Return the rows of a table in groups that show the same in some columns.
+    """Return the rows of a table in groups that show the same in the columns ``by``.
 
     A number is the same whether it is an int or a float, NaN is one value, true is not 1, and runs
-    that show nothing are a group of their own.
-
-    Args:
-        table: Which has the columns.
-        by: By which it is grouped; one that it lacks is empty in each row.
-        columns: Of which each group is summed up.
+    that show nothing are a group of their own. A missing column is empty in each row.
     """
     keys = [table[path] if path in table else [None] * len(table) for path in by]
     values = {path: table[path] for path in columns if path in table}
@@ -141,16 +132,10 @@ def group_table(table: RunsTable, by: Sequence[str], columns: Sequence[str]) -> 
 
 
 def in_order(groups: Sequence[RunGroup], column: str, *, ascending: bool) -> list[RunGroup]:
-    """Return groups in the order of what they show in a column.
+    """Return groups sorted by a column, or by `SIZE`, their number of runs; stable.
 
-    That is what they are grouped by, else the mean; `SIZE` stands for the number of runs. Numbers
-    come before texts; groups that show nothing are last in either direction. Those that show the
-    same stay as they stand.
-
-    Args:
-        groups: In any order.
-        column: By which they are ordered.
-        ascending: The least first.
+    Values of ``by`` are compared, of other columns means. Numbers come before texts; groups without
+    a value are last in either direction.
     """
     keys = [_place(group, column) for group in groups]
     there = [at for at, key in enumerate(keys) if key is not None]
@@ -160,7 +145,6 @@ def in_order(groups: Sequence[RunGroup], column: str, *, ascending: bool) -> lis
 
 
 def _place(group: RunGroup, column: str) -> Any:
-    """Return what a group is ordered by: comparable among all of them, None for nothing."""
     if column == SIZE:
         return 0, group.n
     if column in group.by:
@@ -176,26 +160,24 @@ def _place(group: RunGroup, column: str) -> Any:
 
 
 def _same(value: Any) -> Any:
-    """Return what is equal for values that are the same."""
     if type(value) in (int, float):
         return "number", "nan" if value != value else value  # noqa: PLR0124 - NaN is not itself
     return type(value).__name__, repr(value)
 
 
 def spread_of(values: Sequence[Any]) -> Spread:
-    """Return what the finite numbers among some values come to; None stands for no value.
+    """Return statistics of the finite numbers among some values; None stands for no value.
 
-    Nothing of it depends on their order, and no intermediate sum overflows. The deviation is that
-    of the distances to the smallest, which rounding leaves as they are where values are near each
-    other: equal ones have none.
+    The result does not depend on their order, and no intermediate sum overflows. The deviation is
+    that of the distances to the smallest, which rounding leaves as they are where values are near
+    each other: equal ones have none.
     """
-    numbers, odd = [], 0
-    for value in values:
-        number = _finite(value)
-        if number is not None:
-            numbers.append(number)
-        elif value is not None:
-            odd += 1
+    numbers = [
+        float(one)
+        for one in values
+        if type(one) in (int, float) and abs(one) <= sys.float_info.max  # which NaN is not
+    ]
+    odd = sum(one is not None for one in values) - len(numbers)
     if not numbers:
         return Spread(0, odd, None, None, None, None)
     low, high = min(numbers), max(numbers)
@@ -215,18 +197,8 @@ def spread_of(values: Sequence[Any]) -> Spread:
 
 
 def _large(value: float, exponent: int) -> float:
-    """Return a number times a power of two; that of the largest floats may be none."""
+    # A power of two times one of the largest floats may overflow.
     try:
         return math.ldexp(value, exponent)
     except OverflowError:
         return math.inf
-
-
-def _finite(value: Any) -> float | None:
-    if type(value) not in (int, float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None

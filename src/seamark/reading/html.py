@@ -1,8 +1,7 @@
-"""Pieces of HTML that show in a notebook what was read.
+"""Pieces of HTML that show read values in a notebook.
 
-They hold no script and no address, and name no colour but that of the text, so that they look right
-on a light page as on a dark one. What comes from a run is a stranger's: it is cut to a length, and
-it stays text.
+They hold no script, no address and no colour but that of the text, and so suit light and dark
+pages. Text from a run is untrusted: it is cut to a length and escaped.
 """
 
 from __future__ import annotations
@@ -31,10 +30,7 @@ _FAINT: Final = 'style="opacity:.7"'
 
 
 def text(value: Any, most: int = _MOST) -> str:
-    """Return a value as text in HTML, cut to so many characters.
-
-    Control characters, lone surrogates and marks of direction are shown as escapes.
-    """
+    """Return a value as HTML, cut to a number of characters, unprintable ones escaped."""
     plain = _plain(value, most)
     cut = plain if len(plain) <= most else plain[: most - 1] + "…"
     if not cut.isprintable():
@@ -45,7 +41,6 @@ def text(value: Any, most: int = _MOST) -> str:
 
 
 def _plain(value: Any, most: int, depth: int = 0) -> str:
-    """Return a value as plain text, of several values the first ones."""
     if isinstance(value, float):
         return number(value)
     if isinstance(value, datetime):
@@ -65,30 +60,19 @@ def _plain(value: Any, most: int, depth: int = 0) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number with a few digits; whole ones in full as far as they are exact."""
+    """Return a number with a few digits; whole ones in full if they are exact."""
     if isinstance(value, int) or (math.isfinite(value) and abs(value) < _EXACT and value % 1 == 0):
         return f"{int(value):,}"
     return f"{value:.6g}"
 
 
 def block(title: str, *parts: str) -> str:
-    """Return a piece of a page.
-
-    Args:
-        title: HTML.
-        *parts: HTML; empty ones are left out.
-    """
+    """Return a titled block; title and parts are HTML, and empty parts are left out."""
     return "".join([_BLOCK, f"<div><b>{title}</b></div>", *filter(None, parts), "</div>"])
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") -> str:
-    """Return a table, and a line below it.
-
-    Args:
-        header: Names of the columns, as plain text; none for a table without.
-        rows: Cells as HTML.
-        note: Plain text, such as how many rows are not shown.
-    """
+    """Return a table of HTML cells, and a line of plain text below it."""
     left = 'style="text-align:left"'
     head = "".join(f"<th {left}>{text(name)}</th>" for name in header)
     body = "".join(f"<tr>{''.join(f'<td {left}>{cell}</td>' for cell in row)}</tr>" for row in rows)
@@ -105,15 +89,7 @@ def rows_of(
     row: Callable[[int], Sequence[str]],
     *before: str,
 ) -> str:
-    """Return the first and the last rows of a long table.
-
-    Args:
-        title: Plain text, such as how many rows there are.
-        header: Names of the columns, as plain text.
-        count: Number of rows.
-        row: Returns one row as HTML.
-        *before: HTML above the table.
-    """
+    """Return the first and last rows of a long table; rows and parts before it are HTML."""
     half = _SHOWN // 2
     if count <= _SHOWN:
         rows = [row(at) for at in range(count)]
@@ -124,10 +100,7 @@ def rows_of(
 
 
 def harmless(make: Callable[[], str], plain: Callable[[], str]) -> str:
-    """Return a piece of HTML; where making it fails, what is printed without a notebook.
-
-    Showing something is not to stop a person, whatever lies in a run's folder.
-    """
+    """Return HTML, or the plain text where making it fails: showing must not raise."""
     try:
         return make()
     except Exception as error:  # noqa: BLE001 - as the docstring says

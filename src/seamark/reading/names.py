@@ -1,7 +1,7 @@
 """Names of runs, and generated names of two words, made from the id, for unnamed runs.
 
 A generated name is never recorded. The same id gives the same name everywhere and in every release,
-so the lists of words below are never changed: a note that says ``quick-otter`` is to find its run.
+so the lists of words below are never changed.
 """
 
 from __future__ import annotations
@@ -87,12 +87,10 @@ wren yak yarrow yew zebra zephyr zinnia
 
 
 class RunName(NamedTuple):
-    """A run, and what is known of it that people call it by.
+    """A run, and its names.
 
     Attributes:
-        project: Project path.
-        run: Run id.
-        name: What was recorded at ``sys/name``, if that is a text; None if there is none.
+        name: Text at ``sys/name``; None if there is none.
         created_ns: When it was created, nanoseconds since the Unix epoch; 0 if that is not known.
         trashed: Whether it is in the trash.
         sys_id: The id that it has beside its own, such as ``KEY-12``; None if it has none.
@@ -117,13 +115,7 @@ class RunName(NamedTuple):
 
 
 def generated_name(run: str) -> str:
-    """Return the name that a run goes by as long as nobody gives it one, such as ``quick-otter``.
-
-    Two runs may share one, if rarely: of a thousand, a few pairs do.
-
-    Args:
-        run: Run id.
-    """
+    """Return the name of an unnamed run from its id, such as ``quick-otter``; not unique."""
     adjectives, nouns = _words()
     digest = hashlib.sha256(run.encode("utf-8", "surrogatepass")).digest()
     at = int.from_bytes(digest[:8], "big") % (len(adjectives) * len(nouns))

@@ -1,4 +1,4 @@
-"""Points of series as reads return them."""
+"""Points of series, and their data frames."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, ov
 
 from msgspec import Meta
 
-from seamark.errors import ArgumentError, MissingFieldError
-from seamark.reading.frames import pandas
+from seamark.errors import ArgumentError, MissingExtraError, MissingFieldError
 from seamark.reading.html import harmless, rows_of, text
 from seamark.reading.words import plural
 from seamark.values.arrays import Floats, Ints, check_lengths
@@ -29,8 +28,20 @@ __all__ = [
     "TextPoint",
     "check_attempt",
     "number_of",
+    "pandas",
     "time_of",
 ]
+
+
+def pandas() -> Any:
+    """Return the package pandas; raises `MissingExtraError`."""
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        msg = 'to_pandas() needs pandas; install it with: pip install "seamark[pandas]"'
+        raise MissingExtraError(msg, name="pandas") from error
+    return pd
+
 
 Attempt = Annotated[int, Meta(ge=0, lt=10**9)] | Literal["latest", "all", "replaced"]
 """Which attempts a reader sees: all that led to the latest state, all, or those up to one.
@@ -38,7 +49,6 @@ Attempt = Annotated[int, Meta(ge=0, lt=10**9)] | Literal["latest", "all", "repla
 ``"replaced"`` is what ``"all"`` has and ``"latest"`` has not: points behind the checkpoint that a
 later attempt went on from.
 """
-
 _COLUMNS: Final = {"step": "step", "value": "value", "time": "time_ns", "attempt": "attempt"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -65,19 +75,12 @@ class Points:
     attempt: Ints
 
     def __post_init__(self) -> None:
-        """Check that all columns have one length.
-
-        Raises:
-            ValueError: If they have not.
-        """
         check_lengths(self.step, self.value, self.time_ns, self.attempt)
 
     def __len__(self) -> int:
-        """Return the number of points."""
         return len(self.step)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Iterate over the rows; see `to_rows`."""
         return iter(self.to_rows())
 
     @overload
@@ -136,12 +139,10 @@ class Points:
         return made
 
     def __repr__(self) -> str:
-        """Return how many there are, and the steps between which they lie."""
         steps = f", steps {self.step[0]:g} to {self.step[-1]:g}" if len(self) else ""
         return f"<Points: {len(self)}{steps}>"
 
     def _repr_html_(self) -> str:
-        """Return the first and the last points as a table; never raises."""
         return harmless(self._page, self.__repr__)
 
     def _page(self) -> str:
@@ -213,12 +214,7 @@ class TextPage(NamedTuple):
 
 
 def number_of(at: object, count: int) -> int:
-    """Return the place of a row, of which negative ones count from the end.
-
-    Raises:
-        IndexError: If there is no such row.
-        TypeError: If it is no whole number.
-    """
+    """Return the index of a row, which may be negative; raises IndexError or TypeError."""
     try:
         place = operator.index(at)  # type: ignore[arg-type]
     except TypeError:
@@ -231,7 +227,7 @@ def number_of(at: object, count: int) -> int:
 
 
 def time_of(t_ns: int) -> datetime:
-    """Return ns since the Unix epoch as a datetime in UTC; what does not fit is the epoch."""
+    """Return ns since the Unix epoch as a datetime in UTC; out of range: the epoch."""
     try:
         return _EPOCH + timedelta(microseconds=t_ns // 1000)
     except OverflowError:
@@ -239,11 +235,7 @@ def time_of(t_ns: int) -> datetime:
 
 
 def check_attempt(attempt: object) -> int | str:
-    """Return ``attempt`` if it can be one.
-
-    Raises:
-        ArgumentError: If it is none of the words of `Attempt`, and no number of one.
-    """
+    """Return ``attempt`` if it is an `Attempt`; raise `ArgumentError` otherwise."""
     if attempt in ("latest", "all", "replaced") or (
         isinstance(attempt, int) and not isinstance(attempt, bool) and attempt >= 0
     ):

@@ -13,18 +13,15 @@ Process = tuple[str, ...]
 
 
 def owning_processes(headers: Iterable[Mapping[str, Any]]) -> set[Process]:
-    """Return the processes that own the run, be it from some journal of theirs on.
+    """Return the processes that own the run in some journal.
 
     A process that opens a run owns it from when it trains in it, and its earlier journal says no.
-
-    Args:
-        headers: Of all journals of the run.
     """
     return {process_of(header) for header in headers if header.get("owner") is True}
 
 
 def process_of(header: Mapping[str, Any]) -> Process:
-    """Return what tells a process from every other, as a header names it."""
+    """Return the identity of a process, from a header."""
     # As text: a header may come from a stranger, and hold what cannot be compared.
     return tuple(repr(header.get(key)) for key in ("host", "boot", "pid", "start"))
 
@@ -37,19 +34,16 @@ class RankStatus:
 
     Attributes:
         rank: 0-based.
-        host: Host name, or None where the journal does not say it.
-        pid: Process id, or None.
         writers: Writer ids of the journals of the process, the newest first.
         state: ``"running"``; ``"hangs"`` (alive, and no record or no heartbeat for long);
             ``"waits"`` (the same, while another rank that hangs is behind it); ``"missing"`` (the
-            run has such a rank, which never recorded anything);
-            ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``, as it reported
-            itself; ``"killed"`` (its process ended without reporting why); ``"lost"`` (no heartbeat
-            for 90 s, and nobody can look at the process from here).
-        why: Reason of its end, as it reported it: ``"ValueError: boom"``, ``"SIGTERM"``; for a rank
-            that was killed or lost, as its host knows it: ``"out of memory"`` (see
+            run has such a rank, which never recorded anything); ``"completed"``, ``"failed"``,
+            ``"interrupted"``, ``"suspended"``, as it reported itself; ``"killed"`` (its process
+            ended without reporting why); ``"lost"`` (no heartbeat for 90 s, and nobody can look at
+            the process from here).
+        why: Reported reason of its end: ``"ValueError: boom"``, ``"SIGTERM"``; of a killed or lost
+            rank the reason that its host knows: ``"out of memory"`` (see
             `seamark.process.crashes.CRASH_REASONS`); or empty.
-        first_t: Time when it began.
         last_t: Time of its last record or heartbeat (every 30 s).
         row_t: Time when it last recorded a point of a series; None if it never did.
         end_t: Time when it ended, as far as that is known; None while it runs.
@@ -67,5 +61,5 @@ class RankStatus:
     end_t: int | None
 
     def idle_ns(self, now_ns: int) -> int:
-        """Return for how long there has been no point of a series, in nanoseconds."""
+        """Return the time since the last point of a series, in nanoseconds."""
         return max(0, now_ns - (self.row_t or self.first_t))

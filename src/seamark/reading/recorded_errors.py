@@ -46,10 +46,7 @@ class RecordedError:
 def recorded_errors(view: Reader) -> list[RecordedError]:
     """Return the errors of a run, those of all ranks and attempts, the oldest first.
 
-    What processes met that only added to the run is not among them.
-
-    Args:
-        view: Of the run.
+    Errors of processes that only added to the run are left out.
     """
     journals = {one.writer: one for one in view.journals()}
     owners = {_line(one) for one in journals.values() if one.header.get("owner") is True}
@@ -67,13 +64,12 @@ def recorded_errors(view: Reader) -> list[RecordedError]:
 
 
 def _is_participant(journal: JournalInfo, owners: set[tuple[str, ...]]) -> bool:
-    """Return whether a journal is of a process that owns the run, or of another rank of it."""
     of_rank = bool(journal.header.get("rank")) and journal.header.get("attempt") is not None
     return of_rank or _line(journal) in owners
 
 
 def _line(journal: JournalInfo) -> tuple[str, ...]:
-    """Return what tells a run object, its copies and what it resumes from every other."""
+    """Return the identity of a run object, shared by its copies and the run it resumes."""
     lineage = journal.header.get("lineage")
     return (repr(lineage),) if lineage else process_of(journal.header)
 
@@ -81,14 +77,6 @@ def _line(journal: JournalInfo) -> tuple[str, ...]:
 def _read(
     view: Reader, path: str, rank: int | None, *, whole: bool = False
 ) -> Iterator[RecordedError]:
-    """Yield the errors at a path; a stranger may have written anything there.
-
-    Args:
-        view: Of the run.
-        path: Of a series of texts.
-        rank: Of the process that wrote it.
-        whole: Pass over what does not say all that is said of an error.
-    """
     for point in view.texts(path, attempt="all"):
         told = _load_record(view, point.text)
         if whole and not told.keys() >= {"type", "message"}:
@@ -115,7 +103,6 @@ def _load_record(view: Reader, text: str | Mapping[str, Any]) -> Mapping[str, An
 
 
 def _of_state(view: Reader) -> Iterator[RecordedError]:
-    """Yield the error that the state of a run names, of one whose errors were not listed."""
     if view.state != "failed" or view.signal or not (reason := view.reason):
         return
     kind, _, message = reason.partition(": ")

@@ -7,21 +7,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.reading.attributes import CHANGES, INHERITED
+from seamark.reading.attributes import (
+    CHANGES,
+    INHERITED,
+    aside,
+    holds_parameters,
+    is_counter,
+    metric_order,
+)
 from seamark.reading.facts import (
+    PROGRESS,
     attempts_of,
     code_of,
     distribution_of,
     environment_of,
     health_of,
     last_record_of,
+    loops_of,
+    progress_words,
 )
 from seamark.reading.html import block, harmless, table, text
-from seamark.reading.interest import aside, holds_parameters, is_counter, metric_order
-from seamark.reading.plain import plain
-from seamark.reading.progress import PROGRESS, loops_of, progress_words
 from seamark.reading.recorded_errors import recorded_errors
-from seamark.reading.words import clean
+from seamark.reading.words import clean, plain
 from seamark.values.aggregates import Last, Ring
 
 if TYPE_CHECKING:
@@ -72,7 +79,6 @@ class Report(dict[str, Any]):
     """Report on a run or a project: values by name, shown by ``print`` and in notebooks."""
 
     def __str__(self) -> str:
-        """Return lines for people: facts first, then a section for each group of values."""
         return "\n".join(self._lines())
 
     __repr__ = __str__
@@ -116,8 +122,6 @@ class Report(dict[str, Any]):
         return found
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows; never raises."""
-
         def page() -> str:
             facts = [(text(name), text(words, 1000)) for name, words in self._facts()]
             parts = [table((), facts)]
@@ -136,14 +140,7 @@ def report_of_run(
     project: str,
     short: bool = False,
 ) -> Report:
-    """Return what a run comes to.
-
-    Args:
-        view: The run; None while nothing is recorded.
-        attributes: All that it shows.
-        project: Its project.
-        short: Leave out ids, where and how it ran, what is not well, and tracebacks.
-    """
+    """Return the report of a run; ``short`` leaves out ids, place, health and tracebacks."""
     errors = [] if view is None else recorded_errors(view)
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
     sets = {one.path: one.value for one in attributes if one.family == "string_set"}
@@ -153,7 +150,15 @@ def report_of_run(
         found |= {name: atoms.get(path) for name, path in _INTERNAL.items()}
         found["trashed"] = found["trashed"] or None
         found |= {name: atoms[path] for name, path in _OF_VERSIONS.items() if path in atoms}
-        found |= _course(view, attributes, atoms.get("sys/modification_time"))
+        modified = atoms.get("sys/modification_time")
+        journals = [] if view is None else view.journals()
+        last = last_record_of(journals, modified)
+        found |= {
+            "last_record": last,
+            "edited": modified if modified != last else None,
+            "attempts": {} if view is None else attempts_of(view, journals, attributes),
+            "environment": environment_of(journals, attributes),
+        }
         found["masked"] = sorted(sets.get("sys/masked", ()))
     found |= {name: sorted(sets.get(path, ())) for name, path in _SETS.items()}
     found["keyed_tags"] = _below("tags", atoms)
@@ -183,18 +188,6 @@ def report_of_run(
     return found
 
 
-def _course(view: Reader | None, attributes: Sequence[Attribute], modified: Any) -> dict[str, Any]:
-    """Return when a run recorded last, when others changed it after that, and its attempts."""
-    journals = [] if view is None else view.journals()
-    last = last_record_of(journals, modified)
-    return {
-        "last_record": last,
-        "edited": modified if modified != last else None,
-        "attempts": {} if view is None else attempts_of(view, journals, attributes),
-        "environment": environment_of(journals, attributes),
-    }
-
-
 def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
@@ -202,14 +195,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 def report_of_project(
     path: str, attributes: Sequence[Attribute], states: Iterable[str], *, short: bool = False
 ) -> Report:
-    """Return what a project comes to.
-
-    Args:
-        path: Of the project.
-        attributes: All that its own log shows.
-        states: Those of its runs.
-        short: Leave out who made it and when.
-    """
+    """Return the report of a project; ``short`` leaves out its author and time."""
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
     sets = {one.path: one.value for one in attributes if one.family == "string_set"}
     found = Report(name=atoms.get("sys/name") or path, description=atoms.get("sys/description"))
@@ -237,7 +223,6 @@ def _metadata(attributes: Iterable[Attribute]) -> dict[str, Any]:
 
 
 def _metrics(attributes: Iterable[Attribute]) -> dict[str, Any]:
-    """Return what the numbers of a run come to, in the order of interest."""
     found = [
         one
         for one in attributes
@@ -250,7 +235,6 @@ def _metrics(attributes: Iterable[Attribute]) -> dict[str, Any]:
 
 
 def _summary_of(one: Attribute) -> Any:
-    """Return a value: of a series the last one, of a statistic what it keeps."""
     value = one.value
     if one.family == "statistic":
         if isinstance(value, Last):
@@ -262,7 +246,7 @@ def _summary_of(one: Attribute) -> Any:
 
 
 def with_plain_values(report: Report) -> Report:
-    """Return a report that ``json.dumps`` takes: times become text; numbers stay what they are."""
+    """Return a report for ``json.dumps``: times become text; numbers stay as they are."""
     return Report(_plain_value(dict(report)))
 
 
@@ -296,7 +280,7 @@ def _error_words(one: Mapping[str, Any]) -> str:
 
 
 def _time_words(value: Any) -> str:
-    """Return a time to the second; what a report holds may be text already."""
+    # A report may hold text already.
     try:
         return _words(datetime.fromisoformat(value))
     except (TypeError, ValueError):
@@ -304,7 +288,6 @@ def _time_words(value: Any) -> str:
 
 
 def _words(value: Any) -> str:
-    """Return a value in one line, safe to print."""
     if isinstance(value, float) and math.isfinite(value):
         return f"{value:.6g}"
     if isinstance(value, datetime):
@@ -320,6 +303,5 @@ def _words(value: Any) -> str:
 
 
 def _plain(words: str) -> str:
-    """Return a text that a stranger may have written, cut to a length, with nothing to obey."""
     cut = words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
     return clean(cut)

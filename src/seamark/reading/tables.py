@@ -6,18 +6,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
 from seamark.errors import ArgumentError, MissingFieldError
-from seamark.reading.frames import pandas
+from seamark.reading.attributes import is_background
 from seamark.reading.html import harmless, rows_of, text
-from seamark.reading.interest import is_background
-from seamark.reading.nearest import hint_for
-from seamark.reading.points import number_of, time_of
-from seamark.reading.words import plural
+from seamark.reading.points import number_of, pandas, time_of
+from seamark.reading.words import hint_for, plural
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-__all__ = ["CurveTable", "RunRow", "RunsTable", "SeriesTable", "StringList"]
+__all__ = ["CurveTable", "RunsTable", "SeriesTable", "StringList"]
 
 _MOST_COLUMNS: Final = 12
 _NAMES: Final = ("sys/id", "sys/name", "sys/state", "sys/tags", "sys/creation_time")
@@ -26,12 +24,12 @@ _MOST_KEYS: Final = 5000
 
 
 class RunRow(dict[str, Any]):
-    """A row of a table of runs: a dict from column to value, without what the run does not have."""
+    """A row of a table of runs: a dict from column to value; missing values are left out."""
 
     __slots__ = ()
 
     def get_attribute_value(self, path: str) -> Any:
-        """Return a value; Neptune's word for it.
+        """Return a value; Neptune's name for it.
 
         Raises:
             ValueError: If the run has none, or the table no such column.
@@ -43,14 +41,14 @@ class RunRow(dict[str, Any]):
 
 
 class RunsTable:
-    """Runs and what they show, one row each; made by `seamark.Project.fetch_runs_table`.
+    """Table of runs, one row each; made by `seamark.Project.fetch_runs_table`.
 
     ``table[0]`` is a row, ``table["val/loss"]`` a column, ``"val/loss" in table`` tells whether
     there is one, and iterating gives the rows.
 
-    A row is a dict from column to value; what a run does not have is not in its row. Series show
-    their last value (or what the column asks for: ``val/loss:min``), sets of strings a sorted list,
-    files their names, artifacts their hash.
+    A row is a dict from column to value, without what the run does not have. Series show their last
+    value (or what the column asks for: ``val/loss:min``), sets of strings a sorted list, files
+    their names, artifacts their hash.
 
     Attributes:
         columns: All columns, ``sys/id`` first.
@@ -69,7 +67,6 @@ class RunsTable:
         total: int | None,
         offset: int = 0,
     ) -> None:
-        """Keep the cells, column by column; None where a run has nothing."""
         self.columns = list(cells)
         self.refs = refs
         self.offset = offset
@@ -81,14 +78,13 @@ class RunsTable:
     def total(self) -> int:
         """Number of runs that match, regardless of limit and offset.
 
-        Where a limit cut the table off, they are counted when this is read first.
+        They are counted on first use if a limit cut the table off.
         """
         if self.known_total is None:
             self.known_total = self.count()
         return self.known_total
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what makes a copy, in which all is counted."""
         return RunsTable, (self._cells, self.refs, self.total, self.offset)
 
     def only(
@@ -97,7 +93,7 @@ class RunsTable:
         limit: int | None = None,
         without: Collection[str] = (),
     ) -> RunsTable:
-        """Return the rows of some runs, at most so many, in their order; without some columns."""
+        """Return the rows of some runs up to a limit, in order, without some columns."""
         places = [at for at, ref in enumerate(self.refs) if ref in refs]
         shown = places[:limit]
         cells = {
@@ -119,7 +115,6 @@ class RunsTable:
         return self._rows
 
     def __iter__(self) -> Iterator[RunRow]:
-        """Iterate over the rows."""
         return iter(self.rows)
 
     @overload
@@ -149,15 +144,12 @@ class RunsTable:
         return column in self.rows if isinstance(column, dict) else column in self.columns
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.refs)
 
     def _ipython_key_completions_(self) -> list[str]:
-        """Return the columns."""
         return self.columns[:_MOST_KEYS]
 
     def _repr_html_(self) -> str:
-        """Return the first and the last rows, of the first columns; never raises."""
         return harmless(self._page, self.__repr__)
 
     def _page(self) -> str:
@@ -175,7 +167,6 @@ class RunsTable:
         return rows_of(title, shown, len(self), row)
 
     def __repr__(self) -> str:
-        """Return the size."""
         of = "" if self.known_total is None else f" of {self.known_total}"
         return f"<RunsTable: {len(self)}{of} runs, {len(self.columns)} columns>"
 
@@ -211,7 +202,6 @@ class RunsTable:
 
 
 def _first_columns(columns: list[str]) -> list[str]:
-    """Return which of many columns a notebook shows: names first, what nobody chose last."""
     if len(columns) <= _MOST_COLUMNS:
         return columns
     found = [one for one in _NAMES if one in columns]
@@ -234,7 +224,6 @@ def _joined(values: list[Any]) -> list[Any]:
 
 
 def _no_column(name: str, columns: Sequence[str]) -> MissingFieldError:
-    """Return the error that says that there is no such column, and which may be meant."""
     return MissingFieldError(f"the table has no column {name!r:.200}{hint_for(name, columns)}")
 
 
@@ -243,13 +232,6 @@ class StringList(list[str]):
 
 
 class _LongTable:
-    """Rows of several series of several runs, one below the other.
-
-    Attributes:
-        parts: (run id, path, what was read) of every series that has points, in the order of the
-            runs.
-    """
-
     columns: ClassVar[tuple[str, ...]] = ()
     _kinds: ClassVar[Mapping[str, tuple[str, str]]] = {}
     """By column: the attribute of a part that holds it, and its type."""
@@ -258,11 +240,9 @@ class _LongTable:
         self.parts = parts
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return sum(len(part) for _, _, part in self.parts)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Iterate over the rows as dicts."""
         for run, path, part in self.parts:
             yield from self._rows(run, path, part)
 
@@ -316,7 +296,6 @@ class _LongTable:
         )
 
     def _repr_html_(self) -> str:
-        """Return the first and the last rows; never raises."""
         return harmless(self._page, self.__repr__)
 
     def _page(self) -> str:
@@ -397,7 +376,6 @@ class SeriesTable(_LongTable):
     }
 
     def __repr__(self) -> str:
-        """Return the size."""
         return f"<SeriesTable: {len(self)} points of {len(self.parts)} series>"
 
 
@@ -427,5 +405,4 @@ class CurveTable(_LongTable):
     columns = ("run", "path", *_kinds)
 
     def __repr__(self) -> str:
-        """Return the size."""
         return f"<CurveTable: {len(self)} parts of {len(self.parts)} series>"

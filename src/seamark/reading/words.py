@@ -1,33 +1,301 @@
-"""Words for people: times, durations, sizes, numbers, and names made safe to print."""
+"""Text for people: numbers, units, ages, values and suggestions."""
 
 from __future__ import annotations
 
 import contextlib
+import difflib
+import json
 import math
 import re
 import struct
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
-from seamark.reading.ages import age_words
+from seamark.reading.attributes import SeriesTail
+from seamark.reading.contents import source_label
+from seamark.values.aggregates import Keep
+from seamark.values.statistics import Statistics
+
+if TYPE_CHECKING:
+    from seamark.reading.attributes import Attribute
 
 __all__ = [
+    "FACT_UNITS",
+    "UNITS",
     "age_text",
+    "age_words",
     "clean",
     "csv_safe",
     "display_width",
+    "duration_words",
+    "file_name",
+    "file_text",
     "float_text",
+    "hint_for",
     "human_bytes",
     "human_number",
     "human_time",
-    "int_text",
+    "is_measured",
+    "last_text",
+    "nearest_path",
+    "plain",
     "plural",
     "readable",
     "seen_text",
+    "shared_unit",
+    "short_text",
     "shorten",
     "step_text",
     "time_text",
+    "unit_of",
+    "value_text",
 ]
+
+
+_MOST_COMPARED: Final = 5000
+"""Of more paths the others are not looked at: whoever made a mistake is not to wait for it."""
+_LONGEST: Final = 256
+
+
+def hint_for(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return ``"; did you mean 'x'?"`` for the most similar known word, else ``otherwise``."""
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else otherwise
+
+
+def nearest_path(path: str, known: Iterable[str]) -> str | None:
+    """Return the known path that is most similar to one (or to a pattern); None if none is.
+
+    First one that ends like it, as ``val/loss`` for ``loss``, then one below it, then similar
+    spelling.
+    """
+    paths = [one for one in islice(known, _MOST_COMPARED) if len(one) <= _LONGEST]
+    if not path or len(path) > _LONGEST:
+        return None
+    wanted = path.lower()
+    ending = [one for one in paths if f"/{one.lower()}".endswith(f"/{wanted}")]
+    if found := sorted(ending, key=len) or [one for one in paths if one.startswith(f"{path}/")]:
+        return found[0]
+    return next(iter(difflib.get_close_matches(path, paths, 1)), None)
+
+
+_SPACE: Final = "monitoring"
+_FACTS: Final = "environment"
+_LEAST: Final = 2
+UNITS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("cpu", "gpu"), "%"),
+    **dict.fromkeys(("memory", "process_memory", "gpu_memory", "disk_free"), "GiB"),
+    **dict.fromkeys(("disk_read_rate", "disk_write_rate"), "MiB/s"),
+    **dict.fromkeys(("network_receive_rate", "network_send_rate"), "MiB/s"),
+    "gpu_power": "W",
+    "gpu_temperature": "°C",
+    "process_cores": "cores",
+}
+"""Units of series by the last part of their paths, without the number of a device."""
+FACT_UNITS: Final[Mapping[str, str]] = dict.fromkeys(
+    ("memory", "memory_limit", "gpu_memory"), "GiB"
+)
+"""Units of facts about a machine."""
+
+
+def is_measured(path: str) -> bool:
+    """Return whether a path lies where measurements of machines are kept."""
+    return path.partition("/")[0] == _SPACE
+
+
+def unit_of(path: str) -> str:
+    """Return the unit of a series or a fact of a machine, such as ``"GiB"``; empty if unknown."""
+    parts = path.split("/")
+    if not is_measured(path) or len(parts) < _LEAST:
+        return ""
+    name, _, number = parts[-1].rpartition("_")
+    if not (number.isascii() and number.isdecimal()):
+        name = parts[-1]
+    return (FACT_UNITS if parts[-2] == _FACTS else UNITS).get(name, "")
+
+
+def shared_unit(paths: Iterable[str]) -> str:
+    """Return the unit of all paths; empty if they have several, or none."""
+    units = {unit_of(path) for path in paths}
+    return units.pop() if len(units) == 1 else ""
+
+
+_TENTH_MS: Final = 100
+_SOON_S: Final = 10
+_MINUTE_S: Final = 60
+_HOUR_S: Final = 3600
+_DAY_S: Final = 86_400
+
+
+def age_words(seconds: float) -> str:
+    """Return an age in seconds as words: ``"5 min ago"``, or ``"in 2 h"`` if negative."""
+    size = abs(seconds)
+    if size < _SOON_S:
+        return "just now"
+    if size < _MINUTE_S:
+        words = f"{int(size)} s"
+    elif size < _HOUR_S:
+        words = f"{int(size // _MINUTE_S)} min"
+    elif size < 2 * _DAY_S:
+        words = f"{int(size // _HOUR_S)} h"
+    elif size < 365 * _DAY_S:
+        words = f"{int(size // _DAY_S)} d"
+    else:
+        words = f"{size / (365.25 * _DAY_S):.1f} y"
+    return f"{words} ago" if seconds > 0 else f"in {words}"
+
+
+def duration_words(seconds: float) -> str:
+    """Return a duration with its two greatest units: ``"15 ms"``, ``"0.4 s"``, ``"2 min 3 s"``."""
+    if not math.isfinite(seconds) or seconds < 0:
+        return "?"
+    if 0 < round(seconds * 1000) < _TENTH_MS:
+        return f"{round(seconds * 1000)} ms"
+    if round(seconds, 1) < _SOON_S:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < _MINUTE_S:
+        return f"{whole} s"
+    for size, unit, lower_size, lower in (
+        (_DAY_S, "d", _HOUR_S, "h"),
+        (_HOUR_S, "h", _MINUTE_S, "min"),
+        (_MINUTE_S, "min", 1, "s"),
+    ):
+        if whole >= size:
+            rest = whole % size // lower_size
+            return f"{whole // size} {unit} {rest} {lower}" if rest else f"{whole // size} {unit}"
+    raise AssertionError(whole)  # pragma: no cover - seconds were handled above
+
+
+_LONG_BITS: Final = 2048
+"""No whole number of fewer bits is one that Python refuses to write."""
+
+
+def plain(value: Any) -> Any:
+    """Return a value that strict JSON holds.
+
+    NaN and infinities become ``"nan"``, ``"inf"`` and ``"-inf"`` (a null would read as "nothing
+    recorded"), whole numbers of thousands of digits ``"0x..."`` (Python limits their decimal form),
+    times ISO 8601, sets sorted lists, other objects their text.
+    """
+    if value is None or isinstance(value, bool | str):
+        return _text(value) if isinstance(value, str) else value
+    if isinstance(value, int):
+        return value if value.bit_length() < _LONG_BITS else _readable(value)
+    if isinstance(value, float):
+        return (
+            value
+            if math.isfinite(value)
+            else "nan"
+            if math.isnan(value)
+            else "inf"
+            if value > 0
+            else "-inf"
+        )
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {_text(str(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted((plain(item) for item in value), key=str)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "item"):  # a NumPy scalar
+        return plain(value.item())
+    return _text(str(value))
+
+
+def _readable(number: int) -> int | str:
+    try:
+        str(number)
+    except ValueError:
+        return hex(number)
+    return number
+
+
+def _text(text: str) -> str:
+    # UTF-8 cannot hold lone surrogates.
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+_MOST_BYTES: Final = 1 << 63
+"""No file is larger; a record may say anything."""
+_DIGITS: Final = 8
+"""How much of a digest is shown."""
+
+
+def value_text(value: Any, *, exact: bool) -> str:
+    """Return an atom or a set in one line; if exact, with all digits and times as ISO 8601."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, float):
+        return float_text(value) if exact else human_number(value, 6)
+    if isinstance(value, int):
+        return int_text(value) if exact else human_number(value)
+    if isinstance(value, datetime):
+        return value.isoformat() if exact else human_time(value)
+    if isinstance(value, set | frozenset):
+        return ", ".join(clean(str(item)) for item in sorted(value))
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, SeriesTail):
+        return f"{plural(value.count, 'point')}, last: {last_text(value)}"
+    if isinstance(value, Statistics) and value.count:
+        mean, std = (value_text(one, exact=exact) for one in (value.mean, value.std))
+        return f"{mean} ± {std}, {plural(value.count, 'observation')}"
+    if isinstance(value, Keep):
+        last = value_text(value.last, exact=exact)
+        return f"{last}, {plural(value.count, 'observation')}"
+    return clean(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def short_text(attribute: Attribute, *, exact: bool) -> str:
+    """Return the value of an attribute in one line; see `value_text`."""
+    value = attribute.value
+    if attribute.type == "text" and isinstance(value, Mapping):
+        return f"text of {human_bytes(value.get('size', 0))}"
+    if attribute.family in ("file", "file_set"):
+        return file_text(value, exact=exact)
+    if attribute.family == "artifact":
+        if "of" in value:
+            return clean(f"{value.get('kind')}: {source_label(value['of'])}")
+        return f"artifact of {plural(len(value.get('files') or ()), 'file')}"
+    return value_text(value, exact=exact)
+
+
+def last_text(tail: SeriesTail) -> str:
+    """Return the last point of a series of texts, files or histograms in one line."""
+    last = tail.last
+    if isinstance(last, Mapping):
+        last = str(last.get("name") or last.get("ext") or "file")
+    elif isinstance(last, Sequence) and last and not isinstance(last, str):
+        last = f"{len(last[-1])} bins"
+    return clean(last or "")
+
+
+def file_name(record: Mapping[str, Any]) -> str:
+    """Return the name of a file with its extension."""
+    name, ending = str(record.get("name") or "file"), record.get("ext")
+    return name if not ending or name.endswith(f".{ending}") else f"{name}.{ending}"
+
+
+def file_text(value: Any, *, exact: bool) -> str:
+    """Return name, size and (abbreviated unless exact) digest of a file, or count of a set."""
+    if not isinstance(value, Mapping):
+        return value_text(value, exact=exact)
+    if all(isinstance(member, Mapping) for member in value.values()):
+        return plural(len(value), "file")
+    parts = [str(value.get("name") or value.get("ref") or "file")]
+    if isinstance(value.get("size"), int) and abs(value["size"]) < _MOST_BYTES:
+        parts.append(human_bytes(value["size"]))
+    if isinstance(value.get("sha256"), str):
+        parts.append(value["sha256"] if exact else value["sha256"][:_DIGITS])
+    if "lost" in value:
+        parts.append(f"lost: {value['lost']}")
+    return clean(" ".join(parts))
+
 
 _UNSAFE: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
@@ -54,16 +322,7 @@ _EXACT_INTS: Final = 2.0**53
 
 
 def clean(text: str, *, block: bool = False) -> str:
-    r"""Return ``text`` with everything escaped that a terminal would obey instead of showing.
-
-    Args:
-        text: Something a person or a program chose: a run's name, a tag, a path.
-        block: Keep line feeds and tabs, for text that is shown as lines of its own.
-
-    Returns:
-        The text with control characters, lone surrogates and invisible signs as ``\x1b`` or
-        ``\u202e``.
-    """
+    """Return ``text`` with everything escaped that a terminal would obey instead of showing."""
     if text.isprintable():
         return text
 
@@ -80,17 +339,14 @@ def clean(text: str, *, block: bool = False) -> str:
 
 
 def csv_safe(text: str) -> str:
-    """Return a text for a CSV cell that no spreadsheet takes for a formula.
-
-    One that begins like a formula gets an apostrophe in front; numbers are not to be passed here.
-    """
+    """Return a text, never a number, for a CSV cell that no spreadsheet takes for a formula."""
     return f"'{text}" if text.startswith(_WHITE) or text.lstrip().startswith(_FORMULAS) else text
 
 
 def readable(error: UnicodeError) -> tuple[str, int]:
-    r"""Return what to write where the output cannot show a sign, for ``codecs.register_error``.
+    r"""Return a substitute for signs that the output cannot show, for ``codecs.register_error``.
 
-    Signs of our own have stand-ins in ASCII; what a person chose is escaped, as ``\xb5``.
+    Signs of our own have stand-ins in ASCII; other text is escaped, as ``\xb5``.
     """
     if not isinstance(error, UnicodeEncodeError):
         raise error
@@ -108,13 +364,7 @@ def display_width(text: str) -> int:
 
 
 def shorten(text: str, width: int, *, keep_end: bool = False) -> str:
-    """Return ``text`` cut to ``width`` cells; what was cut shows as an ellipsis.
-
-    Args:
-        text: Already `clean`.
-        width: Cells to fill at most.
-        keep_end: Cut at the front, as the end of a path says more than its beginning.
-    """
+    """Return a `clean` text, cut to ``width`` cells at its end or front, with an ellipsis."""
     if display_width(text) <= width:
         return text
     kept, used = "", 1
@@ -145,10 +395,7 @@ def human_number(value: float, digits: int = 5) -> str:
 
 
 def float_text(value: float) -> str:
-    """Return a number with as few digits as tell it from its neighbours.
-
-    Those are neighbours among 32-bit floats if it is one, as most metrics of a network are.
-    """
+    """Return a number with as few digits as identify it, as a float32 if it is one."""
     for digits in range(6, 10):
         short = float(f"{value:.{digits}g}")
         with contextlib.suppress(OverflowError):

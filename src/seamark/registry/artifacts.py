@@ -23,15 +23,15 @@ from seamark.opening.place import artifact_root
 from seamark.options.checks import given_tags, wrong
 from seamark.options.named import folder_named
 from seamark.paths import ARTIFACTS, check_artifact, home_of, model_key
-from seamark.pictures.progress import progress_bar
+from seamark.pictures.printing import progress_bar
 from seamark.process.interrupts import quietly
 from seamark.process.quiet import is_quiet
-from seamark.reading.artifacts import check_alias
+from seamark.reading.contents import check_alias
 from seamark.reading.names import LATEST
 from seamark.registry.draft import DraftSession
 from seamark.registry.edits import append_ops
-from seamark.registry.place import NUMBER, Place, Registered, check_arguments, record_facts
-from seamark.run.objects import (
+from seamark.registry.model import NUMBER, Place, Registered, check_arguments, record_facts
+from seamark.run.artifact import (
     OBJECTS,
     ArtifactObject,
     destination_of,
@@ -128,14 +128,15 @@ class Artifact(Registered):
     """A version of an artifact: objects that never change, and metadata.
 
     Made by `init_artifact`; ``Artifact(...)`` with its arguments is the same. It has the verbs of a
-    run for metadata; objects are added as long as it is a draft.
+    run for metadata. Objects are added as long as it is a draft; `digest`, `version`, `aliases`,
+    `download` and `open` need a saved version. What comes too early or too late
+    raises `InactiveRunError`.
     """
 
     container_type: ClassVar[str] = "artifact"
     _opened = staticmethod(init_artifact)
 
     def __repr__(self) -> str:
-        """Return which version it is."""
         which = "draft" if self.is_draft else f"@sha256:{self.digest[:12]}"
         return f"<seamark.Artifact {self.project}/{self.name} {which}>"
 
@@ -157,32 +158,20 @@ class Artifact(Registered):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of its objects, hex; it identifies this version everywhere.
-
-        Raises:
-            InactiveRunError: If it is a draft.
-        """
+        """SHA-256 of its objects, hex; it identifies this version everywhere."""
         self._expect_sealed("digest")
         return self.folder.run
 
     @property
     def version(self) -> int | None:
-        """Its number (1-based) among the versions of the artifact; None if it has none here.
-
-        Raises:
-            InactiveRunError: If it is a draft.
-        """
+        """Its number (1-based) among the versions of the artifact; None if it has none here."""
         self._expect_sealed("version")
         found = self._known(NUMBER)
         return None if found is None else int(found)
 
     @property
     def aliases(self) -> list[str]:
-        """Its aliases, sorted; ``latest`` is that of the greatest number.
-
-        Raises:
-            InactiveRunError: If it is a draft.
-        """
+        """Its aliases, sorted; ``latest`` is that of the greatest number."""
         self._expect_sealed("aliases")
         return list(self._known("sys/aliases") or ())
 
@@ -226,7 +215,6 @@ class Artifact(Registered):
         Raises:
             FileMissingError: If there is no such file, or it is changed while it is read.
             ArgumentError: If the destination leads out of the artifact, or something is there.
-            InactiveRunError: If the artifact was saved or stopped already.
             OSError: If it cannot be copied.
         """
         draft = self._to_change("add_file")
@@ -251,7 +239,6 @@ class Artifact(Registered):
             FileMissingError: If there is no such folder, something in it is no file, a link leads
                 out of it, or a file is changed while it is read.
             ArgumentError: If a name cannot be that of an object, or something is there.
-            InactiveRunError: If the artifact was saved or stopped already.
             OSError: If something cannot be copied; nothing of the folder is added then.
         """
         draft = self._to_change("add_dir")
@@ -269,7 +256,6 @@ class Artifact(Registered):
         Raises:
             ArgumentError: If it is no URI, the destination leads out of the artifact, or something
                 is there.
-            InactiveRunError: If the artifact was saved or stopped already.
         """
         draft = self._to_change("add_reference")
         told, own = uri_of(uri)
@@ -327,13 +313,12 @@ class Artifact(Registered):
         Raises:
             PathError: If it is no name.
             ArgumentError: If it means something of its own.
-            InactiveRunError: If the version was stopped.
             ReadOnlyError: If it was opened for reading.
         """
         alias, session = f"aliases/{check_alias(name)}", self.session
         last = None
         if not (self.is_draft or session.recorded.is_empty):
-            from seamark.store.query.registered import aliases_of
+            from seamark.store.query.selection import aliases_of
 
             place = self.folder.project
             last = aliases_of(session.up_to_date(), place).get(name)
@@ -362,7 +347,6 @@ class Artifact(Registered):
             FileMissingError: If the objects are not those that were saved, bytes are missing or
                 are not what was saved, or a link or another file is in the way.
             ArgumentError: If a recorded name leads out of the folder.
-            InactiveRunError: If it is a draft.
         """
         self._expect_sealed("download")
         target = Path(self.name if to is None else to)
@@ -383,7 +367,6 @@ class Artifact(Registered):
 
         Raises:
             FileMissingError: If there is none, it is a reference, or its bytes are missing.
-            InactiveRunError: If it is a draft.
         """
         self._expect_sealed("open")
         found = {one.path: one for one in self.objects}.get(destination)
@@ -412,21 +395,7 @@ class Artifact(Registered):
         """Return the versions of the artifact, one row each.
 
         ``sys/id`` is the digest, ``sys/version`` the number, ``sys/aliases`` what else it goes by.
-
-        Args:
-            query: See `Project.fetch_runs_table`, also for the others.
-            columns: Paths and patterns; None for everything. ``sys/id`` is always there.
-            trashed: False for versions that are not in the trash, True for those that are, None for
-                both.
-            limit: At most this many versions.
-            sort_by: Path, perhaps with an aggregate.
-            ascending: Smallest first.
-            progress_bar: Whether, or with what, it is shown how far reading is.
-
-        Raises:
-            ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query, a column or ``sort_by`` breaks the grammar, or can mean
-                nothing.
+        Arguments and errors are as in `Project.fetch_runs_table`.
         """
         return self.session.table(
             columns,
@@ -447,11 +416,6 @@ class Artifact(Registered):
             raise InactiveRunError(msg)
 
     def _to_change(self, verb: str) -> DraftSession:
-        """Return the draft.
-
-        Raises:
-            InactiveRunError: If there is none any more.
-        """
         recorder = self.session.recorder
         if self._draft is None or not (recorder.recording or recorder.silent):
             state = "was stopped" if self._draft is not None else "is saved and never changes"

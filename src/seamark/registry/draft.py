@@ -16,24 +16,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.blobs.draft import DraftBlobs, move_blobs
-from seamark.blobs.store import sync_folder
 from seamark.errors import InactiveRunError, JournalError
-from seamark.journal.safe import make_folder
+from seamark.journal.safe import make_folder, sync_folder
 from seamark.journal.writer import CLOSE_TIMEOUT_S
 from seamark.opening.place import expect_writable
 from seamark.paths import model_key
-from seamark.pictures.progress import progress_bar
+from seamark.pictures.printing import progress_bar
 from seamark.process.quiet import is_quiet
-from seamark.registry.place import NUMBER
+from seamark.registry.model import NUMBER
+from seamark.run.artifact import OBJECTS, ArtifactObject, Objects, digest_of_objects
 from seamark.run.lifecycle import note_finished
 from seamark.run.logbook import LogSession
-from seamark.run.objects import OBJECTS, ArtifactObject, Objects, digest_of_objects
 from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
-    from seamark.registry.place import Place
+    from seamark.registry.model import Place
 
 __all__ = ["DraftSession"]
 
@@ -43,16 +42,6 @@ _THERE: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 
 
 def _join(draft: RunFolder, sealed: RunFolder, *, has_records: bool) -> None:
-    """Move files and journal of a draft into a version with the same objects.
-
-    Args:
-        draft: Folder of the draft, which is removed.
-        sealed: Folder of the version.
-        has_records: Whether the draft recorded anything beside its objects.
-
-    Raises:
-        OSError: If the disk refuses.
-    """
     move_blobs(draft, sealed)  # also those that were lost there
     for journal in draft.journals() if has_records else ():
         make_folder(sealed.journal_dir)
@@ -62,15 +51,7 @@ def _join(draft: RunFolder, sealed: RunFolder, *, has_records: bool) -> None:
 
 
 class DraftSession(LogSession):
-    """Session of a draft: it is sent and read only once it is sealed.
-
-    Args:
-        place: Place where it is recorded.
-        folder: Its folder.
-
-    Attributes:
-        objects: Its objects so far.
-    """
+    """Session of a draft: it is sent and read only once it is sealed."""
 
     def __init__(self, place: Place, folder: RunFolder) -> None:
         super().__init__(folder, place.mode)
@@ -86,33 +67,20 @@ class DraftSession(LogSession):
             self.recorder.to_write()  # its header says which process made it
 
     def _refuse(self) -> None:
-        """Refuse to read a draft, of which no index knows."""
+        # Refuse to read a draft, of which no index knows.
         msg = (
             f"{self.recorded.words} cannot be read before it is saved: save() makes a version of it"
         )
         raise InactiveRunError(msg)
 
     def expect_own(self) -> None:
-        """Refuse to work on a draft in a forked child.
-
-        Raises:
-            InactiveRunError: If this is one.
-        """
+        """Raise `InactiveRunError` in a forked child."""
         if self._made_by != os.getpid():
             msg = "this draft is the parent process's: only that one adds to it and saves it"
             raise InactiveRunError(msg)
 
     def add(self, files: Mapping[str, str]) -> None:
-        """Add copies of files: all, or none.
-
-        Args:
-            files: Where the bytes are, by the names of the objects.
-
-        Raises:
-            ArgumentError: If a name cannot be that of an object, or something is there.
-            FileMissingError: If a file is gone, or changed while it is read.
-            OSError: If one cannot be copied.
-        """
+        """Add copies of files by the names of the objects: all, or none."""
         self.objects.expect(files)
         if self._blobs is None:
             return
@@ -125,11 +93,8 @@ class DraftSession(LogSession):
     def seal(self) -> tuple[LogSession, bool]:
         """Seal the draft as a version, or join the version with the same objects.
 
-        Returns:
-            The session of the version, and whether the version existed before.
-
-        Raises:
-            OSError: If the disk refuses; it stays a draft.
+        Return the session of the version, and whether the version existed before. If the disk
+        refuses, an OSError is raised and it stays a draft.
         """
         recorder, draft = self.recorder, self.recorder.folder
         sealed = replace(draft, run=digest_of_objects(self.objects))
@@ -151,11 +116,6 @@ class DraftSession(LogSession):
         return session, again
 
     def _record(self, sealed: RunFolder) -> None:
-        """Record number and objects, as the last records of the draft.
-
-        Raises:
-            JournalError: If the disk does not take it.
-        """
         writer = self.recorder.writer
         assert writer is not None  # noqa: S101 - a draft begins with it
         lost = sum(writer.dropped.values())
@@ -172,11 +132,7 @@ class DraftSession(LogSession):
             raise JournalError(errno.EIO, msg)
 
     def _rename(self, draft: RunFolder, sealed: RunFolder) -> bool:
-        """Rename the folder of the draft to that of the version; return False if that exists.
-
-        Raises:
-            OSError: If the disk refuses.
-        """
+        """Rename the folder of the draft to that of the version; return False if that exists."""
         assert self._blobs is not None  # noqa: S101 - something is recorded
         self._blobs.sync()
         shutil.rmtree(draft.staging_dir, ignore_errors=True)

@@ -19,18 +19,7 @@ __all__ = ["append_ops", "set_trashed"]
 
 
 def set_trashed(catalog: Catalog, root: Path | None, refs: Iterable[Ref], *, trashed: bool) -> None:
-    """Put runs into the trash, or take them out.
-
-    Args:
-        catalog: Catalog of the root or server that has them.
-        root: The root; None for a server.
-        refs: Project and id of each.
-        trashed: False takes them out.
-
-    Raises:
-        JournalError: If a folder cannot be written.
-        RemoteError: If a server refuses it.
-    """
+    """Put runs into the trash, or take them out."""
     op = {"op": "assign", "atoms": {"sys/trashed": encode_atom(trashed)}}
     for project, run in refs:
         if root is None:
@@ -49,17 +38,7 @@ def append_ops(
     remotes: tuple[str, ...] = (),
     token: str | None = None,
 ) -> bool:
-    """Append ops through a new journal, which owns nothing; return whether all are kept.
-
-    Args:
-        folder: Folder of the run, model or version.
-        ops: As in the journal: ``{"op": "assign", ...}`` and the like.
-        remotes: URIs of the remotes that they are sent to.
-        token: Token for the remotes.
-
-    Raises:
-        JournalError: If the folder cannot be written.
-    """
+    """Append ops through a new journal, which owns nothing; return whether all are kept."""
     expect_run(folder)
     expect_writable(folder)
     session = LogSession(folder, "offline", remotes=remotes, token=token)

@@ -1,29 +1,180 @@
-"""Groups of runs, their metadata, and claims of groups and runs."""
+"""Groups of runs, and lists of projects."""
 
 from __future__ import annotations
 
 import contextlib
+import difflib
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from seamark.errors import MissingFieldError, ReadOnlyError
+from seamark.errors import MissingFieldError, QueryError, ReadOnlyError
+from seamark.journal.folder import PROJECT_LOG, root_dir
 from seamark.journal.writer import HEARTBEAT_S
-from seamark.paths import check_name, given_path, is_inside
-from seamark.registry.projects import table_of
+from seamark.opening.place import open_catalog, place_to_read
+from seamark.paths import check_name, given_path, home_of, is_inside, projects_above
+from seamark.reading.tables import RunsTable, StringList
 from seamark.run.claims import OwnClaim, check_set, first_free, place_of
+from seamark.store.query.expression import (
+    SIGNS,
+    Among,
+    And,
+    Expression,
+    Not,
+    Or,
+    Value,
+    comparisons_of,
+)
+from seamark.store.query.kinds import moment
+from seamark.store.query.language import parse
 from seamark.store.query.selection import Selection
+from seamark.store.read.inherited import TAGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from seamark.reading.catalog import Catalog, Ref
-    from seamark.reading.tables import RunsTable
     from seamark.run.claims import Hold
     from seamark.run.handler import Handler
     from seamark.run.logbook import LogSession, Progress
     from seamark.run.run import Run
 
-__all__ = ["Group", "claim_group", "claim_run", "group_rows", "groups_table"]
+__all__ = [
+    "Group",
+    "claim_group",
+    "claim_run",
+    "fetch_projects_table",
+    "group_rows",
+    "groups_table",
+    "project_rows",
+    "table_of",
+]
+
+
+log = logging.getLogger("seamark")
+Row = Mapping[str, Any]
+
+
+def fetch_projects_table(
+    query: str | None = None,
+    *,
+    root: str | os.PathLike[str] | None = None,
+    remote: str | Sequence[str] | None = None,
+    api_token: str | None = None,
+) -> RunsTable:
+    """Return the projects that have runs, models or a log of their own, one row each, by path.
+
+    ``sys/id`` is the path, ``runs`` the number of runs in the project itself (not below it) that
+    are not in the trash; all else is what the project's log holds.
+
+    Args:
+        query: Only projects that match, such as ``'runs > 10 AND tags/team = "vision"'``.
+        root: Folder of all runs; SEAMARK_DIR or the nearest ``.seamark``.
+        remote: Server whose projects are read; SEAMARK_REMOTE unless ``root`` is given.
+        api_token: For the server; SEAMARK_API_TOKEN, or what ``seamark login`` has kept.
+
+    Raises:
+        QueryError: If the query breaks the grammar.
+        ArgumentError: If the remote cannot be read.
+    """
+    Selection(query=query).expression()  # a mistake in it is told before anything is read
+    place = place_to_read(root, remote) or root_dir(root)
+    with closing(open_catalog(place, api_token)) as index:
+        index.refresh()
+        rows = project_rows(index)
+    return table_of(rows, query, lambda said: log.warning("seamark: %s", said))
+
+
+def project_rows(index: Catalog) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the row of each project, by path and `PROJECT_LOG`."""
+    rows: dict[str, dict[str, Any]] = {}
+
+    def row(project: str) -> dict[str, Any]:
+        path = home_of(project)
+        return rows.setdefault(path, {"sys/id": path, "runs": 0})
+
+    for project, _ in index.runs(None, "model"):
+        row(project)
+    for project, _ in index.table(Selection(), ["sys/id"], lambda _: None).refs:
+        row(project)["runs"] += 1
+    told = index.table(Selection(kind="project"), None, lambda _: None)
+    for (project, _), said in zip(told.refs, told, strict=True):
+        row(project).update({path: value for path, value in said.items() if path != "sys/id"})
+    for path in sorted(rows):  # those above come first; what has no log inherits, too
+        for above in projects_above(path, PROJECT_LOG):
+            over = rows.get(above, {})
+            rows[path].update({key: over[key] for key in over if key.startswith(TAGS)})
+    return {(path, PROJECT_LOG): rows[path] for path in sorted(rows)}
+
+
+def table_of(
+    rows: Mapping[tuple[str, str], Row], query: str | None, tell: Callable[[str], None]
+) -> RunsTable:
+    """Return a table of the rows that match, in order; ``tell`` gets warnings of unknown paths."""
+    if query is not None:
+        expression = parse(query)
+        known = {path for row in rows.values() for path in row}
+        for leaf in comparisons_of(expression) if rows else ():
+            if leaf.field.path not in known:
+                near = difflib.get_close_matches(leaf.field.path, known, 1)
+                hint = f"; there is {near[0]!r}" if near else ""
+                tell(f"query: nothing here has {leaf.field.path!r:.200}{hint}")
+        rows = {ref: row for ref, row in rows.items() if _matches(expression, row)}
+    columns = dict.fromkeys(path for row in rows.values() for path in row)
+    first = ("sys/id", "runs")
+    ordered = [*first, *sorted(path for path in columns if path not in first)]
+    cells = {path: [row.get(path) for row in rows.values()] for path in ordered}
+    return RunsTable(cells, list(rows), len(rows))
+
+
+def _matches(expression: Expression, row: Row) -> bool:
+    if isinstance(expression, And):
+        return all(_matches(term, row) for term in expression.terms)
+    if isinstance(expression, Or):
+        return any(_matches(term, row) for term in expression.terms)
+    if isinstance(expression, Not):
+        return not _matches(expression.term, row)
+    found = row.get(expression.field.path)
+    if isinstance(expression, Among):
+        sign = "contains" if isinstance(found, StringList) else "="
+        return any(_compares(found, sign, value) for value in expression.values)
+    if expression.value is None:
+        return found is None
+    return _compares(found, expression.operator, expression.value)
+
+
+def _compares(found: Any, sign: str, value: Value) -> bool:
+    if sign in ("matches", "not matches"):
+        return _is_like(found, value.text, wanted=sign == "matches")
+    if sign == "contains":
+        return isinstance(found, (StringList, str)) and value.text in found
+    compare, wanted = SIGNS[sign], value.value
+    if isinstance(found, str):
+        return compare(found, value.text)
+    if isinstance(found, datetime):
+        at = moment(value.text, time.time_ns())
+        return at is not None and compare(found.timestamp() * 1e6, at)
+    if isinstance(found, bool) != isinstance(wanted, bool):
+        return False
+    both = isinstance(found, (int, float)) and isinstance(wanted, (int, float))
+    return both and compare(found, wanted)
+
+
+def _is_like(found: Any, pattern: str, *, wanted: bool) -> bool:
+    try:
+        search = re.compile(pattern).search
+    except re.error as error:
+        msg = f"query: expected a regular expression, got {pattern!r:.80}: {error}"
+        raise QueryError(msg) from None
+    if not isinstance(found, (str, StringList)):
+        return False
+    texts = [found] if isinstance(found, str) else found
+    return any(search(text) is not None for text in texts) is wanted
+
 
 _GROUPS: Final = "groups"
 _OF_RUNS: Final = "sys/group_tags"
@@ -70,7 +221,6 @@ class Group:
             self._begin(hold)
 
     def _begin(self, hold: Hold) -> None:
-        """Record who has claimed it, with heartbeats until it is released."""
         session = self._project.session
         if (writer := session.recorder.to_write()) is not None:
             writer.beat_every(HEARTBEAT_S)
@@ -79,16 +229,13 @@ class Group:
         session.lifecycle.on(heartbeat=hold.look, stop=self.release)
 
     def release(self) -> bool:
-        """Release a claim made by `seamark.Project.claim_group`; stopping its project does so, too.
+        """Release a claim of `seamark.Project.claim_group`; stopping its project does so, too.
 
-        Returns:
-            Whether it was still this process's: another process may have claimed it if this one
-            was silent for so long that it counted as crashed.
+        Return whether it was still this process's, which may have counted as crashed since.
         """
         return self._claim.release()
 
     def __repr__(self) -> str:
-        """Return which group of which project it is."""
         return f"<Group {self._name} of {self._project!r}>"
 
     @property
@@ -117,23 +264,16 @@ class Group:
         return "/".join((_GROUPS, self._name, *parts))
 
     def __getitem__(self, path: str) -> Handler:
-        """Return the handler of a path of the group's metadata.
-
-        Raises:
-            PathError: If the path breaks the grammar.
-        """
+        """Return the handler of a path of the group's metadata."""
         return self._project[self._path("metadata", given_path(path))]
 
     def __setitem__(self, path: str, value: Any) -> None:
-        """Record a value, or those of a mapping; see `Handler.assign`."""
         self[path].assign(value)
 
     def __delitem__(self, path: str) -> None:
-        """Delete what is at and below a path; see `Handler.pop`."""
         self[path].pop()
 
     def __contains__(self, path: object) -> bool:
-        """Return whether something is recorded at a path, or below it."""
         return isinstance(path, str) and self._project.exists(self._path("metadata", path))
 
     def exists(self) -> bool:
@@ -143,12 +283,7 @@ class Group:
         )
 
     def fetch_runs_table(self, *, query: str | None = None, **others: Any) -> RunsTable:
-        """Return its runs, one row each.
-
-        Args:
-            query: Only runs that match, too.
-            **others: As in `seamark.Project.fetch_runs_table`, which says what is raised.
-        """
+        """Return its runs; arguments and errors are as in `seamark.Project.fetch_runs_table`."""
         Selection(query=query).expression()  # a mistake in it is shown as it was written
         wanted = f'{_OF_RUNS} CONTAINS "{self._name}"'
         query = wanted if query is None else f"{wanted} AND ({query})"
@@ -167,10 +302,6 @@ def group_rows(index: Catalog, home: str | None = None) -> dict[Ref, dict[str, A
 
     Of all projects, a group is listed with each that has a run in it or metadata of it. Runs of
     the projects below count.
-
-    Args:
-        index: Catalog of the runs, up to date.
-        home: Path of the project; None for all projects.
     """
     rows: dict[Ref, dict[str, Any]] = {}
 
@@ -205,16 +336,7 @@ def claim_run(
     ascending: bool,
     given: Mapping[str, Any],
 ) -> Run | None:
-    """Claim a run; see `seamark.Project.claim`.
-
-    Args:
-        project: The project.
-        query: Query that the run must match.
-        values: Values by path that are recorded in the claimed run.
-        sort_by: Path by which runs are tried.
-        ascending: Smallest first.
-        given: Arguments of ``init_run``.
-    """
+    """Claim a run; see `seamark.Project.claim`."""
     kept, session = check_set(values), project.session
     index, selection = session.select(query=query, sort_by=sort_by, ascending=ascending)
     if not _may_claim(project, "claim"):
@@ -233,11 +355,6 @@ def claim_run(
 
 
 def _may_claim(project: Home, verb: str) -> bool:
-    """Return whether something can be claimed; nothing is with ``mode="disabled"``.
-
-    Raises:
-        ReadOnlyError: If the project was opened for reading.
-    """
     if project.session.recorder.mode == "read-only":
         msg = f"{verb}: the project was opened with mode='read-only', and a claim is a record"
         raise ReadOnlyError(msg)
@@ -245,7 +362,6 @@ def _may_claim(project: Home, verb: str) -> bool:
 
 
 def _begin(project: Home, hold: Hold, kept: Mapping[str, Any], given: Mapping[str, Any]) -> Run:
-    """Return the claimed run, running; an error gives it back."""
     from seamark.run.run import init_run
 
     (path, run_id), session = hold.ref, project.session
@@ -306,7 +422,6 @@ def claim_group(
 
 
 def _order(one: tuple[Ref, Any]) -> tuple[Any, ...]:
-    """Return a sort key: numbers, then texts, then all else, each by name."""
     (_, name), value = one
     if isinstance(value, (int, float)):
         return (0, float(value), "", name)

@@ -1,24 +1,231 @@
-"""Models and their versions, which outlive the runs that trained them."""
+"""Models and their versions, and the place where a registered container is recorded."""
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import logging
 import os
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
-from seamark.errors import KeyTakenError, RunNotNamedError
+from seamark.errors import KeyTakenError, PathError, RunNotNamedError, SeamarkError
 from seamark.journal.folder import RunFolder, mint_run_id
-from seamark.opening.place import expect_writable
-from seamark.options.checks import one_of
-from seamark.paths import MODELS, STAGES, check_key
+from seamark.journal.reservations import take_number
+from seamark.opening.place import (
+    expect_writable,
+    first_remote,
+    open_catalog,
+    own_root,
+    place_to_read,
+)
+from seamark.options.checks import Tags, check_text, one_of
+from seamark.options.run_options import WITHOUT_MEANING, refuse_unknown
+from seamark.options.settings import check_argument, remotes_of
+from seamark.paths import ARTIFACTS, MODELS, STAGES, check_key, check_place, home_of
 from seamark.paths import model_key as key_of
-from seamark.registry.place import NUMBER, Place, Registered, check_arguments, record_facts
+from seamark.remote.arrival import call_within
+from seamark.run.artifact import OBJECTS
+from seamark.run.lineage import find_among
+from seamark.run.logbook import Logbook, LogSession
 
 if TYPE_CHECKING:
+    from seamark.reading.catalog import Ref
+    from seamark.reading.names import RunName
     from seamark.reading.tables import RunsTable
     from seamark.run.logbook import Progress
 
-__all__ = ["Model", "ModelVersion", "init_model", "init_model_version"]
+__all__ = [
+    "NUMBER",
+    "Model",
+    "ModelVersion",
+    "Place",
+    "Registered",
+    "check_arguments",
+    "init_model",
+    "init_model_version",
+    "record_facts",
+]
+
+
+log = logging.getLogger("seamark")
+NUMBER: Final = "sys/version"
+"""Path of the number of a version."""
+Kind = TypeVar("Kind", bound="Registered")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Place where models or artifacts are recorded; `reads` is read instead of its root."""
+
+    project: str
+    mode: str
+    root: Path
+    remotes: tuple[str, ...]
+    reads: Path | str | None
+    token: str | None
+
+    @classmethod
+    def of(
+        cls,
+        project: str | None,
+        mode: str | None,
+        root: str | os.PathLike[str] | None,
+        remote: str | Sequence[str] | None,
+        token: str | None,
+        *,
+        named: bool,
+        otherwise: Path | None = None,
+    ) -> Place:
+        """Check arguments, and complete them from the environment."""
+        path, stated = check_argument("project", project), check_argument("mode", mode)
+        reads = place_to_read(root, remote) if stated == "read-only" else None
+        own = otherwise if root is None and stated != "debug" else root
+        where = own_root(stated, own, named=named)
+        return cls(path, stated, where, remotes_of(remote, stated, token), reads, token)
+
+    @property
+    def remote(self) -> Path | str | None:
+        """Address of the remote that is searched as well as the root; None if there is none."""
+        if self.reads is not None or not self.remotes:
+            return self.reads
+        return place_to_read(None, first_remote(self.remotes))
+
+    def find(self, word: str, kind: str) -> Ref:
+        """Return the path of a named container, and its key, id or digest."""
+        if self.mode in ("disabled", "debug"):  # nothing is looked up or kept
+            return _placeholder(self.project, word, kind)
+        places = dict.fromkeys([self.reads or self.root, self.remote or self.root])
+        return find_among(places, self.token, word, self.project, kind).ref
+
+    def open(self, word: str, kind: str) -> LogSession:
+        """Return the session of a model, version or artifact; see `find`."""
+        return self.session(self.find(word, kind), is_new=False)
+
+    def session(self, ref: Ref, *, is_new: bool = True) -> LogSession:
+        """Return a session; nothing is on disk before something is recorded."""
+        folder = RunFolder(self.root, *ref)
+        is_partial = not (is_new or self.mode == "read-only" or folder.exists())
+        return LogSession(
+            folder,
+            self.mode,
+            place=self.reads,
+            remotes=self.remotes,
+            token=self.token,
+            is_partial=is_partial,
+            fixed=OBJECTS if folder.kind == "artifact" else None,
+        )
+
+    def expect_writing(self, verb: str) -> None:
+        """Refuse to make something new with ``mode="read-only"``."""
+        if self.mode == "read-only":
+            msg = f"{verb}: mode='read-only': expected with_id of an existing one, got none"
+            raise RunNotNamedError(msg)
+
+    def case_variant(self, place: str, name: str) -> str | None:
+        """Return a folder on this disk that differs from a name by case alone."""
+        there: list[str] = []
+        with contextlib.suppress(OSError):
+            there = os.listdir(self.root / place)  # noqa: PTH208 - names, and no paths
+        others = (one for one in there if one != name)
+        return next((one for one in others if one.casefold() == name.casefold()), None)
+
+    def take_number(self, version: RunFolder) -> int:
+        """Reserve the next number for a version; one that has a number keeps it."""
+        from seamark.store.query.selection import number_of
+
+        place, known = version.project, set()
+        for at in dict.fromkeys((self.root, self.remote or self.root)):
+            for one in self.names(at, place, version.kind):
+                number = number_of(one)
+                if one.project == place and number is not None:
+                    if one.run == version.run:
+                        return number
+                    known.add(number)
+        above, _, name = place.rpartition("/")
+        folder, again = RunFolder(version.root, above, name), version.kind == "artifact"
+        return take_number(folder, version.run, known, again=again)
+
+    def names(self, at: Path | str, project: str, kind: str) -> list[RunName]:
+        """Return the names in a root or on a server; none if that does not answer in time.
+
+        Two processes may take one key or number then; that is resolved where both arrive.
+        """
+
+        def ask() -> list[RunName]:
+            with contextlib.closing(open_catalog(at, self.token)) as catalog:
+                catalog.refresh(project)
+                return list(catalog.names(kind))
+
+        try:
+            return call_within(ask, "seamark-names") if isinstance(at, str) else ask()
+        except (SeamarkError, OSError) as error:
+            log.warning("seamark: %s cannot be asked for what is there: %s", at, error)
+            return []
+
+
+class Registered(Logbook):
+    """A model, a version of one, or a version of an artifact."""
+
+    @property
+    def project(self) -> str:
+        """Project path."""
+        return home_of(self.folder.project)
+
+
+def record_facts(
+    made: Kind,
+    facts: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    tags: Tags | None = None,
+) -> Kind:
+    """Record the facts that a model, version or artifact was given; return it."""
+    recorder = made.session.recorder
+    if not recorder.recording:
+        return made
+    if facts:
+        made.start()
+        recorder.values.assign_quietly(facts)
+    if name and name.strip(" "):
+        made["sys/name"] = name
+    if description is not None:
+        made["sys/description"] = description
+    if tags and tags.words:
+        made["sys/tags"].add(tags.words)
+    if tags and tags.keyed:
+        recorder.values.record_atoms(tags.keyed)
+    return made
+
+
+def _placeholder(project: str, word: str, kind: str) -> Ref:
+    name = re.split("[:@]", word.rpartition("/")[2])[0]
+    key, number = (name.split("-") * 2)[-2:]
+    ref = {
+        "model": (f"{project}/{MODELS}", number),
+        "model_version": (f"{project}/{MODELS}/{key}", number),
+        "artifact": (f"{project}/{ARTIFACTS}/{name}", "0" * 64),
+    }[kind]
+    try:
+        check_place(*ref)
+    except PathError:
+        return _placeholder(project, "NONE", kind)
+    return ref
+
+
+def check_arguments(verb: Callable[..., object], others: Iterable[str], **texts: object) -> None:
+    """Check arguments of a function that opens a project, model or artifact."""
+    known = WITHOUT_MEANING - {"enable_remote_signals"} | inspect.signature(verb).parameters.keys()
+    refuse_unknown(verb.__name__, others, known - {"others"})
+    for what, text in texts.items():
+        if text is not None:
+            check_text(what, text)
+
 
 _STAGE: Final = "sys/stage"
 _MODEL: Final = "sys/model_id"
@@ -97,20 +304,17 @@ def init_model_version(
             it, perhaps behind ``PROJECT/``.
         name: Display name, free text.
         model: The model of a new version: its key, or ``<anything>-KEY``.
-        project: Path of the project; SEAMARK_PROJECT, NEPTUNE_PROJECT or ``"default"``.
-        mode: As in `init_model`, also the others.
-        root: Folder of all runs.
-        remote: Where it is sent, or read from.
-        api_token: For remotes.
+        project: As in `init_model`.
+        mode: As there.
+        root: As there.
+        remote: As there.
+        api_token: As there.
         **others: Arguments of Neptune's that have no meaning here.
 
     Raises:
-        UnknownArgumentError: If an argument does not exist; the nearest one is named.
         RunNotNamedError: If neither ``with_id`` nor ``model`` says which.
         RunNotFoundError: If ``with_id`` names no version, or ``model`` no model.
-        PathError: If the project breaks the grammar.
-        ArgumentError: If another argument has no legal value.
-        JournalError: If the root cannot be written to.
+        SeamarkError: Otherwise as `init_model`.
     """
     check_arguments(init_model_version, others, with_id=with_id, name=name, model=model)
     place = Place.of(project, mode, root, remote, api_token, named=bool(with_id or model))
@@ -142,7 +346,6 @@ class Model(Registered):
     _opened = staticmethod(init_model)
 
     def __repr__(self) -> str:
-        """Return which model it is."""
         return f"<seamark.Model {self.project}/{self.key}>"
 
     @property
@@ -162,20 +365,8 @@ class Model(Registered):
     ) -> RunsTable:
         """Return the versions of the model that are not in the trash, one row each.
 
-        ``sys/version`` is the number of each, ``sys/stage`` its stage.
-
-        Args:
-            query: See `Project.fetch_runs_table`, also for the others.
-            columns: Paths and patterns; None for everything. ``sys/id`` is always there.
-            limit: At most this many versions.
-            sort_by: Path, perhaps with an aggregate.
-            ascending: Smallest first.
-            progress_bar: Whether, or with what, it is shown how far reading is.
-
-        Raises:
-            ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query, a column or ``sort_by`` breaks the grammar, or can mean
-                nothing.
+        ``sys/version`` is the number of each, ``sys/stage`` its stage. Arguments and errors are as
+        in `Project.fetch_runs_table`.
         """
         return self.session.table(
             columns,
@@ -199,7 +390,6 @@ class ModelVersion(Registered):
     _opened = staticmethod(init_model_version)
 
     def __repr__(self) -> str:
-        """Return which version it is."""
         return f"<seamark.ModelVersion {self.project}/{self.model}/{self.id}>"
 
     @property
@@ -229,13 +419,7 @@ class ModelVersion(Registered):
 
 
 def _take_key(place: Place, folder: RunFolder) -> None:
-    """Reserve the key of a model by making its folder, which only one process can.
-
-    Raises:
-        KeyTakenError: If there is one with this key, on this disk or where it is sent, or if it was
-            purged.
-        JournalError: If the root cannot be written to.
-    """
+    """Reserve the key of a model by making its folder, which only one process can."""
     key, models = folder.run, folder.project
 
     def refuse(key: str, where: object) -> KeyTakenError:

@@ -23,9 +23,9 @@ from seamark.registry.edits import append_ops
 from seamark.remote.arrival import ArrivalJournal, trashing
 from seamark.remote.protocol import KeepsByName, Purged, RemoteError, RunKey, Settles
 from seamark.remote.sync import Patience, Synced, sync_run, unsent_data
-from seamark.run.associated import SPACES, artifact_folder
 from seamark.run.container import Container
-from seamark.run.transfers import transfer_to
+from seamark.run.lineage import SPACES, artifact_folder
+from seamark.run.shipping import transfer_to
 from seamark.values import encode_atom
 
 if TYPE_CHECKING:
@@ -114,11 +114,11 @@ class Moved(Synced):
     """Result of moving one run.
 
     Attributes:
-        to: Where to.
-        project: Project path there, with a place below it where it is no run.
-        name: Its name there; None if it has none, or if it was there before.
-        called: Its name here, if that was asked for.
-        skipped: Whether nothing was sent, because another run there has its name.
+        to: Destination.
+        project: Project path there; if it is not a run, followed by its place in the project.
+        name: Name there; None if it has none, or was there before.
+        called: Name here, if it was requested.
+        skipped: Whether nothing was sent because another run there has the name.
     """
 
     to: str = ""
@@ -135,8 +135,6 @@ class Moved(Synced):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Facts of a local run that matter at its destination."""
-
     name: str | None
     trashed: bool
     last_ns: int
@@ -145,19 +143,7 @@ class _Known:
 
 
 class Mover:
-    """Moves runs to one place; may be used by several threads.
-
-    Args:
-        remote: The place.
-        uri: How it is called.
-        conflict: What to do where another run of the project has the name of one that comes.
-        make_project: Whether projects that are not there are made.
-        patience: With a place that does not answer.
-        project: Project in which all of them come there; by default the one that each has here.
-
-    Raises:
-        ArgumentError: If it is no project, or the address of the place names one.
-    """
+    """Moves runs to one place; may be used by several threads."""
 
     def __init__(
         self,
@@ -182,18 +168,11 @@ class Mover:
         return unsent_data(folder, self._remote, self._patience, self._project)
 
     def move(self, left: Left, progress: Callable[[int], None] = lambda _: None) -> Moved:
-        """Send what is left of a run.
+        """Send the unsent data of a run, as `look` returned it.
 
         What is there already goes on: only a run of which nothing is there, or that was cut short
-        on its way, is asked for by name. Never raises for what is wrong with the run or the place:
-        that is among the problems.
-
-        Args:
-            left: As `look` returned it.
-            progress: Told after each part how many bytes were sent.
-
-        Raises:
-            RunExistsError: If another run there has its name, and that is to be an error.
+        on its way, is asked for by name. Raises only `RunExistsError`: what else is wrong is among
+        the problems. ``progress`` is told after each part how many bytes were sent.
         """
         try:
             known = self._known_if_new(left)
@@ -253,12 +232,6 @@ class Mover:
         return self._moved(left, synced, name=arrival.name, called=known.name)
 
     def _ask(self, left: Left, known: _Known) -> Arrival | None:
-        """Ask for the outcome of sending a run; None if the place cannot tell.
-
-        Raises:
-            RunExistsError: If another run has its name, and that is to be an error.
-            RemoteError: If there is no such project, and none is to be made.
-        """
         if not isinstance(remote := self._remote, Settles):
             return None
         folder, home = left.folder, home_of(left.key.project)
@@ -299,7 +272,6 @@ class Mover:
             sync_run(self.look(folder), self._remote, patience=self._patience)
 
     def _moved_artifacts(self, known: _Known) -> list[dict[str, Any]]:
-        """Return ops that move the artifacts of a run to its new project."""
         return [
             {**value, "op": "artifact", "path": path, "of": {**of, "project": self._project}}
             for path, value in known.artifacts
@@ -314,7 +286,6 @@ class Mover:
 
 
 def _known(folder: RunFolder, journal: ArrivalJournal) -> _Known:
-    """Return the facts of a run."""
     from seamark.index.index import Index
 
     with Index.open(folder.root) as index:
@@ -329,13 +300,11 @@ def _known(folder: RunFolder, journal: ArrivalJournal) -> _Known:
 
 
 def _marked(view: Reader) -> list[Attribute]:
-    """Return the inputs and outputs of a run."""
     held = [one for space in SPACES.values() for one in view.attributes(space)]
     return [one for one in held if one.family == "artifact"]
 
 
 def _versions(folder: RunFolder) -> list[str]:
-    """Return the digests of all local versions of an artifact; of a run, nothing."""
     if folder.kind != "artifact":
         return []
     versions = iter_runs(folder.root, folder.project, models=True)
@@ -348,14 +317,7 @@ def _value(view: Reader, path: str, kind: type) -> Any:
 
 
 def with_artifacts(folders: Iterable[RunFolder]) -> list[RunFolder]:
-    """Return folders, and before each run those of its input and output artifacts.
-
-    Args:
-        folders: Of runs and others.
-
-    Returns:
-        Each once; artifacts that are not on this disk are left out.
-    """
+    """Return each folder once, and before each run its artifacts that are on this disk."""
     from seamark.index.index import Index
 
     found: dict[RunFolder, None] = {}
@@ -377,11 +339,7 @@ def _artifacts_of(index: Index, folder: RunFolder) -> list[RunFolder]:
 
 
 def expect_other_place(remote: Remote, folders: Iterable[RunFolder]) -> None:
-    """Refuse to send a root to itself.
-
-    Raises:
-        ArgumentError: If the remote is the root of one of the runs.
-    """
+    """Raise `ArgumentError` if the remote is the root of one of the runs."""
     there = getattr(remote, "root", None)
     for root in {folder.root for folder in folders}:
         if isinstance(there, Path) and there.exists() and there.samefile(root):
@@ -403,12 +361,6 @@ def _place(to: str | None) -> str:
 
 
 def _folders(what: Any, root: str | os.PathLike[str] | None) -> Iterator[RunFolder]:
-    """Yield the folders of runs, models and artifacts that are given or named.
-
-    Raises:
-        ArgumentError: If it is neither runs nor names of runs.
-        RunNotFoundError: If a name is none of a run.
-    """
     if isinstance(what, Container):
         yield what.folder
     elif isinstance(what, str | os.PathLike):
@@ -452,14 +404,8 @@ def _named(
 
 
 def _found(index: Index, word: str) -> Ref:
-    """Find a run by a word, else a model or one of its versions, else an artifact.
-
-    Raises:
-        ArgumentError: If it may mean several.
-        RunNotFoundError: If it means none.
-    """
     from seamark.reading.finding import Finder
-    from seamark.store.query.registered import find_registered
+    from seamark.store.query.selection import find_registered
 
     try:
         return Finder(index).find(word)

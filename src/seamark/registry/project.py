@@ -10,23 +10,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, overload
 
 from seamark.errors import ArgumentError, ReadOnlyError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
-from seamark.opening.catalogs import place_to_read
+from seamark.opening.place import place_to_read
 from seamark.options.settings import check_argument, remotes_of
-from seamark.pictures.drawing import PlotOptions
-from seamark.pictures.plotting import plot_runs
+from seamark.pictures.drawing import PlotOptions, plot_runs
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.drawn import GroupCurve, group_curves
 from seamark.reading.html import harmless
 from seamark.reading.points import check_attempt
-from seamark.registry.curves import curves_of, path_list
 from seamark.registry.edits import set_trashed
-from seamark.registry.place import check_arguments
-from seamark.registry.references import References
+from seamark.registry.model import check_arguments
+from seamark.registry.references import References, curves_of, path_list
 from seamark.run.logbook import Logbook, LogSession, Progress
 
 if TYPE_CHECKING:
-    from seamark.reading.catalog import Catalog, Ref, RunField
-    from seamark.reading.changes import Changes
+    from seamark.reading.catalog import Catalog, Changes, Ref, RunField
     from seamark.reading.groups import RunGroups
     from seamark.reading.points import Attempt
     from seamark.reading.report import Report
@@ -82,7 +79,7 @@ class Project(Logbook):
     _opened = staticmethod(init_project)
 
     def __iter__(self) -> NoReturn:
-        """Refuse: some expect the runs, and others the names of what the project itself holds."""
+        """Refuse iteration, which could mean the runs or the project's own attributes."""
         msg = (
             "a project is nothing to iterate over: fetch_runs_table() has its runs, "
             "get_structure() what is recorded in the project itself"
@@ -90,11 +87,9 @@ class Project(Logbook):
         raise TypeError(msg)
 
     def __repr__(self) -> str:
-        """Return which project it is."""
         return f"<seamark.Project {self.folder.project}>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows; never raises, writes nothing and starts nothing."""
         from seamark.pictures.notebook import page_of_project
 
         def page() -> str:
@@ -221,9 +216,7 @@ class Project(Logbook):
     def fetch_changes(self, cursor: str = "", *, progress_bar: Progress = None) -> Changes:
         """Return the runs that changed since a cursor, as recorded up to now.
 
-        Args:
-            cursor: Of an earlier answer, of this process or another one; empty to begin.
-            progress_bar: As in `fetch_runs_table`.
+        ``cursor`` is of an earlier answer, of this process or another one; empty to begin.
         """
         return self.session.up_to_date(progress_bar).changes(cursor, self.folder.project)
 
@@ -514,22 +507,12 @@ class Project(Logbook):
     ) -> list[RunCurve]:
         """Return float series of many runs as `plot` draws them: in parts that keep their extremes.
 
-        Args:
-            paths: One path or several; ``*`` matches anything (``"val/*"``).
-            runs: As in `fetch_series`, also for what is raised.
-            x: As in `Handler.plot`; ``"time"`` is in seconds since the Unix epoch.
-            points: At most this many representative points of each; of fewer points each comes.
-            low: Only points whose x is not less.
-            high: Only points whose x is not greater.
-            smooth: Width of the window of a smoothed line, in units of x.
-            half_life: Instead, that of a moving average.
-            log_x: Parts are equally wide in log2 x; points at or below zero are counted.
-            attempt: As in `fetch_series`; ``"replaced"`` for what a later attempt did again.
-            since: The answer to the same question before: only what changed since is asked for.
-            progress_bar: As in `fetch_runs_table`.
-
-        Returns:
-            One for each series that has points, run by run.
+        There is one for each series that has points, run by run; of fewer than ``points`` points
+        each comes. ``x="time"`` is in seconds since the Unix epoch. With ``log_x`` parts are
+        equally wide in log2 x, and points at or below zero are counted. ``attempt="replaced"``
+        gives what a later attempt did again. ``since`` is the answer to the same question before:
+        only what changed since is asked for. Other arguments and errors are as in `fetch_series`
+        and `Handler.plot`.
         """
         patterns = path_list(paths)
         look = Look(points, x, low, high, smooth, half_life, log_x)

@@ -1,20 +1,54 @@
-"""References to runs of a project: words, queries, rows of tables, or runs themselves."""
+"""Runs that a project refers to, and their curves."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
+from seamark.paths import matches
 from seamark.reading.names import LATEST
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref
+    from seamark.reading.curves import Look, RunCurve
+    from seamark.reading.points import Attempt
     from seamark.run.logbook import LogSession
     from seamark.run.run import Run
 
-__all__ = ["References", "find_run"]
+__all__ = ["References", "curves_of", "find_run", "path_list"]
+
+
+def path_list(paths: str | Iterable[str], name: str = "paths") -> list[str]:
+    """Return paths or patterns as a list; ``name`` is the argument in an `ArgumentError`."""
+    patterns = [paths] if isinstance(paths, str) else list(paths)
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not pattern:
+            msg = f"{name}: expected a path such as 'val/loss' or several, got {pattern!r:.80}"
+            raise ArgumentError(msg)
+    return patterns
+
+
+def curves_of(
+    index: Catalog,
+    refs: Sequence[Ref],
+    patterns: Sequence[str],
+    look: Look,
+    attempt: Attempt,
+    since: Iterable[RunCurve],
+) -> list[RunCurve]:
+    """Return drawings of series that match patterns; with ``since``, only changed ones."""
+    before = {one.key: one.drawing for one in since}
+    cursors = {key: drawing.cursor for key, drawing in before.items()}
+    matching = index.series_of(refs, lambda path: matches(path, *patterns))
+    paths = sorted({path for own in matching.values() for path in own})
+    return [
+        replace(one, drawing=one.drawing.after(before.get(one.key, one.drawing)))
+        for one in index.curves(refs, paths, look, attempt, cursors)
+    ]
+
 
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _QUERY_LIKE: Final = re.compile(r"[\s=<>!~`\"']")
@@ -22,13 +56,7 @@ _QUERY_LIKE: Final = re.compile(r"[\s=<>!~`\"']")
 
 
 class References:
-    """Resolver of references to runs of a project.
-
-    Args:
-        session: Session of the project.
-        index: Catalog of its runs, up to date.
-        trashed: Whether runs are in the trash; None for both.
-    """
+    """Resolver of references to runs of a project."""
 
     def __init__(
         self, session: LogSession, index: Catalog, *, trashed: bool | None = False
@@ -37,11 +65,7 @@ class References:
         self._project = session.recorder.folder.project
 
     def ids(self, given: str | Iterable[str]) -> list[str]:
-        """Return the ids of runs; a word that names none is kept, with a warning.
-
-        Raises:
-            ArgumentError: If one may be any of several runs.
-        """
+        """Return the ids of runs; a word that names none is kept, with a warning."""
         find = self._finder()
         ids = []
         for word in [given] if isinstance(given, str) else given:
@@ -107,16 +131,10 @@ class References:
 
 
 def find_run(session: LogSession, content_hash: str, revision: int | None) -> Run | None:
-    """Return the newest run with some parameters and code; see `seamark.Project.find_run`.
-
-    Args:
-        session: Of the project.
-        content_hash: See there.
-        revision: See there.
-    """
+    """Return the newest run with some parameters and code; see `seamark.Project.find_run`."""
     from seamark.opening.revisions import check_hash
     from seamark.run.run import init_run
-    from seamark.store.query.duplicates import find_duplicate
+    from seamark.store.query.selection import find_duplicate
 
     check_hash(content_hash, revision)
     if session.recorder.mode == "disabled":
@@ -132,11 +150,6 @@ def find_run(session: LogSession, content_hash: str, revision: int | None) -> Ru
 
 
 def _named(one: Any) -> str:
-    """Return the name of a run: a text, the id in a row of a table, or that of a run.
-
-    Raises:
-        ArgumentError: If it is none of these.
-    """
     if isinstance(one, Mapping):
         name = one.get("sys/id")
     else:
@@ -148,7 +161,6 @@ def _named(one: Any) -> str:
 
 
 def _is_query(text: str) -> bool:
-    """Return whether a text is a query; a text that looks like an id or a name is none."""
     from seamark.store.query.language import parse
 
     if _RUN_ID.fullmatch(text):

@@ -1,5 +1,4 @@
-"""Places elsewhere that keep journals: what sends to them and what reads from them.
+"""Remotes, which keep runs in other places: sending runs to them, and reading from them.
 
-Nothing here knows the store: what is sent are journals as they lie on disk, and what is read is
-what a server folded.
+Journals are sent as they are on disk. Reads return data that the server has folded.
 """

@@ -1,42 +1,82 @@
-"""The journal that a run gets where it arrives, and that hides it until it is whole.
+"""Journal that hides a run until its transfer is complete, and questions with a time limit.
 
-It is the first thing that is sent. Its beginning puts the run into the trash, where no list and no
-name finds it; its end takes the run out again, and says what it is called there and where it came
-from. It lies only there, as it says nothing about the run elsewhere. Its beginning is the same each
-time, so that a transfer that was cut short goes on.
+The beginning of this journal is sent before all others and puts the run into the trash, so that no
+list shows it. Its end is sent last: it takes the run out of the trash and has the run's name and
+origin. The beginning is the same each time, so an interrupted transfer can be continued.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from seamark.journal.folder import journal_name
 from seamark.journal.format import Kind, dump_json, file_header, frame_bytes, salt_of
 from seamark.paths import kind_of
+from seamark.process import fork
+from seamark.process.interrupts import quietly
+from seamark.remote.protocol import Settles, Unreachable
 
 if TYPE_CHECKING:
-    from seamark.remote.protocol import RunKey
+    from seamark.remote.protocol import Remote, RunKey
 
-__all__ = ["ArrivalJournal", "trashing"]
+__all__ = ["PATIENCE_S", "ArrivalJournal", "ask_remote", "call_within", "trashing"]
+
+
+PATIENCE_S: Final = 5.0
+"""How long the start of a run waits for what remotes know, in seconds."""
+T = TypeVar("T")
+
+
+def call_within(ask: Callable[[], T], name: str, seconds: float = PATIENCE_S) -> T:
+    """Return the result of `ask`, called on a thread; `Unreachable` if it takes too long."""
+    told: list[T] = []
+    failed: list[Exception] = []
+
+    def run() -> None:
+        try:
+            told.append(ask())
+        except Exception as error:  # noqa: BLE001 - it may be somebody else's
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    with quietly(only=RuntimeError):  # at the end of the interpreter there are no further ones
+        thread.start()
+        thread.join(seconds)
+    if told:
+        return told[0]
+    if failed:
+        raise failed[0]
+    msg = f"no answer within {seconds:g} s"
+    raise Unreachable(msg)
+
+
+def ask_remote(
+    uri: str, token: str | None, ask: Callable[[Settles], T], seconds: float = PATIENCE_S
+) -> T | None:
+    """Return the answer of a remote that decides between runs; None if it cannot decide."""
+
+    def opened() -> T | None:
+        with fork.held_off():  # modules are imported
+            remote: Remote = open_remote(uri, token)
+        with contextlib.closing(remote):
+            return ask(remote) if isinstance(remote, Settles) else None
+
+    from seamark.remote.places import open_remote
+
+    return call_within(opened, "seamark-settling", seconds)
+
 
 _TRASHED: Final[dict[str, Any]] = {"op": "assign", "atoms": {"sys/trashed": ["bool", True]}}
 
 
 class ArrivalJournal:
-    """The bytes of the journal.
-
-    Args:
-        key: The run.
-        begun_ns: Time of the first record of the run, nanoseconds since the Unix epoch.
-
-    Attributes:
-        name: Its file name.
-        begin: Its beginning.
-    """
+    """Name and bytes of the journal; `begun_ns` is the time of the run's first record."""
 
     def __init__(self, key: RunKey, begun_ns: int) -> None:
         text = json.dumps(["arrival", key.project, key.run])
@@ -46,12 +86,7 @@ class ArrivalJournal:
         self.begin += frame_bytes(self._salt, Kind.OP, begun_ns + 2, dump_json(_TRASHED))
 
     def end(self, ops: Iterable[Mapping[str, Any]], t_ns: int) -> bytes:
-        """Return its end.
-
-        Args:
-            ops: What is recorded there alone.
-            t_ns: After all that the run holds, nanoseconds since the Unix epoch.
-        """
+        """Return its end: records after all that the run holds, and its closing."""
         data = b""
         for op in ops:
             data += frame_bytes(self._salt, Kind.OP, t_ns, dump_json(op))
@@ -60,12 +95,7 @@ class ArrivalJournal:
 
 
 def trashing(key: RunKey, t_ns: int) -> tuple[str, bytes]:
-    """Return name and bytes of a journal that puts a run into the trash.
-
-    Args:
-        key: The run.
-        t_ns: After all that the run holds, nanoseconds since the Unix epoch.
-    """
+    """Return name and bytes of a journal that puts a run into the trash after all it holds."""
     uid = secrets.token_bytes(16)
     name, data = _new_journal(key, "replaced", uid, t_ns)
     salt = salt_of(uid)

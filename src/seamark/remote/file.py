@@ -1,8 +1,8 @@
 """Another root folder as a remote, such as one on a disk that several machines mount.
 
-Journals are appended under a lock of the file (``flock``), at the offset that was compared with its
-size under that lock, and forced to disk before anybody is told. A new journal is written under a
-name with a dot and renamed, so that no reader meets half a header.
+Journals are appended under a lock of the file (``flock``), at the offset that was compared with
+its size, and forced to disk before anybody is told. A new journal is written under a name with a
+dot and renamed, so that no reader meets half a header.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from seamark.errors import ArgumentError, PathError
 from seamark.journal.folder import RunFolder, split_journal_name
-from seamark.journal.safe import locked, make_folder, names_in, open_folder
+from seamark.journal.safe import locked, make_folder, names_in, open_folder, sync_folder
 from seamark.paths import check_name, check_place
 from seamark.process.interrupts import quietly
 from seamark.remote.protocol import Diverged, Gap, Purged, Refused, RemoteError, Sent, Unreachable
@@ -43,11 +43,7 @@ _FOREVER: Final = frozenset(
 
 
 def root_of(uri: str) -> Path:
-    """Return the folder that ``file:///folder`` names.
-
-    Raises:
-        ArgumentError: If it names none on this machine.
-    """
+    """Return the folder that ``file:///folder`` names, or raise `ArgumentError`."""
     parts = urlsplit(uri)
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/") or "\0" in path:
@@ -57,17 +53,12 @@ def root_of(uri: str) -> Path:
 
 
 class FileRemote:
-    """Sends to another root; see `seamark.remote.protocol.Remote`.
-
-    Args:
-        root: The folder.
-    """
+    """Sends to another root; see `seamark.remote.protocol.Remote`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def __repr__(self) -> str:
-        """Return where it leads."""
         return f"<seamark root {self.root}>"
 
     # ---------------------------------------------------------------- journals
@@ -132,7 +123,8 @@ class FileRemote:
         return Sent(size, sum(self._sizes(folder).values()), _WAIT_S)
 
     def _begin(self, folder: RunFolder, journal: str, data: _Bytes | _Zeros) -> None:
-        """Make a journal with its first bytes, unless somebody else does; never one without."""
+        # Another shipper may make the journal at the same time; there is never one without its
+        # first bytes.
         folder.refuse_links()
         make_folder(folder.journal_dir)
         draft = f".{journal}.{secrets.token_hex(4)}"
@@ -158,7 +150,7 @@ class FileRemote:
         finally:
             os.close(above)
         for path in (folder.path, folder.path.parent):
-            _sync_folder(path)
+            sync_folder(path)
 
     def _sizes(self, folder: RunFolder) -> dict[str, int]:
         found = {}
@@ -194,7 +186,7 @@ class FileRemote:
                 self._keep_blob(above, digest, size, file)
             finally:
                 os.close(above)
-            _sync_folder(folder.path)
+            sync_folder(folder.path)
 
     def _keep_blob(self, above: int, digest: str, size: int, file: BinaryIO) -> None:
         draft = f".{digest}.part"
@@ -229,12 +221,6 @@ class FileRemote:
     # ---------------------------------------------------------------- inside
 
     def _folder(self, run: RunKey) -> RunFolder:
-        """Return where a run lies.
-
-        Raises:
-            Refused: If its names cannot be folders.
-            Purged: If it was purged.
-        """
         try:
             check_place(run.project, run.run, "run")
         except PathError as error:
@@ -247,12 +233,7 @@ class FileRemote:
 
     @contextlib.contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Raise errors of the file system in a block as errors of a remote.
-
-        Raises:
-            Refused: If the error will persist.
-            Unreachable: If a later try may succeed.
-        """
+        """Raise errors of the file system as `Refused`, or `Unreachable` for now."""
         try:
             yield
         except RemoteError:
@@ -277,8 +258,6 @@ def _check_journal(name: str) -> None:
 
 
 class _Bytes:
-    """Bytes to be appended."""
-
     def __init__(self, data: bytes) -> None:
         self._data = memoryview(data)
         self.size = len(data)
@@ -287,7 +266,6 @@ class _Bytes:
         return self._data[start : start + size]
 
     def equals(self, fd: int, offset: int, size: int) -> bool:
-        """Return whether a file holds the first of them at an offset."""
         return all(
             os.pread(fd, len(piece), offset + start) == piece
             for start in range(0, size, _COPY_BYTES)
@@ -296,8 +274,6 @@ class _Bytes:
 
 
 class _Zeros:
-    """Zeros in the place of what will never be a frame; anything may be there already."""
-
     def __init__(self, size: int) -> None:
         self.size = size
 
@@ -305,17 +281,12 @@ class _Zeros:
         return bytes(max(0, min(size, self.size - start)))
 
     def equals(self, fd: int, offset: int, size: int) -> bool:
-        """Return whether a file holds no frame of another there: what was declared is kept."""
-        del fd, offset, size
+        # Anything may be there already: what was declared is kept.
         return True
 
 
 def _write(fd: int, known: int, data: _Bytes | _Zeros, start: int) -> None:
-    """Append from ``start`` on, or nothing at all; only whole frames are ever seen there.
-
-    Raises:
-        OSError: If it could not be written; the file is as long then as it was.
-    """
+    # All of it or, after an error, nothing: only whole frames are ever seen there.
     try:
         while start < data.size:
             start += os.write(fd, data.piece(start, _COPY_BYTES))
@@ -330,13 +301,3 @@ def _put(fd: int, piece: bytes, offset: int) -> None:
     while view:
         written = os.pwrite(fd, view, offset)
         view, offset = view[written:], offset + written
-
-
-def _sync_folder(path: Path) -> None:
-    """Force the entries of a folder to disk; where that cannot be, nothing is wrong."""
-    with quietly(only=OSError):
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)

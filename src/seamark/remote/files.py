@@ -1,4 +1,4 @@
-"""Contents of files on their way elsewhere: which ones a run has, and sending what is missing.
+"""Transfer of file contents to a remote: the files of a run, and sending of missing ones.
 
 Contents are sent by their digest after the journals that name them, by a thread of their own: a
 checkpoint of ten gigabytes holds up no metric. What an earlier try has sent is not sent again.
@@ -52,9 +52,6 @@ def files_of(folder: RunFolder) -> dict[str, int]:
 
     What is still in ``.staging/`` is none yet; `seamark.blobs.finish_staged` completes what dead
     processes left there.
-
-    Raises:
-        OSError: If the folder cannot be read.
     """
     found = {}
     for name in names_in(folder.blobs_dir, above=1):
@@ -67,18 +64,7 @@ def files_of(folder: RunFolder) -> dict[str, int]:
 def send_file(
     remote: Remote, folder: RunFolder, digest: str, size: int, key: RunKey | None = None
 ) -> bool:
-    """Send one content; False if the run no longer holds it, or not as it should be.
-
-    Args:
-        remote: Where to.
-        folder: The run.
-        digest: SHA-256 of the content, hex.
-        size: In bytes.
-        key: What the run is there; by default what it is here.
-
-    Raises:
-        RemoteError: If the remote does not take it.
-    """
+    """Send one content of a run, as `key`; False if the run does not hold it as it should be."""
     try:
         with open_blob(folder, digest, size) as file:
             remote.put_blob(key or _key(folder), digest, size, file)
@@ -93,12 +79,8 @@ class _Watched:
     """A run whose files are sent.
 
     Attributes:
-        folder: Where it lies.
         there: Digests that need no more thought: they are there, or will never be.
         seen: Time of the folder's last change when all that was in it was there, ns; 0 for never.
-        looks: How often it was looked through to its end.
-        left: How many files are known not to be sent yet, and their bytes.
-        over: Whether nothing more is sent of it.
         finished: After how many looks everything was seen; None as long as files may come.
     """
 
@@ -114,12 +96,8 @@ class _Watched:
 class FileSender:
     """Sends files of runs to one remote, on a thread that begins with the first run.
 
-    Nothing of it raises into who calls it, or waits for the remote but `flush`.
-
-    Args:
-        open_: Returns the remote, for the thread alone.
-        say: Takes a line for a person when something is refused.
-        look_s: How often it looks for new files, seconds.
+    Nothing of it raises into who calls it, or waits for the remote but `flush`. `open_` returns the
+    remote, for the thread alone; `say` takes a line for a person when something is refused.
     """
 
     def __init__(
@@ -146,19 +124,14 @@ class FileSender:
                 run.finished = None
 
     def finish(self, folder: RunFolder) -> None:
-        """Expect no further files of a run; what is there is still sent."""
+        """Expect no further files of a run; known ones are still sent."""
         with self._changed:
             if (run := self._runs.get(_key(folder))) is not None:
                 run.finished = run.looks + 2  # the look under way may have begun too early
                 self._wake()
 
     def flush(self, seconds: float, folder: RunFolder | None = None) -> bool:
-        """Wait until all files that are there now are sent; return whether they are.
-
-        Args:
-            seconds: At most how long.
-            folder: Of the run that is waited for; None waits for all.
-        """
+        """Wait until the files of one run, or of all, are sent; return whether they are."""
         end = time.monotonic() + seconds
         with self._changed:
             key = None if folder is None else _key(folder)
@@ -194,7 +167,8 @@ class FileSender:
     def _start(self) -> None:
         if self._thread is None:
             remote: Remote | None = None
-            with quietly():  # now: what it shares with who calls may be gone when the thread begins
+            # Now: what it shares with who calls may be gone when the thread begins.
+            with quietly():
                 remote = self._open()
             thread = threading.Thread(
                 target=self._work, args=(remote,), name="seamark-files", daemon=True
@@ -228,7 +202,6 @@ class FileSender:
                 remote.close()
 
     def _rest(self, wait_s: float | None, pause: float) -> bool:
-        """Wait for the next round; return whether there is nothing left to do."""
         with self._changed:
             done = [key for key, run in self._runs.items() if _is_done(run)]
             for key in done:
@@ -248,7 +221,6 @@ class FileSender:
         return False
 
     def _round(self, remote: Remote) -> float | None:
-        """Send what is new of all runs; return for how long to wait where the remote is away."""
         with self._changed:
             runs = [(key, run) for key, run in self._runs.items() if not run.over]
         for key, run in runs:

@@ -1,4 +1,4 @@
-"""Logging in to a server: a token is tried, and then kept for it."""
+"""Login to a server: a token is tried and then stored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seamark.errors import ArgumentError
-from seamark.remote.credentials import forget_token, keep_token, known_servers, stored_servers
+from seamark.remote.http.address import forget_token, keep_token, known_servers, stored_servers
 from seamark.remote.http.connection import Connection
 from seamark.remote.protocol import RemoteError
 
@@ -49,8 +49,8 @@ def login(url: str | None = None, token: str | None = None, timeout: float = 30.
         Who the server takes the token for.
 
     Raises:
-        ArgumentError: If the address cannot be used, or the token is none; also if one of them is
-            left out, and no or several servers are known, or there is no terminal.
+        ArgumentError: If the address or the token cannot be used; also if one of them is left out,
+            and no or several servers are known, or there is no terminal.
         RemoteError: If the server cannot be reached or does not know the token.
         OSError: If the token cannot be kept.
     """
@@ -85,7 +85,6 @@ def _known_server() -> str:
 
 
 def _ask_for_token(url: str) -> str:
-    """Return the token that a person types, where one can: no batch job is to wait for it."""
     if sys.stdin is None or not sys.stdin.isatty():  # of a notebook and of a job, too
         msg = (
             f"login: expected token= for {url}, got none, and there is no terminal to ask at: "

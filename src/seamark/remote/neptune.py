@@ -20,12 +20,7 @@ _PROJECT: Final = re.compile(r"[^/\s?#@]+/[^/\s?#@]+")
 
 
 def check_project(uri: str) -> None:
-    """Make sure that a project is named, and that the package is there to ask for it.
-
-    Raises:
-        ArgumentError: If no project is named.
-        MissingExtraError: If the package is not installed.
-    """
+    """Raise an error unless a project is named and the package neptune is installed."""
     if _PROJECT.fullmatch(uri.partition("://")[2]) is None:
         msg = f"remote: expected 'neptune://workspace/project', got {shown(uri)!r}"
         raise ArgumentError(msg)
@@ -39,8 +34,7 @@ def check_project(uri: str) -> None:
 def token_to_show(given: str | None) -> str:
     """Return the token that names a server of Neptune's protocol, and opens it.
 
-    Args:
-        given: By ``api_token=``; it may be meant for a Seamark server beside this one.
+    The one that was given by ``api_token=`` may be meant for a Seamark server beside this one.
 
     Raises:
         ArgumentError: If there is none, or it may not be sent to where it says.

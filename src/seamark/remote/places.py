@@ -1,7 +1,7 @@
-"""Remotes by the scheme of their URI, to which any package can add.
+"""Remotes by the scheme of their URI; other packages can add schemes.
 
-A package provides a remote with an entry point of the group ``seamark.remotes``, whose name is the
-scheme and whose value a function ``(uri, token) -> Remote``::
+A package provides a remote with an entry point of the group ``seamark.remotes``. The name of the
+entry point is the scheme, and its value a function ``(uri, token) -> Remote``::
 
     [project.entry-points."seamark.remotes"]
     s3 = "my_package:open_remote"
@@ -21,7 +21,7 @@ from seamark.process.interrupts import let_pass
 if TYPE_CHECKING:
     from seamark.remote.protocol import Remote
 
-__all__ = ["GROUP", "canonical", "check_token", "check_uri", "open_remote", "schemes", "shown"]
+__all__ = ["canonical", "check_token", "check_uri", "open_remote", "schemes", "shown"]
 
 GROUP: Final = "seamark.remotes"
 _OWN: Final = {
@@ -36,7 +36,7 @@ _VERBS: Final = ("journals", "send", "send_gap", "missing_blobs", "put_blob", "c
 
 
 def shown(uri: str) -> str:
-    """Return a URI as messages may show it: without what may be a password or a token."""
+    """Return a URI for messages, without a possible password or token."""
     return re.sub(r"//[^/@]*@", "//***@", uri).partition("?")[0][:200]
 
 
@@ -46,13 +46,15 @@ def schemes() -> list[str]:
 
 
 def check_uri(uri: str) -> str:
-    """Return a URI whose form and scheme are those of a remote that is installed.
+    """Return a URI if its form and scheme are those of an installed remote; nothing is asked."""
+    canonical(uri)
+    return uri
 
-    Nothing is loaded and nothing is asked.
 
-    Raises:
-        ArgumentError: If it is none; the nearest scheme is named.
-        MissingExtraError: If it needs a package that is not installed.
+def canonical(uri: str) -> str:
+    """Return the one form of a URI by which a place is known, however it was written.
+
+    Its form and scheme have to be those of an installed remote; nothing is asked.
     """
     found = _SCHEME.match(uri)
     if found is None:
@@ -68,15 +70,16 @@ def check_uri(uri: str) -> str:
     if scheme in ("http", "https"):
         from seamark.remote.http.address import Address
 
-        Address.of(uri)
-    elif scheme == "file":
+        return str(Address.of(uri))
+    if scheme == "file":
         from seamark.remote.file import root_of
 
-        root_of(uri)
-    elif scheme == "neptune":
+        return root_of(uri).as_uri()
+    if scheme == "neptune":
         from seamark.remote.neptune import check_project
 
         check_project(uri)
+        return f"neptune://{uri.partition('://')[2]}"
     return uri
 
 
@@ -84,34 +87,11 @@ def check_token(uri: str, token: str | None) -> None:
     """Make sure that a place can be asked at all that nobody may ask without a token.
 
     Servers of Seamark's own are asked without one too: their projects may be public.
-
-    Raises:
-        ArgumentError: If there is no token, or it may not be sent.
     """
     if uri.lower().startswith("neptune://"):
         from seamark.remote.neptune import token_to_show
 
         token_to_show(token)
-
-
-def canonical(uri: str) -> str:
-    """Return the one form of a URI by which a place is known, however it was written.
-
-    Raises:
-        ArgumentError: If it names no remote that is installed.
-        MissingExtraError: If it needs a package that is not installed.
-    """
-    check_uri(uri)
-    scheme = uri.partition("://")[0].lower()
-    if scheme in ("http", "https"):
-        from seamark.remote.http.address import Address
-
-        return str(Address.of(uri))
-    if scheme == "file":
-        from seamark.remote.file import root_of
-
-        return root_of(uri).as_uri()
-    return f"neptune://{uri.partition('://')[2]}" if scheme == "neptune" else uri
 
 
 def open_remote(uri: str, token: str | None = None) -> Remote:

@@ -1,22 +1,28 @@
-"""Interface that a remote implements to store runs, and the errors that it raises."""
+"""Protocol of remotes: runs, batches and errors.
+
+Data that a remote cannot represent is counted in the run, at ``<place>/<kind>``.
+"""
 
 # ruff: noqa: N818 - answers of a remote, more than errors
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol, runtime_checkable
 
 from seamark.errors import SeamarkError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
+    from typing import TypeGuard
 
     from seamark.journal.folder import RunFolder
     from seamark.journal.shipping import Batch
     from seamark.reading.arriving import Arrival, Conflict
-    from seamark.remote.remote_run import RemoteRun
 
 __all__ = [
+    "WORDS",
     "Busy",
     "Diverged",
     "Gap",
@@ -27,6 +33,7 @@ __all__ = [
     "Refused",
     "Remote",
     "RemoteError",
+    "RemoteRun",
     "RunKey",
     "Sent",
     "Settles",
@@ -34,6 +41,73 @@ __all__ = [
     "Unfit",
     "Unreachable",
 ]
+
+
+WORDS: Final = {
+    "artifacts": "artifacts: left out",
+    "damaged": "records that cannot be read: left out",
+    "files_gone": "files that are not in the run's folder any more: left out",
+    "folders": "folders that were recorded as one file: left out",
+    "histograms": "histograms: left out",
+    "large_integers": "integers beyond 32 bits: sent as floats",
+    "lists": "lists: sent as their JSON text",
+    "long_texts": "texts above 4 MiB: left out",
+    "not_finite": "points that are NaN or infinite: left out",
+    "not_finite_values": "values that are NaN or infinite: sent as texts",
+    "nulls": "None: sent as a text",
+    "other_file_series": "points of file series that are no images, or too large: left out",
+    "references": "files that are recorded by their place only: left out",
+    "refused": "operations that were refused there",
+    "renamed": "paths that are in each other's way: with a _ behind their name",
+    "sets": "sets other than tags: sent as texts",
+    "statistics": "statistics of series (keep): left out",
+}
+"""By the kind under which it is counted."""
+_LARGEST = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteRun:
+    """Facts that a remote has about a run.
+
+    `largest_t` is the largest time of a record, ns since the Unix epoch; `journals` has the HEADER
+    of each by writer id. `trained` are the paths of the series of numbers that processes wrote
+    which trained the run; None if that was not said: it may be any. `resumable` means that it was
+    begun but not ended for good, and no owner of it lives.
+    """
+
+    largest_t: int = 0
+    journals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    families: Mapping[str, str] = field(default_factory=dict)
+    last_steps: Mapping[str, float] = field(default_factory=dict)
+    trained: frozenset[str] | None = None
+    failed: bool = False
+    resumable: bool = False
+    uri: str = ""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of bytes of each journal that the remote stores, by writer id."""
+        lengths = {writer: header.get("bytes") for writer, header in self.journals.items()}
+        return {writer: found for writer, found in lengths.items() if _is_length(found)}
+
+    @property
+    def newest_attempt(self) -> int:
+        """Number of the newest attempt, 0-based."""
+        numbers = [header.get("attempt") for header in self.journals.values()]
+        return max((one for one in numbers if type(one) is int and one >= 0), default=0)
+
+    def is_copied(self, sizes: Mapping[str, int]) -> bool:
+        """Return whether all that the remote stores is on a disk, whose sizes are given."""
+        known = self.sizes
+        return all(
+            writer in sizes and writer in known and sizes[writer] >= known[writer]
+            for writer in self.journals
+        )
+
+
+def _is_length(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST
 
 
 class RunKey(NamedTuple):
@@ -64,11 +138,9 @@ class Sent(NamedTuple):
 
 
 class RemoteError(SeamarkError, OSError):
-    """A remote did not take what it was sent, or does not tell what it was asked.
+    """A remote did not accept data, or did not answer a question.
 
-    Attributes:
-        status: Of HTTP, if it answered so; else 0.
-        said: What it answered, as it wrote it: a stranger's.
+    `status` is that of HTTP, or 0; `said` is what it answered, as it wrote it: a stranger's.
     """
 
     status: int = 0
@@ -80,11 +152,7 @@ class Unreachable(RemoteError):
 
 
 class Busy(Unreachable):
-    """Error of a remote that asks for a pause before the next request.
-
-    Attributes:
-        wait_s: Length of the pause, in seconds.
-    """
+    """Error of a remote that asks for a pause of `wait_s` before the next request."""
 
     def __init__(self, message: str, wait_s: float) -> None:
         super().__init__(message)
@@ -92,15 +160,14 @@ class Busy(Unreachable):
 
 
 class Refused(RemoteError):
-    """Refusal of a request from this sender.
+    """Refusal of a request from this sender: a token lacks a role, or a limit is exceeded.
 
-    A token is missing, expired or lacks a role, or a limit is exceeded. The message says what to
-    do; sending the same again is of no use.
+    The message says what to do; sending the same again is of no use.
     """
 
 
 class Unfit(Refused):
-    """Refusal of this journal or file, whoever sends it; others may be accepted."""
+    """Refusal of this journal or file from any sender; others may be accepted."""
 
 
 class TooLong(Unfit):
@@ -108,7 +175,7 @@ class TooLong(Unfit):
 
 
 class Missing(Refused):
-    """There is no such thing there for who asks, who may not be allowed to know of it."""
+    """The requested object does not exist, or the user may not know of it."""
 
 
 class Purged(Refused):
@@ -116,11 +183,7 @@ class Purged(Refused):
 
 
 class Gap(RemoteError):
-    """Bytes are missing between what is kept and what was sent.
-
-    Attributes:
-        known: How many bytes of the journal are kept.
-    """
+    """Bytes are missing between the `known` ones that are kept and those that were sent."""
 
     def __init__(self, message: str, known: int) -> None:
         super().__init__(message)
@@ -128,11 +191,7 @@ class Gap(RemoteError):
 
 
 class Diverged(RemoteError):
-    """Difference between the bytes that the remote stores and those that were sent.
-
-    Attributes:
-        known: How many bytes of the journal are kept.
-    """
+    """Other bytes than were sent are among the `known` ones that the remote stores."""
 
     def __init__(self, message: str, known: int) -> None:
         super().__init__(message)
@@ -148,7 +207,6 @@ class Remote(Protocol):
 
     def journals(self, run: RunKey) -> Mapping[str, int]:
         """Return how many bytes of each journal are kept, by file name (``<writer id>.<uid>``)."""
-        ...
 
     def send(self, run: RunKey, journal: str, offset: int, data: bytes) -> Sent:
         """Append whole frames to a journal; the first ones come with its 32-byte file header.
@@ -165,18 +223,15 @@ class Remote(Protocol):
             Gap: If bytes before ``offset`` are missing there.
             Diverged: If other bytes are kept there from ``offset`` on.
         """
-        ...
 
     def send_gap(self, run: RunKey, journal: str, offset: int, length: int) -> Sent:
         """Declare that ``length`` bytes from ``offset`` on will never be frames; see `send`."""
-        ...
 
     def missing_blobs(self, run: RunKey, digests: Collection[str]) -> Collection[str]:
         """Return those of some files (SHA-256, hex) whose content is not kept for this project."""
-        ...
 
     def put_blob(self, run: RunKey, digest: str, size: int, file: BinaryIO) -> None:
-        """Send the content of a file; what an earlier try has sent is not sent again.
+        """Send the content of a file; parts that arrived earlier are not sent again.
 
         Args:
             run: The run.
@@ -184,68 +239,45 @@ class Remote(Protocol):
             size: In bytes.
             file: The content, from its beginning; can seek.
         """
-        ...
 
     def close(self) -> None:
         """Let go of connections; harmless when called twice."""
-        ...
 
 
 @runtime_checkable
 class KeepsJournals(Remote, Protocol):
-    """A place from which a run can be resumed: it also returns what it stores."""
+    """A place from which a run can be resumed, because it also returns stored journals."""
 
     def opening(self, run: RunKey, seconds: float) -> RemoteRun:
         """Return the facts about a run that a process needs before it continues it.
 
-        Args:
-            run: The run.
-            seconds: How long the answer may take.
-
-        Raises:
-            Missing: If there is no such run.
+        The answer may take `seconds`; `Missing` if there is no such run.
         """
-        ...
 
     def read(self, run: RunKey, journal: str, offset: int) -> Batch | None:
-        """Return the whole frames of a journal from an offset on, or a gap; None at its end.
-
-        Args:
-            run: The run.
-            journal: File name.
-            offset: Number of bytes that are known, from the beginning.
-        """
-        ...
+        """Return whole frames of a journal from an offset on, or a gap; None at its end."""
 
 
 @runtime_checkable
 class KeepsByName(Remote, Protocol):
-    """A place that keeps no journals, but what they say, and files where journals name them.
+    """A place that stores the content of journals, but not the journals, and files by their names.
 
     It is asked the same as any other; only what it needs of a run's folder it takes there itself.
     """
 
     def meet(self, run: RunKey, folder: RunFolder) -> None:
         """Take note of where a run lies, before anything else is asked of it. Never fails."""
-        ...
 
     def files_left(self, run: RunKey) -> Mapping[str, int]:
-        """Return the files that what was sent names and that are not there: size by digest."""
-        ...
+        """Return the files named in sent journals that are missing there: size by digest."""
 
     def send_files(self, run: RunKey, progress: Callable[[int], None]) -> None:
-        """Send them; an image of a series exactly once.
-
-        Args:
-            run: The run.
-            progress: Told the size of each that is there, in bytes.
-        """
-        ...
+        """Send them, an image of a series exactly once; `progress` is told each size, bytes."""
 
 
 @runtime_checkable
 class Settles(Remote, Protocol):
-    """A place that says which of several runs goes on that are to come there at once.
+    """A place that decides which of several arriving runs continues.
 
     What it is asked again about the same run it answers in the same way. It answers None where it
     cannot say, as a server of an earlier version.
@@ -260,13 +292,7 @@ class Settles(Remote, Protocol):
         make_project: bool,
         versions: Sequence[str] = (),
     ) -> Arrival | None:
-        """Return what becomes of a run that is to come; its name is taken if it goes.
+        """Return the decision about an arriving run; its name is reserved if it is accepted.
 
-        Args:
-            run: The run.
-            name: Its name; None if it has none.
-            conflict: What to do if another run of the project has it.
-            make_project: Whether a project that is not there is made.
-            versions: Of an artifact: the digests of all its versions here.
+        `versions` are, of an artifact, the digests of all its versions here.
         """
-        ...

@@ -1,4 +1,4 @@
-"""State of sending one run from this process to one remote."""
+"""Transfer of the journals of a run to a remote while it is recorded."""
 
 from __future__ import annotations
 
@@ -8,21 +8,156 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from seamark.errors import JournalError
-from seamark.journal.format import Kind
+from seamark.journal.format import FILE_HEADER_BYTES, Kind
 from seamark.journal.headers import header_of, writer_lives
 from seamark.journal.reader import JournalReader
 from seamark.journal.safe import names_in
+from seamark.journal.shipping import Batch, next_batch
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import process_alive, process_facts
-from seamark.remote.protocol import RunKey
-from seamark.remote.tail import Tail
+from seamark.remote.protocol import Diverged, Gap, RunKey, TooLong, Unreachable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from seamark.journal.folder import RunFolder
+    from seamark.remote.protocol import Remote, Sent
 
-__all__ = ["Shipment", "Writing"]
+__all__ = ["Shipment", "Tail", "Writing"]
+
+
+MOST_BYTES: Final = 4 << 20
+"""At most so much of a file is sent at once, in bytes; a single frame may be longer."""
+_LEAST_BYTES: Final = 1 << 16
+
+
+class Tail:
+    """Sends the missing bytes of one journal, batch by batch.
+
+    Whatever the remote says that it keeps, what is sent next begins no later than where this object
+    knows its own bytes to be: a remote compares what overlaps, so that another file of the same
+    name (of a cloned machine) is found out and never continued. Of a journal that this process does
+    not write (`mine`), what the remote says is believed where a frame of this file begins there.
+
+    Attributes:
+        known: How many bytes the remote keeps, as it has said last; None if it was not asked yet.
+        aside: Whether nothing more is sent of it.
+        gaps: How often in a row the remote said that bytes before a batch are missing.
+    """
+
+    def __init__(self, path: Path, *, mine: bool = True) -> None:
+        self.path = path
+        self.name = path.name
+        self.known: int | None = None
+        self.aside = False
+        self._mine = mine
+        self._sent = 0
+        self._limit = MOST_BYTES
+        self._nothing_at = -1
+        self.gaps = 0
+
+    # ---------------------------------------------------------------- how far it is
+
+    def size(self) -> int:
+        """Return the size of the file now, in bytes; 0 if it is gone."""
+        try:
+            return os.stat(self.path).st_size  # noqa: PTH116 - asked every second
+        except OSError:
+            return 0
+
+    @property
+    def left(self) -> int:
+        """Number of bytes that are still to be sent, as known now."""
+        size = self.size()
+        if self.aside or size == self._nothing_at:
+            return 0
+        return max(0, size - self._start)
+
+    @property
+    def _start(self) -> int:
+        """Offset at which the next batch begins, in bytes."""
+        known = self.known or 0
+        return min(known, self._sent) if self._mine else known
+
+    def place(self, known: int) -> None:
+        """Set the number of bytes that the remote reports to store; 0 if it has no such journal."""
+        self.known = known
+        self._nothing_at = -1
+
+    def forget(self) -> None:
+        """Discard the known size on the remote, so that it is asked for again after an error."""
+        self.known = None
+
+    def pass_over(self) -> None:
+        """Send nothing until the file has grown: it cannot be read."""
+        self._nothing_at = self.size()
+
+    # ---------------------------------------------------------------- sending
+
+    def step(self, remote: Remote, run: RunKey) -> Sent | None:
+        """Send the next batch or declare the next gap; return None if there is nothing now.
+
+        Raises:
+            RemoteError: If it was not taken. After `Gap` and `TooLong` the next step begins where
+                the remote says, or is smaller.
+            OSError: If the journal cannot be read.
+        """
+        size, known, start = self.size(), self.known, self._start
+        if self.aside or known is None or size <= start:
+            return None
+        from seamark.journal.walk import walk  # numpy is for those who send
+
+        with JournalReader(self.path, walk=walk) as reader:
+            batch = next_batch(reader, start, self._limit)
+            if batch is None:
+                self._nothing_at = size
+                return None
+            if batch.is_gap and start != self._sent:
+                self._expect_frame(reader, start, known)
+        try:
+            sent = self._send(remote, run, batch)
+        except Gap as gap:
+            self._begin_again(gap)
+            raise
+        except TooLong:
+            if self._limit <= _LEAST_BYTES or batch.length > self._limit:
+                raise
+            self._limit = max(_LEAST_BYTES, self._limit // 2)
+            return self.step(remote, run)
+        except Unreachable:
+            self._limit = max(_LEAST_BYTES, self._limit // 2)  # the link may take a smaller one
+            raise
+        self.gaps = 0
+        self._limit = min(MOST_BYTES, 2 * self._limit)
+        self._sent, self.known = batch.end, max(sent.offset, batch.end)
+        return sent
+
+    def _send(self, remote: Remote, run: RunKey, batch: Batch) -> Sent:
+        if batch.is_gap:
+            return remote.send_gap(run, self.name, batch.offset, batch.length)
+        return remote.send(run, self.name, batch.offset, batch.data)
+
+    def _begin_again(self, gap: Gap) -> None:
+        self.gaps += 1
+        self.known = gap.known
+        self._sent = min(self._sent, gap.known)
+
+    def _expect_frame(self, reader: JournalReader, start: int, known: int) -> None:
+        # A gap may be one only because the remote has other frames than this file.
+        if start <= FILE_HEADER_BYTES:
+            return
+        end = FILE_HEADER_BYTES
+        for block in reader.blocks(0, unknown=True):
+            if block.base > start:
+                break
+            if start <= block.end:
+                starts = {block.base + block.frames.raw(at)[0] for at in range(len(block.frames))}
+                if start in starts or start == block.end:
+                    return
+            end = block.end
+        msg = f"{self.name}: no record of this file ends after the {known} bytes that are kept"
+        raise Diverged(msg, end)
+
 
 _REST_S: Final = 10.0
 """How often a run is looked at in which nothing is recorded, in seconds."""
@@ -42,11 +177,7 @@ class Shipment:
     All but `add`, `rest` and `finish`, and what is asked by those who wait (`look_now`, `left`,
     `unseen`, `is_refused`), is called on the shipper's thread.
 
-    Args:
-        folder: The run.
-
     Attributes:
-        key: The run.
         tails: Journals by writer id; never changed but replaced, as who waits reads it meanwhile.
         placed: Whether the remote has said what it keeps of them.
         position: How many bytes of the run the remote keeps, as it has said last.
@@ -80,12 +211,10 @@ class Shipment:
     # ---------------------------------------------------------------- on any thread
 
     def add(self, writer: Writing, by: object, *, earlier: bool = False) -> None:
-        """Send what somebody writes in this process; what its parent wrote is the parent's.
+        """Send the journals of a writer of this process; the parent sends its own.
 
-        Args:
-            writer: Who writes.
-            by: Whose `rest` and `finish` are waited for; is not kept alive by this.
-            earlier: Send the journals of processes that have ended too.
+        `by` names whose `rest` and `finish` are waited for, and is not kept alive. With
+        `earlier`, the journals of processes that have ended are sent, too.
         """
         self._earlier |= earlier
         self.given_up = False
@@ -114,11 +243,10 @@ class Shipment:
 
     @property
     def finished(self) -> bool:
-        """Whether no further journal will be written, as far as is known now."""
+        """Whether no further journal is expected, as known now."""
         return not self._open
 
     def _note(self) -> None:
-        """Take note of which journals are this process's; they outlive who writes them."""
         for ref in self._sources:
             if (writer := ref()) is not None:
                 self._ids = self._ids | {each for each in writer.writers if self._mine in each}
@@ -126,11 +254,7 @@ class Shipment:
     # ---------------------------------------------------------------- on the thread
 
     def look(self, now: float) -> bool:
-        """Find journals that are new; return whether something may be there to be sent.
-
-        Args:
-            now: Seconds of the shipper's clock.
-        """
+        """Find journals that are new; return whether something may be there to be sent."""
         if self.over or now < self.later or now < self._look_at:
             return False
         with quietly(only=RuntimeError):  # a journal more while they are listed: next time
@@ -146,7 +270,6 @@ class Shipment:
         return found
 
     def _take(self, name: str, *, earlier: bool) -> None:
-        """Send a journal that this process writes, or one of an earlier process if asked to."""
         writer, path = name.rpartition(".")[0], self.folder.journal_dir / name
         mine = writer in self._ids
         if writer in self.tails or not (mine or earlier):
@@ -157,16 +280,10 @@ class Shipment:
                 self.placed = False
 
     def compare(self, kept: Mapping[str, int]) -> list[tuple[str, int, int]]:
-        """Look for journals that have lost their end here since they were sent.
+        """Return name, bytes there and bytes here of journals that newly have lost their end here.
 
         Only power loss makes a journal shorter than it was. Journals of other machines are not
         looked at: where a disk is shared, what they write may be seen late.
-
-        Args:
-            kept: What the remote says that it keeps, by file name.
-
-        Returns:
-            Name, bytes there and bytes here of each that was not found before.
         """
         found = []
         host = process_facts()["host"]
@@ -198,14 +315,14 @@ class Shipment:
         return bool(self.refused_until) and now < self.refused_until
 
     def forget(self) -> None:
-        """Discard what the remote is known to store, so that it is asked again after an error."""
+        """Discard the known state of the remote, so that it is requested again after an error."""
         self.placed = False
         for tail in self.tails.values():
             tail.forget()
 
     @property
     def left(self) -> int:
-        """Number of bytes that are still to be sent, as far as that is known now."""
+        """Number of bytes that are still to be sent, as known now."""
         return 0 if self.over else sum(tail.left for tail in self.tails.values())
 
     @property
@@ -215,11 +332,6 @@ class Shipment:
 
 
 def _has_ended(path: Path) -> bool:
-    """Return whether nobody will write to a journal any more, as far as is known.
-
-    Raises:
-        JournalError: If it cannot be read.
-    """
     with JournalReader(path) as reader:
         last, alive = reader.last_frame(), process_alive(reader.header())
         is_closed = last is not None and last.kind == Kind.CLOSE

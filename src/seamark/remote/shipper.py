@@ -1,9 +1,8 @@
-"""Sending what this process records: one thread a remote, for all its runs.
+"""Transfer of this process's records: one thread for each remote, for all runs.
 
-The thread reads journals as any other process would and knows nothing of who writes them but their
-names, so that a call that logs costs what it costs without it. Nothing is held in memory that is
-not on disk. Nothing here raises into a training: what goes wrong is told in one line, and what was
-not sent is left for ``seamark sync``.
+The thread reads journals as any other process would, so that a call that logs costs what it costs
+without it, and holds nothing that is not on disk. Nothing here raises into a training: what goes
+wrong is told in one line, and what was not sent is left for ``seamark sync``.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from seamark.process import fork
@@ -38,8 +38,7 @@ from seamark.remote.shipment import Shipment
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.remote.protocol import Remote
-    from seamark.remote.shipment import Writing
-    from seamark.remote.tail import Tail
+    from seamark.remote.shipment import Tail, Writing
 
 __all__ = ["EXIT_S", "SIGNAL_S", "Shipper", "flush", "known", "positions", "shipper_of", "shippers"]
 
@@ -68,17 +67,7 @@ _MANY_FAILURES: Final = 6
 
 
 class Shipper:
-    """Sends the runs of this process to one remote, on a thread of its own.
-
-    Args:
-        uri: Of the remote.
-        token: To show there.
-        open_: Opens it; called on the thread, as that may import much.
-        clock: Seconds that never step.
-
-    Attributes:
-        name: What messages call the remote.
-    """
+    """Sends the runs of this process to one remote, on a thread of its own, which opens it."""
 
     def __init__(
         self,
@@ -104,7 +93,7 @@ class Shipper:
         self._failures = 0
         self._back_at = 0.0
         self._told_away = self._gave_up = self._busy = False
-        self._files = FileSender(self._open_again, self._warn_files)
+        self._files = FileSender(partial(open_, uri, token), self._warn_files)
 
     # ---------------------------------------------------------------- what is to be sent
 
@@ -116,13 +105,10 @@ class Shipper:
         *,
         earlier: bool = False,
     ) -> None:
-        """Send the journals that somebody writes from now on. Never raises.
+        """Send the journals of a writer from now on. Never raises.
 
-        Args:
-            folder: The run.
-            writer: Who writes; is not kept alive by this.
-            by: Which object of the run this is for, as `rest` and `finish` name it; None: `writer`.
-            earlier: Send what ended processes have recorded of the run, too.
+        `writer` is not kept alive by this. `by` is the object of the run that `rest` and `finish`
+        name, by default `writer`. With `earlier`, what ended processes have recorded is sent, too.
         """
         with self._lock:
             shipment = self._shipments.get(key := _key(folder))
@@ -133,13 +119,13 @@ class Shipper:
         self.wake()
 
     def rest(self, folder: RunFolder, by: object) -> None:
-        """Send what is left of an object of a run in which nothing is recorded for now."""
+        """Send the rest of a run object that records nothing for now."""
         if (shipment := self._shipments.get(_key(folder))) is not None:
             shipment.rest(by)
             self.wake()
 
     def finish(self, folder: RunFolder, by: object) -> None:
-        """Expect nothing more of an object of a run; what is left is sent: `wait` for it.
+        """Expect no more records of a run object; the rest is sent: `wait` for it.
 
         Where this process has another object of the run, what that one writes goes on being sent.
         """
@@ -180,12 +166,9 @@ class Shipper:
         folder: RunFolder | None = None,
         show: Callable[[int, int], None] | None = None,
     ) -> bool:
-        """Wait until what is recorded by now was sent; return whether it was.
+        """Wait until all records up to now, of one run or of all, were sent; return True if so.
 
-        Args:
-            seconds: At most how long.
-            folder: Of the run that is waited for; None waits for all.
-            show: Called from time to time with how many bytes are sent, and of how many.
+        `show` is called from time to time with how many bytes are sent, and of how many.
         """
         waited = self._of(folder)
         for one in waited:
@@ -222,7 +205,7 @@ class Shipper:
         folder: RunFolder | None = None,
         show: Callable[[int, int], None] | None = None,
     ) -> bool:
-        """Wait as `wait` does, but not long where that was of no use before; say what is left."""
+        """Wait as `wait` does, but only briefly if that failed before; report unsent data."""
         now = self._clock()
         if self._gave_up and self._failures:
             seconds = min(seconds, _GIVEN_UP_S)
@@ -243,7 +226,7 @@ class Shipper:
         return not self._gave_up
 
     def warn_unsent(self, folder: RunFolder | None = None) -> None:
-        """Say what is left of a run, or of all, where nobody waits for it any more.
+        """Report the unsent data of a run, or of all, when nothing waits for it any more.
 
         May be called in a signal handler.
         """
@@ -257,7 +240,6 @@ class Shipper:
         )
 
     def _of(self, folder: RunFolder | None) -> list[Shipment]:
-        """Return what is to be sent of one run, or of all."""
         found = list(self._shipments.items())
         return [one for key, one in found if folder is None or key == _key(folder)]
 
@@ -278,7 +260,6 @@ class Shipper:
     # ---------------------------------------------------------------- the thread
 
     def _serve(self) -> None:
-        """Do what the thread does, until there is nothing left that could be sent."""
         while True:
             more = False
             try:
@@ -300,7 +281,6 @@ class Shipper:
                         self._wakes.get_nowait()
 
     def _stop_if_idle(self) -> bool:
-        """Return whether there is nothing left to do for the thread."""
         with self._lock:
             for key, one in list(self._shipments.items()):
                 if one.finished and (one.over or not (one.left or one.unseen)):
@@ -318,7 +298,7 @@ class Shipper:
         return True
 
     def _remember(self, key: RunKey, position: int) -> None:
-        """Keep how far a run is kept that has ended: whoever reads it next is to see its end."""
+        # Whoever reads the run next is to see its end.
         ended = dict(self._ended)
         ended.pop(key, None)
         ended[key] = position
@@ -327,7 +307,6 @@ class Shipper:
         self._ended = ended  # as a whole: others read it without the lock
 
     def _turn(self) -> bool:
-        """Send one batch of each journal that has something; return whether there is more."""
         now = self._clock()
         if now < self._back_at:
             return False
@@ -346,15 +325,16 @@ class Shipper:
         return more
 
     def _try(self, shipment: Shipment) -> bool:
-        """Send something of a run; return whether the remote can be reached."""
         try:
             if self._ship(shipment):
                 shipment.failures = 0
                 self._reached()
         except Purged as error:
             shipment.over = "purged"
-            self._warn_given_up(
-                shipment, f"it was purged there ({error}); what is on this disk stays"
+            log.warning(
+                "seamark: run %s is not sent to %s: it was purged there (%s); what is on this disk "
+                "stays",
+                *(shipment.key.run, self.name, error),
             )
         except Refused as error:
             self._refused(shipment, error)
@@ -372,7 +352,6 @@ class Shipper:
         return True
 
     def _ship(self, shipment: Shipment) -> bool:
-        """Send something of a run; return whether the remote was asked and answered."""
         remote, asked = self._opened(), False
         if not shipment.placed:
             if isinstance(remote, KeepsByName):
@@ -401,11 +380,8 @@ class Shipper:
         return asked
 
     def _step(self, remote: Remote, shipment: Shipment, tail: Tail) -> bool:
-        """Send the next batch of a journal; what is wrong with it holds up no other.
-
-        Returns:
-            Whether the remote was asked and answered.
-        """
+        # What is wrong with a journal holds up no other. The result says whether the remote was
+        # asked and answered.
         try:
             sent = tail.step(remote, shipment.key)
         except Gap as error:
@@ -442,23 +418,17 @@ class Shipper:
                 self._remote = self._open(self.uri, self._token)
         return self._remote
 
-    def _open_again(self) -> Remote:
-        """Open the remote once more: files of gigabytes hold up no journal."""
-        return self._open(self.uri, self._token)
-
     # ---------------------------------------------------------------- what goes wrong
 
     def _warn_files(self, line: str) -> None:
         log.warning("seamark: %s: %s. `seamark sync` sends what is missing later", self.name, line)
 
     def _pause(self, failures: int) -> float:
-        """Return for how long to leave alone what failed so often in a row, in seconds."""
         longest = _AWAITED_BACK_OFF_S if self._turns else _MOST_BACK_OFF_S
         pause = min(longest, _FIRST_BACK_OFF_S * (1 << min(failures, 16)))
         return pause * _chance.uniform(0.5, 1.0)
 
     def _failed(self, error: BaseException | None) -> None:
-        """Leave the remote alone for a while, the longer the more often it failed."""
         self._failures += 1
         pause = self._pause(self._failures)
         self._busy = isinstance(error, Busy) and error.wait_s > 0
@@ -491,9 +461,6 @@ class Shipper:
                 *(shipment.key.run, str(error)[:600].rstrip(".")),
             )
 
-    def _warn_given_up(self, shipment: Shipment, why: str) -> None:
-        log.warning("seamark: run %s is not sent to %s: %s", shipment.key.run, self.name, why)
-
     def _warn_set_aside(self, tail: Tail, why: str) -> None:
         log.warning("seamark: journal %s is not sent to %s: %s", tail.name, self.name, why[:600])
 
@@ -516,12 +483,7 @@ _edited: dict[str, dict[RunKey, int]] = {}
 
 
 def shipper_of(uri: str, token: str | None = None) -> Shipper:
-    """Return the shipper of this process for a remote; makes it, but starts nothing.
-
-    Args:
-        uri: As `seamark.remote.places.canonical` writes it.
-        token: To show there; None has the remote look for one.
-    """
+    """Return the shipper of this process for a canonical URI; makes it, but starts nothing."""
     with _lock:
         if (uri, token) not in _shippers:
             _shippers[uri, token] = Shipper(uri, token)
@@ -534,11 +496,7 @@ def shippers() -> list[Shipper]:
 
 
 def known(uri: str) -> list[Shipper]:
-    """Return the shippers of this process for a remote: one for each token.
-
-    Args:
-        uri: As `seamark.remote.places.canonical` writes it.
-    """
+    """Return the shippers of this process for a canonical URI: one for each token."""
     return [shipper for (to, _), shipper in list(_shippers.items()) if to == uri]
 
 
@@ -555,13 +513,7 @@ def positions(uri: str) -> dict[RunKey, int]:
 
 
 def note_edit(uri: str, run: RunKey, position: int) -> None:
-    """Note an edit that a remote made of a run, so that later reads of this process see it.
-
-    Args:
-        uri: Of the remote.
-        run: The run.
-        position: Position that the remote returned for it.
-    """
+    """Note where a remote's edit of a run can be read, so that later reads here see it."""
     with _lock:
         edited = _edited.setdefault(uri, {})
         edited[run] = max(position, edited.pop(run, 0))
@@ -570,16 +522,9 @@ def note_edit(uri: str, run: RunKey, position: int) -> None:
 
 
 def flush(uri: str, seconds: float) -> bool:
-    """Wait until what this process has recorded by now was sent to a remote.
+    """Wait until this process's records up to now were sent to a remote. Never raises.
 
-    For reads that are to see what was recorded before. Never raises.
-
-    Args:
-        uri: As `seamark.remote.places.canonical` writes it.
-        seconds: At most how long.
-
-    Returns:
-        Whether all of it was sent; True where this process sends nothing there.
+    Return whether all of it was sent; True where this process sends nothing there.
     """
     until = time.monotonic() + seconds
     done = [each.wait(max(0.0, until - time.monotonic())) for each in known(uri)]
@@ -587,7 +532,7 @@ def flush(uri: str, seconds: float) -> bool:
 
 
 def _begin_child() -> None:
-    """Begin anew in a forked child: threads and what they send are its parent's."""
+    # Threads and what they send are the parent's.
     global _lock  # noqa: PLW0603 - nobody will free the parent's
     _lock = threading.RLock()
     _shippers.clear()

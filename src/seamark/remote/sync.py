@@ -1,25 +1,30 @@
-"""Sending what is left of runs, from their folders: of processes that died, or had no network.
+"""Transfer of whole runs: push unsent journals and files, and pull the journals of a run.
 
-Nothing here needs the process that recorded a run. What is sent is what lies in the folder now, and
-what is kept elsewhere already is not sent again; so it may be cut short at any time and be called
-again, also while a process still records and sends the same run.
+A push sends the data that is in the folder now and that the remote does not store yet. A pull
+appends whole frames to the files on this disk. Both can be interrupted and repeated at any time: a
+push also while a process still records and sends the run, a pull also by several processes at once.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from seamark.errors import JournalError
+from seamark.journal.headers import writer_lives
 from seamark.journal.reader import JournalReader
-from seamark.journal.shipping import next_batch
+from seamark.journal.safe import locked, open_file
+from seamark.journal.shipping import check_frames, check_gap, next_batch
 from seamark.paths import home_of, in_project
 from seamark.process.interrupts import let_pass, quietly
 from seamark.process.liveness import process_facts
+from seamark.remote.file import FileRemote
 from seamark.remote.files import files_of, send_file
 from seamark.remote.protocol import (
     Busy,
@@ -32,16 +37,81 @@ from seamark.remote.protocol import (
     Unfit,
     Unreachable,
 )
-from seamark.remote.tail import Tail
+from seamark.remote.shipment import Tail
 
 if TYPE_CHECKING:
     from seamark.journal.folder import JournalFile, RunFolder
-    from seamark.remote.protocol import Remote
+    from seamark.remote.protocol import KeepsJournals, Remote
 
-__all__ = ["Left", "Patience", "Synced", "sync_run", "unsent_data"]
+__all__ = ["Left", "Patience", "Synced", "pull_journals", "sync_run", "unsent_data"]
+
+
+_PULL_TRIES: Final = 2
+"""Of each request: the start of a training waits for them."""
+
+
+def pull_journals(
+    remote: KeepsJournals, folder: RunFolder, progress: Callable[[int, int], None]
+) -> None:
+    """Append the bytes of a run's journals that a remote stores and this disk lacks.
+
+    `progress` is called with the number of bytes that are here, and that are there.
+
+    Raises:
+        RemoteError: If the remote does not answer, or has other bytes than this disk.
+        BatchError: If it answers with something that is no part of the journal.
+        JournalError: If a journal on this disk cannot be read.
+    """
+    key, here, patience = (
+        RunKey(folder.project, folder.run),
+        FileRemote(folder.root),
+        Patience(_PULL_TRIES),
+    )
+    there = patience.ask(partial(remote.journals, key))
+    known = here.journals(key) if folder.exists() else {}
+    left = {name: size for name, size in there.items() if known.get(name, 0) < size}
+    done, total = 0, sum(left.values())
+    for name in sorted(left):
+        offset = _cut_to_frames(folder, name) if name in known else 0
+        done += offset
+        while (batch := patience.ask(partial(remote.read, key, name, offset))) is not None:
+            if batch.offset != offset:
+                msg = f"{name}: expected the bytes from {offset} on, got those from {batch.offset}"
+                raise RemoteError(msg)
+            if batch.is_gap:
+                check_gap(name, offset, batch.length)
+                sent = here.send_gap(key, name, offset, batch.length)
+            else:
+                _check(folder, name, offset, batch.data)
+                sent = here.send(key, name, offset, batch.data)
+            done += sent.offset - offset
+            offset = sent.offset
+            progress(done, total)
+
+
+def _cut_to_frames(folder: RunFolder, name: str) -> int:
+    # A power cut may leave half a frame or zeros, which the remote has whole. What a process is
+    # writing is left alone: one that copies the same run holds the lock while it appends.
+    path, end = folder.journal_dir / name, 0
+    with (
+        os.fdopen(open_file(path), "rb") as file,
+        locked(file.fileno()),
+        JournalReader(path) as reader,
+    ):
+        for block in reader.blocks(unknown=True):
+            end = block.end
+        if 0 < end < reader.size and not writer_lives(path):
+            os.truncate(path, end)
+    return end
+
+
+def _check(folder: RunFolder, name: str, offset: int, data: bytes) -> None:
+    from seamark.journal.walk import walk  # NumPy is for those who pull
+
+    check_frames(folder.run, name, offset, data, walk)
+
 
 T = TypeVar("T")
-
 _chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _TRIES: Final = 5
 _FIRST_WAIT_S: Final = 0.5
@@ -53,7 +123,6 @@ class Left:
     """Part of a run that a remote does not store yet.
 
     Attributes:
-        folder: The run.
         key: Key of the run on the remote.
         known: Number of bytes of each journal that the remote stores, by file name.
         journals: Number of bytes of each journal that are to be sent, by file name; those that are
@@ -83,13 +152,8 @@ class Left:
 class Synced:
     """Result of sending a run to a remote.
 
-    Attributes:
-        folder: The run.
-        journal_bytes: Number of bytes of its journals that were sent.
-        files: Number of contents that were sent.
-        file_bytes: Their total size in bytes.
-        purged: Whether the run was purged on the remote, so that nothing of it is accepted.
-        problems: Messages about what could not be sent, one line each.
+    `files` counts contents. Nothing is accepted of a run that was `purged` on the remote.
+    `problems` are messages about what could not be sent, one line each.
     """
 
     folder: RunFolder
@@ -103,9 +167,7 @@ class Synced:
 class Patience:
     """Retry policy for a remote that does not answer, shared by all callers of that remote.
 
-    Args:
-        tries: Number of tries of a request. Once they all failed, nothing is tried any more.
-        wait: Function that waits for some seconds.
+    Once all `tries` of a request have failed, nothing is tried any more.
     """
 
     def __init__(self, tries: int = _TRIES, wait: Callable[[float], None] = time.sleep) -> None:
@@ -113,11 +175,7 @@ class Patience:
         self._away: Unreachable | None = None
 
     def ask(self, call: Callable[[], T]) -> T:
-        """Call again for a while where the remote does not answer, or asks for time.
-
-        Raises:
-            RemoteError: What the last try raised.
-        """
+        """Call again for a while where the remote does not answer, or asks for time."""
         pause = _FIRST_WAIT_S
         for last in range(self._tries, 0, -1):
             if self._away is not None:
@@ -140,15 +198,10 @@ def unsent_data(
     patience: Patience | None = None,
     project: str | None = None,
 ) -> Left:
-    """Find out what of a run is not kept elsewhere; nothing is sent.
+    """Return the data of a run that the remote lacks, by default in its project; send nothing.
 
     Never raises for what is wrong with the run or with the remote: that is among the problems.
-
-    Args:
-        folder: The run.
-        remote: Where to; may be used by several threads.
-        patience: With a remote that does not answer; shared by those who ask the same one.
-        project: Project in which the remote keeps it; by default the one that it has here.
+    Several threads may use the remote.
     """
     key = RunKey(in_project(folder.project, project or home_of(folder.project)), folder.run)
     found, patience = Left(folder, key), patience or Patience()
@@ -175,7 +228,6 @@ def unsent_data(
 
 
 def _look_at(found: Left, file: JournalFile) -> None:
-    """Note how much of a journal is to be sent."""
     name, known = file.path.name, found.known.get(file.path.name, 0)
     try:
         with JournalReader(file.path) as reader:
@@ -208,16 +260,10 @@ def sync_run(
     progress: Callable[[int], None] = lambda _: None,
     patience: Patience | None = None,
 ) -> Synced:
-    """Send what is left of a run: its journals, then its files.
+    """Send the data of a run that `unsent_data` found: its journals, then its files.
 
-    Never raises for what is wrong with the run or with the remote: that is among the problems, and
-    what can be sent is.
-
-    Args:
-        left: What there is to send; see `what_is_left`.
-        remote: Where to; may be used by several threads.
-        progress: Told after each part how many bytes were sent.
-        patience: As in `what_is_left`.
+    Never raises because of the run or the remote: such errors are among the problems, and all other
+    data is sent. `progress` is called after each part with the number of sent bytes.
     """
     folder = left.folder
     done = Synced(folder, purged=left.purged, problems=list(left.problems))
@@ -245,14 +291,12 @@ def sync_run(
 
 
 def _first_record_ns(file: JournalFile) -> int:
-    """Return the time of the first record of a journal, ns since the Unix epoch; 0 for none."""
     with quietly(only=OSError), JournalReader(file.path) as reader:
         return next((frame.t for frame in reader.frames()), 0)
     return 0
 
 
 def _count(done: Synced, progress: Callable[[int], None], size: int) -> None:
-    """Count a file that was sent."""
     done.files += 1
     done.file_bytes += size
     progress(size)
@@ -267,11 +311,6 @@ def _send_journal(
     progress: Callable[[int], None],
     patience: Patience,
 ) -> None:
-    """Send the rest of a journal.
-
-    Raises:
-        RemoteError: If the remote takes nothing (any more).
-    """
     tail, before = Tail(file.path, mine=False), offset
     tail.place(offset)
     while True:

@@ -1,4 +1,4 @@
-"""A run: the parts that it has, and what is made of them."""
+"""Runs, and the parts of which they consist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ _AS_IN_NEPTUNE = ("Run", "init_run")
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name of the old client's on first use."""
     from importlib import import_module
 
     if name in _AS_IN_NEPTUNE:

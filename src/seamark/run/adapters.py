@@ -1,7 +1,4 @@
-"""The part that the loggers of all frameworks share: opening and holding the run.
-
-An adapter translates the calls of its framework into these, and into those of `seamark.Run`.
-"""
+"""Base of the loggers of all frameworks, which opens and holds a run."""
 
 from __future__ import annotations
 
@@ -36,10 +33,7 @@ Self = TypeVar("Self")
 def guarded(
     method: Callable[Concatenate[Self, P], None],
 ) -> Callable[Concatenate[Self, P], None]:
-    """Keep errors of a method out of the training, but not those that a signal handler raises.
-
-    The error is handed to the object's ``_lost(method name, error)``.
-    """
+    """Hand errors of a method, but not of signal handlers, to ``_lost(method name, error)``."""
 
     @wraps(method)
     def quiet(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -62,18 +56,7 @@ def words_of(logger: object, run: Run | None) -> str:
 
 
 def check_run(run: object, others: Mapping[str, Any], what: str = "SeamarkLogger") -> None:
-    """Check ``run=`` and that nothing else is given which only a new run could take.
-
-    Args:
-        run: Argument ``run``.
-        others: The other arguments that describe a run, by name; those that are None were not
-            given.
-        what: Name of the class that takes them, for messages.
-
-    Raises:
-        ArgumentError: If ``run`` is neither a run nor a namespace of one, or if ``others`` holds
-            anything.
-    """
+    """Check ``run=``, and that nothing (but None) is given beside it for a new run."""
     if run is None:
         return
     root = run.get_root_object() if isinstance(run, Handler) else run
@@ -93,31 +76,13 @@ def check_run(run: object, others: Mapping[str, Any], what: str = "SeamarkLogger
 
 
 def agreed_run(run: Run) -> Run:
-    """Return the run that all ranks record into: that of rank 0. Every rank has to call this.
-
-    Args:
-        run: The run of this rank.
-
-    Raises:
-        ArgumentError: If ``ranks="all"`` and other ranks cannot learn the id.
-    """
+    """Return the run that all ranks record into: that of rank 0. Every rank has to call this."""
     session = run.session.agree()
     return run if session is run.session else Run(session)
 
 
 def new_run(*, api_key: str | None = None, **given: Any) -> Run:
-    """Return a run that touches no disk until something is recorded.
-
-    Args:
-        api_key: Neptune's name in loggers for what ``init_run`` calls ``api_token``.
-        **given: Arguments of ``init_run``.
-
-    Raises:
-        ArgumentError: If arguments contradict each other or have no legal value.
-        UnknownArgumentError: If one does not exist.
-        PathError: If a name cannot be a folder.
-        RunNotFoundError: If ``with_id`` names no run.
-    """
+    """Return a run that touches no disk until something is recorded."""
     if api_key is not None:
         if given.get("api_token") is not None:
             msg = "SeamarkLogger: expected api_key or api_token (they are the same), got both"
@@ -127,17 +92,7 @@ def new_run(*, api_key: str | None = None, **given: Any) -> Run:
 
 
 def record_series(run: Run, values: Mapping[str, Any], step: Any, prefix: str = "") -> None:
-    """Record the values of one step; never raises.
-
-    All numbers go into one row, read from each device in one transfer; texts go into string series.
-    What is neither is left out, warned about once and counted on the run.
-
-    Args:
-        run: Run to record into.
-        values: Numbers, texts, one-dimensional arrays, and containers of these, by name.
-        step: Finite number, kept as given.
-        prefix: Namespace of the names; empty for none.
-    """
+    """Record numbers in one row, and texts, at one step; count the rest. Never raises."""
     try:
         numbers, texts = series_leaves(values, prefix)
         if numbers:
@@ -153,16 +108,7 @@ def record_series(run: Run, values: Mapping[str, Any], step: Any, prefix: str = 
 
 
 def record_histograms(run: Run, tensors: Mapping[str, Any], step: Any, prefix: str = "") -> None:
-    """Record a histogram of each tensor at one step; never raises.
-
-    They are counted where the tensors are, and read from each device in one transfer.
-
-    Args:
-        run: Run to record into.
-        tensors: By name.
-        step: Finite number, kept as given.
-        prefix: Namespace of the names; empty for none.
-    """
+    """Record histograms, made where the tensors are, at one step; never raises."""
     what = f"histograms below {prefix!r} could not be recorded"
     with run.session.recorder.guard("histogram", what):
         made, failed = histograms({join_path(prefix, name): each for name, each in tensors.items()})
@@ -174,7 +120,6 @@ def record_histograms(run: Run, tensors: Mapping[str, Any], step: Any, prefix: s
 
 
 def _append_each(run: Run, what: str, points: Mapping[str, Any], step: Any) -> None:
-    """Add a point to each series in one write, or in one write each if one of them is refused."""
     try:
         Handler(run, "").append(points, step=step)
     except Exception as error:  # noqa: BLE001 - nothing was written; the next lines tell which

@@ -10,7 +10,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import FamilyError
-from seamark.journal.families import spoken
+from seamark.journal.rows import spoken
 from seamark.paths import check_path, is_inside
 from seamark.process.interrupts import let_pass
 
@@ -26,14 +26,7 @@ _EVERY_NS: Final = 1_000_000_000
 
 
 class Cell:
-    """Aggregate of one path in this process.
-
-    Attributes:
-        keep: Aggregate of the observations.
-        part: Identifier among the aggregates of all processes.
-        told: State that was written last.
-        update: Adds one observation.
-    """
+    """Aggregate of one path in this process; `part` is its id among those of all processes."""
 
     __slots__ = ("keep", "part", "told", "update")
 
@@ -56,16 +49,8 @@ class Aggregator:
     """Aggregates observations at paths that store no points, and writes the aggregates.
 
     They are written at most once a second while observations arrive, and on request: with
-    checkpoints, when the state of the run changes, at the end.
-
-    Args:
-        outlet: Journal of this process; a run that was not started begins with the first aggregate.
-        patterns: See below.
-
-    Attributes:
-        cells: Aggregates by path.
-        patterns: Kinds of aggregates by path or pattern, for paths that are not known yet.
-        due_ns: Time of the next write, as ``perf_counter_ns()`` counts.
+    checkpoints, when the state of the run changes, at the end. ``patterns`` gives the kinds of
+    aggregates by path or pattern, for paths that are not known yet.
     """
 
     def __init__(self, outlet: Outlet, patterns: Mapping[str, Keep]) -> None:
@@ -90,11 +75,7 @@ class Aggregator:
     # ---------------------------------------------------------------- what is kept where
 
     def keep(self, writer: JournalWriter, path: str, what: Keep) -> Cell:
-        """Aggregate a path from now on.
-
-        Raises:
-            FamilyError: If the path holds something else, or is kept in another way.
-        """
+        """Aggregate a path from now on; raise `FamilyError` if it holds something else."""
         with self._lock:
             if (cell := self.cells.get(path)) is not None:
                 if type(what) is type(cell.keep):
@@ -157,15 +138,7 @@ class Aggregator:
         return {path: value for path, value in metrics.items() if path not in self.cells}
 
     def observe(self, path: str, value: Any) -> None:
-        """Aggregate one observation.
-
-        Args:
-            path: Path in `cells`.
-            value: A number.
-
-        Raises:
-            ValueKindError: If it is none.
-        """
+        """Aggregate a number at a path in `cells`; raise `ValueKindError` if it is none."""
         self.cells[path].update(value)
         if perf_counter_ns() >= self.due_ns:
             self.write()
@@ -173,7 +146,7 @@ class Aggregator:
     # ---------------------------------------------------------------- writing
 
     def write(self) -> None:
-        """Write what has changed since the last time. Never raises."""
+        """Write the changes since the last time. Never raises."""
         self.due_ns = perf_counter_ns() + _EVERY_NS
         if self.cells:
             with self._outlet.guard("statistics", "what is kept of series could not be written"):

@@ -1,21 +1,189 @@
-"""Artifacts: which files a run worked with, by size, time and digest, without their bytes."""
+"""Objects of an artifact, and records of files as artifacts.
+
+The name of an object must be valid for a download on any disk: it stays inside the folder, differs
+from all other names by more than case, and has no part that is a device name of Windows.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
-from seamark.blobs.names import local_path, matches, reference
+from seamark.blobs.names import extension_of, local_path, matches, reference
+from seamark.blobs.pending import file_record
 from seamark.blobs.store import digest_of, open_source
-from seamark.errors import FileMissingError
+from seamark.errors import ArgumentError, FileMissingError
+from seamark.journal.safe import parts_of
+from seamark.paths import is_device
 from seamark.values import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
 
-__all__ = ["artifact_hash", "artifact_op", "track"]
+__all__ = [
+    "OBJECTS",
+    "ArtifactObject",
+    "Objects",
+    "artifact_hash",
+    "artifact_op",
+    "destination_of",
+    "digest_of_objects",
+    "objects_in",
+    "track",
+    "uri_of",
+]
+
+
+OBJECTS: Final = "objects"
+"""Path of the objects of an artifact: a file set."""
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://.)?.")
+_STRANGE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactObject:
+    """A file or reference in an artifact.
+
+    Attributes:
+        path: Its name within the artifact, with ``/``.
+        size: Bytes; None for a reference.
+        sha256: Digest of its bytes, hex; None for a reference.
+        uri: Target of a reference; None for a file.
+    """
+
+    path: str
+    size: int | None = None
+    sha256: str | None = None
+    uri: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values that are not None, by name."""
+        told = {"path": self.path, "size": self.size, "sha256": self.sha256, "uri": self.uri}
+        return {key: value for key, value in told.items() if value is not None}
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Its FILE record."""
+        name = self.path.rpartition("/")[2]
+        ext = extension_of(name)
+        return file_record(name, ext, self.size, sha256=self.sha256, ref=self.uri)
+
+
+def objects_in(members: Mapping[str, Mapping[str, Any]]) -> list[ArtifactObject]:
+    """Return the objects that a file set holds, sorted by name."""
+    return [
+        ArtifactObject(name, one.get("size"), one.get("sha256"), one.get("ref"))
+        for name, one in sorted(members.items())
+    ]
+
+
+def digest_of_objects(objects: Iterable[ArtifactObject]) -> str:
+    """Return the SHA-256 that identifies an artifact, of its names and contents alone."""
+    listed = sorted(
+        [one.path, one.uri] if one.uri is not None else [one.path, one.size, one.sha256]
+        for one in objects
+    )
+    return hashlib.sha256(json.dumps(listed, separators=(",", ":")).encode()).hexdigest()
+
+
+class Objects:
+    """The objects of a draft; no two are in each other's way on any disk."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, ArtifactObject] = {}
+        self._folded: dict[str, str] = {}
+        """Files and folders in use, by case-folded path: some disks ignore case."""
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __iter__(self) -> Iterator[ArtifactObject]:
+        return iter(one for _, one in sorted(self._found.items()))
+
+    def expect(self, names: Iterable[str]) -> dict[str, str]:
+        """Check that objects can have these names, one beside the other."""
+        places: dict[str, str] = {}
+        for name in names:
+            _check_parts(name)
+            if name in self._found:
+                continue
+            parts = name.split("/")
+            for end in range(1, len(parts) + 1):
+                mark = "/" if end < len(parts) else ""
+                path = "/".join(parts[:end])
+                there = self._folded.get(path.casefold()) or places.get(path.casefold())
+                places[path.casefold()] = path + mark
+                if there is None or (mark and there == path + mark):
+                    continue
+                if there.rstrip("/") != path:
+                    msg = (
+                        f"destination: {name!r:.200} and {there!r:.200} differ by case alone, "
+                        "which not every disk tells apart"
+                    )
+                else:
+                    msg = f"destination: {name!r:.200}: the artifact has {there!r:.200} already"
+                raise ArgumentError(msg)
+        return places
+
+    def put(self, objects: Sequence[ArtifactObject]) -> None:
+        """Add objects, all or none; one that is there with the same content stays."""
+        places = self.expect(one.path for one in objects)
+        for one in objects:
+            if self._found.get(one.path, one) != one:
+                msg = f"destination: the artifact has another object {one.path!r:.200} already"
+                raise ArgumentError(msg)
+        self._folded |= places
+        for one in objects:
+            self._found.setdefault(one.path, one)
+
+
+def _check_parts(name: str) -> None:
+    parts = parts_of(name, "destination")
+    for part in parts:
+        if part[-1] in ". " or is_device(part) or _STRANGE.search(part):
+            msg = (
+                "destination: expected names that every file system takes (no backslash, no "
+                "control character, no trailing dot or blank, no device such as 'aux'), "
+                f"got {part!r:.80} in {name!r:.200}"
+            )
+            raise ArgumentError(msg)
+
+
+def destination_of(own: str, destination: str | None) -> str:
+    """Return the name of an object, or of a folder of them.
+
+    A ``destination`` that ends with ``/`` is the folder to put it into; None means its ``own``
+    name.
+    """
+    if destination is None:
+        name = own
+    elif not isinstance(destination, str):
+        msg = f"destination: expected a name or None, got {type(destination).__name__}"
+        raise ArgumentError(msg)
+    else:
+        name = destination + own if destination.endswith("/") else destination
+    _check_parts(name)
+    return name
+
+
+def uri_of(given: object) -> tuple[str, str]:
+    """Return a URI without user and password, and the last part of its path."""
+    if not isinstance(given, str) or not _URI.match(given):
+        hint = "; add_file copies a file" if isinstance(given, (str, os.PathLike)) else ""
+        msg = f"uri: expected a URI such as 's3://bucket/key', got {given!r:.200}{hint}"
+        raise ArgumentError(msg)
+    try:
+        split = urlsplit(given)
+    except ValueError as error:
+        msg = f"uri: expected a URI such as 's3://bucket/key', got {given!r:.200}: {error}"
+        raise ArgumentError(msg) from None
+    return reference(given), split.path.rstrip("/").rpartition("/")[2] or split.netloc
 
 
 def artifact_op(
@@ -27,20 +195,7 @@ def artifact_op(
     previous: Mapping[str, Any] | None = None,
     hide: Callable[[str], str] = str,
 ) -> dict[str, Any]:
-    """Return the op that records files as the artifact at an attribute path.
-
-    Args:
-        path: Attribute path.
-        kind: ``tracked``, ``input`` or ``output``.
-        targets: One or several files, folders, patterns and URLs; see `track`.
-        destination: Folder within the artifact below which the files are listed.
-        previous: Record of the artifact, whose files stay unless one of the same name comes.
-        hide: As in `track`.
-
-    Raises:
-        FileMissingError: If a target matches nothing.
-        OSError: If a file cannot be read.
-    """
+    """Return the op that records files as the artifact at a path, beside those of ``previous``."""
     files, references = track(targets, destination=destination, hide=hide)
     if previous is not None:
         names = {file["path"] for file in files}
@@ -66,20 +221,13 @@ def track(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the files and the references that targets stand for.
 
-    Args:
-        targets: One or several. A file is listed by its name, the files of a folder by their path
-            in it, those of a pattern by their path below the part before its first wildcard. A URL
-            is a reference, and not touched.
-        destination: Folder within the artifact to put before the names of files.
-        hide: Returns what is recorded of an address: no secrets.
+    A file is listed by its name, the files of a folder by their path in it, those of a pattern by
+    their path below the part before its first wildcard. A URL is a reference, and not touched.
+    ``hide`` returns what is recorded of an address: no secrets.
 
     Returns:
         Files as ``{"path", "size" (bytes), "sha256", "mtime_ns", "ref", "inode"}``, where ``ref``
         is where the file lies, and URLs.
-
-    Raises:
-        FileMissingError: If a target matches nothing.
-        OSError: If a file cannot be read.
     """
     several = [targets] if isinstance(targets, (str, os.PathLike)) else list(targets)
     files: dict[str, dict[str, Any]] = {}

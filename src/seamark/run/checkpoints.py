@@ -1,4 +1,4 @@
-"""Recording the checkpoints that one callback keeps, and pruning only those.
+"""Records of the checkpoints that one callback keeps, and removal of only those.
 
 A callback names files when it saves, some of which do not exist yet, and removes others later
 without notice. A `CheckpointSet` therefore compares names with the disk: those that matter at every
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.blobs import find_inside, is_below
 from seamark.errors import FileMissingError, PathError
 from seamark.paths import check_path, is_inside, join_path
-from seamark.process.interrupts import raised_by_signal_handler
+from seamark.process.interrupts import let_pass
 from seamark.values import encode_atom, to_float
 
 if TYPE_CHECKING:
@@ -47,13 +47,7 @@ def is_url(location: str) -> bool:
 def checkpoint_name(location: str, folder: str | None) -> str:
     """Return a checkpoint's name on the run: its path below the folder, without extension.
 
-    Args:
-        location: Path or URL of the checkpoint.
-        folder: The folder that its callback writes to; None if it has none, then the whole path is
-            the name.
-
-    Returns:
-        Path parts joined by ``/``; empty if the checkpoint is not inside the folder.
+    Empty if it is not inside the folder; without a folder the whole path is the name.
     """
     if folder is None:
         relative = location.partition("://")[2] if is_url(location) else location
@@ -69,18 +63,7 @@ def checkpoint_name(location: str, folder: str | None) -> str:
 
 
 def fingerprint(location: str) -> Hashable | None:
-    """Return something that changes when a file or folder on this machine is rewritten or replaced.
-
-    Args:
-        location: Path of a file, of a link to one, or of a folder such as a sharded checkpoint.
-
-    Returns:
-        Size, modification time and inode, for a folder those of everything in it; None if nothing
-        is there.
-
-    Raises:
-        OSError: If the place cannot be looked at.
-    """
+    """Return size, mtime and inode (of a folder: of its files); None if nothing is there."""
     try:
         found = os.stat(location)  # noqa: PTH116 - the hook runs in the training loop
         if not stat.S_ISDIR(found.st_mode):
@@ -98,10 +81,8 @@ def fingerprint(location: str) -> Hashable | None:
 def settle_at_exit(checkpoints: Any) -> None:
     """Call ``settle`` at the end of this process, when asynchronous writers are done.
 
-    Call this after the first record of the run, which closes after it then.
-
-    Args:
-        checkpoints: An object with a method ``settle``, of which a weak reference is held.
+    Call this after the first record of the run, which closes after it then. Only a weak reference
+    is held.
     """
     reference, pid = weakref.ref(checkpoints), os.getpid()
 
@@ -115,14 +96,9 @@ def settle_at_exit(checkpoints: Any) -> None:
 
 @dataclass(slots=True)
 class _Checkpoint:
-    """A checkpoint that was named.
-
-    Attributes:
-        path: Attribute path of its record.
-        stamp: Fingerprint of the file that is recorded; None while none is.
-        removable: For how many further saves it is the callback that removed it if it is gone.
-        outside: Folder of the callback if the checkpoint does not lie in it.
-    """
+    # `stamp` is the fingerprint of the file that is recorded, None while none is; `removable`, for
+    # how many further saves it is the callback that removed it if it is gone; `outside`, the folder
+    # of the callback if the checkpoint does not lie in it.
 
     path: str
     stamp: Hashable | None = None
@@ -130,7 +106,6 @@ class _Checkpoint:
     outside: str | None = None
 
     def note_save(self, *, named: bool, was_named: bool) -> None:
-        """Note whether the callback counts the file as its own at this save and at the last one."""
         if named:
             self.removable = 0
         elif was_named:
@@ -139,24 +114,15 @@ class _Checkpoint:
             self.removable -= 1
 
     def try_again(self) -> None:
-        """Look at the file at every save until its record is deleted."""
-        self.removable = math.inf
+        self.removable = math.inf  # until its record is deleted
 
 
 class CheckpointSet:
     """The checkpoints of one callback, recorded as files below one namespace of a run.
 
-    Args:
-        run: Where to record. None of the methods raises if recording fails: it is warned about and
-            counted there.
-        namespace: Attribute path below which each checkpoint gets its name; the best one is noted
-            beside it.
-        keep: Take the bytes into the run folder, instead of recording where they are.
-        probe: Finds out whether a checkpoint is there and changed; `fingerprint` unless remote
-            files are expected.
-
-    Attributes:
-        namespace: Attribute path below which each checkpoint gets its name.
+    No method raises if recording fails: it is warned about and counted on the run. ``keep``
+    takes the bytes into the run folder; ``probe`` finds out whether a checkpoint is there and
+    changed, which `fingerprint` does unless remote files are expected.
     """
 
     def __init__(
@@ -178,16 +144,12 @@ class CheckpointSet:
         self._best: dict[str, Atom] = {}
 
     def update(self, locations: Iterable[str], folder: str | None) -> None:
-        """Record what a callback names after a save; forget what it removed since the last one.
+        """Record the files that a callback names after a save; forget those that it removed.
 
         A file that left the list is looked at twice, because callbacks remove it after this call.
         One that stays on disk stays recorded, whatever happens to it later. One that does not exist
-        yet is recorded once it does.
-
-        Args:
-            locations: Paths or URLs of all checkpoints that the callback counts as its own now.
-            folder: The folder it writes to. What lies outside is recorded under its file name, with
-                one warning.
+        yet is recorded once it does. What lies outside of ``folder`` is recorded under its file
+        name, with one warning.
         """
         named = list(locations)
         for location in named:
@@ -201,12 +163,7 @@ class CheckpointSet:
                 self._look(location)
 
     def note_best(self, location: str, score: Any) -> None:
-        """Record which checkpoint is the best one, and its score, if that changed.
-
-        Args:
-            location: Path or URL of the checkpoint.
-            score: A number or a tensor with one element; None if there is none.
-        """
+        """Record which checkpoint is the best one, and its score, if that changed."""
         found: dict[str, object] = {"best_model_path": location}
         if score is not None:
             found["best_model_score"] = to_float(score)
@@ -232,9 +189,8 @@ class CheckpointSet:
             # Files of another machine are none that a callback removes; and a hook waits for none.
             reader = self._run.session.recorded.local_reader()
             found = [] if reader is None else reader.attributes(self.namespace)
-        except Exception as error:  # an index that cannot be read
-            if raised_by_signal_handler(error):
-                raise
+        except Exception as error:  # noqa: BLE001 - an index that cannot be read
+            let_pass(error)
             self._drop(f"what was recorded before could not be read: {error!r}")
             return
         own = {one.path for one in self._files.values()}
@@ -252,10 +208,7 @@ class CheckpointSet:
             self._look(location)
 
     def _place_of(self, file: Mapping[str, Any]) -> str | None:
-        """Return where a checkpoint of an earlier process is now, None if its bytes are kept.
-
-        The run folder may have been moved since.
-        """
+        """Return where a file is now, in a moved folder, too; None if bytes are kept."""
         location = file.get("ref")
         if location is None or is_url(location) or is_below(self._run.folder, location):
             return location
@@ -265,7 +218,6 @@ class CheckpointSet:
         return location if found is None else str(found.path)
 
     def _add(self, location: str, folder: str | None) -> None:
-        """Choose the attribute path of a checkpoint."""
         name, outside = checkpoint_name(location, folder), None
         if not name:
             outside = folder
@@ -289,9 +241,8 @@ class CheckpointSet:
                 self._take(location, found)
         except FileMissingError:  # removed since it was looked at
             self._forget_removed(location)
-        except Exception as error:  # must not stop the training
-            if raised_by_signal_handler(error):
-                raise
+        except Exception as error:  # noqa: BLE001 - must not stop the training
+            let_pass(error)
             self._drop(f"checkpoint {location} could not be recorded: {error!r}")
 
     def _drop(self, message: str) -> None:
@@ -316,14 +267,13 @@ class CheckpointSet:
             )
 
     def _forget_removed(self, location: str) -> None:
-        """Delete the record of a file that is gone, if it was the callback that removed it."""
         file = self._files[location]
         if file.stamp is None or not file.removable:
             return
         if not is_url(location) and not Path(location).parent.is_dir():
             return
         if not self._run.session.record_op({"op": "delete", "paths": [file.path]}):
-            file.try_again()  # the disk was full
+            file.try_again()  # the disk was full: every save looks at it
             return
         file.stamp, file.removable = None, 0
         self._run.session.content.prune(file.path)

@@ -46,8 +46,6 @@ and its CUDA event or ``"synchronize"`` (None: the device was not asked)."""
 
 
 class _Blocks(threading.local):
-    """The blocks that each thread is in, the outer ones first."""
-
     def __init__(self) -> None:
         self.frames: list[_Frame] = []
 
@@ -90,11 +88,9 @@ class Chrono:
         self._blocks = chronos.blocks
 
     def __repr__(self) -> str:
-        """Return its name."""
         return f"<Chrono {self.name!r}>"
 
     def __enter__(self) -> Chrono:  # noqa: PYI034 - typing.Self is of Python 3.11
-        """Start the clock."""
         event = self._start_clock() if self._asks else None
         frames = self._blocks.frames
         path = _path_in(frames, self) if frames else self._path
@@ -112,7 +108,6 @@ class Chrono:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop the clock; what was raised inside goes on, and its block counts like any other."""
         try:
             if self._on_end is not None:
                 self._on_end()
@@ -129,12 +124,7 @@ class Chrono:
                     self._chronos.record_time(frame[1], self._keep, spent, now_ns)
 
     def __call__(self, function: F) -> F:
-        """Return a function whose calls are timed.
-
-        Raises:
-            ArgumentError: If it is no function, or one whose call only makes a coroutine or a
-                generator, which runs later.
-        """
+        """Return a timed function; refuse one whose call only makes a coroutine or generator."""
         if not callable(function):
             msg = f"chrono: expected a function to decorate, got {shown(function)}"
             raise ArgumentError(msg)
@@ -168,16 +158,7 @@ def _path_in(frames: list[_Frame], chrono: Chrono) -> str:
 
 
 class Chronos:
-    """The timers of a run.
-
-    Args:
-        recorder: Recorder of the run.
-        lifecycle: Lifecycle of the run.
-
-    Attributes:
-        blocks: The blocks that each thread is in.
-        device: Timer of the CUDA device.
-    """
+    """The timers of a run."""
 
     def __init__(self, recorder: Recorder, lifecycle: Lifecycle) -> None:
         self._recorder, self._lifecycle, self._kept = recorder, lifecycle, recorder.kept
@@ -187,7 +168,7 @@ class Chronos:
         fork.register(self.after_fork)
 
     def after_fork(self) -> None:
-        """Forget in a forked child what its parent waits for."""
+        """Reset pending times in a forked child."""
         self.device.waiting.clear()
 
     def chrono(
@@ -241,15 +222,7 @@ class Chronos:
 
 
 class _Device:
-    """Times between CUDA events, read when the device has passed them.
-
-    Args:
-        record_time: Keeps a time, in seconds.
-
-    Attributes:
-        torch: PyTorch, if it has a CUDA device; None if not, or if nobody asked.
-        waiting: Blocks whose end the device has not passed yet: both events, path, what is kept.
-    """
+    """Times between CUDA events, in seconds, read when the device has passed them."""
 
     def __init__(self, record_time: Callable[[str, Keep, float], None]) -> None:
         self._record_time = record_time
@@ -258,7 +231,6 @@ class _Device:
         self.waiting: deque[tuple[Any, Any, str, Keep]] = deque()
 
     def find(self) -> bool:
-        """Look for a device; return whether one was found just now."""
         torch = sys.modules.get("torch")  # what was never imported has nothing on a device
         if self._asked and (self.torch is not None or torch is None):
             return False
@@ -302,7 +274,6 @@ class _Device:
         self._record_time(path, keep, start.elapsed_time(end) / 1e3)
 
     def collect(self) -> None:
-        """Wait for the device, and keep all times."""
         while self.waiting:
             self._take()
 

@@ -1,4 +1,4 @@
-"""Claiming: one of many workers gets a run or a group that matches, and no two get the same.
+"""Claims: of many workers, exactly one gets a matching run or group.
 
 A claim is a file in the project's folder (`Folders`) or a row of a server's table (`Served`). The
 first claimant brings its view of the run up to date and asks the query again, because the last
@@ -16,27 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, SeamarkError
-from seamark.journal.claims import Claim, Claims, claimant
 from seamark.journal.folder import PROJECT_LOG, RunFolder
+from seamark.journal.reservations import Claim, Claims, claimant
 from seamark.process.interrupts import quietly
 from seamark.run.values import gather
 
 if TYPE_CHECKING:
-    from seamark.journal.claims import ClaimState
+    from seamark.journal.reservations import ClaimState
     from seamark.reading.catalog import Catalog, Ref
     from seamark.remote.http.catalog import RemoteCatalog
     from seamark.run.recorder import Recorder
 
-__all__ = [
-    "CLAIMED_BY",
-    "Hold",
-    "OwnClaim",
-    "Place",
-    "check_set",
-    "claimed_by",
-    "first_free",
-    "place_of",
-]
+__all__ = ["Hold", "OwnClaim", "check_set", "first_free", "place_of"]
 
 log = logging.getLogger("seamark")
 
@@ -53,7 +44,7 @@ _AT_ONCE: Final = 200
 
 
 class Folders:
-    """Claims by files; see `seamark.journal.claims`.
+    """Claims by files; see `seamark.journal.reservations`.
 
     Args:
         root: Root of the runs.
@@ -75,11 +66,7 @@ class Folders:
         return RunFolder(self._root, project, PROJECT_LOG if self._groups else name)
 
     def take(self, refs: Sequence[Ref]) -> Iterator[tuple[Ref, Claim]]:
-        """Claim one after the other of those that nobody holds, and yield each.
-
-        Args:
-            refs: Project and run id, or name of a group; in order of preference.
-        """
+        """Claim one after the other of those that nobody holds, in this order, and yield each."""
         states: dict[str, Mapping[str, ClaimState]] = {}
         for ref in refs:
             project, name = ref
@@ -114,12 +101,7 @@ class Folders:
 
 
 class Served:
-    """Claims by transactions of a server.
-
-    Args:
-        catalog: Client of the server.
-        groups: Whether groups are claimed, and not runs.
-    """
+    """Claims by transactions of a server."""
 
     is_far = True
 
@@ -140,7 +122,7 @@ class Served:
             left = left[left.index(ref) + 1 :]
 
     def is_up_to_date(self, ref: Ref, claim: Claim) -> bool:
-        """Wait until the server has folded what it had when it was claimed."""
+        """Wait until the server has folded all data that it had at the time of the claim."""
         log = (ref[0], PROJECT_LOG) if self._groups else ref
         for _ in range(_TRIES):
             self._catalog.losses([log])  # a small question, which waits a little for that
@@ -162,18 +144,7 @@ Place = Folders | Served
 
 
 class Hold:
-    """A claim of this process, until it is released or somebody else takes it over.
-
-    Args:
-        place: Where it was made.
-        ref: Project and run id, or name of a group.
-        claim: The claim.
-
-    Attributes:
-        ref: The same.
-        claim: The same.
-        on_loss: Called once if somebody else takes it over.
-    """
+    """A claim of this process, until it is released or another process takes it over."""
 
     def __init__(self, place: Place, ref: Ref, claim: Claim) -> None:
         self.ref, self.claim = ref, claim
@@ -183,7 +154,7 @@ class Hold:
         self._open = True
 
     def look(self) -> None:
-        """Find out whether somebody else has it now; beside this thread if that may take long."""
+        """Check whether another process has the claim now; on another thread if slow."""
         if self._place.is_far:
             threading.Thread(target=self.is_lost, name="seamark-claim", daemon=True).start()
         else:
@@ -195,7 +166,7 @@ class Hold:
         return self._open and self._pid == os.getpid()
 
     def is_lost(self) -> bool:
-        """Return whether somebody else has it now, and say so once; if it is not known, False."""
+        """Return whether another process has the claim, and warn once; False if it is not known."""
         if not self.is_held:
             return False
         try:
@@ -216,12 +187,7 @@ class Hold:
         return not held
 
     def release(self, positions: Mapping[str, int]) -> bool:
-        """Give it back, and return whether it was still this process's. Never raises.
-
-        Args:
-            positions: End of what this process recorded in each journal, which the next claimant
-                waits for.
-        """
+        """Give it back; return whether it was still this process's. Never raises."""
         if not self.is_held or self.is_lost():
             return False
         self._open = False
@@ -238,24 +204,14 @@ class Hold:
 
 
 class OwnClaim:
-    """The claim that a process has on what it records, if it has one.
-
-    Args:
-        recorder: Recorder of the run, or of the project of a group.
-        path: Path of the name of the claimant.
-    """
+    """The claim of a process on the run that it records, if there is one."""
 
     def __init__(self, recorder: Recorder, path: str = CLAIMED_BY) -> None:
         self._recorder, self._path = recorder, path
         self._hold: Hold | None = None
 
     def begin(self, hold: Hold, on_loss: Callable[[], object] = lambda: None) -> None:
-        """Record that this process has claimed it.
-
-        Args:
-            hold: The claim.
-            on_loss: Called once if somebody else takes it over.
-        """
+        """Record that this process has claimed it."""
         self._hold = hold
         hold.on_loss = on_loss
         self._recorder.values.assign_quietly({self._path: claimed_by(hold.claim.facts)})
@@ -285,13 +241,7 @@ def claimed_by(facts: Mapping[str, Any]) -> str:
 
 
 def check_set(values: object) -> dict[str, Any]:
-    """Return the values that a claim records, checked before anything is claimed.
-
-    Raises:
-        ArgumentError: If it is no mapping.
-        PathError: If a path is derived or illegal.
-        ValueKindError: If a value cannot be kept.
-    """
+    """Return the values that a claim records, checked before anything is claimed."""
     if values is None:
         return {}
     if not isinstance(values, Mapping):
@@ -303,13 +253,7 @@ def check_set(values: object) -> dict[str, Any]:
 
 
 def place_of(index: Catalog, place: Path | str, *, groups: bool = False) -> Place:
-    """Return where the runs, or groups, of a catalog are claimed.
-
-    Args:
-        index: Catalog of the place.
-        place: A root, or the address of a server.
-        groups: Whether groups are claimed, and not runs.
-    """
+    """Return where the runs, or groups, of a catalog are claimed."""
     if isinstance(place, Path):
         return Folders(place, index, groups=groups)
     from seamark.remote.http.catalog import RemoteCatalog
@@ -319,17 +263,7 @@ def place_of(index: Catalog, place: Path | str, *, groups: bool = False) -> Plac
 
 
 def first_free(place: Place, refs: Iterable[Ref], matches: Callable[[Ref], bool]) -> Hold | None:
-    """Claim the first run or group that nobody has and that still matches; None if there is none.
-
-    Args:
-        place: Where they are claimed.
-        refs: Project and name of each, in order of preference.
-        matches: Asks the query again, of what was recorded up to now.
-
-    Raises:
-        SeamarkError: If that cannot be asked.
-        OSError: If nothing can be claimed there.
-    """
+    """Claim the first run or group that nobody has and that matches when asked again, or None."""
     for ref, claim in place.take(list(refs)):
         hold = Hold(place, ref, claim)
         fits = False

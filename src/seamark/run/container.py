@@ -1,41 +1,143 @@
-"""Base of runs and projects: a tree of attributes with its recorder and its reader."""
+"""Base class of runs and projects: a tree of attributes, and keyed tags."""
 
 from __future__ import annotations
 
 import threading
 from abc import ABCMeta, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from seamark.errors import FamilyError
-from seamark.paths import check_writable, given_path, is_inside
+from seamark.errors import ArgumentError, FamilyError
+from seamark.journal.folder import PROJECT_LOG
+from seamark.opening.place import first_remote, open_catalog, readable
+from seamark.options.checks import TAGS
+from seamark.paths import check_writable, given_path, is_inside, projects_above
 from seamark.pictures.printing import show
+from seamark.process.interrupts import quietly
 from seamark.reading.html import harmless
+from seamark.remote.arrival import call_within
 from seamark.run.handler import Handler
 from seamark.run.lifecycle import NEW, STOPPED
 from seamark.run.recordable import Recordable
 from seamark.run.recorder import Part
-from seamark.run.tags import tags_of
 from seamark.run.tree import nest, structure_lines
+from seamark.values import Atom, decode_atom, encode_atom
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from seamark.journal.folder import RunFolder
+    from seamark.reading.attributes import Attribute
+    from seamark.reading.reader import Reader
+    from seamark.run.recorded import Recorded
 
-__all__ = ["Container"]
+__all__ = ["Container", "TagCheck", "is_tag"]
+
+
+_BELOW = f"{TAGS}/"
+
+
+def is_tag(path: str) -> bool:
+    """Return whether a path is that of a keyed tag."""
+    return path.startswith(_BELOW)
+
+
+def tags_of(attributes: Iterable[Attribute]) -> dict[str, Any]:
+    """Return the values of keyed tags by key."""
+    return {
+        one.path[len(_BELOW) :]: one.value
+        for one in attributes
+        if one.family == "atom" and is_tag(one.path)
+    }
+
+
+class TagCheck:
+    """Refuses a keyed tag that a project above defines.
+
+    The projects are asked once, when the first keyed tag is recorded: what this disk has of them,
+    and what the server has that the container is sent to. What cannot be read then is no error.
+    What is written all the same is kept, and readers show it as a conflict.
+    """
+
+    def __init__(
+        self, recorded: Recorded, remotes: tuple[str, ...] = (), token: str | None = None
+    ) -> None:
+        self._recorded, self._remotes, self._token = recorded, remotes, token
+
+    def expect(self, atoms: Mapping[str, Atom]) -> None:
+        """Raise `ArgumentError` for values that projects above have other ones for."""
+        if not any(map(is_tag, atoms)):
+            return
+        defined, _ = self._defined
+        for path, atom in atoms.items():
+            project, wanted = defined.get(path, ("", atom))
+            if wanted != atom:
+                value = decode_atom(wanted.type, wanted.value)
+                msg = (
+                    f"tags: {path[len(_BELOW) :]!r} is {value!r:.80} in all of project "
+                    f"{project!r} and cannot be set below it, "
+                    f"got {decode_atom(atom.type, atom.value)!r:.80}"
+                )
+                raise ArgumentError(msg)
+
+    def server_tags(self) -> dict[str, Any]:
+        """Return the keyed tags that projects define on the server, but not on this disk."""
+        _, far = self._defined
+        return {path[len(_BELOW) :]: decode_atom(*atom) for path, atom in far.items()}
+
+    @cached_property
+    def _defined(self) -> tuple[dict[str, tuple[str, Atom]], dict[str, Atom]]:
+        """Tags that projects define, each with its project, and those that only the server has."""
+        folder, far = self._recorded.folder, dict[str, Atom]()
+        above = projects_above(folder.project, folder.run)
+        found = _tags_of(above, self._recorded.log_of)
+        with quietly():
+            if (place := self._server()) is not None:
+
+                def ask() -> dict[str, tuple[str, Atom]]:
+                    with closing(open_catalog(place, self._token)) as catalog:
+                        return _tags_of(above, lambda one: catalog.fresh_view(one, PROJECT_LOG))
+
+                there = call_within(ask, "seamark-tags")
+                # Of one key the uppermost project counts, wherever that was said.
+                upper = {project: at for at, project in enumerate(above)}
+                for path, (project, atom) in there.items():
+                    if path not in found or upper[project] <= upper[found[path][0]]:
+                        found[path], far[path] = (project, atom), atom
+        return found, far
+
+    def _server(self) -> str | None:
+        if self._recorded.remote or self._recorded.silent:
+            return None
+        uri = first_remote(self._remotes)
+        place = None if uri is None else readable(uri)
+        return place if isinstance(place, str) else None
+
+
+def _tags_of(
+    above: Sequence[str], log_of: Callable[[str], Reader | None]
+) -> dict[str, tuple[str, Atom]]:
+    found: dict[str, tuple[str, Atom]] = {}
+    for project in reversed(above):  # the uppermost last: it counts
+        with quietly():
+            reader = log_of(project)
+            for one in [] if reader is None else reader.attributes(TAGS):
+                found[one.path] = (project, encode_atom(one.value))
+    return found
 
 
 def _leaf(value: Any) -> Any:
-    """Return a value so that code which walks through nested dicts ends at it."""
+    # Return a value so that code which walks through nested dicts ends at it.
     return MappingProxyType(value) if isinstance(value, dict) and value else value
 
 
 class _Opening(ABCMeta):
-    """Makes ``Run(...)`` and ``Project(...)`` the same as ``init_run`` and ``init_project``."""
+    # Makes ``Run(...)`` and ``Project(...)`` the same as ``init_run`` and ``init_project``.
 
     def __call__(cls, *given: Any, **named: Any) -> Any:
-        """Open one by the arguments of a person, or make one for a session."""
         made = bool(given) and isinstance(given[0], Part)
         return super().__call__(*given, **named) if made else cls._opened(*given, **named)
 
@@ -49,12 +151,6 @@ class Container(Recordable, metaclass=_Opening):
     Item access gives a `Handler` that holds the verbs; ``container["a/b"] = value`` assigns;
     ``"a/b" in container`` tells whether something is recorded there, and iterating over a run gives
     the names of the first level.
-
-    Args:
-        session: Part of this process in the run or project.
-
-    Attributes:
-        session: The same, for adapters and other parts of the package.
     """
 
     _path = ""
@@ -81,22 +177,15 @@ class Container(Recordable, metaclass=_Opening):
     # ---------------------------------------------------------------- item access
 
     def _repr_html_(self) -> str:
-        """Return HTML for notebooks; never raises, writes nothing and starts nothing."""
         from seamark.pictures.notebook import page_of
 
         folder, recorded = self.folder, self.session.recorded
         return harmless(lambda: page_of(recorded, folder.project, folder.run), self.__repr__)
 
     def __getitem__(self, path: str) -> Handler:
-        """Return the handler of a path; nothing is read or written yet.
-
-        Raises:
-            PathError: If the path breaks the grammar.
-        """
         return Handler(self, given_path(path))
 
     def __setitem__(self, path: str, value: Any) -> None:
-        """Assign; see `Handler.assign`."""
         self.session.recorder.values.assign(given_path(path), value)  # without a handler: quicker
 
     # ---------------------------------------------------------------- writing
@@ -121,7 +210,6 @@ class Container(Recordable, metaclass=_Opening):
         Raises:
             MissingFieldError: If there is nothing.
         """
-        del wait
         recorder, at = self.session.recorder, check_writable(given_path(path))
         if (writer := recorder.to_share(at)) is not None:
             is_known = any(is_inside(known, at) for known in writer.families)
@@ -174,7 +262,7 @@ class Container(Recordable, metaclass=_Opening):
         return self.session.recorded.attribute(given_path(path)).type
 
     def get_attribute(self, path: str) -> Handler | dict[str, Any] | None:
-        """Return the handler of what is recorded at a path, or None if nothing is.
+        """Return the handler of a recorded path, or None if nothing is recorded there.
 
         Of a namespace, nested dicts of handlers by their names; where ``a`` and ``a/b`` both exist,
         the handler of ``a``.
@@ -202,10 +290,7 @@ class Container(Recordable, metaclass=_Opening):
         return {NEW: "created", STOPPED: "stopped"}.get(phase, "started")
 
     def lock(self) -> threading.RLock:
-        """Return a lock of this object for code that does several things at once.
-
-        Nothing in Seamark takes it: recording from several threads needs none.
-        """
+        """Return a lock that callers can share; Seamark itself never acquires it."""
         return self.__dict__.setdefault("_lock", threading.RLock())  # type: ignore[no-any-return]
 
     def ping(self) -> None:
@@ -227,15 +312,11 @@ class Container(Recordable, metaclass=_Opening):
     # ---------------------------------------------------------------- waiting and the end
 
     def wait(self, *, disk_only: bool = False) -> None:
-        """Wait until every file that was taken is stored.
-
-        Values need no waiting: they are on disk already.
-        """
-        del disk_only
+        """Wait until every file that was taken is stored; values are on disk already."""
         self.session.recorder.contents.flush()
 
     def sync(self, *, wait: bool = True) -> None:
-        """Do what `wait` does; kept for code that was written for Neptune."""
+        """Call `wait`; kept for code that was written for Neptune."""
         if wait:
             self.wait()
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
 
-__all__ = ["MASKED", "Contents", "Outlet", "assign_ops"]
+__all__ = ["Contents", "Outlet", "assign_ops"]
 
 log = logging.getLogger("seamark")
 
@@ -28,17 +28,7 @@ _AROUND: Final = 32
 
 
 class Outlet(Protocol):
-    """The journal of one process, and the answers to whether and where it records.
-
-    `seamark.run.recorder.Recorder` is the one there is.
-
-    Attributes:
-        folder: Folder of the run or log.
-        writer: The journal; None before the first record.
-        ready: The same, while nothing has to be asked before it is written to; else None.
-        rank: 0, or the rank that records its own series beside those of rank 0.
-        row: Records one number for each path at one step; see `seamark.run.recorder.Recorder`.
-    """
+    """The journal of one process: the role of `seamark.run.recorder.Recorder`."""
 
     folder: RunFolder
     writer: JournalWriter | None
@@ -72,23 +62,14 @@ class Outlet(Protocol):
         """Announce points, of float series at some paths; a run that waits begins with them."""
 
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
-        """Count what could not be recorded, and warn once about it. Never raises."""
+        """Count a lost record, and warn once about it. Never raises."""
 
     def guard(self, reason: str, what: str) -> quietly:
         """Return a context that swallows errors, counts them as losses and warns of the first."""
 
 
 class Contents:
-    """Masks and stores the contents of the records of one process.
-
-    Args:
-        outlet: Journal of this process.
-        secrets: Secrets that are masked in values and texts before they are written.
-
-    Attributes:
-        secrets: Secrets that are masked in values and texts.
-        unasked: Paths of captured texts, about whose masked secrets no warning is logged.
-    """
+    """Masks and stores contents of records; does not warn of secrets at paths in `unasked`."""
 
     def __init__(self, outlet: Outlet, secrets: Secrets) -> None:
         self.secrets = secrets
@@ -209,11 +190,7 @@ class Contents:
         return self._files is None or self._files.flush(timeout_s)
 
     def close(self, timeout_s: float | None) -> None:
-        """Wait until every file is stored, and accept no more.
-
-        Args:
-            timeout_s: Time limit; None for none.
-        """
+        """Wait until every file is stored, and accept no more."""
         if self._files is not None:
             self._files.close(timeout_s)
 

@@ -22,14 +22,7 @@ _METHODS: Final = (types.MethodType, types.FunctionType, types.BuiltinFunctionTy
 
 
 def distribution_of(what: Any) -> dict[str, Any]:
-    """Return the facts by name that a model or a module knows about a distributed training.
-
-    Args:
-        what: See `seamark.Run.log_distribution`.
-
-    Raises:
-        ArgumentError: If it is nothing that distributes.
-    """
+    """Return the facts by name that a model or a module knows about a distributed training."""
     is_module = isinstance(what, types.ModuleType)
     kind = _kind_of_module(what) if is_module else _kind_of_object(what)
     if kind is None:
@@ -48,7 +41,6 @@ def distribution_of(what: Any) -> dict[str, Any]:
 
 
 def _ask(what: Any, source: _Source) -> Any:
-    """Return a plain fact; None if the object does not have it."""
     with quietly():  # what it is not ready for yet, or says in another version
         if callable(source):
             return source(what)
@@ -66,7 +58,10 @@ def _kind_of_module(module: types.ModuleType) -> _Kind | None:
     if package == "horovod" and hasattr(module, "size"):
         return "Horovod", {"world_size": "size", "devices": "local_size", "nodes": "cross_size"}
     if package == "torch_xla":
-        return "XLA", {**_XLA, "world_size": _xla_world_size}
+        return "XLA", {
+            **_XLA,
+            "world_size": lambda one: _ask(one, "xrt_world_size") or _ask(one, "world_size"),
+        }
     if module.__name__ == "torch.distributed" and _ask(module, "is_initialized"):
         return module.__name__, {"backend": "get_backend", "world_size": "get_world_size"}
     return None
@@ -79,10 +74,6 @@ def _kind_of_object(what: Any) -> _Kind | None:
     if found is None and is_strategy and _ask(what, "num_replicas_in_sync") is not None:
         return type(what).__name__, _TENSORFLOW
     return found
-
-
-def _xla_world_size(module: Any) -> Any:
-    return _ask(module, "xrt_world_size") or _ask(module, "world_size")
 
 
 def _tensorflow_nodes(strategy: Any) -> int | None:

@@ -1,45 +1,169 @@
-"""Rests and end of one process's part in a run, whichever way it ends."""
+"""Target of the captures of a run, and the end of a run in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from seamark.capture import Capture, Switches
 from seamark.journal.writer import CLOSE_TIMEOUT_S, HEARTBEAT_S
-from seamark.run.lifecycle import (
-    RECORDING,
-    RESTING,
-    STOPPED,
-    finish_at_exit,
-    note_finished,
-)
+from seamark.run.lifecycle import RECORDING, RESTING, STOPPED, finish_at_exit, note_finished
 
 if TYPE_CHECKING:
-    from seamark.run.captured import Watch
+    from pathlib import Path
+
+    from seamark.journal.writer import JournalWriter
+    from seamark.options.settings import Settings
     from seamark.run.claims import OwnClaim
+    from seamark.run.introduction import Introduction
     from seamark.run.lifecycle import Lifecycle
     from seamark.run.recorded import Recorded
     from seamark.run.recorder import Recorder
+    from seamark.run.resume import Resume
     from seamark.run.shipping import Shipping
     from seamark.run.state import OwnState
+    from seamark.types import File
 
-__all__ = ["Ending"]
+__all__ = ["Ending", "Watch"]
+
+
+class Captured:
+    """The part of a run that captures write to; see `seamark.capture.part.Recorder`."""
+
+    def __init__(self, recorder: Recorder, note_state: Callable[..., None]) -> None:
+        self._recorder = recorder
+        self.note_state = note_state
+        self.drop = recorder.drop
+        self.note_masked = recorder.contents.note_masked
+        self._guard = recorder.guard("capture", "what was captured is left out")
+
+    @property
+    def writer(self) -> str | None:
+        """Writer id of this process, settled by asking; None where it does not record."""
+        writer = self._recorder.writer
+        return writer.name() if writer else None
+
+    @property
+    def place(self) -> Path | None:
+        """The folder in which the run is kept."""
+        return self._recorder.folder.path
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every record is written; False while one waits for a call it interrupted."""
+        return (writer := self._recorder.writer) is None or writer.is_idle
+
+    @property
+    def root(self) -> Path:
+        """The folder of all runs."""
+        return self._recorder.folder.root
+
+    def assign_quietly(self, atoms: Mapping[str, Any]) -> None:
+        """Assign values by path; count failures."""
+        self._recorder.values.assign_quietly(atoms)
+
+    def append_text(self, path: str, text: str) -> None:
+        """Add one point to a string series, secrets hidden; count failures."""
+        with self._guard:
+            if (writer := self._open) is not None:
+                self._recorder.contents.unasked.add(path)
+                self._recorder.points.append_text(writer, path, text)
+
+    def append_numbers(self, numbers: Mapping[str, float]) -> None:
+        """Add one point to each of several float series; count failures."""
+        with self._guard:
+            if (writer := self._open) is not None:
+                # Not by the recorder's row: such points reopen no run.
+                writer.append_row(numbers)
+
+    def keep(self, path: str, file: File) -> None:
+        """Store a file; count failures."""
+        with self._guard:
+            if self._open is not None:
+                self._recorder.values.assign(path, file)
+
+    def keep_members(self, path: str, members: Mapping[str, bytes]) -> None:
+        """Store members of a file set, by name; count failures."""
+        with self._guard:
+            if self._open is not None:
+                self._recorder.values.add_files(path, members)
+
+    @property
+    def _open(self) -> JournalWriter | None:
+        """The open journal, or None; late captures begin no journal."""
+        writer = self._recorder.writer
+        return None if writer is None or writer.closed else writer
+
+
+class Watch:
+    """Captures of one process in a run, from the first record of a training to its end."""
+
+    def __init__(
+        self,
+        options: Settings,
+        recorder: Recorder,
+        introduction: Introduction,
+        lifecycle: Lifecycle,
+        state: OwnState,
+        resume: Resume,
+    ) -> None:
+        self._options, self._recorder = options, recorder
+        self._introduction, self._lifecycle = introduction, lifecycle
+        self._state, self._resume = state, resume
+        self._capture: Capture | None = None
+
+    def begin(self) -> None:
+        """Capture facts of this process up to its end, and of an owner facts of the run."""
+        capture = self._made()
+        if self._state.owner and not capture.owner:
+            capture.owner = True
+            if not self._recorder.rank:
+                # First: what a run says of itself is no output of the training.
+                self._introduction.greet(self._resume.origin)
+                if (sources := self._introduction.keep_sources()) is not None:
+                    self._lifecycle.before_end(sources.finish)
+        self._lifecycle.call("start")
+
+    def note_error(self, error: BaseException | None, *, asked: bool = False) -> None:
+        """Record the error with which a training ends, if captures have begun or it is asked."""
+        capture = self._made() if asked else self._capture
+        if error is not None and capture is not None:
+            capture.note_exception(error, asked=asked)
+
+    def saw_error(self, error: BaseException | None) -> None:
+        """Record a propagating error, and the state that it leads to, if captures have begun."""
+        if self._capture is not None:
+            self._capture.saw_exception(error)
+
+    def _made(self) -> Capture:
+        if self._capture is None:
+            where = Captured(self._recorder, self._state.note)
+            self._capture = Capture(where, self._switches(), owner=False)
+            start, stop = self._capture.start, self._capture.stop
+            self._lifecycle.on(start=start, rest=stop, stop=stop)
+        return self._capture
+
+    def _switches(self) -> Switches:
+        options, rank = self._options, self._recorder.rank
+        captures = options.captures
+        if rank:  # rank 0 records them for all
+            captures.update(git=False, script=False, packages=False)
+        return Switches(
+            **captures,
+            version=options.code_version is None,
+            version_at_start=self._introduction.executed_code,
+            script_file=options.source_files is None,
+            dependencies=None if rank else options.dependencies,
+            git_ref=options.git_ref,
+            monitoring_namespace=None if rank else options.monitoring_namespace,
+            fail_on_exception=options.fail_on_exception is not False,
+            secrets=self._recorder.secrets,
+        )
 
 
 class Ending:
-    """Rests and end of one process's part in a run.
-
-    Args:
-        recorder: Of the run.
-        recorded: Of the run.
-        lifecycle: Of the run.
-        state: Of the run.
-        shipping: Of the run.
-        watch: Captures of the run.
-        claim: Claim on the run.
-        show: Prints the end: state, number of losses, and remotes that have all records.
-    """
+    """Rests and end of one process's part in a run."""
 
     def __init__(
         self,
@@ -59,7 +183,6 @@ class Ending:
 
     @property
     def _prints(self) -> bool:
-        """Whether this process is the one that prints how the run ended."""
         return bool(self._state.owner) and not self._recorder.rank
 
     def expect(self) -> None:
@@ -75,12 +198,8 @@ class Ending:
     def rest(self, state: str, *, error: BaseException | None = None) -> None:
         """Record the state at the end of a training, and free its descriptor and thread.
 
-        Later records go into another journal. The fate of the process says nothing about the run
-        any more, until it is ``"running"`` again. Never raises.
-
-        Args:
-            state: See `seamark.Run.set_state`.
-            error: Exception that ended it, with its traceback.
+        Never raises. Later records go into another journal. The fate of the process says nothing
+        about the run any more, until it is ``"running"`` again.
         """
         if self._lifecycle.phase != RECORDING or not self._state.is_recording_process:
             self._state.note(state, error=error)
@@ -115,11 +234,9 @@ class Ending:
     ) -> None:
         """Store pending files, mark the run completed, force everything to disk, and close.
 
-        Args:
-            reason: ``"stop"``, or ``"exit"`` at the end of the process.
-            seconds: Time limit for files and the disk; None for none while files are being stored.
-            quiet: Whether the run is withdrawn, so that nothing is printed or awaited.
-            failed: Whether an exception propagates, which nothing may hold up.
+        ``reason`` is ``"stop"``, or ``"exit"`` at the end of the process; ``seconds`` limits
+        files and disk. A ``quiet`` run is withdrawn: nothing is printed or awaited. If it
+        ``failed``, an exception propagates, which nothing may hold up.
         """
         recorder, state, writer = self._recorder, self._state, self._recorder.writer
         if writer is not None and not state.is_recording_process:

@@ -1,8 +1,4 @@
-"""Reading one path: what the verbs of a handler return.
-
-On a rank that records nothing there is nothing to read from, and every verb gives an empty answer:
-code that runs on all ranks is not to raise on some of them.
-"""
+"""Reads of one path for a handler; a rank that records nothing gets empty answers, no errors."""
 
 from __future__ import annotations
 
@@ -21,9 +17,9 @@ from seamark.errors import (
     MissingExtraError,
     MissingFieldError,
 )
-from seamark.journal.families import spoken
+from seamark.journal.rows import spoken
+from seamark.reading.attributes import TrackedFiles
 from seamark.reading.names import generated_name
-from seamark.reading.tracked import TrackedFiles
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,15 +44,9 @@ __all__ = [
 
 
 def _default_name(folder: RunFolder) -> str:
-    """Return the name of a run or project to which nobody has given one."""
     if folder.kind == "project":
         return folder.project.rpartition("/")[2]
     return generated_name(folder.run)
-
-
-def _size_bytes(folder: RunFolder) -> float:
-    """Return the size of the folder of a run; 0 where it is not on this disk."""
-    return float(sum(file.lstat().st_size for file in folder.path.rglob("*")))
 
 
 _ALWAYS: Final[Mapping[str, Callable[[RunFolder], Any]]] = {
@@ -64,7 +54,7 @@ _ALWAYS: Final[Mapping[str, Callable[[RunFolder], Any]]] = {
     "sys/failed": lambda _: False,
     "sys/group_tags": lambda _: set(),
     "sys/name": _default_name,
-    "sys/size": _size_bytes,
+    "sys/size": lambda folder: float(sum(file.lstat().st_size for file in folder.path.rglob("*"))),
     "sys/tags": lambda _: set(),
 }
 """Defaults of paths that every run in Neptune has, which integrations fetch without asking."""
@@ -77,12 +67,7 @@ _SAME: Final = {
 
 
 def value_of(recorded: Recorded, path: str) -> Any:
-    """Return what `Handler.fetch` returns.
-
-    Raises:
-        MissingFieldError: If nothing is recorded there.
-        FamilyError: If a file is there.
-    """
+    """Implement `Handler.fetch`."""
     reader = recorded.reader()
     found = recorded.find(reader, path)
     if found is None:
@@ -108,22 +93,13 @@ def value_of(recorded: Recorded, path: str) -> Any:
 
 
 def last_of(recorded: Recorded, path: str) -> Any:
-    """Return what `Handler.fetch_last` returns.
-
-    Raises:
-        MissingFieldError: If there is no series.
-    """
+    """Implement `Handler.fetch_last`."""
     if recorded.silent:
         return None
     return _last(recorded, *recorded.look_up(path))
 
 
 def _last(recorded: Recorded, reader: Reader | None, found: Attribute) -> Any:
-    """Return the last point of a series, which is known without reading the others.
-
-    Returns:
-        None if it has no points.
-    """
     if reader is None or not found.family.endswith("_series"):
         msg = f"{found.path!r}: expected a series, got {spoken(found.family)}"
         raise MissingFieldError(msg)
@@ -135,12 +111,7 @@ def _last(recorded: Recorded, reader: Reader | None, found: Attribute) -> Any:
 
 
 def expect(recorded: Recorded, path: str, family: str, wanted: str | None = None) -> Attribute:
-    """Return the attribute at a path.
-
-    Raises:
-        MissingFieldError: If nothing is recorded there.
-        FamilyError: If it holds another family.
-    """
+    """Return the attribute at a path."""
     found = recorded.attribute(path)
     if found.family != family:
         msg = f"{path!r}: expected {wanted or spoken(family)}, got {spoken(found.family)}"
@@ -151,13 +122,7 @@ def expect(recorded: Recorded, path: str, family: str, wanted: str | None = None
 def points_of(
     recorded: Recorded, path: str, attempt: Attempt, points: int | None = None
 ) -> Points | Curve:
-    """Return what `Handler.fetch_points` returns.
-
-    Raises:
-        ArgumentError: If ``points`` is not a number of at least 2.
-        MissingFieldError: If nothing is recorded there.
-        FamilyError: If it holds another family.
-    """
+    """Implement `Handler.fetch_points`."""
     from seamark.reading.curves import Curve
     from seamark.reading.points import Points
 
@@ -170,13 +135,7 @@ def points_of(
 def percentiles_of(
     recorded: Recorded, path: str, percents: Sequence[float], attempt: Attempt
 ) -> dict[float, float]:
-    """Return what `Handler.fetch_percentiles` returns.
-
-    Raises:
-        ArgumentError: If a percentage is not one.
-        MissingFieldError: If nothing is recorded there.
-        FamilyError: If it holds another family.
-    """
+    """Implement `Handler.fetch_percentiles`."""
     if recorded.silent:
         return dict.fromkeys(percents, math.nan)
     reader = _float_series(recorded, path)
@@ -184,12 +143,6 @@ def percentiles_of(
 
 
 def _float_series(recorded: Recorded, path: str) -> Reader:
-    """Return what reads the float series at a path.
-
-    Raises:
-        MissingFieldError: If nothing is recorded there.
-        FamilyError: If it holds another family.
-    """
     reader, found = recorded.look_up(path)
     if reader is None or found.family != "float_series":
         msg = f"{path!r}: expected a float series, got {spoken(found.family)}"
@@ -200,14 +153,7 @@ def _float_series(recorded: Recorded, path: str) -> Reader:
 def frame_of(
     recorded: Recorded, path: str, attempt: Attempt, limit: int | None, *, timestamps: bool
 ) -> pd.DataFrame:
-    """Return what `Handler.fetch_values` returns.
-
-    Raises:
-        MissingExtraError: If pandas is not installed.
-        ArgumentError: If the limit is not a positive number.
-        MissingFieldError: If nothing is recorded there.
-        FamilyError: If it holds no series of numbers or texts.
-    """
+    """Implement `Handler.fetch_values`."""
     try:
         import pandas as pd
     except ModuleNotFoundError as error:
@@ -228,7 +174,6 @@ def frame_of(
 
 
 def _columns(recorded: Recorded, path: str, attempt: Attempt, limit: int | None) -> dict[str, Any]:
-    """Return steps, values and timestamps (ns since the Unix epoch) of a series."""
     if recorded.silent:
         from seamark.reading.points import Points
 
@@ -259,14 +204,7 @@ def download(
     *,
     references: bool = False,
 ) -> None:
-    """Do what `Handler.download` does.
-
-    Raises:
-        MissingFieldError: If nothing is recorded there.
-        FileMissingError: If the bytes are gone, or a reference is not opened.
-        FamilyError: If there is no file.
-        ArgumentError: If a recorded name leads out of the destination.
-    """
+    """Implement `Handler.download`."""
     if recorded.silent:
         return
     files, contents = _files(recorded, path), recorded.contents()
@@ -290,13 +228,7 @@ def download(
 
 
 def bytes_of(recorded: Recorded, path: str, *, references: bool = False) -> bytes:
-    """Return what `Handler.fetch_bytes` returns.
-
-    Raises:
-        MissingFieldError: If nothing is recorded there.
-        FileMissingError: If the bytes are gone, or a reference is not opened.
-        FamilyError: If there is no single file.
-    """
+    """Implement `Handler.fetch_bytes`."""
     if recorded.silent:
         return b""
     file = _single_file(recorded, path)
@@ -317,13 +249,7 @@ def _single_file(recorded: Recorded, path: str) -> dict[str, Any]:
 def download_last(
     recorded: Recorded, path: str, destination: str | os.PathLike[str] | None
 ) -> None:
-    """Do what `Handler.download_last` does.
-
-    Raises:
-        FamilyError: If there is no file series.
-        MissingFieldError: If it has no points.
-        FileMissingError: If the bytes are gone.
-    """
+    """Implement `Handler.download_last`."""
     if recorded.silent:
         return
     expect(recorded, path, "file_series")
@@ -346,11 +272,6 @@ def _target(destination: str | os.PathLike[str] | None) -> Path:
 
 
 def _files(recorded: Recorded, path: str) -> list[tuple[str | None, dict[str, Any]]]:
-    """Return the files at a path, with their names where there may be several.
-
-    Raises:
-        FamilyError: If there are none.
-    """
     found = recorded.attribute(path)
     if found.family == "file":
         return [(None, found.value)]
@@ -365,11 +286,6 @@ def _files(recorded: Recorded, path: str) -> list[tuple[str | None, dict[str, An
 
 
 def _whereabouts(path: str, file: dict[str, Any]) -> dict[str, Any]:
-    """Return a file of an artifact as one that a record refers to.
-
-    Raises:
-        FileMissingError: If the artifact does not say where it is.
-    """
     if not file.get("ref"):
         msg = (
             f"{path}: the artifact does not say where {file['path']!r:.200} is, and keeps no bytes"
@@ -379,7 +295,6 @@ def _whereabouts(path: str, file: dict[str, Any]) -> dict[str, Any]:
 
 
 def _point_name(point: Any) -> str:
-    """Return the name of a file of a series: its step, with all the digits that it takes."""
     extension, step = point.file.get("ext"), f"{point.step:g}"
     if float(step) != point.step:
         step = repr(point.step).removesuffix(".0")

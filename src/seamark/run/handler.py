@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, overload
 from seamark.options.checks import check_keep, strings
 from seamark.options.run_options import refuse_unknown
 from seamark.paths import check_path, check_writable, given_path, join_path
-from seamark.pictures.drawing import PlotOptions
-from seamark.pictures.plotting import plot_run
+from seamark.pictures.drawing import PlotOptions, plot_run
+from seamark.reading.attributes import TrackedFile
 from seamark.reading.curves import Look
 from seamark.reading.html import harmless
-from seamark.reading.tracked import TrackedFile
 from seamark.run.artifact import artifact_op
 from seamark.run.fetching import (
     bytes_of,
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from seamark.run.uploads import Source
     from seamark.values.aggregates import Keep
 
-__all__ = ["Handler", "Root"]
+__all__ = ["Handler"]
 
 
 _DESCRIBED: Final = ("name", "description")
@@ -87,13 +86,11 @@ class Handler(Recordable):
         return self._root.session
 
     def _repr_html_(self) -> str:
-        """Return HTML for notebooks; never raises, writes nothing and starts nothing."""
         from seamark.pictures.notebook import page_of_path
 
         return harmless(lambda: page_of_path(*self._place()), self.__repr__)
 
     def __repr__(self) -> str:
-        """Return the path and the run or project."""
         return f"<Handler {self._path!r} of {self._root!r}>"
 
     def __getitem__(self, path: str) -> Handler:
@@ -280,7 +277,7 @@ class Handler(Recordable):
     def upload(
         self, value: Any, *, wait: bool = False, include_plotlyjs: bool | str | None = None
     ) -> None:
-        """Store a file at this path: a path on disk, a `File`, or what `File.create_from` takes.
+        """Store a file at this path: a path on disk, a `File`, or a value for `File.create_from`.
 
         The bytes are taken before this returns; they are stored in the background.
 
@@ -350,7 +347,6 @@ class Handler(Recordable):
         Raises:
             FileNotFoundError: If nothing is there.
         """
-        del wait
         at = check_writable(self._path)
         writer = self._session.recorder.to_share(at)
         if writer is None:
@@ -554,7 +550,6 @@ class Handler(Recordable):
         return [{**members[name], "name": name} for name in chosen]
 
     def _value_of(self, family: str) -> dict[str, Any]:
-        """Return the record at this path; an empty one on a rank that has nothing to read from."""
         recorded = self._session.recorded
         return {} if recorded.silent else expect(recorded, self._path, family).value
 

@@ -20,8 +20,8 @@ from seamark.process.quiet import is_quiet
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import Attribute
 from seamark.reading.names import LATEST, generated_name
-from seamark.run.tags import is_tag
-from seamark.run.transfers import transfer_to
+from seamark.run.container import is_tag
+from seamark.run.shipping import transfer_to
 from seamark.values import Atom, decode_atom, encode_atom
 
 if TYPE_CHECKING:
@@ -43,17 +43,7 @@ _OWN: Final = ("sys/", "source_code/", "distributed/", "monitoring/")
 
 
 class Introduction:
-    """The first records of a run: what it was given, and facts from adapters.
-
-    Args:
-        options: Options of the run.
-        recorder: Recorder of the run.
-        told: Whether name, tags and parameters have been recorded already.
-
-    Attributes:
-        facts: Encoded values by path that are recorded with the first record.
-        told: Whether name, tags and parameters have been recorded.
-    """
+    """The first records of a run: its arguments, and facts from adapters."""
 
     def __init__(self, options: Settings, recorder: Recorder, *, told: bool) -> None:
         self._options = options
@@ -86,7 +76,6 @@ class Introduction:
         return found
 
     def _given(self) -> dict[str, str]:
-        """Return the texts by path that `init_run` was given."""
         options = self._options
         project, _, name = (options.parent or "").rpartition("/")
         given = {
@@ -118,13 +107,7 @@ class Introduction:
             recorder.values.record_atoms(atoms)
 
     def record(self, writer: JournalWriter, *, owner: bool, revision: Mapping[str, Any]) -> None:
-        """Write the arguments of `init_run` and the facts.
-
-        Args:
-            writer: The journal.
-            owner: Whether this process trains the run.
-            revision: Number of the run among those that are the same, by path.
-        """
+        """Write the arguments of `init_run` and the facts."""
         options, recorder = self._options, self._recorder
         if options.name == LATEST:
             log.warning("seamark: the name %r finds the newest run, whatever it is called", LATEST)
@@ -142,12 +125,11 @@ class Introduction:
             self._record_inputs(writer, config.inputs)
 
     def end(self) -> None:
-        """Record nothing more of what the run was given: it is recorded, or another's to record."""
+        """Stop recording the run's arguments: they are recorded here or by another process."""
         self.told = True
 
     def _record_inputs(self, writer: JournalWriter, inputs: Mapping[str, str]) -> None:
-        """Record what a file said that the run reads; what is gone meanwhile is counted."""
-        from seamark.run.associated import Associations
+        from seamark.run.lineage import Associations
 
         associations = Associations(self._recorder, self._options)
         for name, target in inputs.items():
@@ -162,10 +144,7 @@ class Introduction:
                 writer.append_op(op)
 
     def of_owner(self) -> dict[str, Any]:
-        """Return facts of the process that trains the run, by path.
-
-        Its host, the version of its code, its ranks, and the remotes that the run is sent to.
-        """
+        """Return facts of the training process by path: host, code version, ranks, remotes."""
         facts = {"sys/hostname": host_name(), **_distributed(self.facts)}
         if (version := self.find_version()).text:
             facts[_VERSION] = (  # a digest of ours holds no secret
@@ -216,13 +195,7 @@ class Introduction:
             )
 
     def called(self, origin: Origin) -> str:
-        """Return the name of the run in a line for people.
-
-        Its generated name if this process made it and gave it no other one, else its id.
-
-        Args:
-            origin: Origin of the run.
-        """
+        """Return the generated name of a run that this process made without a name, else its id."""
         run, writer, options = self._recorder.folder.run, self._recorder.writer, self._options
         is_new = not (options.names_a_run or origin.begun or origin.continues)
         if is_new and writer is not None and "sys/name" not in writer.families:
@@ -230,7 +203,7 @@ class Introduction:
         return run
 
     def covers(self, paths: Iterable[str]) -> bool:
-        """Tell whether paths hold nothing but what a run records of itself when it begins."""
+        """Return whether paths have only the records that every run makes when it begins."""
         chosen = self._options.monitoring_namespace
         own = (*_OWN, f"{chosen}/") if chosen else _OWN
         config = self._options.config_path
@@ -240,7 +213,6 @@ class Introduction:
 
 
 def _distributed(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return facts of the ranks; none where there is one rank, or where an adapter told them."""
     rank = current_rank()
     if (rank.world_size or 1) == 1 or any(path.startswith("distributed/") for path in told):
         return {}
@@ -251,17 +223,7 @@ def _distributed(told: Mapping[str, Any]) -> dict[str, Any]:
 def print_end(
     folder: RunFolder, called: str, state: str, lost: int, sent: Sequence[str] = ()
 ) -> None:
-    """Print how a run ended, on stderr; where quiet is asked for, only if something was lost.
-
-    Never raises.
-
-    Args:
-        folder: Folder of the run.
-        called: Its id, or a name that finds it.
-        state: Its last state.
-        lost: Number of values or records that were lost.
-        sent: URIs of the remotes that have all of it. Lines before have said what the others lack.
-    """
+    """Print how a run ended, on stderr; where quiet is asked for, only losses. Never raises."""
     if is_quiet() and not lost:
         return
     what = "value or record was" if lost == 1 else "values or records were"
@@ -273,7 +235,6 @@ def print_end(
 def _print_line(
     folder: RunFolder, what: str, there: str, called: str, remotes: Sequence[str]
 ) -> None:
-    """Print one line for people, on stderr."""
     try:
         where = os.path.relpath(folder.path)
         root = "" if _is_found(folder, remotes) else f" --root {os.path.relpath(folder.root)}"
@@ -286,20 +247,13 @@ def _print_line(
 
 
 def _named(uris: Sequence[str]) -> str:
-    """Return addresses as a line for people shows them."""
     from seamark.remote.places import shown
 
     return " and ".join(shown(uri) for uri in uris)
 
 
 def _is_found(folder: RunFolder, remotes: Sequence[str]) -> bool:
-    """Return whether the command finds a run from here without being told where it is.
-
-    Args:
-        folder: Folder of the run.
-        remotes: URIs of the places that have it, or get it, too.
-    """
-    from seamark.opening.catalogs import first_remote
+    from seamark.opening.place import first_remote
 
     asked = first_remote(os.environ.get("SEAMARK_REMOTE"))
     if asked is None:

@@ -1,4 +1,4 @@
-"""Detect processes that began to record before the ranks of their training were connected.
+"""Detection of processes that began to record before the ranks of their training were connected.
 
 Workers of ``mp.spawn`` have nothing that names their rank until ``init_process_group``. Each of
 them that calls `seamark.init_run` before takes itself for rank 0 and records a run of its own.
@@ -40,17 +40,7 @@ _MIXED: Final = (
 
 
 class LateRank:
-    """Check at heartbeats and at the end whether a process that records as rank 0 is rank 0.
-
-    Args:
-        options: Of the run.
-        recorder: Of the run.
-        policy: Of the run.
-        state: Of the run.
-        resume: Of the run.
-        own: Called once where this turns out to be rank 0 of several, and the run was running.
-        stop: Ends the run, after a heartbeat at which this turned out to be another rank.
-    """
+    """Check at heartbeats and at the end whether a process that records as rank 0 is rank 0."""
 
     def __init__(
         self,
@@ -71,11 +61,7 @@ class LateRank:
         self._settled = self._met
 
     def check(self, *, stops: bool = False) -> None:
-        """Check the rank; if it is not 0, warn, and leave a run that rank 0 records alone.
-
-        Args:
-            stops: Whether to end the run then.
-        """
+        """Check the rank; if it is not 0, warn, and leave a run that rank 0 records alone."""
         if self._settled or self._pid != os.getpid():
             return
         rank = current_rank().rank
@@ -93,7 +79,6 @@ class LateRank:
                 self._stop()
 
     def _withdraw(self) -> None:
-        """Record nothing more: this process turned out to be a rank that does not record."""
         shared = self._options.names_a_run or self._policy.common_id
         if shared or self._resume.origin.continues:
             self._state.disown()  # rank 0 records it, too, and owns its state

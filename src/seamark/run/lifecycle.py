@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from seamark.capture.ending.worker_end import at_worker_end
+from seamark.capture.ending.process_end import at_worker_end
 from seamark.process.interrupts import quietly
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ __all__ = [
     "RESTING",
     "STOPPED",
     "WAITING",
-    "Finishing",
     "Lifecycle",
     "call_after_runs",
     "finish_at_exit",
@@ -50,14 +49,7 @@ Hook = Callable[[], object]
 
 
 class Lifecycle:
-    """Phase of a run in one process, and the hooks that follow it.
-
-    A part registers with `on`. Exceptions of hooks are logged and not raised, unless a signal
-    handler raised them.
-
-    Attributes:
-        phase: `NEW`, `WAITING`, `RECORDING`, `RESTING` or `STOPPED`.
-    """
+    """Phase of a run in one process, and the hooks that follow it, whose errors are logged."""
 
     def __init__(self) -> None:
         self.phase = NEW
@@ -98,10 +90,7 @@ class Lifecycle:
         self._once.append(hook)
 
     def call(self, name: str) -> None:
-        """Call the hooks of ``start``, ``heartbeat``, ``rest`` or ``stop``; never raises.
-
-        At the end of a run, what was registered last is called first.
-        """
+        """Call the hooks of a name, at the end the last registered first. Never raises."""
         hooks = list(self._hooks.get(name, ()))
         if name in ("rest", "stop"):
             once, self._once = self._once, []
@@ -129,23 +118,14 @@ _last: dict[Callable[[BaseException | None], None], int] = {}
 
 
 def finish_at_exit(run: Finishing, folder: RunFolder) -> None:
-    """Finish a run when the process ends, unless `note_finished` is called for it.
-
-    Args:
-        run: Object to finish.
-        folder: Its folder; the object of a run that ends last prints the last line about it.
-    """
+    """Finish a run when the process ends, unless `note_finished` is called for it."""
     _register()
     _running[id(run)] = run
     _last_lines.pop(folder, None)
 
 
 def call_after_runs(call: Callable[[BaseException | None], None]) -> None:
-    """Call a function once at the end of this process, after all runs were finished.
-
-    Args:
-        call: Called with the error that ended the process, or None; must not raise.
-    """
+    """Call a function, which must not raise, at the end of the process, after all runs."""
     if _last.get(call) != os.getpid():
         _last[call] = os.getpid()
         _register()
@@ -159,13 +139,7 @@ def _register() -> None:
 
 
 def note_finished(run: Finishing, folder: RunFolder, say: Callable[[], None] | None = None) -> None:
-    """Forget a run that has nothing left to finish at exit.
-
-    Args:
-        run: As for `finish_at_exit`.
-        folder: As for `finish_at_exit`.
-        say: Prints a line about it at exit, once for each folder; None prints nothing.
-    """
+    """Forget a run that has nothing left to finish at exit."""
     _running.pop(id(run), None)
     _last_lines.pop(folder, None)
     if say is not None:

@@ -1,21 +1,244 @@
-"""Lineage: the runs and artifacts that something comes from and that were made from it."""
+"""Lineage of a run: its inputs and outputs, which are models, artifacts and other runs."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
+import os
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from seamark.paths import home_of, kind_of
-from seamark.reading.artifacts import source_label
-from seamark.run.associated import SPACES, described, hash_of
+from seamark.errors import ArgumentError, FileMissingError, PathError, RunNotFoundError
+from seamark.journal.folder import RunFolder
+from seamark.opening.place import artifact_root, first_remote, open_catalog, readable
+from seamark.paths import ARTIFACTS, check_path, check_place, home_of, kind_of, model_key
+from seamark.reading.contents import ArtifactName, source_label
+from seamark.run.artifact import artifact_op, uri_of
+from seamark.run.container import Container
 
 if TYPE_CHECKING:
+    from seamark.options.settings import Settings
     from seamark.reading.catalog import Catalog, Ref
+    from seamark.reading.names import RunName
+    from seamark.run.recorder import Recorder
 
-__all__ = ["Edge", "Lineage", "Node", "lineage_of"]
+__all__ = [
+    "SPACES",
+    "Associations",
+    "Edge",
+    "Lineage",
+    "Node",
+    "Reference",
+    "artifact_folder",
+    "find_among",
+    "lineage_of",
+]
+
+
+SPACES: Final = {"input": "artifacts/inputs", "output": "artifacts/outputs"}
+"""Namespaces of both kinds."""
+_KINDS: Final = ("dataset", "model", "branch", "tag", "commit")
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Something that lies elsewhere, as an input or output of a run; nothing is read of it.
+
+    Attributes:
+        uri: Such as ``"s3://bucket/key"`` or ``"https://git.lab/team/code@1f3a9c"``. User and
+            password in it are not kept.
+        kind: ``"dataset"``, ``"model"``, ``"branch"``, ``"tag"`` or ``"commit"``; None if it is
+            none of them.
+
+    Raises:
+        ArgumentError: If the URI is none, or there is no such kind.
+    """
+
+    uri: str
+    kind: str | None = None
+
+    def __post_init__(self) -> None:
+        uri_of(self.uri)
+        if self.kind is not None and self.kind not in _KINDS:
+            msg = f"kind: expected one of {', '.join(map(repr, _KINDS))} or None, got {self.kind!r}"
+            raise ArgumentError(msg)
+
+
+def hash_of(kind: str, name: str) -> str:
+    """Return the digest that identifies a container; of an artifact, its own."""
+    return name if kind == "artifact" else hashlib.sha256(f"{kind}:{name}".encode()).hexdigest()
+
+
+def artifact_folder(of: object, root: Path) -> RunFolder | None:
+    """Return the folder of an artifact that is an input or output; None if this disk has none."""
+    if not isinstance(of, dict) or of.get("kind") != "artifact":
+        return None
+    place = f"{of.get('project')}/{ARTIFACTS}/{of.get('name')}"
+    try:
+        check_place(place, of.get("id"))
+    except PathError:
+        return None
+    roots = (artifact_root(), root)
+    known = (RunFolder(one, place, str(of["id"])) for one in roots if one is not None)
+    return next((one for one in known if one.exists()), None)
+
+
+class Associations:
+    """The inputs and outputs of a run."""
+
+    def __init__(self, recorder: Recorder, options: Settings) -> None:
+        self._recorder, self._options = recorder, options
+        self._marked: dict[str, str] = {}
+
+    def mark(self, kind: str, what: Any, name: str | None) -> RunFolder | None:
+        """Record an input or output if this rank may; return the folder of a local artifact."""
+        writer = self._recorder.to_share(SPACES[kind])
+        if writer is None:
+            return None
+        op = self.op(kind, what, name)
+        path, digest = op["path"], op["hash"]
+        if self._marked.setdefault(path, digest) != digest:
+            msg = f"mark_{kind}: {path!r} is another {kind} already; give this one a name="
+            raise ArgumentError(msg)
+        writer.claim(path, "artifact")
+        writer.append_op(op)
+        return artifact_folder(op.get("of"), self._recorder.folder.root)
+
+    def op(self, kind: str, what: Any, name: str | None) -> dict[str, Any]:
+        """Return the op that records an input or output."""
+        if name is not None and (not isinstance(name, str) or not name.strip("/")):
+            msg = f"name: expected a text or None, got {name!r:.80}"
+            raise ArgumentError(msg)
+        if isinstance(what, str) and _URL.match(what) and not what.startswith("file://"):
+            what = Reference(what)
+        if isinstance(what, Reference):
+            uri, own = uri_of(what.uri)
+            path = _path(kind, name, own)
+            uri = self._recorder.contents.hide(path, uri)
+            of = {"kind": what.kind or "reference", "uri": uri}
+            return _op(kind, path, of, hash_of("reference", uri), [uri])
+        if isinstance(what, Container):
+            found: dict[str, Any] | None = _of_container(what)
+        elif isinstance(what, str):
+            found = self._find_artifact(kind, what)
+        elif isinstance(what, os.PathLike):
+            found = None
+        else:
+            msg = (
+                f"mark_{kind}: expected a container, an existing path, '[PROJECT/]NAME:VERSION' "
+                f"or a seamark.Reference, got {type(what).__name__}: {what!r:.80}"
+            )
+            raise ArgumentError(msg)
+        if found is not None:
+            path = _path(kind, name, str(found.get("name") or found["id"]))
+            return _op(kind, path, found, hash_of(found["kind"], found["id"]))
+        path = _path(kind, name, Path(os.fspath(what)).absolute().name or "root")
+        return artifact_op(path, kind, what, hide=partial(self._recorder.contents.hide, path))
+
+    def _find_artifact(self, kind: str, word: str) -> dict[str, Any] | None:
+        meant = ArtifactName.of(word)
+        there = word.startswith("file://") or os.path.lexists(Path(word).expanduser())
+        if meant is None or not meant.has_version:
+            if not there:
+                msg = f"mark_{kind}: expected an existing path, got {word!r:.200}"
+                raise FileMissingError(msg)
+            return None
+        try:
+            of = self._artifact(word)
+        except RunNotFoundError as error:
+            if there:
+                return None
+            msg = f"mark_{kind}: {error}, and no path is called so"
+            raise RunNotFoundError(msg) from None
+        if there:
+            msg = (
+                f"mark_{kind}: {word!r:.200} is a path and an artifact: give {f'./{word}'!r:.200} "
+                f"for the path, or what init_artifact({word!r:.200}) returns"
+            )
+            raise ArgumentError(msg)
+        return of
+
+    def _artifact(self, word: str) -> dict[str, Any]:
+        from seamark.store.query.selection import number_of
+
+        options, folder = self._options, self._recorder.folder
+        places: list[Path | str] = list(filter(None, (artifact_root(), folder.root)))
+        if (uri := first_remote(options.remotes)) is not None:
+            places.append(readable(uri))
+        found = find_among(places, options.api_token, word, folder.project, "artifact")
+        return described(found.ref, number_of(found))
+
+
+def find_among(
+    places: Iterable[Path | str], token: str | None, word: str, project: str, kind: str
+) -> RunName:
+    """Return the model, version or artifact that a word names in the first place that has one.
+
+    Args:
+        places: Roots, or addresses of servers.
+        token: Token for servers.
+        word: Word of a person; see `seamark.store.query.selection`.
+        project: Project in which to look, unless the word names one.
+        kind: Kind of container.
+
+    Raises:
+        RunNotFoundError: If no place has one; it is of the first.
+        ArgumentError: If several may be meant.
+    """
+    from seamark.store.query.selection import find_registered
+
+    missing = []
+    for place in places:
+        with contextlib.closing(open_catalog(place, token)) as catalog:
+            catalog.refresh(None if "/" in word else project)
+            try:
+                return find_registered(catalog, word, project, (kind,))
+            except RunNotFoundError as error:
+                missing.append(error)
+    raise missing[0]
+
+
+def _path(kind: str, name: str | None, own: str) -> str:
+    return check_path(f"{SPACES[kind]}/{own if name is None else name}")
+
+
+def _op(
+    kind: str, path: str, of: dict[str, Any], digest: str, references: list[str] | None = None
+) -> dict[str, Any]:
+    told = {"kind": kind, "files": [], "references": references or [], "hash": digest, "of": of}
+    return {"op": "artifact", "path": path, **told}
+
+
+def described(ref: Ref, number: object = None) -> dict[str, Any]:
+    """Return the record of a container that a run reads or made."""
+    kind, home = kind_of(*ref), home_of(ref[0])
+    if kind == "project":
+        return {"kind": kind, "id": home}
+    of = {"kind": kind, "project": home, "id": ref[1]}
+    if kind == "model":
+        of["id"] = f"{home}/{ref[1]}"  # a key is one of a project's
+    if kind != "run":
+        of["name"] = model_key(*ref)
+    return of if number is None else {**of, "version": number}
+
+
+def _of_container(what: Container) -> dict[str, Any]:
+    folder, number = what.folder, None
+    if folder.kind == "artifact":
+        artifact = cast("Any", what)  # its class is of a higher layer
+        return described((folder.project, artifact.digest), artifact.version)
+    if folder.kind == "model_version":
+        with contextlib.suppress(Exception):  # a number is for people
+            number = int(what["sys/version"].fetch())
+    return described((folder.project, folder.run), number)
+
 
 _SEEN: Final = "(shown above)"
 
@@ -39,7 +262,6 @@ class Node:
     run: str = ""
 
     def __str__(self) -> str:
-        """Return kind and label."""
         return f"{self.kind.replace('_', ' ')} {self.label}"
 
 
@@ -73,11 +295,9 @@ class Lineage:
         self.start, self.nodes, self.edges = start, nodes, edges
 
     def __repr__(self) -> str:
-        """Return the number of nodes and edges."""
         return f"<Lineage of {self.start}: {len(self.nodes)} nodes, {len(self.edges)} edges>"
 
     def __str__(self) -> str:
-        """Return a tree of ancestors and one of descendants."""
         lines = [str(self.start)]
         for title, below in (("comes from", False), ("led to", True)):
             found = list(self._tree(below=below))
@@ -85,7 +305,6 @@ class Lineage:
         return "\n".join(lines)
 
     def _tree(self, *, below: bool) -> Iterator[str]:
-        """Yield a line for each node, below the one that it was reached from; subtrees once."""
         edges = _by_end(self.edges, "source" if below else "target")
 
         def branches(node: str, indent: str) -> list[tuple[Edge, str, bool]]:
@@ -138,12 +357,7 @@ class Lineage:
 
 
 def lineage_of(catalog: Catalog, ref: Ref) -> Lineage:
-    """Return the lineage of a container, over all generations.
-
-    Args:
-        catalog: Catalog of the place, up to date.
-        ref: Project and id of the container.
-    """
+    """Return the lineage of a container, over all generations."""
     nodes = _Nodes(catalog)
     start = nodes.of(ref)
     every = list(nodes.read_edges())
@@ -154,7 +368,6 @@ def lineage_of(catalog: Catalog, ref: Ref) -> Lineage:
 
 
 def _by_end(edges: Iterable[Edge], end: str) -> dict[str, list[Edge]]:
-    """Return edges by their source or target."""
     found: dict[str, list[Edge]] = {}
     for edge in edges:
         found.setdefault(getattr(edge, end), []).append(edge)
@@ -162,13 +375,6 @@ def _by_end(edges: Iterable[Edge], end: str) -> dict[str, list[Edge]]:
 
 
 def _reached(start: str, edges: Iterable[Edge], near: str) -> Iterator[Edge]:
-    """Yield the edges that are reached from a node, near ones first.
-
-    Args:
-        start: Id of the node.
-        edges: All edges.
-        near: End at which an edge is entered: ``"target"`` leads to what was there before.
-    """
     far_end = "source" if near == "target" else "target"
     known, queue, seen = _by_end(edges, near), deque([start]), {start}
     while queue:
@@ -180,12 +386,6 @@ def _reached(start: str, edges: Iterable[Edge], near: str) -> Iterator[Edge]:
 
 
 class _Nodes:
-    """The runs of a place, with their inputs and outputs.
-
-    Args:
-        catalog: Catalog of the place, up to date.
-    """
-
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._names = {one.ref: one.shown for one in catalog.names("run")}
@@ -193,7 +393,6 @@ class _Nodes:
         self._marks: dict[str, tuple[Ref, str]] = {}
 
     def read_edges(self) -> Iterator[Edge]:
-        """Yield all inputs and outputs of the runs of the place."""
         from seamark.store.query.selection import Selection
 
         columns = [f"{space}/*" for space in SPACES.values()]
@@ -208,8 +407,7 @@ class _Nodes:
                         yield Edge(*ends, path[len(space) + 1 :])
 
     def of(self, ref: Ref) -> Node:
-        """Return the node of a container."""
-        from seamark.store.query.registered import number_of
+        from seamark.store.query.selection import number_of
 
         kind, number = kind_of(*ref), None
         if kind == "run":
@@ -222,7 +420,6 @@ class _Nodes:
         return Node(hash_of(kind, of["id"]), kind, source_label(of), home_of(ref[0]), ref[1])
 
     def called(self, node: str, start: Node) -> Node:
-        """Return a node by its id: that of a run, or of what one read or made."""
         if node == start.id or node in self._runs:
             return start if node == start.id else self.of(self._runs[node])
         ref, path = self._marks[node]

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError
 from seamark.journal.writer import CLOSE_TIMEOUT_S
 from seamark.options.settings import hidden_by_environment
-from seamark.pictures.progress import progress_bar
+from seamark.pictures.printing import progress_bar
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import process_facts
-from seamark.reading.nearest import hint_for
-from seamark.run.container import Container
+from seamark.reading.words import hint_for
+from seamark.run.container import Container, TagCheck
 from seamark.run.lifecycle import (
     RECORDING,
     STOPPED,
@@ -31,7 +31,6 @@ from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
 from seamark.run.shipping import Shipping
 from seamark.run.state import learn
-from seamark.run.tags import TagCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,25 +60,7 @@ log = logging.getLogger("seamark")
 
 
 class LogSession:
-    """Part of one process in a log: nothing is captured, and it has no state.
-
-    Args:
-        folder: Folder of the log.
-        mode: See ``init_run``.
-        place: Root or server that is read instead of the folder's root; None for that root.
-        remotes: URIs of its remotes.
-        token: API token of the remotes.
-        is_partial: Whether this disk may lack a part of it, which is then read from a server.
-        fixed: Path at and below which nothing changes; None if there is none.
-
-    Attributes:
-        lifecycle: Its state in this process.
-        recorder: Writes it.
-        recorded: Reads it.
-        shipping: Sends it to remotes.
-        remotes: URIs of its remotes.
-        token: API token of the remotes.
-    """
+    """Part of one process in a log: nothing is captured, and it has no state."""
 
     def __init__(
         self,
@@ -139,12 +120,7 @@ class LogSession:
         return index
 
     def select(self, progress_bar: Progress = False, **wanted: Any) -> tuple[Catalog, Selection]:  # noqa: FBT002 - as people
-        """Return the catalog, up to date, and a checked selection.
-
-        Args:
-            progress_bar: Whether, or how, to show progress.
-            **wanted: Of a `Selection`; its ``project`` is where this lies.
-        """
+        """Return the catalog, up to date, and a checked selection of runs below this."""
         from seamark.store.query.selection import Selection
 
         selection = Selection(**{"project": self.recorder.folder.project, **wanted})
@@ -220,12 +196,7 @@ class LogSession:
             writer.close("exit")
 
     def finish(self, reason: str, seconds: float | None = None) -> None:
-        """Finish writing and close the index; may be called twice.
-
-        Args:
-            reason: ``"stop"``, or ``"exit"`` at the end of the process.
-            seconds: Time limit for storing files; None for none.
-        """
+        """Finish writing and close the index; may be called twice."""
         if self.lifecycle.phase != STOPPED:
             self.lifecycle.call("stop")
             self.lifecycle.enter(STOPPED)
@@ -237,14 +208,7 @@ class LogSession:
 
 
 class Logbook(Container):
-    """A container that no training is recorded in: nothing is captured, and it has no state.
-
-    Args:
-        session: This process's part in it.
-
-    Attributes:
-        session: The same, for other parts of the package.
-    """
+    """A container that no training is recorded in: nothing is captured, and it has no state."""
 
     session: LogSession
 
@@ -257,7 +221,6 @@ class Logbook(Container):
         self.session.finish("stop", seconds)
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(
@@ -266,13 +229,11 @@ class Logbook(Container):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop."""
         self.stop()
 
 
 @contextmanager
 def _progress(wanted: Progress) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield the function to call with the progress of folding, by default a bar on a terminal."""
     if isinstance(wanted, type):
         before = 0
         with wanted(description="Reading runs", unit="runs") as bar:

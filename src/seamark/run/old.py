@@ -1,17 +1,52 @@
-"""``init`` of the clients 0.9 to 0.16, which is `init_run` now."""
+"""Functions of older releases, and runs from documents."""
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from seamark.journal.folder import root_dir
 from seamark.run.run import init_run
 
 if TYPE_CHECKING:
     from seamark.run.run import Run
 
-__all__ = ["init"]
+__all__ = ["from_dict", "init"]
+
+
+def from_dict(
+    document: Mapping[str, Any],
+    *,
+    project: str | None = None,
+    root: str | os.PathLike[str] | None = None,
+) -> Run:
+    """Rebuild a run from the result of `Run.to_dict`, and return it for reading.
+
+    It keeps its id, times, owner and state; of files, what is known and not their bytes. All of
+    the document is checked before anything is written.
+
+    Args:
+        document: What `Run.to_dict` returned, or what ``seamark export --format json`` wrote of one
+            run.
+        project: Project that it goes to; None for the one that it was in.
+        root: Folder of all runs; SEAMARK_DIR or the nearest ``.seamark``.
+
+    Returns:
+        The run, opened with ``mode="read-only"``.
+
+    Raises:
+        ArgumentError: If something in it is not what a document holds; its place is named, such as
+            ``series['loss'].value[3]``.
+        RunExistsError: If the project has a run with this id.
+        OSError: If it cannot be written.
+    """
+    from seamark.interchange.document import DocumentRun
+    from seamark.run.run import init_run
+
+    place = DocumentRun(root_dir(root), document, project).make()
+    return init_run(project=place.project, with_id=place.run, root=place.root, mode="read-only")
 
 
 def init(
@@ -28,20 +63,7 @@ def init(
 ) -> Run:
     """Start a run, or open one that exists: ``neptune.init`` of the clients 0.9 to 0.16.
 
-    Args:
-        project: As in `seamark.init_run`, and so are all that are not named here.
-        api_token: See there.
-        run: ``with_id``.
-        custom_run_id: See there.
-        mode: See there.
-        name: See there.
-        description: See there.
-        tags: See there.
-        source_files: See there.
-        **others: See there.
-
-    Raises:
-        SeamarkError: As `seamark.init_run`.
+    Its arguments are those of `seamark.init_run`, but ``run`` is ``with_id`` there.
 
     .. deprecated:: 0.1
        Write ``init_run(project=..., with_id=...)``.

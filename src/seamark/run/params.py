@@ -14,11 +14,11 @@ from seamark.pictures.printing import show as print_line
 from seamark.process.interrupts import quietly
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import CHANGES
-from seamark.reading.nearest import hint_for
+from seamark.reading.words import hint_for
 from seamark.run.lifecycle import NEW
 from seamark.run.tree import nest
 from seamark.values import Atom, decode_atom, encode_atom, is_container, parameters
-from seamark.values._fields import members, thaw
+from seamark.values._atoms import members, thaw
 from seamark.values._parameters import legal_key
 from seamark.values.content import is_parameter
 
@@ -31,11 +31,7 @@ log = logging.getLogger("seamark")
 
 
 class Held:
-    """The hyperparameters that this process set, over those that the run held before.
-
-    Args:
-        session: Session of the run.
-    """
+    """The hyperparameters that this process set, over those that the run held before."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -68,13 +64,7 @@ class Held:
             self._recorder.parameters.add_recorded(found)
 
     def put(self, atoms: Mapping[str, Atom], gone: Iterable[str] = ()) -> None:
-        """Record values by path, and delete what is called by some names.
-
-        Raises:
-            FamilyError: If a path holds another family; nothing is written then.
-            InactiveRunError: If the run was stopped.
-            ReadOnlyError: If it was opened for reading.
-        """
+        """Record values by path, and delete the parameters with some names."""
         recorder = self._recorder
         paths = recorder.parameters.paths_of(gone)
         begins = recorder.writer is None and recorder.mode != "read-only"
@@ -93,7 +83,7 @@ class Held:
 
 
 class Params(MutableMapping[str, Any]):
-    """The hyperparameters of a run: a view of what is kept under ``parameters/``.
+    """The hyperparameters of a run: a view of the values under ``parameters/``.
 
     ``run.params["lr"]``, ``run.params.lr`` and ``run["parameters/lr"]`` are one value. A mapping in
     it is such a view again: ``run.params.optimizer.lr``. Keys that are names of methods (``keys``,
@@ -114,18 +104,12 @@ class Params(MutableMapping[str, Any]):
     # ---------------------------------------------------------------- reading
 
     def _known(self) -> dict[str, Atom]:
-        """Return encoded values by their path from here."""
         found: dict[str, Atom] = self._held.known()
         if not (at := self._at):
             return found
         return {name[len(at) + 1 :]: each for name, each in found.items() if _below(name, at)}
 
     def __getitem__(self, key: str) -> Any:
-        """Return a value, or a view of the values below a key.
-
-        Raises:
-            MissingFieldError: If there is none; the nearest one is named.
-        """
         name, known = legal_key(key), self._known()
         if any(_below(one, name) for one in known):
             return Params(self._held, join_path(self._at, name))
@@ -136,30 +120,21 @@ class Params(MutableMapping[str, Any]):
         raise MissingFieldError(msg)
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the keys of the first level, in the order in which they were given."""
         return iter(dict.fromkeys(name.partition("/")[0] for name in self._known()))
 
     def __len__(self) -> int:
-        """Return the number of keys of the first level."""
         return len({name.partition("/")[0] for name in self._known()})
 
     def __contains__(self, key: object) -> bool:
-        """Return whether there is a value at a key, or below it."""
         name = legal_key(key)
         return any(is_inside(one, name) for one in self._known())
 
     def __getattr__(self, name: str) -> Any:
-        """Return the value at a key that is no method's name.
-
-        Raises:
-            MissingFieldError: If nothing is, which is an AttributeError.
-        """
         if name.startswith("__"):
             raise AttributeError(name)
         return self[name]
 
     def __dir__(self) -> list[str]:
-        """Return methods and keys."""
         return sorted({*object.__dir__(self), *self})
 
     def as_dict(self) -> dict[str, Any]:
@@ -170,7 +145,7 @@ class Params(MutableMapping[str, Any]):
         return nest(_decoded(self._known()))
 
     def __repr__(self) -> str:
-        """Return the values; what looks like a secret is hidden, as it is where it is recorded."""
+        # Return the values; what looks like a secret is hidden, as it is where it is recorded.
         return f"Params({nest(self._held.masked(self._known()))!r})"
 
     def __reduce__(self) -> Any:
@@ -184,13 +159,6 @@ class Params(MutableMapping[str, Any]):
     # ---------------------------------------------------------------- writing
 
     def __setitem__(self, key: str, value: Any) -> None:
-        """Record a value, or those of a mapping, in the place of what is at a key.
-
-        Raises:
-            FamilyError: If the path holds a series, a file or the like; nothing is written then.
-            InactiveRunError: If the run was stopped.
-            ReadOnlyError: If it was opened for reading.
-        """
         name = legal_key(key)
         flat = _flat({name: value})
         self._record(
@@ -198,29 +166,18 @@ class Params(MutableMapping[str, Any]):
         )
 
     def __delitem__(self, key: str) -> None:
-        """Delete what is at and below a key.
-
-        Raises:
-            MissingFieldError: If nothing is.
-        """
         name = legal_key(key)
         if key not in self:
             _ = self[key]  # which says so
         self._record({}, [one for one in self._known() if is_inside(one, name)])
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Record a value at a key that is no method's name.
-
-        Raises:
-            AttributeError: If it is a method's name.
-        """
         if hasattr(type(self), name):
             msg = f"params: {name!r} is the name of a method: write params[{name!r}] = ..."
             raise AttributeError(msg)
         self[name] = value
 
     def __delattr__(self, name: str) -> None:
-        """Delete what is at and below a key; see ``__delitem__``."""
         del self[name]
 
     def update(  # type: ignore[override] # has two switches of its own
@@ -286,7 +243,7 @@ class Params(MutableMapping[str, Any]):
             print_line(f"{name:<{width}}  {value}")
 
     def changes(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the values that were changed after they were recorded, by anybody, oldest first.
+        """Return the values that any process changed after they were recorded, oldest first.
 
         Returns:
             By path, each value with the time from which on it stood: ``{"value", "time"}``. The
@@ -298,11 +255,6 @@ class Params(MutableMapping[str, Any]):
 
 
 def _pairs(new: Any) -> dict[Any, Any]:
-    """Return the argument of `Params.update` by key.
-
-    Raises:
-        ValueKindError: If it has no keys.
-    """
     if new is None:
         return {}
     if isinstance(new, ArgumentParser):

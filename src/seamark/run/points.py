@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, ValueKindError
 from seamark.journal.format import Kind
 from seamark.paths import check_path, check_writable, join_path
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import let_pass, quietly
 from seamark.reading.browsing import Browsable
 from seamark.types import File, FileSeries, FloatSeries, Histogram, Series, Single, StringSeries
 from seamark.values import Escaped, flatten, is_container, shown, to_float, to_step, to_time_ns
@@ -53,13 +53,7 @@ Point = tuple[Any, float | None, int | None]
 
 
 class Points:
-    """Records the points of series of one process.
-
-    Args:
-        outlet: Journal of this process.
-        contents: Masks texts and stores files.
-        kept: Aggregates of series, in place of their points.
-    """
+    """Records the points of series of one process."""
 
     def __init__(self, outlet: Outlet, contents: Contents, kept: Aggregator) -> None:
         self._outlet, self._contents, self._kept = outlet, contents, kept
@@ -86,54 +80,39 @@ class Points:
                 return
         time_ns = None
         if timestamp is not None:
-            try:
+            what = "log_metrics: the timestamp is left out"
+            with quietly(lambda error: outlet.drop("timestamp", warn=f"{what}: {error}")):
                 time_ns = to_time_ns(timestamp)
-            except Exception as error:  # noqa: BLE001 - see `let_pass`
-                let_pass(error)
-                outlet.drop("timestamp", warn=f"log_metrics: the timestamp is left out: {error}")
         outlet.row(metrics, step, time_ns)
 
     def _in_phase(self, metrics: Any, base: str, phase: Any, epoch: Any) -> dict[str, Any]:
-        """Return metrics by the paths at which they are recorded; never raises."""
         drop = self._outlet.drop
         try:
             own = "" if phase is None else _PHASES.get(phase) or check_path(phase)
-            namespace = join_path(base, own)
-        except Exception as error:  # noqa: BLE001 - see `let_pass`
-            let_pass(error)
+            prefix = join_path(base, own)
+        except (TypeError, ValueError) as error:
             count = len(metrics) if isinstance(metrics, Mapping) else 1
             drop("metrics", max(1, count), f"log_metrics: phase: {error}")
             return {}
-        prefix = f"{namespace}/" if namespace else ""
+        prefix += "/" if prefix else ""
         try:
             found = {f"{prefix}{key}": value for key, value in metrics.items()}
         except Exception as error:  # noqa: BLE001 - see `let_pass`
             let_pass(error)
-            what = f"expected a mapping of paths to numbers: {error!r:.200}"
-            drop("metrics", 1, f"log_metrics: {what}")
+            what = f"log_metrics: expected a mapping of paths to numbers: {error!r:.200}"
+            drop("metrics", 1, what)
             return {}
         if epoch is not None:
             if found.pop(prefix + _EPOCH, None) is not None:
                 what = f"{_EPOCH!r} among the metrics is left out beside the argument epoch="
                 drop(_EPOCH, 1, f"log_metrics: {what}")
-            try:
+            what = f"log_metrics: epoch: expected a number, got {shown(epoch)}"
+            with quietly(lambda _: drop(_EPOCH, 1, what)):
                 found[prefix + _EPOCH] = to_float(epoch)
-            except Exception as error:  # noqa: BLE001 - see `let_pass`
-                let_pass(error)
-                drop(_EPOCH, 1, f"log_metrics: epoch: expected a number, got {shown(epoch)}")
         return found
 
     def quick_row(self, path: str, value: Any, step: Any) -> Mapping[str, float] | None:
-        """Return a row that needs no check, if a point consists of plain numbers of known series.
-
-        Args:
-            path: Attribute path.
-            value: A number, or a dict of numbers for series below the path.
-            step: Of the point.
-
-        Returns:
-            Number by path; None if the point must be checked.
-        """
+        """Return a row of plain numbers of known series, which need no check; None for all else."""
         if step is not None and not (type(step) in _NUMBERS and math.isfinite(step)):
             return None
         if type(value) is not dict:
@@ -164,18 +143,7 @@ class Points:
     # ---------------------------------------------------------------- one point
 
     def append(self, path: str, point: Point, described: Mapping[str, Any]) -> None:
-        """Add one point to the series at a path, or one to each series below it for a mapping.
-
-        Args:
-            path: Attribute path.
-            point: Its step and time are checked.
-            described: ``name`` and ``description`` of a file.
-
-        Raises:
-            ValueKindError: If there is no series for such a value.
-            FamilyError: If a path holds another family; nothing is written then.
-            ReadOnlyError: If it was opened for reading.
-        """
+        """Add one point, or one for each leaf of a mapping: all, or none if a path has no place."""
         value, step, time_ns = point
         leaves = self._split_value(path, value)
         parts: dict[str, dict[str, Any]] = {}
@@ -208,10 +176,7 @@ class Points:
             self._contents.append_points(writer, records, _KINDS[family])
 
     def _split_value(self, path: str, value: Any) -> dict[str, Any]:
-        """Return the points that a value stands for, by path; None is left out and counted.
-
-        A mapping that is empty, as the parameters of a trial may be, stands for none.
-        """
+        # An empty mapping, as the parameters of a trial may be, stands for no point.
         inside = is_container(value) and not isinstance(value, _OWN)
         found = flatten(value, path, _OWN) if inside else {path: value}
         if inside:
@@ -227,16 +192,7 @@ class Points:
         return leaves
 
     def append_text(self, writer: JournalWriter, path: str, text: str) -> None:
-        """Add a captured text to a string series; unlike other points, it begins no run that waits.
-
-        Args:
-            writer: Its journal, which is open.
-            path: Attribute path.
-            text: The point.
-
-        Raises:
-            FamilyError: If the path holds another family.
-        """
+        """Add a captured text to a string series; unlike other points, it begins no run."""
         record = self._record(writer, "string_series", check_path(path), (text, None, None), {})
         self._contents.append_points(writer, [record], Kind.TEXT)
 
@@ -248,21 +204,7 @@ class Points:
         timestamps: Iterable[float | datetime] | None,
         described: Mapping[str, Any],
     ) -> None:
-        """Add many points to the series at a path, or to each series below it for a mapping.
-
-        Args:
-            path: Attribute path.
-            values: The points, or a mapping of them.
-            steps: As many, or None to number the points.
-            timestamps: As many, or None.
-            described: ``name`` and ``description`` of files.
-
-        Raises:
-            ArgumentError: If the lengths differ, or a step is not a finite number.
-            ValueKindError: If there is no series for a value; nothing is written then.
-            FamilyError: If a path holds another family; nothing is written then.
-            ReadOnlyError: If it was opened for reading.
-        """
+        """Add many points, or a mapping of them; raise before anything is written."""
         steps = None if steps is None else list(steps)  # an iterator serves only once
         timestamps = None if timestamps is None else list(timestamps)
         series = [
@@ -283,7 +225,6 @@ class Points:
                 self._extend(writer, each, details.get(each.path))
 
     def _is_observed(self, series: _Batch) -> bool:
-        """Aggregate the points of a path that stores none; return whether it is one."""
         if series.family != "float_series" or not self._kept.aggregates(series.path):
             return False
         for each in [to_float(point) for point in series.points]:
@@ -314,7 +255,6 @@ class Points:
         point: Point,
         described: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Return the record of a text, histogram or file."""
         value, number, time_ns = point
         at = self._outlet.series_path(path)
         writer.claim(at, family)
@@ -338,11 +278,7 @@ class Points:
     # ---------------------------------------------------------------- series as a whole
 
     def as_series(self, path: str, values: Sequence[Any]) -> Any:
-        """Return values as the points of a series that this process wrote, else as they are.
-
-        Raises:
-            ValueKindError: If they cannot be points of that series.
-        """
+        """Return values as the points of a series that this process wrote, else as they are."""
         writer = self._outlet.writer
         family = writer.families.get(self._outlet.series_path(path), "") if writer else ""
         return _SERIES[family](values) if family in _SERIES else values
@@ -360,13 +296,6 @@ class Points:
 
 
 class _Batch:
-    """The checked points of one series that is to be extended.
-
-    Raises:
-        ArgumentError: If the lengths differ, or a step or time is not legal.
-        ValueKindError: If a value has no place in a series, or they are of several kinds.
-    """
-
     def __init__(
         self,
         path: str,
@@ -388,11 +317,7 @@ class _Batch:
 
 
 def _of_each(described: Mapping[str, Any], count: int) -> Iterator[dict[str, Any]]:
-    """Yield ``name`` and ``description`` of each file: ``names`` and ``descriptions`` tell many.
-
-    Raises:
-        ArgumentError: If there are not as many as there are files.
-    """
+    """Yield ``name`` and ``description`` of each file: ``names`` and ``descriptions`` tell many."""
     several: dict[str, list[Any]] = {}
     for name in ("names", "descriptions"):
         given = described.get(name)
@@ -406,11 +331,6 @@ def _of_each(described: Mapping[str, Any], count: int) -> Iterator[dict[str, Any
 
 
 def _sequences(path: str, values: Any) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the path and the points of each series that a sequence, or a mapping of them, extends.
-
-    Raises:
-        ValueKindError: If there is something else than a sequence.
-    """
     if isinstance(values, Mapping):
         for key, part in values.items():
             yield from _sequences(join_path(path, check_path(str(key))), part)
@@ -422,11 +342,7 @@ def _sequences(path: str, values: Any) -> Iterator[tuple[str, list[Any]]]:
 
 
 def family_of(value: Any) -> str:
-    """Return the family of the series that a point belongs to.
-
-    Raises:
-        ValueKindError: If it has no place in a series.
-    """
+    """Return the family of the series that a point belongs to."""
     if isinstance(value, str):
         return "string_series"
     if isinstance(value, Histogram):
@@ -447,15 +363,7 @@ def family_of(value: Any) -> str:
 
 
 def as_file(value: Any, include_plotlyjs: bool | str | None = None) -> File:  # noqa: FBT001
-    """Return a value as a file: a path, a `File`, or what `File.create_from` accepts.
-
-    Args:
-        value: Value to convert.
-        include_plotlyjs: For a Plotly chart, see `File.as_html`.
-
-    Raises:
-        ValueKindError: If it cannot be made into one.
-    """
+    """Return a value as a file: a path, a `File`, or a value for `File.create_from`."""
     if isinstance(value, File):
         return value
     if isinstance(value, (str, os.PathLike)):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from seamark.errors import ArgumentError
 from seamark.pictures.printing import show
 from seamark.process.interrupts import quietly
-from seamark.reading.progress import PROGRESS, Loop, progress_words
+from seamark.reading.facts import PROGRESS, Loop, progress_words
 from seamark.values import shown
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ class Progress(Generic[T]):
         self._ended: float | None = None
 
     def __iter__(self) -> Iterator[T]:
-        """Iterate over what was given."""
         loops = self._loops
         self.done, self._ended = self.start, None
         self._began = perf_counter()
@@ -59,11 +58,6 @@ class Progress(Generic[T]):
             loops.end(self)
 
     def __len__(self) -> int:
-        """Return how many rounds this loop makes.
-
-        Raises:
-            TypeError: If that is not known.
-        """
         if self.total is None:
             msg = f"progress {self.name!r}: how many rounds it makes is not known: give total="
             raise TypeError(msg)
@@ -92,11 +86,7 @@ class Progress(Generic[T]):
         return self.elapsed_s * left / pace if pace > 0 else None
 
     def show(self, message: str = "") -> None:
-        """Print how far this loop and those around it are.
-
-        Args:
-            message: Printed behind it.
-        """
+        """Print how far this loop and those around it are, with a message behind it."""
         words = progress_words(self._loops.states(self))
         show(f"{words}  {message}" if message else words)
 
@@ -112,14 +102,7 @@ class Progress(Generic[T]):
 
 
 class Loops:
-    """The loops that a run is in, the outer ones first.
-
-    Args:
-        recorder: Recorder of the run.
-
-    Attributes:
-        due: Time of the next record, as ``perf_counter()`` counts.
-    """
+    """The loops that a run is in, the outer ones first."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

@@ -31,15 +31,7 @@ _REFUSED: Final = "!"
 
 
 class EveryRank:
-    """Policy of a log, which has no ranks: every process records.
-
-    Args:
-        disabled: Whether nothing is recorded.
-
-    Attributes:
-        silent: Whether nothing is recorded by design.
-        apart: 0: no process records beside rank 0.
-    """
+    """Policy of a log, which has no ranks: every process records."""
 
     apart = 0
 
@@ -56,15 +48,9 @@ class EveryRank:
 class RankPolicy:
     """Decide which processes of a training record into a run, which rank 0 chooses for all.
 
-    Args:
-        options: Of the run.
-        made_in: Pid of the process that minted the run's id; None for a copy of a run.
-        connected: Whether the ranks agreed on the run before this one that it continues.
-
-    Attributes:
-        made_in: Pid of the process that minted the run's id; None for a copy of a run.
-        connected_at_start: Whether the ranks agreed on this run when it began, so that each of them
-            takes part in later decisions.
+    ``made_in`` is the pid of the process that minted the run's id, None for a copy of a run.
+    ``connected_at_start`` tells whether the ranks agreed on this run when it began, so that each of
+    them takes part in later decisions.
     """
 
     def __init__(self, options: Settings, made_in: int | None, *, connected: bool) -> None:
@@ -103,10 +89,10 @@ class RankPolicy:
 
     @property
     def common_id(self) -> bool:
-        """Whether the run's id was given, not minted, or came here from another process.
+        """Whether the run's id was given by the user, or came from another process.
 
-        The same on every rank at any time, so that it can decide whether they communicate. A name
-        is not enough: each rank looks it up by itself, and it may name another run a moment later.
+        The value is always the same on all ranks, so it can decide whether they communicate. A name
+        does not count: each rank resolves it by itself, and the result may change in between.
         """
         return self._options.names_an_id or self.made_in != os.getpid()
 
@@ -120,7 +106,7 @@ class RankPolicy:
         self._agreed = True
 
     def settle(self) -> None:
-        """Settle that this process records, whatever its rank turns out to be."""
+        """Decide that this process records, regardless of its rank."""
         self._silent = False
 
     def forget(self) -> None:
@@ -145,12 +131,7 @@ class RankPolicy:
         return self._options.ranks == "all" or self.silent
 
     def refusal(self, folder: RunFolder, expect: Callable[[], object]) -> SeamarkError | None:
-        """Return why a run cannot begin; None if it can, or where rank 0 answers for this rank.
-
-        Args:
-            folder: The run.
-            expect: Raises the errors of the run that was asked for.
-        """
+        """Return why a run cannot begin; None if it can, or if rank 0 answers for this rank."""
         if connected() and current_rank().rank:
             return None
         try:
@@ -166,16 +147,7 @@ class RankPolicy:
     ) -> tuple[RunFolder, int | None] | None:
         """Return the run and attempt of rank 0; None if no ranks are connected.
 
-        Every rank has to call this.
-
-        Args:
-            folder: The run of this rank.
-            attempt: The attempt that this rank has begun, 0-based; None if it has begun none.
-            refusal: Why rank 0 does not begin, which is raised on all ranks.
-
-        Raises:
-            ArgumentError: If ``ranks="all"`` and other ranks cannot learn the id.
-            SeamarkError: The ``refusal`` of rank 0.
+        Every rank has to call this. A ``refusal`` of rank 0 is raised on all ranks.
         """
         words = f"{'' if attempt is None else attempt} {folder.project}/{folder.run}"
         if refusal is not None:
@@ -196,11 +168,6 @@ class RankPolicy:
 
 
 def _refuse_unknown_id() -> None:
-    """Refuse to mint an id that other ranks cannot know.
-
-    Raises:
-        ArgumentError: If there are other ranks.
-    """
     rank = current_rank()
     if rank.rank or (rank.world_size or 1) > 1:
         size = f" of {rank.world_size}" if rank.world_size else ""
@@ -225,10 +192,6 @@ class RankPaths(dict[Any, Any]):
     A path that names the rank already, as adapters with a prefix write it
     (``training/ranks/1/loss``), stays as it is. So does one that breaks the grammar: the writer
     says what is wrong with it.
-
-    Args:
-        rank: 0-based, above 0.
-        is_own: Tells whether a path belongs to this process anyway.
     """
 
     def __init__(self, rank: int, is_own: Callable[[str], bool]) -> None:
@@ -237,7 +200,6 @@ class RankPaths(dict[Any, Any]):
         self._is_own = is_own
 
     def __missing__(self, path: Any) -> Any:
-        """Make the path of this rank, and remember it."""
         try:
             named = f"/{self._space}" in f"/{check_writable(path)}"
         except (TypeError, ValueError):

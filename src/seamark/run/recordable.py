@@ -34,18 +34,12 @@ class Recordable(Browsable):
 
     @abstractmethod
     def __getitem__(self, path: str) -> Recordable:
-        """Return the handler of a path below this one; nothing is read or written yet.
-
-        Raises:
-            PathError: If the path breaks the grammar.
-        """
+        """Return the handler of a path below this one; nothing is read or written yet."""
 
     def __setitem__(self, path: str, value: Any) -> None:
-        """Assign; see `Handler.assign`."""
         self[path].assign(value)
 
     def __delitem__(self, path: str) -> None:
-        """Delete a path below this one and everything below it; see `Handler.pop`."""
         self.pop(path)
 
     @abstractmethod

@@ -18,9 +18,9 @@ from seamark.errors import (
     RunNotFoundError,
     SeamarkError,
 )
-from seamark.journal.families import spoken
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
-from seamark.opening.catalogs import open_catalog
+from seamark.journal.rows import spoken
+from seamark.opening.place import open_catalog
 from seamark.paths import is_inside
 from seamark.process.interrupts import quietly
 from seamark.run.tree import nest
@@ -48,22 +48,10 @@ _AGAIN_S: Final = 60.0
 class Recorded:
     """Reads of a run or log.
 
-    Args:
-        folder: Folder of the run or log.
-        policy: Decides whether this process records; reads are empty if not.
-        known: Returns the attributes of a run before its first record.
-        disabled: Whether nothing is recorded because the mode is ``"disabled"``.
-        place: Root or address of a server that is read instead of the folder's root; None for
-            that root.
-        token: API token for a server; None to look for one.
-        remotes: URIs of the remotes that it is sent to; a server among them is read where this disk
-            lacks something.
-        is_partial: Whether that server has, or may have, records that are not on this disk.
-        settle: Writes what this process still holds back; called before each read.
-
-    Attributes:
-        folder: Folder of the run or log, which need not exist.
-        disabled: Whether nothing is recorded because the mode is ``"disabled"``.
+    Reads are empty if ``policy`` lets this process not record. ``known`` returns the attributes
+    before the first record. ``place`` is a root or server that is read instead of the folder's
+    root. Where this disk lacks something (``is_partial``), a server among ``remotes`` is read.
+    ``settle`` writes what this process still holds back, before each read.
     """
 
     def __init__(
@@ -112,7 +100,6 @@ class Recorded:
 
     @property
     def _read_folder(self) -> RunFolder:
-        """The folder that is read, unless a server is."""
         if isinstance(self._place, Path):
             return RunFolder(self._place, self.folder.project, self.folder.run)
         return self.folder
@@ -123,11 +110,7 @@ class Recorded:
         return self.folder.words + (f" on {self._place}" if self.remote else "")
 
     def other_projects(self, most: int) -> list[str]:
-        """Return the projects of the place, sorted; nothing if this project is among them.
-
-        Args:
-            most: Largest number of runs to look at.
-        """
+        """Return the projects among ``most`` runs of the place; none if this is one of them."""
         own, root = self.folder.project, self._read_folder.root
         if self.remote:
             projects = {project for project, _ in self.index.runs()}
@@ -142,11 +125,7 @@ class Recorded:
         return self._index is not None
 
     def view(self) -> Reader:
-        """Return a reader of the records of every process, up to now.
-
-        Raises:
-            RunNotFoundError: If nothing was recorded yet.
-        """
+        """Return a reader of all processes' records; raise `RunNotFoundError` if there are none."""
         self._settle()
         self._last = None
         if self._server is not None and self._is_partial:
@@ -157,11 +136,7 @@ class Recorded:
         return self.index.fresh_view(self.folder.project, self.folder.run)
 
     def note_copied(self, *, is_partial: bool) -> None:
-        """Note that journals were copied from the server to this disk.
-
-        Args:
-            is_partial: Whether the server still has others.
-        """
+        """Note that journals were copied from the server to this disk."""
         self._is_partial = is_partial and self._server is not None
 
     def local_reader(self) -> Reader | None:
@@ -182,11 +157,7 @@ class Recorded:
             return None
 
     def log_of(self, project: str) -> Reader | None:
-        """Return a reader of a project's own log; None if there is none on this disk.
-
-        Raises:
-            RunNotFoundError: If there is none on a server.
-        """
+        """Return a reader of a project's own log; None if there is none on this disk."""
         if not self.remote and not RunFolder(self._read_folder.root, project, PROJECT_LOG).exists():
             return None
         return self.index.fresh_view(project, PROJECT_LOG)
@@ -198,7 +169,7 @@ class Recorded:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to read, for this process at least."""
+        """Whether there is nothing that this process can read."""
         if self._policy.silent:
             return True
         return not (self.remote or self._is_partial or self._read_folder.journal_dir.is_dir())
@@ -215,12 +186,7 @@ class Recorded:
     # ---------------------------------------------------------------- attributes
 
     def attributes(self, namespace: str = "", reader: Reader | None = None) -> list[Attribute]:
-        """Return the visible attributes at and below a path, sorted by path.
-
-        Args:
-            namespace: Path; empty for all.
-            reader: Reader of an earlier moment; None for now.
-        """
+        """Return the visible attributes at and below a path, sorted by path."""
         reader = reader or self.reader()
         if reader is not None:
             return reader.attributes(namespace)
@@ -242,19 +208,11 @@ class Recorded:
         return found or next((one for one in self._known() if one.path == path), None)
 
     def attribute(self, path: str) -> Attribute:
-        """Return the attribute at a path.
-
-        Raises:
-            MissingFieldError: If nothing is recorded there.
-        """
+        """Return the attribute at a path, or raise `MissingFieldError`."""
         return self.look_up(path)[1]
 
     def look_up(self, path: str) -> tuple[Reader | None, Attribute]:
-        """Return the attribute at a path and its reader, which is None before the first record.
-
-        Raises:
-            MissingFieldError: If nothing is recorded there.
-        """
+        """Return a path's attribute and reader (None before the first record), or raise."""
         reader = self.reader()
         found = self.find(reader, path)
         if found is None:
@@ -262,13 +220,8 @@ class Recorded:
         return reader, found
 
     def missing(self, path: str, reader: Reader | None = None) -> MissingFieldError:
-        """Return the error that nothing is recorded at a path, with a suggestion.
-
-        Args:
-            path: Path that was asked for.
-            reader: Reader of the failed lookup; None for a new one.
-        """
-        from seamark.reading.nearest import nearest_path
+        """Return the error that nothing is recorded at a path, with a suggestion."""
+        from seamark.reading.words import nearest_path
 
         reader = reader or self.reader()
         near = nearest_path(path, [] if reader is None else reader.families())
@@ -277,12 +230,7 @@ class Recorded:
         return MissingFieldError(msg)
 
     def no_namespace(self, path: str, family: str | None) -> MissingFieldError | FamilyError:
-        """Return the error that nothing lies below a path.
-
-        Args:
-            path: Path that was asked for.
-            family: Family of the path; None if nothing is recorded there.
-        """
+        """Return the error that nothing lies below a path."""
         if family is None:
             return self.missing(path)
         msg = (
@@ -305,7 +253,7 @@ class Recorded:
     # ---------------------------------------------------------------- files, very long texts
 
     def contents(self) -> Contents:
-        """Return the files of what is recorded."""
+        """Return the contents of the recorded files."""
         found = self._last or self.index
         contents: Contents = found.view(self.folder.project, self.folder.run).contents
         if self._server is not None and self._last is None:
@@ -323,11 +271,7 @@ class Recorded:
         return document_of(reader, whole=lambda text, _: self.read_long_text(text))
 
     def whole(self, value: Any) -> Any:
-        """Return a value as it was written: a very long text instead of its record.
-
-        Raises:
-            FileMissingError: If the text is missing, damaged or too large for memory.
-        """
+        """Return a value as it was written: a very long text instead of its record."""
         if not isinstance(value, dict) or value.keys() != {"sha256", "size"}:
             return value
         return self.contents().text(value)
@@ -345,15 +289,8 @@ class Recorded:
 
 
 class _ServerView:
-    """A run on its server: all of it, if this process did not copy it, and its files.
-
-    A training never fails or waits long for it: without an answer the part on this disk is read,
-    and a warning says so.
-
-    Args:
-        place: Address of the server.
-        token: API token; None to look for one.
-    """
+    # A training never fails or waits long for it: without an answer the part on this disk is read,
+    # and a warning says so.
 
     def __init__(self, place: str, token: str | None) -> None:
         self._place, self._token = place, token
@@ -363,17 +300,9 @@ class _ServerView:
         self._has_warned = False
 
     def read(self, folder: RunFolder) -> tuple[Catalog, Reader] | None:
-        """Return the catalog that has the run, and its reader; None without an answer."""
         return self._ask(folder, lambda: self._read(folder))
 
     def contents(self, folder: RunFolder, here: Contents) -> Any:
-        """Return the contents of a run folder, with missing ones read from the server.
-
-        Args:
-            folder: The run.
-            here: Contents of the folder.
-        """
-
         def opened() -> Contents:
             contents: Contents = self._opened().view(folder.project, folder.run).contents
             return contents
@@ -425,19 +354,13 @@ class _ServerView:
         return self._catalog
 
     def close(self) -> None:
-        """Close the connection; a later read opens it again."""
         catalog, self._catalog = self._catalog, None
         if catalog is not None and self._pid == os.getpid():
             catalog.close()
 
 
 class _FallbackContents:
-    """Contents of a run folder, and of the run's server for those that the folder lacks.
-
-    Args:
-        here: Contents of the folder.
-        there: Returns the contents of the server; None if it does not answer.
-    """
+    """Contents of a run folder, and of the run's server for those that the folder lacks."""
 
     def __init__(self, here: Contents, there: Callable[[], Contents | None]) -> None:
         self._here = here

@@ -38,34 +38,16 @@ _RESERVED: Final = {"tags": "atom"}
 class Recorder:
     """Journal of one process, and the decision whether and where it records.
 
-    Args:
-        folder: Folder of the run or log.
-        mode: See ``init_run``.
-        lifecycle: Of the run.
-        policy: Whether this process records, and where.
-        header: Returns what the HEADER of a journal that is opened now says.
-        start: Opens the journal for the first record, with a lock held. It raises mistakes of
-            the user, and nothing is recorded then.
-        secrets: Secrets that are masked in values and texts before they are written.
-        keep: Aggregates of series, in place of their points, by path or pattern.
-        expect_tags: Raises what is wrong with keyed tags among values that are assigned.
-        fixed: Path at and below which nothing changes any more; None if there is none.
-        after_t: Time of the last record of a run that lies elsewhere, ns since the Unix epoch.
+    ``start`` opens the journal for the first record, with a lock held; it raises mistakes of the
+    user, and nothing is recorded then. At and below ``fixed`` nothing changes. ``after_t`` is the
+    time of the last record of a run that lies elsewhere, ns since the Unix epoch.
 
     Attributes:
-        folder: Folder of the run or log.
-        mode: See ``init_run``.
         writer: The journal; None before the first record.
         ready: The same, while nothing has to be asked before it is written to; None before the
             first record, in a forked child until it records, and from the end on.
-        secrets: Secrets that are masked in values and texts.
         row: Records one number for each path at one step, ``row(metrics, step)``; returns whether
             it is in the kernel (None in a disabled run). Never raises.
-        kept: Aggregates of series, in place of their points.
-        contents: Masks texts and stores files.
-        points: Records points of series.
-        values: Records everything else.
-        parameters: The hyperparameters that this process set, as they were given.
         rank: 0, or the rank that records its own series beside those of rank 0.
     """
 
@@ -146,13 +128,7 @@ class Recorder:
         return self.writer
 
     def to_append(self) -> JournalWriter | None:
-        """Return the writer for points; None, with one warning, where the run was stopped.
-
-        A loop that logs once too often is not interrupted.
-
-        Raises:
-            ReadOnlyError: If it was opened for reading.
-        """
+        """Return the writer for points; where the run was stopped, warn once and return None."""
         try:
             return self.to_write()
         except InactiveRunError as error:
@@ -172,10 +148,8 @@ class Recorder:
     ) -> JournalWriter:
         """Begin to record, as the rank that this process is now.
 
-        Args:
-            prepare: Called with the writer before any thread can record with it.
-            before_points: Called before points are recorded, with the paths of float series, until
-                it returns True; see `announce`. None where no point needs it.
+        ``prepare`` gets the writer before any thread can record with it. ``before_points`` is
+        called before points are recorded, with the paths of float series, until it returns True.
         """
         self._before_points = before_points
         self.rank = self._policy.apart
@@ -205,7 +179,7 @@ class Recorder:
         return writer
 
     def ask_again(self) -> None:
-        """Ask again whether this process records; a journal that is open stays so."""
+        """Determine again whether this process records; an open journal stays open."""
         self._policy.forget()
         self.ready = None
         if self.writer is None:
@@ -232,7 +206,6 @@ class Recorder:
             self._lifecycle.call("heartbeat")
 
     def _settle(self, writer: JournalWriter) -> None:
-        """Write to this writer without further checks."""
         self.ready, self.row = writer, self._row_of(writer)
 
     def _row_of(self, writer: JournalWriter) -> Callable[..., bool | None]:
@@ -242,11 +215,7 @@ class Recorder:
     # ---------------------------------------------------------------- first points
 
     def announce(self, paths: Collection[str] = ()) -> None:
-        """Announce points that are recorded on purpose; those of other threads wait meanwhile.
-
-        Args:
-            paths: Paths of those that belong to float series.
-        """
+        """Announce points, of float series at some paths; those of other threads wait meanwhile."""
         if self._before_points is None:
             return
         with self._lock:
@@ -269,23 +238,13 @@ class Recorder:
         return path if self._ranked is None else str(self._ranked[path])
 
     def expect_free(self, path: str) -> None:
-        """Refuse to change a fixed path.
-
-        Raises:
-            PathError: If the path is fixed.
-        """
+        """Refuse to change a fixed path."""
         if self._fixed is not None and is_inside(path, self._fixed):
             msg = f"path: {path!r} is what {self.folder.words} consists of, and never changes"
             raise PathError(msg)
 
     def to_share(self, path: str) -> JournalWriter | None:
-        """Return the writer for records that rank 0 writes for all; None on other ranks.
-
-        Raises:
-            InactiveRunError: If the run was stopped.
-            ReadOnlyError: If it was opened for reading.
-            PathError: If the path is fixed.
-        """
+        """Return the writer for records that rank 0 writes for all; None on other ranks."""
         writer = self.to_write()
         self.expect_free(path)
         return writer if writer is not None and self.shares(path) else None
@@ -293,7 +252,6 @@ class Recorder:
     # ---------------------------------------------------------------- rows
 
     def _first_row(self, metrics: Any, step: Any = None, time_ns: int | None = None) -> bool | None:
-        """Begin with the first row; in read-only and stopped runs, warn."""
         try:
             if self.to_write() is not None:  # the row is another one now
                 return self.row(metrics, step, time_ns)
@@ -307,7 +265,6 @@ class Recorder:
     def _watched_row(
         self, metrics: Any, step: Any = None, time_ns: int | None = None
     ) -> bool | None:
-        """Record a row of this rank's own series, and of an opened run."""
         writer, ranked = self.writer, self._ranked
         if writer is None:
             return self._first_row(metrics, step, time_ns)
@@ -326,23 +283,12 @@ class Recorder:
     # ---------------------------------------------------------------- losses and the end
 
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
-        """Count what could not be recorded, and warn once about it. Never raises.
-
-        Args:
-            reason: Short name under which the losses are counted.
-            count: Number of values or records.
-            warn: Message, shown once for each reason.
-        """
+        """Count a lost record, and warn once for each reason. Never raises."""
         if (writer := self.writer) is not None:
             writer.drop(reason, count, warn or f"something could not be recorded ({reason})")
 
     def guard(self, reason: str, what: str) -> quietly:
-        """Return a context that swallows errors, counts them as losses and warns of the first.
-
-        Args:
-            reason: Short name under which the losses are counted.
-            what: Beginning of the warning; the error follows.
-        """
+        """Return a context that swallows errors, counts them as losses and warns of the first."""
         return quietly(lambda error: self.drop(reason, warn=f"{what}: {error!r:.300}"))
 
     def positions(self) -> dict[str, int]:
@@ -350,11 +296,7 @@ class Recorder:
         return self.writer.positions() if self.writer else {}
 
     def store_files(self, seconds: float | None) -> None:
-        """Wait until all files are stored, and accept no more.
-
-        Args:
-            seconds: Time limit; None for none.
-        """
+        """Wait until all files are stored, and accept no more."""
         self.ready = None  # a run that ends is asked
         self.contents.close(seconds)
 
@@ -376,15 +318,7 @@ class Recorder:
             writer.rest(0)
 
     def close(self, reason: str, timeout_s: float) -> int:
-        """Write the end of the journal and close it for good.
-
-        Args:
-            reason: ``"stop"``, or ``"exit"`` at the end of the process.
-            timeout_s: Time limit for the disk, in seconds.
-
-        Returns:
-            Number of values or records that were lost.
-        """
+        """Write the end of the journal and close it; return the number of lost values."""
         self.ready, self.row = None, self._first_row
         if (writer := self.writer) is None:
             return 0
@@ -399,13 +333,7 @@ def _nothing(metrics: Any, step: Any = None, time_ns: Any = None) -> None:
 
 @runtime_checkable
 class Part(Protocol):
-    """Part of one process in a run, or in the log of a project, model or artifact.
-
-    Attributes:
-        lifecycle: Its state in this process.
-        recorder: Writes it.
-        recorded: Reads it.
-    """
+    """Part of one process in a run, or in the log of a project, model or artifact."""
 
     lifecycle: Lifecycle
     recorder: Recorder

@@ -19,7 +19,7 @@ from seamark.journal.headers import header_of
 from seamark.journal.reader import JournalReader, decode_json
 from seamark.opening.opening import Attempt
 from seamark.opening.restarts import JobRun, attempt_of_peers, newest_attempt
-from seamark.process.job import restart_count
+from seamark.process.rank import restart_count
 
 if TYPE_CHECKING:
     from seamark.journal.folder import JournalFile, RunFolder
@@ -32,15 +32,7 @@ _BEGIN: Final = b'{"op":"checkpoint","mark":'
 
 
 class Resume:
-    """Attempts of a run that continues an earlier one.
-
-    Args:
-        opening: Of the run.
-        recorder: Of the run.
-
-    Attributes:
-        origin: Origin of the run.
-    """
+    """Attempts of a run that continues an earlier one."""
 
     def __init__(self, opening: Opening, recorder: Recorder) -> None:
         self._opening = opening
@@ -50,7 +42,7 @@ class Resume:
         self.origin = opening.origin
 
     def adopt(self, opening: Opening) -> None:
-        """Continue from what is on this disk now: the journals of the run were copied."""
+        """Continue from the journals on this disk, to which they were copied."""
         self._opening = opening
 
     @property
@@ -58,24 +50,18 @@ class Resume:
         return self._recorder.folder
 
     def _newest(self) -> int:
-        """Return the number of the newest attempt, on this disk or at a remote."""
         remote = self._opening.remote
         elsewhere = 0 if remote is None else remote.newest_attempt
         return max(newest_attempt(self._folder), elsewhere)
 
     def _sizes(self) -> dict[str, int]:
-        """Return {writer id: bytes} of every journal that is known, on this disk or at a remote."""
         found, remote = self._folder.sizes(), self._opening.remote
         for writer, size in ({} if remote is None else remote.sizes).items():
             found[writer] = max(size, found.get(writer, 0))
         return found
 
     def expect_found(self) -> None:
-        """Refuse to begin a new run with ``resume="must"``.
-
-        Raises:
-            RunNotFoundError: If this would be one.
-        """
+        """Refuse to begin a new run with ``resume="must"``."""
         options, origin = self._opening.options, self.origin
         found = options.names_a_run or origin.begun or origin.continues
         if not options.must_resume or found or self._recorder.silent:
@@ -91,10 +77,7 @@ class Resume:
 
     @property
     def restarted_as(self) -> int | None:
-        """The attempt that a restart of the job began and that has recorded nothing yet, or None.
-
-        0-based.
-        """
+        """Attempt (0-based) that a restart began and that has no record yet, or None."""
         begun = self.origin.begun
         if begun and begun.positions is None and self._recorder.writer is None:
             return begun.number
@@ -130,11 +113,7 @@ class Resume:
                 recorder.values.record_op({"op": "checkpoint", "mark": number})
 
     def begin_attempt(self, saved: Saved) -> Attempt | None:
-        """Begin a new attempt, whose journal names the positions of the checkpoint.
-
-        Returns:
-            The attempt; None on a rank that records nothing.
-        """
+        """Begin an attempt whose journal names the checkpoint's positions; None on silent ranks."""
         if self._recorder.silent:
             return None
         self.mark_checkpoint()
@@ -154,7 +133,6 @@ class Resume:
         return found
 
     def _positions(self, saved: Saved) -> dict[str, int] | None:
-        """Return the positions up to which journals belong to a checkpoint."""
         noted = saved.positions
         if noted is None or (saved.partly and self._opening.is_unanswered):
             return None  # records that cannot be named must not be hidden
@@ -180,7 +158,7 @@ class Resume:
             recorder.begin_attempt()
 
     def follow(self, attempt: int | None) -> None:
-        """Continue the run in the attempt that rank 0 has begun; None if it has begun none."""
+        """Continue the run in the attempt that rank 0 has begun; None if it began none."""
         begun = None if attempt is None else Attempt(attempt, None)
         self.origin = replace(self.origin, begun=begun, continues=True)
 
@@ -200,18 +178,9 @@ class Resume:
 def _marked_positions(
     folder: RunFolder, noted: Mapping[str, int], saver: str, mark: int
 ) -> dict[str, int]:
-    """Return the positions up to which journals belong to a checkpoint.
-
-    A process of the same attempt that marks, and did not come to this one, had recorded nothing
-    yet that came after the checkpoint. One that never marks took no part in it: its journals keep
-    the positions that were noted.
-
-    Args:
-        folder: The run.
-        noted: {writer id: bytes} when it was saved.
-        saver: Writer id of the journal of the process that saved it.
-        mark: Its number.
-    """
+    # A process of the same attempt that marks, and did not come to this one, had recorded nothing
+    # yet that came after the checkpoint. One that never marks took no part in it: its journals keep
+    # the positions that were noted.
     found, sizes = dict(noted), folder.sizes()
     for chain in _chains(folder, saver):
         for writer, end in _ends_in(chain, saver, mark).items():
@@ -225,12 +194,8 @@ def _marked_positions(
 
 
 def _ends_in(chain: Iterable[JournalFile], saver: str, mark: int) -> dict[str, int | None]:
-    """Return the ends of the records of a checkpoint in the journals of a process that marks.
-
-    Returns:
-        Bytes by writer id: None where all of a journal belongs to it, 0 where nothing does; empty
-        if the process never marks.
-    """
+    # None where all of a journal belongs to the checkpoint, 0 where nothing does; empty if the
+    # process never marks.
     ends: dict[str, int | None] = {}
     marks = behind = False
     for each in chain:
@@ -246,7 +211,6 @@ def _ends_in(chain: Iterable[JournalFile], saver: str, mark: int) -> dict[str, i
 
 
 def _chains(folder: RunFolder, saver: str) -> Iterator[list[JournalFile]]:
-    """Yield the journals of each process of the attempt that a writer belongs to, oldest first."""
     journals, told = {each.writer: each for each in folder.journals()}, {}
     for writer, journal in journals.items():
         with contextlib.suppress(OSError):

@@ -1,12 +1,16 @@
-"""Resumption of the run that a checkpoint was saved in, once the checkpoint is loaded."""
+"""Positional arguments of `init_run`, and continuation after a checkpoint is loaded."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import SeamarkError
-from seamark.opening.machine import open_checkpoint
+from seamark.journal.folder import is_run_id
+from seamark.opening.machine import is_run, open_checkpoint
+from seamark.options.settings import Settings
 from seamark.process.interrupts import quietly
 from seamark.process.rank import connected, current_rank
 from seamark.values import encode_atom
@@ -15,26 +19,52 @@ if TYPE_CHECKING:
     from seamark.opening.opening import Opening, Saved
     from seamark.run.session import Session
 
-__all__ = ["resume_checkpoint"]
+__all__ = ["parse_positional_argument", "resume_checkpoint"]
+
 
 log = logging.getLogger("seamark")
+_LIKE_NEPTUNES: Final = re.compile(r"[A-Z][A-Z0-9]*-[1-9][0-9]*")
+"""Ids of runs as Neptune makes them: the project's key and a number."""
+_READ_ONCE: Final = frozenset({"groups", "secrets", "source_files", "tags"})
+"""Options that may be generators, and do not say where a run is."""
+
+
+def parse_positional_argument(first: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a run with the one that was given without a name under its own.
+
+    Beside ``project=`` it is ``with_id``, as in Neptune. Alone it is ``with_id`` if it looks like
+    an id, a run has that id, and no project on this disk has that name; else it is the project.
+    """
+    if first is None:
+        return dict(given)
+    named = given.get("with_id") is not None or given.get("custom_run_id") is not None
+    is_neptunes = isinstance(first, str) and _LIKE_NEPTUNES.fullmatch(first) is not None
+    is_id = is_neptunes or (isinstance(first, str) and is_run_id(first))
+    if not named and (given.get("project") is not None or (is_id and _is_run(first, given))):
+        return {**given, "with_id": first}
+    if not named and is_neptunes and not current_rank().rank:
+        log.warning(
+            "seamark: init_run(%r) means the project of that name; write with_id=%r, and project=, "
+            "if a run is meant",
+            *(first, first),
+        )
+    return {**given, "project": first}
+
+
+def _is_run(first: str, given: Mapping[str, Any]) -> bool:
+    with quietly(only=SeamarkError):  # it is said where all of them are used
+        others = {name: given[name] for name in given.keys() - _READ_ONCE}
+        options = Settings.of(**{**others, "with_id": first})
+        return options.mode not in ("disabled", "debug") and is_run(options, first)
+    return False
+
 
 _WITHDRAWN_S: Final = 5.0
 """Time limit for the disk when a process switches to another run, in seconds."""
 
 
 def resume_checkpoint(session: Session, saved: Saved, *, stay: bool, training: bool) -> Session:
-    """Return the session that continues once a checkpoint is loaded; see `seamark.Run.resumed`.
-
-    Args:
-        session: The session that the process has begun.
-        saved: State of a run in the checkpoint.
-        stay: Do not switch to another run.
-        training: False where the checkpoint is only evaluated.
-
-    Raises:
-        RunNotFoundError: If ``resume="must"`` and the run is not found.
-    """
+    """Return the session that continues once a checkpoint is loaded; see `seamark.Run.resumed`."""
     if stay or not (session.policy.connected_at_start and connected()):
         return _resume(session, saved, stay=stay, training=training)
     if not current_rank().rank:
@@ -56,7 +86,6 @@ def resume_checkpoint(session: Session, saved: Saved, *, stay: bool, training: b
 
 
 def _resume(session: Session, saved: Saved, *, stay: bool, training: bool) -> Session:
-    """Return the session that continues, as this process alone decides."""
     writer, silent = session.recorder.writer, session.recorder.silent
     is_new = writer is None or session.introduction.covers(list(writer.families))
     found = open_checkpoint(session.opening, saved, stay=stay, training=training, is_new=is_new)
@@ -73,7 +102,6 @@ def _resume(session: Session, saved: Saved, *, stay: bool, training: bool) -> Se
 
 
 def _switch(session: Session, saved: Saved, opening: Opening, *, begins: bool) -> Session:
-    """Return a session of the checkpoint's run, which is recorded instead of the first one."""
     found = session.continue_with(opening)
     if begins:
         found.begin_attempt(saved)
@@ -85,11 +113,8 @@ def _switch(session: Session, saved: Saved, opening: Opening, *, begins: bool) -
 
 
 def _withdraw(session: Session) -> None:
-    """Withdraw a run that holds no records of the user, and stop. Never raises.
-
-    A run of this process alone goes into the trash. From one that others record too only the
-    journals of this process are removed.
-    """
+    # A run of this process alone goes into the trash. From one that others record too only the
+    # journals of this process are removed.
 
     def lost(error: Exception) -> None:
         log.debug("seamark: run %s could not be withdrawn: %r", session.folder.run, error)

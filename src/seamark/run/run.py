@@ -1,4 +1,4 @@
-"""A run: what `init_run` returns and a training script holds."""
+"""Runs as `init_run` returns them to a training script."""
 
 from __future__ import annotations
 
@@ -12,29 +12,27 @@ from seamark.opening.machine import open_run
 from seamark.opening.opening import Saved
 from seamark.options.run_options import RunOptions, accept_options, check_names
 from seamark.options.settings import Settings
-from seamark.pictures.drawing import PlotOptions
-from seamark.pictures.plotting import plot_run
+from seamark.pictures.drawing import PlotOptions, plot_run
 from seamark.process.interrupts import quietly
 from seamark.reading.curves import Look
-from seamark.run.associated import Associations
 from seamark.run.chrono import Chrono, Chronos
 from seamark.run.container import Container
 from seamark.run.distribution import distribution_of
+from seamark.run.lineage import Associations
 from seamark.run.params import Held, Params
-from seamark.run.positional import parse_positional_argument
 from seamark.run.progress import Loops, Progress
-from seamark.run.resuming import resume_checkpoint
+from seamark.run.resuming import parse_positional_argument, resume_checkpoint
 from seamark.run.session import Carried, Session
-from seamark.run.transfers import TRANSFERS, transfers_of
+from seamark.run.shipping import TRANSFERS, transfers_of
 from seamark.values import encode_atom
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from seamark.reading.points import Attempt
+    from seamark.reading.rank_words import RankTiming
     from seamark.reading.recorded_errors import RecordedError
     from seamark.reading.report import Report
-    from seamark.reading.stragglers import RankTiming
     from seamark.run.lineage import Lineage
     from seamark.values.aggregates import Keep
 
@@ -73,16 +71,7 @@ def init_run(first: str | None = None, /, **options: Unpack[RunOptions]) -> Run:
 
 
 def make_run(**given: Any) -> Run:
-    """Return a run that touches no disk and captures nothing until its first record.
-
-    Args:
-        **given: The arguments of `init_run`.
-
-    Raises:
-        ArgumentError: If arguments contradict each other or have no legal value.
-        PathError: If a name cannot be a folder.
-        RunNotFoundError: If ``with_id`` names no run; on a rank above 0 that is rank 0's to say.
-    """
+    """Return a run that touches no disk and captures nothing until its first record."""
     session = _session(given, trains=True)
     if not session.policy.is_follower:
         session.expect_place()
@@ -99,12 +88,6 @@ class Run(Container):
 
     Made by `init_run`; ``Run(...)`` with its arguments is the same. Use it as a context manager, or
     call `stop`; at the end of the process it stops by itself.
-
-    Args:
-        session: This process's part in it.
-
-    Attributes:
-        session: The same, for adapters and other parts of the package.
     """
 
     session: Session
@@ -122,7 +105,6 @@ class Run(Container):
     # ---------------------------------------------------------------- facts
 
     def __repr__(self) -> str:
-        """Return where the run is, and its state, or why this object does not know it."""
         return f"<seamark.Run {self.folder.project}/{self.folder.run} {self._state_text()}>"
 
     def _state_text(self) -> str:
@@ -183,12 +165,10 @@ class Run(Container):
 
     @property
     def _is_recorded_by_other_processes(self) -> bool:
-        """Whether other processes, such as ranks, recorded into this run, and this one did not."""
         wrote = self.written_state != "created" or self.session.recorder.positions()
         return not wrote and bool(self.folder.journals())
 
     def _as_recorded(self, path: str) -> str | None:
-        """Return a text as it is recorded; None if there is none."""
         found = self.session.recorded.attributes(path)
         return found[0].value if found else None
 
@@ -206,7 +186,7 @@ class Run(Container):
         return [] if recorded.is_empty else recorded_errors(recorded.view())
 
     def report(self, short: bool = False) -> Report:  # noqa: FBT001, FBT002 - as people call it
-        """Return what the run comes to, as far as it is recorded: a dict that prints itself.
+        """Return a summary of the recorded run: a dict that prints itself.
 
         Its keys: ``name``, ``state``, ``detail``, ``description``, ``revision``, ``version`` (of
         the code), ``start_time``, ``end_time``, ``running_time_s``, ``tags``, ``groups``,
@@ -229,7 +209,7 @@ class Run(Container):
 
     @property
     def checkpoints(self) -> str:
-        """``"reference"`` or ``"keep"``: what becomes of checkpoint files."""
+        """``"reference"`` or ``"keep"``: how checkpoint files are recorded."""
         return self.session.options.checkpoints
 
     @property
@@ -239,7 +219,7 @@ class Run(Container):
 
     @property
     def params(self) -> Params:
-        """Its hyperparameters, kept under ``parameters/``: a mapping to read and to change."""
+        """Hyperparameters of the run, a mapping to read and change, kept under ``parameters/``."""
         return Params(self._params)
 
     @property
@@ -262,7 +242,7 @@ class Run(Container):
         return transfers_of(self.session.recorded.attributes(TRANSFERS))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of the run as JSON values: what ``seamark export --format json`` writes of it.
+        """Return the whole run as JSON values, as ``seamark export --format json`` writes it.
 
         `seamark.from_dict` makes the run again. Bytes of files are not in it. Points lie in
         ``series``, ``texts``, ``files`` and ``histograms``, everything else in ``attributes``.
@@ -314,16 +294,15 @@ class Run(Container):
     def mark_output(self, what: Any, *, name: str | None = None) -> None:
         """Record that the run made something, under ``artifacts/outputs/<name>``.
 
-        Args:
-            what: As in `mark_input`, which also says what is raised.
-            name: What it is called in this run; None for its own name.
+        Arguments and errors are as in `mark_input`.
         """
         self.session.shipping.send_along(self._associations.mark("output", what, name))
 
     def lineage(self) -> Lineage:
-        """Return what led to this run and what came of it, over all generations.
+        """Return the ancestors and descendants of this run, over all generations.
 
-        What it read and made, the runs that made or read that, and so on, in the same place.
+        These are its inputs and outputs, the runs that made or read them, and so on, in the same
+        place.
 
         Raises:
             RunNotFoundError: If nothing was recorded yet.
@@ -337,7 +316,7 @@ class Run(Container):
 
     @property
     def monitoring_namespace(self) -> str:
-        """Path of what is captured by this process: as given, or ``monitoring/<writer>``."""
+        """Path of this process's captured values: as given, or ``monitoring/<writer>``."""
         given = self.session.options.monitoring_namespace
         return given or "/".join(filter(None, ("monitoring", self.writer)))
 
@@ -355,26 +334,9 @@ class Run(Container):
         high: float | None = None,
         refresh: float | None = None,
     ) -> Any:  # a figure of plotly, which has no types
-        """Return a figure of series of this run; see `Handler.plot`, also for the arguments.
+        """Return a figure of series of this run; see `Handler.plot` for arguments and errors.
 
-        Args:
-            *paths: Series, namespaces, or patterns with ``*`` and ``?``.
-            x: What the x axis is.
-            smooth: Width of a window in units of x.
-            log_x: Logarithmic x axis.
-            log_y: Logarithmic y axis.
-            attempt: Which attempts are shown.
-            points: At most this many representative points of each curve.
-            half_life: Of a moving average instead of a window, in units of x.
-            low: Only points whose x is not less.
-            high: Only points whose x is not greater.
-            refresh: Draw again every so many seconds while the run is running.
-
-        Raises:
-            MissingExtraError: If the extra ``plot`` is not installed.
-            MissingFieldError: If there is no such series; the nearest one is named.
-            ArgumentError: If an argument has a value that cannot be used.
-            PathError: If ``x`` breaks the grammar of paths.
+        ``paths`` are series, namespaces, or patterns with ``*`` and ``?``.
         """
         look = Look(points, x, low, high, smooth, half_life, log_x, log_y)
         return plot_run(self.session.recorded, paths, PlotOptions(look, attempt), refresh)
@@ -388,7 +350,7 @@ class Run(Container):
         on_end: Callable[[], object] | None = None,
         cuda: Literal["off", "events", "synchronize"] = "off",
     ) -> Chrono:
-        """Return what times a block, ``with run.chrono("batch"):``, or as a decorator a function.
+        """Return a timer of a block, ``with run.chrono("batch"):``, or as a decorator of functions.
 
         What the times come to, in seconds, is kept under ``chronos/<name>``, as by `Handler.keep`;
         inside of another block under ``chronos/<outer>/<name>``. A block inside itself counts where
@@ -430,12 +392,7 @@ class Run(Container):
         return self._loops.progress(iterable, name, total, start)
 
     def __getattr__(self, name: str) -> Any:
-        """Name the verb that is meant by one of another program.
-
-        Raises:
-            AttributeError: As there is no such name.
-        """
-        from seamark.options.foreign import VERBS, also
+        from seamark.options.named import VERBS, also
 
         msg = f"{type(self).__name__!r} object has no attribute {name!r}{also(VERBS, name)}"
         raise AttributeError(msg, name=name, obj=self)
@@ -465,7 +422,7 @@ class Run(Container):
             MissingFieldError: If only one rank recorded, or none the times of its steps.
         """
         from seamark.errors import MissingFieldError
-        from seamark.reading.stragglers import rank_timings
+        from seamark.reading.rank_words import rank_timings
 
         if self.session.recorded.is_empty:
             msg = f"{self.folder.words}: nothing is recorded yet"
@@ -475,7 +432,7 @@ class Run(Container):
     # ---------------------------------------------------------------- checkpoints and resuming
 
     def checkpoint_state(self, *, marked: bool | None = None) -> dict[str, Any]:
-        """Return what a checkpoint stores of this run: see `resumed`.
+        """Return the state of this run for a checkpoint: see `resumed`.
 
         Strings, ints, dicts and None only: the run's id, its project, and how long every journal is
         now. Where a rank sees no journal, loading the checkpoint hides nothing.
@@ -496,7 +453,7 @@ class Run(Container):
         return state
 
     def mark_checkpoint(self) -> None:
-        """Note that what is recorded from now on came after the last checkpoint. Never raises."""
+        """Mark records from now on as later than the last checkpoint. Never raises."""
         self.session.resume.mark_checkpoint()
 
     def resumed(
@@ -570,7 +527,6 @@ class Run(Container):
         self.session.ending.finish("stop", seconds)
 
     def __enter__(self) -> Run:  # noqa: PYI034 - typing.Self is of Python 3.11
-        """Return itself, running."""
         if not self.session.options.start and self.session.recording:
             self.start()
         return self

@@ -1,10 +1,4 @@
-"""Part of one process in a run: the object behind `seamark.Run`, which adapters use, too.
-
-A session opens its journal with its first record, or as soon as a script asks for that. It knows
-whether this process decides the run's state, which rank it is, and what it captures; it rests
-between trainings and ends with the run or with the process. Its copy in another process, pickled or
-forked, is another part in the same run.
-"""
+"""Part of one process in a run: the object behind `seamark.Run`, which adapters use, too."""
 
 from __future__ import annotations
 
@@ -16,18 +10,17 @@ from typing import TYPE_CHECKING, Any
 from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
 from seamark.journal.writer import SYNC_S
+from seamark.opening.machine import copy_run
 from seamark.opening.place import expect_writable, reading_place
-from seamark.opening.remotes import copy_run
 from seamark.opening.revisions import take_revision
 from seamark.paths import join_path
 from seamark.process import fork
 from seamark.process.crashes import memory_groups
-from seamark.process.job import job_key
 from seamark.process.liveness import process_facts
-from seamark.process.rank import current_rank
-from seamark.run.captured import Watch
+from seamark.process.rank import current_rank, job_key
 from seamark.run.claims import OwnClaim
-from seamark.run.ending import Ending
+from seamark.run.container import TagCheck
+from seamark.run.ending import Ending, Watch
 from seamark.run.introduction import Introduction, print_end
 from seamark.run.late_rank import LateRank
 from seamark.run.lifecycle import RECORDING, RESTING, WAITING, Lifecycle
@@ -37,7 +30,6 @@ from seamark.run.recorder import Recorder
 from seamark.run.resume import Resume
 from seamark.run.shipping import Shipping
 from seamark.run.state import OwnState, check_state, expect_owned, has_other_owner
-from seamark.run.tags import TagCheck
 
 if TYPE_CHECKING:
     from seamark.blobs import BlobWriter
@@ -54,17 +46,12 @@ __all__ = ["Carried", "Session"]
 
 @dataclass(frozen=True)
 class Carried:
-    """State that a run takes along to another session or process.
+    """State of a run that is passed to another session or process.
 
-    Attributes:
-        made_in: Pid of the process that minted the run's id; None for a copy.
-        introduced: Whether name, tags and parameters have been recorded already.
-        owner: Whether its processes decide its state; None if that is as the options say.
-        contributes: Whether its process opened it and has not continued it.
-        connected: Whether the ranks agreed on the run before this one that it continues.
-        facts: Encoded values by path for its first record, beside what the options say.
-        keep: Aggregates of series by path or pattern, beside those of the options.
-        params: The hyperparameters that its process set, by path.
+    ``made_in`` is the pid of the process that generated the run's id, None for a copy. The run is
+    ``introduced`` if name, tags and parameters have been recorded already. A process
+    ``contributes`` if it opened the run and has not continued it. The ranks are ``connected`` if
+    they agreed on the earlier run that this one continues.
     """
 
     made_in: int | None = None
@@ -78,27 +65,7 @@ class Carried:
 
 
 class Session:
-    """Part of one process in a run; `seamark.Run.session`.
-
-    Args:
-        opening: Decision how this process takes part in the run.
-        carried: State of the session or process that it continues.
-
-    Attributes:
-        opening: Decision how this process takes part in the run.
-        options: Arguments of the run.
-        lifecycle: Its phase in this process, and the hooks that follow it.
-        policy: The decision whether this process records, and the agreement of all ranks.
-        recorder: Writes it.
-        recorded: Reads it.
-        resume: Its attempts, and what a checkpoint stores of it.
-        state: Its state, if this process owns it.
-        introduction: Records the arguments of the run, and facts from adapters.
-        shipping: Sends it to remotes.
-        tags: The check of keyed tags.
-        claim: The claim that this process has on it, if it has one.
-        ending: Its rests and its end.
-    """
+    """Part of one process in a run; `recorder` writes it, and `recorded` reads it."""
 
     def __init__(self, opening: Opening, carried: Carried) -> None:
         self.opening = opening
@@ -175,7 +142,7 @@ class Session:
 
     @property
     def speaks_for_all(self) -> bool:
-        """Whether this process records what is recorded once for all ranks: values, tags, files."""
+        """Whether this process records the data common to all ranks: values, tags, files."""
         return self.recorder.speaks_for_all
 
     @property
@@ -189,10 +156,7 @@ class Session:
         return self.recorder.secrets
 
     def begin(self) -> bool:
-        """Start the run, if that has not happened yet; return whether this process records.
-
-        For files, whose storing does not start it.
-        """
+        """Start the run for files, whose storing does not; return whether this process records."""
         return self.recording and self.recorder.to_write() is not None
 
     def record_op(self, op: Mapping[str, Any]) -> bool:
@@ -204,28 +168,15 @@ class Session:
         return self.recorder.values.record_atoms(atoms)
 
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
-        """Count what could not be recorded, and warn once about it. Never raises.
-
-        Args:
-            reason: Short name under which the losses are counted.
-            count: Number of values or records.
-            warn: Message, shown once for each reason.
-        """
+        """Count a lost record, and warn once about it. Never raises."""
         self.recorder.drop(reason, count, warn)
 
     def before_end(self, call: Callable[[], None]) -> None:
-        """Register a call before this process ends the run or rests it, once.
-
-        For records that are composed late; exceptions are logged and not raised.
-        """
+        """Register a call before this process ends the run or rests it, once; errors are logged."""
         self.lifecycle.before_end(call)
 
     def record_facts(self, atoms: Mapping[str, Atom]) -> None:
-        """Record facts with the first record, or now if there was one. Never raises.
-
-        Args:
-            atoms: Encoded values by path.
-        """
+        """Record facts with the first record, or now if there was one. Never raises."""
         self.introduction.record_facts(atoms)
 
     def series_base(self, base: str) -> str:
@@ -233,9 +184,6 @@ class Session:
 
         A rank above 0 that records, too, uses ``ranks/<rank>`` there. For the empty namespace, the
         run as a whole, the recorder itself adds that.
-
-        Args:
-            base: Path of the namespace.
         """
         rank = self.policy.apart if base else 0
         return join_path(base, f"ranks/{rank}") if rank else base
@@ -243,15 +191,7 @@ class Session:
     # ---------------------------------------------------------------- opening
 
     def begin_at_once(self) -> None:
-        """Open the journal and record the arguments now, as scripts without a logger expect.
-
-        Raises:
-            ArgumentError: If ``ranks="all"`` and the ranks cannot agree on one run, or if the run
-                was purged.
-            RunNotFoundError: If there is no run with the id that was given, or if
-                ``resume="must"`` and there is no run to continue.
-            JournalError: If the root cannot be written to.
-        """
+        """Open the journal and record the arguments now; raises as `seamark.init_run` does."""
         if self.recorder.mode == "read-only":
             self.expect_place()
             return
@@ -265,22 +205,13 @@ class Session:
         self.open_at_once()
 
     def open_at_once(self) -> None:
-        """Open the journal, if this process records.
-
-        Raises:
-            JournalError: If the root cannot be written to.
-        """
+        """Open the journal, if this process records."""
         if not self.policy.silent:
             expect_writable(self.recorder.folder)
         self.recorder.to_write()
 
     def expect_place(self) -> None:
-        """Refuse a run that should exist but does not, or that was purged.
-
-        Raises:
-            RunNotFoundError: If it does not exist.
-            ArgumentError: If it was purged, or was given a keyed tag that a project above defines.
-        """
+        """Raise `RunNotFoundError` or `ArgumentError` if the run is missing or was purged."""
         if self.opening.refusal is not None:
             raise self.opening.refusal
         self.tags.expect(self.options.tags.keyed)
@@ -326,7 +257,6 @@ class Session:
             self._complete_start()
 
     def _open_journal(self, rank: int, *, existed: bool, waits: bool) -> JournalWriter:
-        """Begin to record once it is known what an earlier process of this rank recorded."""
         self.lifecycle.enter(WAITING if waits else RECORDING)
         knows = existed and (
             self.opening.remote is not None or rank_has_recorded(self.folder, rank)
@@ -388,7 +318,6 @@ class Session:
         self._own()
 
     def _copy_run(self) -> None:
-        """Copy the journals that the run has at its server to this disk. Never raises."""
         if self.opening.remote is not None and self.recorder.recording:
             self.opening = copy_run(self.opening, trains=True)
             self.resume.adopt(self.opening)
@@ -407,14 +336,7 @@ class Session:
             self.state.take_over(self.lifecycle)
 
     def _before_points(self, paths: Collection[str]) -> bool:
-        """Begin a run that waits, own one that is reopened, warn of points of the owner's series.
-
-        Args:
-            paths: Paths of the points that belong to float series.
-
-        Returns:
-            Whether later points need no check.
-        """
+        # A run that is reopened is owned from its first point on; True ends these checks.
         if self.lifecycle.phase == WAITING and self.state.is_recording_process:
             self.ending.go_on()
             if self.state.owner:
@@ -442,17 +364,13 @@ class Session:
         self.state.set(state, detail=detail, error=error)
 
     def go_on(self) -> None:
-        """Set a run that has ended or not begun to running. Never raises.
-
-        Does nothing where the state is not this process's to tell.
-        """
+        """Set a run of this process that has ended or not begun to running. Never raises."""
         if self.lifecycle.phase == WAITING:
             self.recorder.announce()
         else:
             self.state.note("running")
 
     def _revive(self) -> None:
-        """Leave a rest, where the run is running again."""
         if self.lifecycle.phase == RESTING:
             self.ending.go_on()
             self._watch.begin()
@@ -469,14 +387,8 @@ class Session:
 
         Every rank has to call this. For loggers, which make their id before the ranks can
         communicate; once a process group or Horovod is initialised. Without either, or if the id is
-        known to the other ranks anyway, it is this session.
-
-        Args:
-            refusal: Why rank 0 does not begin, which is raised on all ranks.
-
-        Raises:
-            ArgumentError: If ``ranks="all"`` and other ranks cannot learn the id.
-            SeamarkError: The ``refusal`` of rank 0.
+        known to the other ranks anyway, it is this session. A ``refusal`` of rank 0 is raised on
+        all ranks.
         """
         begun = self.resume.origin.begun
         decision = self.policy.receive_decision(
@@ -501,11 +413,8 @@ class Session:
     def at(self, run: str, project: str | None = None, *, owner: bool = True) -> Session:
         """Return a session of another run that continues this one; nothing is on disk yet.
 
-        Args:
-            run: Run id.
-            project: Project path, this run's if left out.
-            owner: False for a rank that adds records to the run of rank 0 without owning its state:
-                it records on any rank, and at unchanged paths.
+        With ``owner=False``, for a rank that adds records to the run of rank 0 without owning its
+        state, it records on any rank, and at unchanged paths.
         """
         here = self.folder
         opening = self.opening.at(RunFolder(here.root, project or here.project, run))
@@ -515,12 +424,7 @@ class Session:
         return self.continue_with(opening, introduced=not owner)
 
     def continue_with(self, opening: Opening, *, introduced: bool = False) -> Session:
-        """Return a session that continues this one as another run.
-
-        Args:
-            opening: Of the other run.
-            introduced: Whether its name, tags and parameters have been recorded already.
-        """
+        """Return a session that continues this one as another run."""
         carried = Carried(
             made_in=self.policy.made_in,
             introduced=introduced,
@@ -567,7 +471,7 @@ class Session:
         return False
 
     def __reduce__(self) -> Any:
-        """Travel as what a copy starts with, which opens a journal when it records something."""
+        """Pickle only the state for a copy, which opens a journal when it records something."""
         recorder, owner = self.recorder, self.state.owner
         params = recorder.parameters.atoms
         if get_spawning_popen() is None:  # else it goes to a process of this training, by a pipe

@@ -3,42 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 import signal
+import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.process.interrupts import quietly
+from seamark.process.liveness import user_name
 from seamark.run.lifecycle import call_after_runs
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
+    from seamark.reading.attributes import Attribute
     from seamark.run.recorder import Recorder
 
-__all__ = ["Shipping"]
+__all__ = ["TRANSFERS", "Shipping", "transfer_to", "transfers_of"]
+
 
 log = logging.getLogger("seamark")
-
 _hurried: set[int] = set()
 """Pids of processes that end by a signal, or at whose end somebody pressed Ctrl-C."""
-
-
 _NO_WRITER: Final = SimpleNamespace(writers=())
 
 
 class Shipping:
-    """Passes the journals of a run to the shippers of this process. Never raises.
-
-    Args:
-        uris: URIs of the remotes.
-        token: API token of the remotes; None to look for one for each.
-        recorder: Of the run or project.
-    """
+    """Passes the journals of a run to the shippers of this process. Never raises."""
 
     def __init__(self, uris: tuple[str, ...], token: str | None, recorder: Recorder) -> None:
         self._uris = uris
@@ -47,11 +44,7 @@ class Shipping:
         self._along: set[RunFolder] = set()
 
     def begin(self, writer: JournalWriter | None = None) -> None:
-        """Send the journals that this process writes; called whenever one is opened.
-
-        Args:
-            writer: Writer of the journals; None for the recorder's own.
-        """
+        """Send the journals that this process writes; called whenever one is opened."""
         writer = writer or self._recorder.writer
         if not self._uris or writer is None:
             return
@@ -86,17 +79,11 @@ class Shipping:
         quiet: bool = False,
         later: bool = False,
     ) -> list[str]:
-        """Wait until the rest is sent, for a limited time, and say what was not sent.
+        """Wait until the rest is sent, report unsent data, and return the complete remotes.
 
-        Args:
-            seconds: Time limit; None for the usual limit at the end of a run.
-            in_haste: Whether a signal ends the process.
-            quiet: Whether the run is withdrawn, so that nobody needs to wait.
-            later: Whether the end of the process waits, once for all its runs: where it has come,
-                or while an exception propagates, which nothing may hold up.
-
-        Returns:
-            URIs of the remotes that have all of it.
+        ``seconds`` is None for the usual limit at the end of a run. A signal ends the process
+        ``in_haste``; of a ``quiet``, withdrawn run nobody waits. ``later`` lets the end of the
+        process wait, once for all its runs: where it has come, or while an exception propagates.
         """
         if in_haste and later:
             _hurried.add(os.getpid())
@@ -125,7 +112,6 @@ class Shipping:
 
 
 def _send_last(error: BaseException | None) -> None:
-    """Wait at the end of the process until the rest of all its runs is sent."""
     with quietly(_failed):
         from seamark.remote.shipper import EXIT_S, SIGNAL_S, shippers
 
@@ -136,15 +122,8 @@ def _send_last(error: BaseException | None) -> None:
 
 
 def _wait(shippers: list[Any], seconds: float, folder: Any) -> list[bool]:
-    """Wait for all shippers together, until somebody presses Ctrl-C.
-
-    Returns:
-        For each shipper whether everything was sent.
-
-    Raises:
-        KeyboardInterrupt: At Ctrl-C, once a line has said what is left.
-    """
-    from seamark.pictures.progress import progress_bar
+    """Wait for all shippers; on Ctrl-C, report unsent data in one line, then raise it."""
+    from seamark.pictures.printing import progress_bar
     from seamark.process.quiet import is_quiet
 
     until, done = time.monotonic() + seconds, []
@@ -166,10 +145,7 @@ def _wait(shippers: list[Any], seconds: float, folder: Any) -> list[bool]:
 
 @contextlib.contextmanager
 def _before_sigterm(shippers: list[Any], folder: Any) -> Iterator[None]:
-    """Say what is left before SIGTERM ends the process.
-
-    Other handlers of SIGTERM stay in place.
-    """
+    """Report unsent data before SIGTERM ends the process; other handlers stay in place."""
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
@@ -192,3 +168,30 @@ def _before_sigterm(shippers: list[Any], folder: Any) -> Iterator[None]:
 
 def _failed(error: Exception) -> None:
     log.debug("seamark: sending failed: %r", error)
+
+
+TRANSFERS: Final = "sys/transfers"
+"""Namespace of the transfers, each below a digest of its two places."""
+
+
+def transfers_of(attributes: Iterable[Attribute]) -> list[dict[str, Any]]:
+    """Return the transfers among attributes, the oldest first; their values are not trusted."""
+    found = [one.value for one in attributes if isinstance(one.value, dict)]
+    return sorted(found, key=lambda one: str(one.get("time")))
+
+
+def transfer_to(
+    folder: RunFolder, uri: str, name: str | None, t_ns: int, project: str | None = None
+) -> tuple[str, dict[str, Any]]:
+    """Return path and value by which both places record a transfer, at a time in Unix ns."""
+    source = f"file://{socket.gethostname()}{folder.root.as_posix()}"
+    told = f"{source}\0{uri}" if project is None else f"{source}\0{uri}\0{project}"
+    made = hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:12]
+    return f"{TRANSFERS}/{made}", {
+        "time": datetime.fromtimestamp(t_ns / 1e9, timezone.utc).isoformat(),
+        "from": source,
+        "to": uri,
+        "by": user_name(),
+        "name": name,
+        **({} if project is None else {"project": project}),
+    }

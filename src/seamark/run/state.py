@@ -14,26 +14,18 @@ from seamark.errors import ArgumentError
 from seamark.paths import is_inside
 from seamark.process.interrupts import quietly
 from seamark.reading.attributes import DETAIL
-from seamark.reading.nearest import hint_for
+from seamark.reading.words import hint_for
 from seamark.values import escape
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
     from seamark.opening.opening import Opening
-    from seamark.remote.remote_run import RemoteRun
+    from seamark.remote.protocol import RemoteRun
     from seamark.run.lifecycle import Lifecycle
     from seamark.run.recorder import Recorder
 
-__all__ = [
-    "Held",
-    "OwnState",
-    "check_state",
-    "expect_owned",
-    "has_other_owner",
-    "learn",
-    "learn_from",
-]
+__all__ = ["OwnState", "check_state", "expect_owned", "has_other_owner", "learn"]
 
 log = logging.getLogger("seamark")
 
@@ -51,12 +43,7 @@ _STAGED_S: Final = 2.0
 
 
 def check_state(state: object, detail: object, error: object) -> None:
-    """Check the arguments of `seamark.Run.set_state`.
-
-    Raises:
-        ArgumentError: If there is no such state, or it is none to set; if another argument has a
-            value that cannot be used.
-    """
+    """Check the arguments of `seamark.Run.set_state`."""
     if not isinstance(state, str) or state not in _SETTABLE:
         why = _NOT_SET.get(state) if isinstance(state, str) else None
         hint = f" ({why})" if why else hint_for(str(state), _SETTABLE)
@@ -71,16 +58,7 @@ def check_state(state: object, detail: object, error: object) -> None:
 
 
 def expect_owned(verb: str, words: str, *, owned: bool) -> None:
-    """Refuse to set the state of a run that this process does not own.
-
-    Args:
-        verb: Name of the method that was called.
-        words: Description of the run.
-        owned: Whether this process owns the state.
-
-    Raises:
-        ArgumentError: If it is not.
-    """
+    """Raise `ArgumentError` if this process does not own the state that a verb sets."""
     if owned:
         return
     msg = (
@@ -91,19 +69,7 @@ def expect_owned(verb: str, words: str, *, owned: bool) -> None:
 
 
 class OwnState:
-    """Ownership of the state of a run, and the records of it.
-
-    Args:
-        opening: Of the run.
-        recorder: Of the run.
-        revive: Called when the run is noted as running, after a rest or not.
-        owner: Whether this process decides the state; None if that is not settled.
-        may_reopen: Whether this process continues a run that has no live owner.
-
-    Attributes:
-        owner: Whether this process decides the state; None if that is not settled.
-        word: The state as this process last wrote it; ``"created"`` if it wrote none.
-    """
+    """Ownership of a run's state (`owner`, None if it is not settled), and the records of it."""
 
     def __init__(
         self,
@@ -129,18 +95,14 @@ class OwnState:
         return self._pid == os.getpid()
 
     def begin(self, *, owns: bool) -> None:
-        """Record in this process from now on, even if it was forked.
-
-        Args:
-            owns: Whether it decides the state, if that is not settled.
-        """
+        """Record in this process from now on, even if it was forked."""
         self._pid = os.getpid()
         self.word = "created"  # in a forked child that is another rank, too
         if owns:
             self.own()
 
     def own(self) -> bool:
-        """Decide the state from now on; return False where it was settled who does."""
+        """Own the state from now on; return False if ownership was already decided."""
         if self.owner is not None:
             return False
         self.owner = True
@@ -158,13 +120,7 @@ class OwnState:
     def note(
         self, state: str, *, error: BaseException | None = None, signal: str | None = None
     ) -> None:
-        """Write the state, if it is this process's to write; see `set`. Never raises.
-
-        Args:
-            state: See `seamark.Run.set_state`.
-            error: Exception that ended the run; type and message are recorded, secrets masked.
-            signal: Name of the signal that ended it.
-        """
+        """Write the state, if it is this process's to write. Never raises."""
         recorder = self._recorder
         if state != "running":
             recorder.kept.write()
@@ -186,14 +142,7 @@ class OwnState:
         error: BaseException | None = None,
         signal: str | None = None,
     ) -> None:
-        """Write the state without a check of ownership.
-
-        Args:
-            state: The state.
-            detail: Text of the user beside it.
-            error: Exception that led to it.
-            signal: Name of the signal that led to it.
-        """
+        """Write the state without a check of ownership."""
         op: dict[str, Any] = {"op": "state", "state": state}
         if detail is not None:
             op["detail"] = escape(self._recorder.contents.hide(DETAIL, detail))
@@ -228,11 +177,7 @@ class OwnState:
                 self._held = here.merged_with(learn_from(remote, writer, namespace))
 
     def take_over(self, lifecycle: Lifecycle) -> None:
-        """Note that a failed run continues, and store files that dead processes left, on a thread.
-
-        Args:
-            lifecycle: Of the run, whose end waits for the thread.
-        """
+        """Note that a failed run continues; store files that dead processes left, on a thread."""
         recorder = self._recorder
         if not self.owner or recorder.rank:
             return
@@ -262,11 +207,7 @@ class OwnState:
         return self._held.running
 
     def warn_of_series(self, paths: Iterable[str]) -> bool:
-        """Warn of points in series of the training, which this process does not own.
-
-        Returns:
-            Whether it has warned.
-        """
+        """Warn, and return True, if points belong to the training of another owner."""
         path = next((path for path in paths if path in self._held.series), None)
         if path is None:
             return False
@@ -282,12 +223,9 @@ class OwnState:
 class Held:
     """State of a run when it was opened.
 
-    Attributes:
-        series: Paths of the float series of its training: without those that are captured, and
-            those that only processes wrote which did not own it, such as evaluations.
-        failed: Whether it ever failed.
-        resumable: Whether it was begun but not ended for good, and no owner of it lives.
-        running: Whether an owner was recording it.
+    ``series`` are the paths of the float series of its training: without those that are captured,
+    and those that only processes wrote which did not own it, such as evaluations. It is
+    ``resumable`` if it was begun but not ended for good, and no owner of it lives.
     """
 
     series: frozenset[str] = frozenset()
@@ -301,21 +239,9 @@ class Held:
 
 
 def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
-    """Tell a writer the families and last steps that a run has, as the index knows them.
-
-    Takes as long as folding the records of the run that the index has not folded yet.
-
-    Args:
-        folder: The run.
-        writer: The writer.
-        namespace: Path below which captures record; its series are not ``Held.series``.
-
-    Raises:
-        RunNotFoundError: If there is no such run.
-        OSError: If it cannot be read.
-    """
+    """Tell a writer the families and last steps of a run, once the index has folded it."""
     from seamark.index.index import Index
-    from seamark.remote.remote_run import RemoteRun
+    from seamark.remote.protocol import RemoteRun
 
     with Index.open(folder.root) as index:
         index.refresh(folder.project, folder.run)
@@ -334,13 +260,7 @@ def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
 
 
 def learn_from(known: RemoteRun, writer: JournalWriter, namespace: str) -> Held:
-    """Tell a writer the families and last steps of a run.
-
-    Args:
-        known: Facts about the run.
-        writer: The writer.
-        namespace: As in `learn`.
-    """
+    """Tell a writer the families and last steps of a run."""
     series = set()
     for path, family in known.families.items():
         if path.startswith("sys/") and family == "atom":
@@ -356,10 +276,5 @@ def learn_from(known: RemoteRun, writer: JournalWriter, namespace: str) -> Held:
 
 
 def has_other_owner(headers: Iterable[Mapping[str, Any]], lineage: str) -> bool:
-    """Return whether the run was owned by a process other than this one and its copies.
-
-    Args:
-        headers: HEADER of each journal of the run.
-        lineage: ``lineage`` in the journals of this process.
-    """
+    """Return whether the run was owned by a process other than this one and its copies."""
     return any(one.get("owner") and one.get("lineage") != lineage for one in headers)

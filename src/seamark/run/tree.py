@@ -12,10 +12,6 @@ def nest(flat: Mapping[str, Any], namespace: str = "") -> dict[str, Any]:
     """Return values by path as nested dicts: ``a/b`` is ``b`` in ``a``.
 
     The value of a path that is also a namespace is under the key ``""``.
-
-    Args:
-        flat: Values by path, all below the namespace.
-        namespace: Path whose tree is returned; empty for all.
     """
     tree: dict[str, Any] = {}
     spaces: dict[str, dict[str, Any]] = {"": tree}

@@ -24,7 +24,7 @@ from seamark.values import shown
 
 if TYPE_CHECKING:
     from seamark.blobs import FileFilter
-    from seamark.capture.code.ignored import Ignored
+    from seamark.capture.code.walk import Ignored
     from seamark.run.recorder import Recorder
 
 __all__ = ["Source", "SourceFiles", "files_to_upload"]
@@ -51,18 +51,7 @@ _ENDED: Final = "the run has ended"
 def files_to_upload(
     value: Source | Iterable[Source], ignore: str | None, max_bytes: int | None
 ) -> dict[str, Path]:
-    """Return files by their names in a file set.
-
-    Args:
-        value: Paths, folders, patterns, modules: one or several.
-        ignore: Name of files with rules like those of a ``.gitignore``; None ignores nothing.
-        max_bytes: Largest total size; None for no limit.
-
-    Raises:
-        ArgumentError: If they are more than that, if rules take too long, or if another argument
-            has a value that cannot be used.
-        FileMissingError: If a path or module stands for no file; of a pattern, a warning says so.
-    """
+    """Return files by their names in a file set; warn of a pattern that matches none."""
     _check(ignore, max_bytes)
     found: dict[str, Path] = {}
     several = [value] if isinstance(value, (str, os.PathLike, ModuleType)) else list(value)
@@ -107,16 +96,9 @@ def _check_size(found: dict[str, Path], max_bytes: int) -> None:
 
 
 def _rules(name: str | None, target: str, *skipped: str) -> FileFilter | None:
-    """Return the test whether a file or folder below a target is taken; None takes everything.
-
-    Args:
-        name: Name of the files with rules; None for no rules.
-        target: File or folder.
-        *skipped: Names of folders that are never entered.
-    """
     if name is None and not skipped:
         return None
-    from seamark.capture.code.ignored import Ignored, RulesTooSlowError, RuleTime
+    from seamark.capture.code.walk import Ignored, RulesTooSlowError, RuleTime
 
     allowed = RuleTime(_RULE_TIME_S)
     rules: list[Ignored] = []
@@ -140,10 +122,8 @@ def _rules(name: str | None, target: str, *skipped: str) -> FileFilter | None:
 
 
 def _files_of_module(module: ModuleType, ignore: str | None) -> dict[str, Path]:
-    """Return the files of a module or package, by names that begin with that of the package.
-
-    Those that lie in the working directory go by their paths in it, as all files do.
-    """
+    # Files in the working directory go by their paths in it, as all files do; others by names that
+    # begin with that of the package.
     folders = list(getattr(module, "__path__", ()))
     file = getattr(module, "__file__", None)
     if not folders and not (isinstance(file, str) and os.path.isfile(file)):
@@ -162,14 +142,7 @@ def _files_of_module(module: ModuleType, ignore: str | None) -> dict[str, Path]:
 
 
 class SourceFiles:
-    """Stores at most 2,000 files and 100 MiB: a folder may hold more than its user knows.
-
-    `Walk` chooses the files.
-
-    Args:
-        recorder: Of the run.
-        targets: A path, folder or pattern, or several; relative to the current working directory.
-    """
+    """Stores at most 2,000 files and 100 MiB: a folder may hold more than its user knows."""
 
     def __init__(self, recorder: Recorder, targets: Any) -> None:
         several = [targets] if isinstance(targets, (str, os.PathLike)) else list(targets)
@@ -214,7 +187,6 @@ class SourceFiles:
                 self._recorder.values.assign_quietly({_LEFT_OUT: "; ".join(told)})
 
     def _take(self) -> str:
-        """Store files as they are found; return why some are left out, empty if none are."""
         is_recorded = self._recorder.to_share(_PATH) is not None
         found = self._found()
         why = ""
@@ -236,11 +208,6 @@ class SourceFiles:
         return what
 
     def _found(self) -> Iterator[tuple[str, str]]:
-        """Yield the files to store, each name once.
-
-        Raises:
-            StoppedError: At a limit, or when the run ends.
-        """
         names: set[str] = set()
         for target in self._targets:
             is_empty = True
@@ -266,7 +233,6 @@ class SourceFiles:
 
 
 def _size(path: str) -> int | None:
-    """Return the size of a regular file in bytes; None if it is none, or may not be read."""
     try:
         found = os.stat(path)
     except (OSError, ValueError) as error:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.blobs import members_of
 from seamark.errors import FamilyError, ValueKindError
-from seamark.journal.families import spoken
 from seamark.journal.format import LONG_TEXT, is_long
+from seamark.journal.rows import spoken
 from seamark.options.checks import PARAMETERS, TAGS, strings
 from seamark.paths import check_path, check_writable, is_inside, refuse_derived
 from seamark.pictures.render import is_drawing
 from seamark.process.interrupts import let_pass, quietly
+from seamark.reading.attributes import TrackedFiles
 from seamark.reading.browsing import Browsable
-from seamark.reading.tracked import TrackedFiles
 from seamark.types import Artifact, File, FileSet, Series, Single, StringSet, Value, ValueCopy
 from seamark.values import Atom, encode_atom, flatten, is_container
 from seamark.values._atoms import atom_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from seamark.run.contents import Contents, Outlet
     from seamark.run.points import Points
 
-__all__ = ["Parameters", "Values", "gather"]
+__all__ = ["Values", "gather"]
 
 _TAGS: Final = f"{TAGS}/"
 _CLEARED: Final = ("", "string_set", "statistic")
@@ -41,17 +41,7 @@ _PARAMETER: Final = re.compile(f"(?:{PARAMETERS}|(?:.+?/)?hyperparams)/(.+)", re
 
 
 class Values:
-    """Records values, sets and files, each once for all ranks.
-
-    Args:
-        outlet: Journal of this process.
-        contents: Masks texts and stores files.
-        points: Records the series that are assigned.
-        expect_tags: Refuses illegal keyed tags among values that are assigned.
-
-    Attributes:
-        parameters: The hyperparameters that this process set, as they were given.
-    """
+    """Records values, sets and files, each once for all ranks."""
 
     def __init__(
         self,
@@ -67,20 +57,7 @@ class Values:
     # ---------------------------------------------------------------- assigning
 
     def assign(self, path: str, value: Any, *, wait: bool = False) -> None:
-        """Assign a value, or every leaf of a mapping, dataclass or Namespace.
-
-        Args:
-            path: A legal path; ``""`` for the root.
-            value: See `Handler.assign`.
-            wait: Return only when files are stored.
-
-        Raises:
-            ValueKindError: If a single value cannot be kept; nothing is written then.
-            FamilyError: If a path holds another family; nothing is written then.
-            PathError: If a path is derived, illegal or fixed.
-            InactiveRunError: If the run was stopped.
-            ReadOnlyError: If it was opened for reading.
-        """
+        """Assign a value or every leaf of a container; raise before anything is written."""
         outlet = self._outlet
         if outlet.ready is None and outlet.silent:
             if not path or is_parameter(f"{path}/"):
@@ -98,7 +75,6 @@ class Values:
                 self._assign(writer, writes, wait=wait)
 
     def _assign_atom(self, writer: JournalWriter, path: str, atom: Atom) -> None:
-        """Check a single value, then record it."""
         outlet, atoms = self._outlet, {path: atom}
         outlet.expect_free(path)
         if path.startswith(_TAGS):
@@ -114,7 +90,6 @@ class Values:
         self._contents.append_atoms(writer, atoms)
 
     def _assign(self, writer: JournalWriter, writes: Mapping[str, _Write], *, wait: bool) -> None:
-        """Check the whole assignment, then record the part that this process records."""
         outlet, contents = self._outlet, self._contents
         for at in writes:
             outlet.expect_free(at)
@@ -138,7 +113,6 @@ class Values:
             )
 
     def _append(self, writer: JournalWriter, at: str, write: _Write, *, wait: bool) -> None:
-        """Record a set, artifact, file or file set."""
         family, value = write
         if family == "string_set":
             values = sorted(self._contents.hide_all(at, value))
@@ -153,26 +127,14 @@ class Values:
                 self._contents.flush()
 
     def change_set(self, op: str, path: str, values: Iterable[str]) -> None:
-        """Add strings to a string set (``add``), or take them out (``remove``).
-
-        Raises:
-            FamilyError: If the path holds another family.
-            InactiveRunError: If the run was stopped.
-            ReadOnlyError: If it was opened for reading.
-        """
+        """Add strings to a string set (``add``), or take them out (``remove``)."""
         if writer := self._outlet.to_share(path):
             writer.claim(path, "string_set")
             kept = self._contents.hide_all(path, values)
             writer.append_op({"op": op, "path": path, "values": kept})
 
     def add_files(self, path: str, members: Mapping[str, Any], *, wait: bool = False) -> None:
-        """Add files to a file set; see `seamark.blobs.BlobWriter.upload_members`.
-
-        Raises:
-            FamilyError: If the path holds another family.
-            InactiveRunError: If the run was stopped.
-            ReadOnlyError: If it was opened for reading.
-        """
+        """Add files to a file set; see `seamark.blobs.BlobWriter.upload_members`."""
         if writer := self._outlet.to_share(path):
             writer.claim(path, "file_set")
             self._contents.files.upload_members(path, members)
@@ -180,13 +142,7 @@ class Values:
                 self._contents.flush()
 
     def check_values(self, paths: Iterable[str]) -> None:
-        """Check that single values can be recorded at some paths.
-
-        Raises:
-            FamilyError: If a path holds another family.
-            InactiveRunError: If the run was stopped.
-            ReadOnlyError: If it was opened for reading.
-        """
+        """Check that single values can be recorded at some paths."""
         outlet = self._outlet
         if (writer := outlet.to_write()) is not None:
             writer.expect({path: "atom" for path in paths if outlet.shares(path)})
@@ -196,14 +152,7 @@ class Values:
     def record_op(self, op: Mapping[str, Any]) -> bool:
         """Append one op (``docs/explanation/journal.md``, table C), if this rank records it.
 
-        Secrets in it are masked, as everywhere.
-
-        Returns:
-            Whether its bytes are in the kernel.
-
-        Raises:
-            InactiveRunError: If the run was stopped.
-            ReadOnlyError: If it was opened for reading.
+        Secrets in it are masked, as everywhere. Return whether its bytes are in the kernel.
         """
         outlet = self._outlet
         if (writer := outlet.to_write()) is None:
@@ -217,12 +166,7 @@ class Values:
     def record_atoms(self, atoms: Mapping[str, Atom]) -> bool:
         """Append values that are encoded already; those without a place are counted.
 
-        Returns:
-            Whether the bytes of the others are in the kernel.
-
-        Raises:
-            InactiveRunError: If the run was stopped.
-            ReadOnlyError: If it was opened for reading.
+        Return whether the bytes of the others are in the kernel.
         """
         writer = self._outlet.to_write()
         self.parameters.take(atoms)
@@ -233,10 +177,7 @@ class Values:
         return self._contents.append_atoms(writer, placed)
 
     def assign_quietly(self, values: Mapping[str, Any]) -> None:
-        """Assign values that were captured without being asked; count what cannot be kept.
-
-        Never raises.
-        """
+        """Assign captured values; count failures. Never raises."""
         with self._outlet.guard("capture", "captured facts could not be recorded"):
             if (writer := self._outlet.writer) is None or writer.closed:
                 return
@@ -259,7 +200,6 @@ class Values:
         check: Callable[[str], str],
         reason: str,
     ) -> dict[str, Atom]:
-        """Return the atoms that this process records; count those without a place."""
         placed: dict[str, Atom] = {}
         for path, atom in atoms.items():
             if not self._outlet.shares(path):
@@ -275,12 +215,7 @@ class Values:
     # ---------------------------------------------------------------- deleting
 
     def delete(self, path: str) -> None:
-        """Delete what is at a path and below it.
-
-        Raises:
-            InactiveRunError: If the run was stopped.
-            ReadOnlyError: If it was opened for reading.
-        """
+        """Delete a path and everything below it."""
         writer = self._outlet.to_share(path)
         self.parameters.drop(path)
         if writer is not None:
@@ -289,13 +224,7 @@ class Values:
             self._contents.forget(path)
 
     def clear(self, path: str) -> None:
-        """Empty a series or string set.
-
-        Raises:
-            FamilyError: If the path holds something that cannot be emptied, such as a single value.
-            InactiveRunError: If the run was stopped.
-            ReadOnlyError: If it was opened for reading.
-        """
+        """Empty a series or string set."""
         outlet = self._outlet
         if (writer := outlet.to_write()) is None:
             return
@@ -313,18 +242,12 @@ class Values:
 
 
 def _name_of(path: str) -> str | None:
-    """Return the name of the parameter at a path; None if it is no path of one."""
     found = _PARAMETER.fullmatch(path)
     return None if found is None else found[1]
 
 
 class Parameters:
-    """Hyperparameters by path, as they were given: nothing is hidden in them.
-
-    Attributes:
-        atoms: Encoded values by path.
-        dropped: Paths that were deleted, with everything below.
-    """
+    """Hyperparameters by path as they were given, nothing hidden; `dropped` are deleted paths."""
 
     def __init__(self) -> None:
         self.atoms: dict[str, Atom] = {}
@@ -337,7 +260,7 @@ class Parameters:
                 self.atoms[path] = atom
 
     def drop(self, path: str) -> None:
-        """Forget what is at and below a path."""
+        """Forget a path and everything below it."""
         self.atoms = {one: atom for one, atom in self.atoms.items() if not is_inside(one, path)}
         self.dropped.append(path)
 
@@ -362,13 +285,8 @@ class Parameters:
 
 
 class _Write(NamedTuple):
-    """Record of an assignment at one path.
-
-    Attributes:
-        family: Of the path.
-        value: An `Atom`; a set of strings; a `File`; the files of a file set by name; an artifact
-            as its record holds it; or the points of a series, as a `Series`.
-    """
+    # `value` is an `Atom`; a set of strings; a `File`; the files of a file set by name; an artifact
+    # as its record holds it; or the points of a series, as a `Series`.
 
     family: str
     value: Any
@@ -379,12 +297,6 @@ def gather(path: str, value: Any) -> dict[str, _Write]:
 
     Values in a container are treated like hyperparameters: a learning rate must not be lost because
     of an activation function beside it. A single value that cannot be recorded is a mistake.
-
-    Raises:
-        ValueKindError: If a single value cannot be kept, or a container does not end.
-        PathError: If a path is derived or illegal.
-        FileNotFoundError: If a file does not exist.
-        MissingFieldError: If a path that is to be copied holds nothing.
     """
     if isinstance(value, TrackedFiles):  # as it was fetched from another path
         return {check_writable(path): _Write("artifact", dict(value))}
@@ -395,12 +307,10 @@ def gather(path: str, value: Any) -> dict[str, _Write]:
 
 
 def _atoms_in(writes: Mapping[str, _Write]) -> dict[str, Atom]:
-    """Return the single values among what an assignment writes."""
     return {at: write.value for at, write in writes.items() if write.family == "atom"}
 
 
 def _write_of(at: str, leaf: Any, *, inside: bool) -> _Write | None:
-    """Return the write of a leaf; None for a copy on a rank that reads nothing."""
     if type(leaf) in _PLAIN and at not in _SETS:
         return _Write("atom", atom_of(leaf))
     if isinstance(leaf, Browsable | ValueCopy):
@@ -421,23 +331,13 @@ def _write_of(at: str, leaf: Any, *, inside: bool) -> _Write | None:
 
 
 def _render(drawing: Any, *, inside: bool) -> File | None:
-    """Return a picture, a chart or a table as a file.
-
-    Returns:
-        None if it cannot be drawn and is one of many values, which are not to be lost with it.
-    """
+    """Return a drawing as a file; None if it fails and is one of many, which stay without it."""
     with quietly(only=Exception if inside else ()):
         return File.create_from(drawing)
     return None
 
 
 def _value(at: str, value: Value) -> _Write:
-    """Return the write of one of Neptune's values that is more than a single one.
-
-    Raises:
-        ValueKindError: If it has no place in a run.
-        FileMissingError: If a pattern of a file set matches nothing.
-    """
     if isinstance(value, Series):
         for file in value.values:
             _ = file.size if isinstance(file, File) else None  # raises where there is no file
@@ -452,12 +352,6 @@ def _value(at: str, value: Value) -> _Write:
 
 
 def _copy(at: str, source: Browsable) -> _Write | None:
-    """Return the write that copies another path: a value, a set of strings or an artifact.
-
-    Raises:
-        MissingFieldError: If it holds nothing.
-        ValueKindError: If it holds something else, or is a run or a project.
-    """
     recorded, path = source._place()  # noqa: SLF001 - of the classes of this package
     if recorded.silent:
         return None
@@ -475,16 +369,6 @@ def _copy(at: str, source: Browsable) -> _Write | None:
 
 
 def _atom_at(path: str, value: Any, *, anything: bool = False) -> Atom:
-    """Encode a value.
-
-    Args:
-        path: Path of the assignment, for messages.
-        value: Value to encode.
-        anything: Encode other objects by name or text, as `parameter` does.
-
-    Raises:
-        ValueKindError: If it cannot be kept, or is a list longer than a record may be.
-    """
     try:
         atom = encode_atom(value)
     except ValueKindError as error:

@@ -1,4 +1,4 @@
-"""A team's server: it keeps the journals that it is sent, folds them, and answers readers.
+"""A team's server, which stores received journals, folds them and answers readers.
 
 It opens no folder of runs and no reference: all that it knows are bytes that were sent to it.
 """

@@ -25,15 +25,11 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Identity of a requester, with the roles that it has.
+    """Identity of a requester, with its roles as limited by its token.
 
-    Attributes:
-        name: User or service account; empty for an anonymous requester.
-        token: Public prefix of the token that was sent; empty for none.
-        admin: Whether everything is allowed, everywhere.
-        roles: Project paths (each for what is in it, too) and the role there; what the token does
-            not allow is taken off already. The path ``""`` stands for all projects.
-        workspaces: First parts of project paths; in them they read what is visible to a workspace.
+    `token` is the public prefix of the token. `roles` are by project path, each for what is in it,
+    too; ``""`` stands for all projects. `workspaces` are first parts of project paths, in which it
+    reads what is visible to a workspace.
     """
 
     name: str = ""
@@ -49,13 +45,7 @@ NOBODY = Identity()
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """Projects that somebody may read, each with what is in it.
-
-    Attributes:
-        everything: All, but those below `but`.
-        projects: Project paths that may be read.
-        but: Project paths that may not be read although one above them may.
-    """
+    """Project paths that may be read, sub-projects included; `but` has the exceptions."""
 
     everything: bool = False
     projects: frozenset[str] = frozenset()
@@ -63,12 +53,10 @@ class Readable:
 
 
 class Access(Protocol):
-    """Decides who may do what; `seamark.server.accounts` has the one that asks the database."""
+    """Authorization policy; `seamark.server.accounts` implements it with the database."""
 
     def role(self, who: Identity, project: str) -> Role | None:
-        """Return the role of somebody in a project; None if they may not know that it exists."""
-        ...
+        """Return a user's role in a project; None if they may not know that it exists."""
 
     def readable(self, who: Identity) -> Readable:
-        """Return which projects somebody may read."""
-        ...
+        """Return the projects that a user may read."""

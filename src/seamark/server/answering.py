@@ -1,12 +1,29 @@
-"""Answers to reads: authorization, time of the data, conditional requests, and compression."""
+"""Answers to reads: authorization, time of the data, encoding and compression.
+
+Texts, booleans, null, finite floats and ints below 2**53 are the same in JSON (a float has a point
+or an exponent). Every other value is an object with the key ``$``, which names its type:
+
+- ``{"$": "float", "v": "nan"}``, ``"inf"``, ``"-inf"``; ``{"$": "int", "v": "-0x2386f26fc10000"}``;
+- ``{"$": "datetime", "v": "2026-01-31T12:00:00+00:00"}``, ISO 8601;
+- ``{"$": "dict", "v": {...}}``: an object that has a key ``$`` of its own;
+- ``{"$": "f8", "v": "<base64>"}`` and ``"i8"``: arrays of little-endian float64 and int64. With
+  ``?arrays=json`` a list of numbers replaces the base64 text; ``"nan"``, ``"inf"`` and ``"-inf"``
+  stand for values that JSON cannot represent;
+- the name of a class, beside its fields: ``{"$": "Attribute", "path": ...}``.
+"""
 
 from __future__ import annotations
 
+import base64
 import gzip
+import json
+import math
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import fields, is_dataclass
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,19 +35,25 @@ from fastapi import Request, Response
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.paths import PROJECT_LOG, projects_above
 from seamark.reading.codec import pack
-from seamark.reading.verbs import Answer, Count, Question
+from seamark.reading.names import RunName
+from seamark.reading.points import TextPage
+from seamark.reading.reader import Answer, Count, Question
+from seamark.reading.tables import RunsTable
 from seamark.server.access import NOBODY, Readable, Role
+from seamark.server.changes import BEHIND, POSITION, from_header
 from seamark.server.failures import Refusal, later
 from seamark.server.guard import expect, open_to_all, serving_of
-from seamark.server.json_answers import to_json
-from seamark.server.positions import BEHIND, POSITION, from_header
 from seamark.store import schema
 from seamark.store.cells import OPEN
 from seamark.store.fold.run_state import Fork
 from seamark.store.read.forks import ancestors_of
-from seamark.store.silence import silent_from
+from seamark.store.schema import silent_from
+from seamark.values.aggregates import Keep
+from seamark.values.arrays import Floats, Ints
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from seamark.server.serving import Serving
     from seamark.store.read.run import RunReader
     from seamark.store.read.series import Sources
@@ -38,18 +61,190 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_BYTES",
     "OneRun",
-    "ReadRequest",
     "Several",
     "compressed",
     "fitting",
     "heavy",
     "may_read",
+    "schemas_of",
     "several",
+    "to_json",
     "to_next",
 ]
 
-T = TypeVar("T")
 
+_TAG: Final = "$"
+_VALUE: Final = "v"
+_EXACT: Final = 1 << 53
+_MOST_DEPTH: Final = 128
+_TOO_DEEP: Final = "..."
+_ENVELOPES: Final = "seamark.reading.codec"
+_ARRAYS: Final = {"float64": "f8", "int64": "i8"}
+_PLAIN: Final = {str, bool, type(None)}
+_NAMED: Final = (RunName, TextPage)
+"""Tuples that are objects here; other tuples are lists."""
+
+
+def to_json(value: Any, *, plain_arrays: bool = False) -> bytes:
+    """Return a value of the classes that reads return as JSON; `TypeError` if it has no form.
+
+    What is nested deeper than 128 levels, as nothing is that Seamark records, becomes ``"..."``.
+    """
+    given = _members_of(value) if isinstance(value, Answer) else value
+    made = _Encoder(plain_arrays=plain_arrays).value(given, 0)
+    try:
+        return msgspec.json.encode(made)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return json.dumps(made, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+class _Encoder:
+    def __init__(self, *, plain_arrays: bool) -> None:
+        self._plain_arrays = plain_arrays
+
+    def value(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind is float:
+            return value if value - value == 0 else {_TAG: "float", _VALUE: str(value)}
+        if kind is int:
+            return value if -_EXACT < value < _EXACT else {_TAG: "int", _VALUE: hex(value)}
+        if depth > _MOST_DEPTH:
+            return _TOO_DEEP
+        if kind is dict:
+            made = self._members(value, depth)
+            return {_TAG: "dict", _VALUE: made} if _TAG in made else made
+        return self._object(value, depth)
+
+    def _list(self, values: Iterable[Any], depth: int) -> list[Any]:
+        return [self.value(one, depth + 1) for one in values]
+
+    def _members(self, members: dict[Any, Any], depth: int) -> dict[str, Any]:
+        return {str(key): self.value(one, depth + 1) for key, one in members.items()}
+
+    def _object(self, value: Any, depth: int) -> Any:
+        name = type(value).__name__
+        if isinstance(value, RunsTable | Keep):
+            return {_TAG: name} | self._members(_parts_of(value), depth)
+        if is_dataclass(value):
+            made = self._members(
+                {one.name: getattr(value, one.name) for one in fields(value)}, depth
+            )
+            return made if type(value).__module__ == _ENVELOPES else {_TAG: name} | made
+        if isinstance(value, _NAMED):
+            return {_TAG: name} | self._members(value._asdict(), depth)
+        if isinstance(value, list | tuple):
+            return self._list(value, depth)
+        if isinstance(value, set | frozenset):
+            return sorted(value)
+        if isinstance(value, str):  # an Escaped
+            return str.__str__(value)
+        if isinstance(value, datetime):
+            return {_TAG: "datetime", _VALUE: value.isoformat()}
+        return self._array(value)
+
+    def _array(self, array: Any) -> dict[str, Any]:
+        name = _ARRAYS.get(getattr(getattr(array, "dtype", None), "name", ""))
+        if name is None:
+            msg = f"{type(array).__qualname__} has no form in JSON"
+            raise TypeError(msg)
+        if self._plain_arrays:
+            return {_TAG: name, _VALUE: [_finite(one) for one in array.tolist()]}
+        packed = array.astype(f"<{name}", copy=False).tobytes()
+        return {_TAG: name, _VALUE: base64.b64encode(packed).decode("ascii")}
+
+
+def _members_of(answer: Answer[Any]) -> dict[str, Any]:
+    if answer.unchanged:
+        return {"unchanged": True}
+    found = {name: getattr(answer, name) for name in ("seen", "next", "told", "total")}
+    said = {name: one for name, one in found.items() if one not in ("", None, [])}
+    return {"answer": answer.answer} | said
+
+
+def _parts_of(table: RunsTable | Keep) -> dict[str, Any]:
+    if isinstance(table, Keep):
+        return {"state": table.state_dict()}
+    return {
+        "columns": table.columns,
+        "cells": [table[column] for column in table.columns],
+        "refs": table.refs,
+        "total": table.known_total,
+        "offset": table.offset,
+    }
+
+
+def _finite(number: float) -> float | str:
+    return number if math.isfinite(number) else str(number)
+
+
+# ---------------------------------------------------------------------- its description
+
+_SPECIAL: Final = {
+    "description": "What JSON cannot write by itself.",
+    "type": "object",
+    "properties": {_TAG: {"enum": ["float", "int", "datetime", "dict"]}, _VALUE: {}},
+    "required": [_TAG, _VALUE],
+}
+_SPECIAL_REF: Final = {"$ref": "#/components/schemas/Special"}
+_TAGGED: Final[dict[type, dict[str, Any]]] = {
+    RunsTable: {
+        "columns": {"type": "array", "items": {"type": "string"}},
+        "cells": {"type": "array", "items": {"type": "array"}},
+        "refs": {"type": "array", "items": {"type": "array"}},
+        "total": {"type": ["integer", "null"]},
+        "offset": {"type": "integer"},
+    },
+}
+
+
+def schemas_of(kinds: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return a schema of the JSON of each type, and the components to which they refer."""
+    found, components = msgspec.json.schema_components(
+        list(kinds), schema_hook=_schema, ref_template="#/components/schemas/{name}"
+    )
+    return list(map(_widened, found)), _widened(components) | {"Special": _SPECIAL}
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    if kind in (Floats, Ints):
+        name, of = ("f8", "float64") if kind is Floats else ("i8", "int64")
+        about = f"{of} values: base64 of little-endian bytes; a list with ?arrays=json."
+        properties: dict[str, Any] = {_TAG: {"const": name}, _VALUE: {"type": ["string", "array"]}}
+    else:
+        about = (kind.__doc__ or "").partition("\n")[0]
+        properties = {_TAG: {"const": kind.__name__}} | _TAGGED[kind]
+    required = list(properties)
+    return {"description": about, "type": "object", "properties": properties, "required": required}
+
+
+def _widened(schema: Any) -> Any:
+    # Objects stand for what JSON cannot write.
+    if isinstance(schema, list):
+        return list(map(_widened, schema))
+    if not isinstance(schema, dict):
+        return schema
+    for kind in _NAMED if "prefixItems" in schema else ():
+        if schema.get("title") == kind.__name__:
+            schema = _named(schema, kind._fields)
+    if schema.get("type") in ("integer", "number") or schema.get("format") == "date-time":
+        return {"anyOf": [schema, _SPECIAL_REF]}
+    return {key: _widened(one) for key, one in schema.items()}
+
+
+def _named(schema: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
+    properties = dict(zip(fields, schema["prefixItems"], strict=True))
+    return {
+        "title": schema["title"],
+        "description": schema.get("description", ""),
+        "type": "object",
+        "properties": {_TAG: {"const": schema["title"]}, **properties},
+        "required": [_TAG, *fields],
+    }
+
+
+T = TypeVar("T")
 NOW: Final = "Seamark-Now"
 """Header of an answer: the time of the server, nanoseconds since the Unix epoch."""
 LOOKED: Final = "Seamark-Looked"
@@ -79,15 +274,7 @@ _heavy: Final = threading.BoundedSemaphore(_AT_ONCE)
 class ReadRequest:
     """Request that reads, with the methods that answer it.
 
-    Args:
-        request: The request.
-
-    Attributes:
-        server: Server that answers it.
-        request: The request.
-        question: Its body, if it asks a verb.
-        told: What the answer says of paths that no run has.
-        now_ns: Time of the server, nanoseconds since the Unix epoch.
+    `question` is its body, if it asks a verb; `told` is what it is told of paths that no run has.
     """
 
     def __init__(self, request: Request) -> None:
@@ -99,7 +286,7 @@ class ReadRequest:
         self._behind = 0
 
     def wait(self, allowed: Callable[[str], bool]) -> None:
-        """Wait until what the request says was sent before can be read, of what it may read."""
+        """Wait until data that the requester sent before can be read, if readable at all."""
         given = self.request.headers.get(POSITION)
         if given:
             wanted = {
@@ -110,10 +297,8 @@ class ReadRequest:
     def answer(self, make: Callable[[], Any], tag: str) -> Response:
         """Return the answer to send; of a list, as much as fits.
 
-        Args:
-            make: Returns what is answered, or all of an `Answer`; not called where the client has
-                it already.
-            tag: Changes whenever the answer may; empty if that is not known.
+        `tag` changes whenever the answer may, or is empty if that is not known; `make` is not
+        called where the client has the answer already.
         """
         if tag and self.question.seen == tag:
             return self._sent(Answer(unchanged=True))
@@ -132,14 +317,7 @@ class ReadRequest:
         return Answer(list(some), next=to_next(end) if end < len(items) else None, total=total)
 
     def place(self, kind: Any) -> Any:
-        """Return where the part before ended, as it was given to `to_next`; None for the first.
-
-        Args:
-            kind: Its type.
-
-        Raises:
-            ArgumentError: If ``next`` is nothing that came with a part.
-        """
+        """Return where the part before ended, as it was given to `to_next`; None for the first."""
         if not self.question.next:
             return None
         try:
@@ -155,7 +333,7 @@ class ReadRequest:
         return self._response(to_json(answer, plain_arrays=plain), "application/json")
 
     def done(self, found: dict[str, Any]) -> Response:
-        """Return what became of something that was to be done, as JSON."""
+        """Return the outcome of a change as JSON."""
         return self._response(to_json(found), "application/json")
 
     def _response(self, body: bytes, media_type: str) -> Response:
@@ -173,35 +351,32 @@ class ReadRequest:
         return Response(body, headers=headers, media_type=media_type)
 
     def moment(self) -> AbstractContextManager[object]:
-        """Read everything in a block from one state of the store.
-
-        It keeps a connection to the database, of which there are few: no waiting in it.
-        """
+        """Read a block from one state of the store; never wait in it: connections are few."""
         return self.server.store().database.holding()
 
     def sources(self, project: str, run: str) -> Sources:
-        """Return what opens the journals of a run."""
+        """Return the source that opens the journals of a run."""
         return self.server.sources(project, run)
 
     def reader(self, project: str, run: str) -> RunReader:
-        """Return the reader of a run, which somebody has to have been let in to."""
+        """Return the reader of a run; the caller has checked that the requester may read it."""
         return self.server.reader(project, run)
 
 
 class Several(ReadRequest):
-    """A request about all that somebody may read.
-
-    Attributes:
-        may_read: Tells whether they may read what is in a project.
-    """
+    """Request about everything that the requester may read; `may_read` checks a project."""
 
     def __init__(self, request: Request) -> None:
         who = open_to_all(request)
         super().__init__(request)
         readable = self.server.accounts.readable(who)
         if who == NOBODY and not readable.everything and not readable.projects:
-            hint = "nothing here is public: send a token (Authorization: Bearer ...)"
-            raise Refusal(401, "token-needed", hint, headers={"WWW-Authenticate": "Bearer"})
+            raise Refusal(
+                401,
+                "token-needed",
+                "nothing here is public: send a token (Authorization: Bearer ...)",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
         self._readable = readable
         self.may_read = partial(may_read, readable)
         self.sees_all = readable.everything and not readable.but
@@ -214,11 +389,11 @@ class Several(ReadRequest):
         self.told.append(str(error))
 
     def cursor(self) -> str:
-        """Return up to where somebody who reads now has seen what changed."""
+        """Return the cursor of a reader who has seen all changes up to now."""
         return self.server.changing.cursor(self.now_ns)
 
     def tag(self) -> str:
-        """Return what changes whenever anything does that anybody can read, at little cost."""
+        """Return a tag that changes with anything that anybody can read; cheap to compute."""
         seen = self._readable
         rights = repr((seen.everything, sorted(seen.projects), sorted(seen.but))).encode()
         return f"{self.server.changing.tag(self.now_ns)}.{zlib.crc32(rights):08x}"
@@ -229,13 +404,7 @@ class Several(ReadRequest):
 
 
 class OneRun(ReadRequest):
-    """A request about one run, from somebody who may read it.
-
-    Attributes:
-        project: Project path.
-        run: Run id.
-        read: Reads it.
-    """
+    """Request about one run that the requester may read."""
 
     def __init__(self, request: Request, project: str, run: str) -> None:
         expect(request, project, Role.VIEWER)
@@ -245,11 +414,10 @@ class OneRun(ReadRequest):
         self.read = self.reader(project, run)
 
     def tag(self) -> str:
-        """Return what changes whenever anything does that can be read of the run."""
+        """Return a tag that changes with anything that can be read of the run."""
         store = self.server.store()
         database = store.database
-        with database.reading() as connection:
-            rows = database.rows(connection, _ROW, project=self.project, name=self.run)
+        rows = database.fetch(_ROW, project=self.project, name=self.run)
         if not rows:
             msg = f"run {self.run!r} does not exist in project {self.project!r}"
             raise RunNotFoundError(msg)
@@ -275,11 +443,7 @@ class OneRun(ReadRequest):
 
 
 def several(request: Request) -> Several:
-    """Return a request about all that somebody may read; a dependency of routes.
-
-    Raises:
-        Refusal: 401 if nothing is, without a token.
-    """
+    """Return a request about everything that the requester may read; a dependency of routes."""
     return Several(request)
 
 
@@ -297,14 +461,13 @@ def may_read(readable: Readable, project: str) -> bool:
 
 @contextmanager
 def heavy() -> Iterator[None]:
-    """Do something that takes much memory, with few others that do so.
-
-    Raises:
-        Refusal: 503 if too many others keep at it.
-    """
+    """Do something that takes much memory, with few others that do so; refuse (503) after 20 s."""
     if not _heavy.acquire(timeout=_PATIENCE_S):
-        hint = "others are reading much at the moment; send the request again"
-        raise later(error="busy", hint=hint, seconds=5)
+        raise later(
+            error="busy",
+            hint="others are reading much at the moment; send the request again",
+            seconds=5,
+        )
     try:
         yield
     finally:
@@ -317,7 +480,7 @@ def to_next(place: Any) -> str:
 
 
 def fitting(items: Sequence[T], offset: int) -> Sequence[T]:
-    """Return so many items from an offset on as go into one answer, but one at least."""
+    """Return the items from an offset on that fit into one answer, at least one."""
     size, end = 0, offset
     while end < len(items) and size < MOST_BYTES:
         some = items[end : end + _TOGETHER]
@@ -327,15 +490,7 @@ def fitting(items: Sequence[T], offset: int) -> Sequence[T]:
 
 
 def compressed(body: bytes, accepted: str) -> tuple[bytes, str]:
-    """Compress an answer where that pays.
-
-    Args:
-        body: Of the answer.
-        accepted: ``Accept-Encoding`` of the request.
-
-    Returns:
-        The body to send, and its ``Content-Encoding``; empty if it is not compressed.
-    """
+    """Return a body, compressed if that pays, and its ``Content-Encoding``, empty for none."""
     if len(body) < _SMALL:
         return body, ""
     names = {

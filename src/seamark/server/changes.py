@@ -1,40 +1,126 @@
-"""Changes of the runs of a store since a cursor.
+"""Changes of runs since a cursor, and positions up to which runs are folded.
 
-Changes are numbered in the order in which they can be seen, also where several processes save runs
-at once: the number is taken from one row, which stays locked until the change is committed. So
-a reader that has seen a number has seen all smaller ones.
+The position of a run is the number of stored bytes of all its journals, gaps included; it only
+grows. Every answer to a batch contains it, and a read that names it sees at least that much.
+
+The number of a change is taken from a single row, which stays locked until the change is committed.
+So a reader that has seen a number has seen all smaller ones, whichever process wrote them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 import sqlalchemy as sa
 
 from seamark.paths import is_inside
-from seamark.reading.changes import ChangedRun, Changes
-from seamark.reading.verbs import Answer
+from seamark.reading.catalog import ChangedRun, Changes
+from seamark.reading.reader import Answer
 from seamark.server.folding import tables
 from seamark.server.serving import LookedAt
 from seamark.store import schema
 from seamark.store.cells import OPEN
 from seamark.store.database import Upsert
-from seamark.store.read.recent import recent_paths
-from seamark.store.silence import SILENT_FROM, state_of_row
+from seamark.store.read.names import recent_paths
+from seamark.store.schema import SILENT_FROM, state_of_row
 
 if TYPE_CHECKING:
     from seamark.server.databases import Databases
     from seamark.store.database import Database
+    from seamark.store.runs import Store
 
-__all__ = ["Cursor", "ServerChanges", "changes_since", "note_changes", "now_at"]
+__all__ = [
+    "BEHIND",
+    "POSITION",
+    "Positions",
+    "ServerChanges",
+    "from_header",
+    "note_changes",
+    "now_at",
+]
+
+
+POSITION: Final = "Seamark-Position"
+"""Header of a request: ``<project>/<run>=<bytes>``, several separated by commas, %-encoded."""
+BEHIND: Final = "Seamark-Behind"
+"""Header of an answer: how many bytes that were asked for are not folded yet."""
+WAIT_S: Final = 2.0
+"""How long a read waits at most, seconds."""
+_FIRST_S: Final = 0.004
+_LAST_S: Final = 0.05
+_MOST: Final = 1000
+"""Runs that one header may name."""
+Ref = tuple[str, str]
+"""Project path and run id."""
+_ALL: Final = sa.select(tables.folded.c.project, tables.folded.c.run, tables.folded.c.position)
+_FOLDED: Final = sa.select(tables.folded.c.position).where(
+    tables.folded.c.project == sa.bindparam("project"), tables.folded.c.run == sa.bindparam("run")
+)
+
+
+class Positions:
+    """Positions up to which runs are folded; no read waits for one that is `gone`, purged."""
+
+    def __init__(
+        self, store: Callable[[], Store], gone: Callable[[str, str], bool] | None = None
+    ) -> None:
+        self._store = store
+        self._gone = gone
+
+    def folded(self, project: str, run: str) -> int:
+        """Return up to which position a run is folded, bytes; 0 for one that is not there."""
+        rows = self._store().database.fetch(_FOLDED, project=project, run=run)
+        return int(rows[0][0]) if rows else 0
+
+    def all(self) -> dict[Ref, int]:
+        """Return how far every run is folded, bytes."""
+        database = self._store().database
+        return {(row[0], row[1]): int(row[2]) for row in database.fetch(_ALL)}
+
+    def wait_for(self, run: Ref, position: int, seconds: float = WAIT_S) -> int:
+        """Wait until a run is folded up to a position; return how many bytes are missing."""
+        return self.wait_for_all({run: position}, seconds)
+
+    def wait_for_all(self, wanted: Mapping[Ref, int], seconds: float = WAIT_S) -> int:
+        """Wait for several runs at once; return how many bytes are missing of all."""
+        end, pause = time.monotonic() + seconds, _FIRST_S
+        missing = self._missing(wanted)
+        if missing and self._gone is not None:
+            gone = self._gone
+            missing = self._missing({run: wanted[run] for run in missing if not gone(*run)})
+        while missing:
+            left = end - time.monotonic()
+            if left <= 0:
+                break
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LAST_S)
+            missing = self._missing({run: wanted[run] for run in missing})
+        return sum(missing.values())
+
+    def _missing(self, wanted: Mapping[Ref, int]) -> dict[Ref, int]:
+        found = {run: position - self.folded(*run) for run, position in wanted.items()}
+        return {run: left for run, left in found.items() if left > 0}
+
+
+def from_header(text: str) -> dict[Ref, int]:
+    """Return the positions that a header names; invalid ones are ignored."""
+    found: dict[Ref, int] = {}
+    for part in text.split(",")[:_MOST]:
+        name, _, number = part.strip().rpartition("=")
+        project, _, run = unquote(name).rpartition("/")
+        if project and run and number.isascii() and number.isdigit() and len(number) < 19:  # noqa: PLR2004
+            found[project, run] = int(number)
+    return found
+
 
 _KEY: Final = "changes"
 _NUMBER: Final = re.compile(r"[0-9]{1,18}|[1-8][0-9]{18}")
 """Of 64 bits."""
-_MOST: Final = 1000
 """How many changed runs one answer names at most."""
 _change, _changed, _run = tables.change.c, tables.changed.c, schema.run.c
 _NEXT: Final = (
@@ -50,7 +136,6 @@ _NOTE: Final = Upsert(
 
 
 def _since(number: Any) -> sa.Select[Any]:
-    """Return a question for the runs that changed after a change, oldest first."""
     same = sa.and_(_run.project == _changed.project, _run.name == _changed.run)
     shown = (_changed.number, _changed.project, _changed.run, _changed.gone)
     return (
@@ -75,12 +160,10 @@ _SILENT: Final = sa.select(sa.func.count()).where(
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Up to where somebody has seen what changed.
+    """Position of a reader in the changes; with a cursor of another store the reader starts again.
 
-    Attributes:
-        store: Name of the store: another one begins anew.
-        number: Of the last change that was seen.
-        at_ns: When that was, nanoseconds since the Unix epoch: runs also change by falling silent.
+    `at_ns`, in nanoseconds since the Unix epoch, is needed because runs also change by falling
+    silent.
     """
 
     store: str
@@ -88,12 +171,11 @@ class Cursor:
     at_ns: int
 
     def __str__(self) -> str:
-        """Return it as a text that a client gives back."""
         return f"{self.store}.{self.number}.{self.at_ns}"
 
     @classmethod
     def of(cls, text: str) -> Cursor | None:
-        """Return what a client gave back; None if it is none."""
+        """Return the cursor in a client's text; None if it is invalid."""
         store, *numbers = text.rsplit(".", 2)
         if len(numbers) != 2 or not all(map(_NUMBER.fullmatch, numbers)):  # noqa: PLR2004 - see above
             return None
@@ -107,17 +189,7 @@ def note_changes(
     *,
     gone: bool = False,
 ) -> None:
-    """Note that runs were saved or removed, within the transaction that did so and as its last act.
-
-    Args:
-        database: Of the store.
-        connection: Of the transaction.
-        refs: (project, run id) of the runs.
-        gone: Whether they were removed.
-
-    Raises:
-        Conflict: If another transaction is in the way; raised by the transaction.
-    """
+    """Register that runs were saved or removed; called last in the transaction that did so."""
     if not database.run(connection, _NEXT, one=_KEY):
         database.run_many(connection, _FIRST, [(_KEY, 0)])
         database.run(connection, _NEXT, one=_KEY)
@@ -127,7 +199,7 @@ def note_changes(
 
 
 def now_at(database: Database, connection: sa.Connection, now_ns: int) -> tuple[int, int]:
-    """Return the number of the last change, and how many runs have fallen silent since theirs.
+    """Return the number of the last change, and the number of runs that fell silent since.
 
     As long as both stay the same, nothing that is read of any run changed.
     """
@@ -139,17 +211,10 @@ def now_at(database: Database, connection: sa.Connection, now_ns: int) -> tuple[
 def changes_since(
     database: Database, connection: sa.Connection, cursor: Cursor, now_ns: int
 ) -> tuple[Cursor, list[ChangedRun], bool]:
-    """Return what changed since a cursor, oldest first, and the cursor to ask with next.
+    """Return the changes since a cursor of this store, oldest first.
 
-    Args:
-        database: Of the store that the cursor is of.
-        connection: Of a transaction that reads.
-        cursor: As it was returned before.
-        now_ns: Nanoseconds since the Unix epoch.
-
-    Returns:
-        The next cursor, the runs that changed (without their paths), and whether there is more
-        already.
+    The result is the next cursor, the runs that changed (without their paths), and whether there is
+    more already.
     """
     rows: list[Any] = database.rows(connection, _SINCE, since=cursor.number)
     more = len(rows) > _MOST
@@ -174,11 +239,7 @@ def changes_since(
 
 
 class ServerChanges:
-    """Changes of the runs in the live store; see `seamark.server.serving.Changing`.
-
-    Args:
-        databases: Databases that contain it.
-    """
+    """Changes of the runs in the live store; see `seamark.server.serving.Changing`."""
 
     def __init__(self, databases: Databases) -> None:
         self._databases = databases
@@ -188,12 +249,12 @@ class ServerChanges:
         return self._databases.store_in_use
 
     def tag(self, now_ns: int) -> str:
-        """Return what changes whenever anything does that can be read."""
+        """Return a tag that changes with anything that can be read."""
         number, silent = self._now(now_ns)
         return f"{self.name()}.{number}.{silent}"
 
     def cursor(self, now_ns: int) -> str:
-        """Return up to where somebody who reads now has seen what changed."""
+        """Return the cursor of a reader who has seen all changes up to now."""
         number, _ = self._now(now_ns)
         return str(Cursor(self.name(), number, now_ns))
 
@@ -205,7 +266,7 @@ class ServerChanges:
     def since(
         self, cursor: str, project: str, may_read: Callable[[str], bool], now_ns: int
     ) -> Answer[Changes]:
-        """Return what changed since a cursor."""
+        """Return the changes since a cursor."""
         since = Cursor.of(cursor)
         if since is None or since.store != self.name():
             return Answer(Changes(self.cursor(now_ns), reset=True, runs=[], looked_ns=now_ns))

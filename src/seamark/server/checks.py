@@ -1,14 +1,25 @@
-"""Checks before a server starts; each problem is one line that says how to fix it."""
+"""Checks before a server starts; each error is one line that says how to fix the problem.
+
+Objects and tables hold the same random name. If they differ, for example because a volume is not
+mounted, the server must not start: it would acknowledge data that is not found again.
+
+A lock keeps a second server from the same SQLite files. It is a kernel lock on an open file
+(``flock``), which ends with the process and which no child process inherits. Network file systems,
+where such a lock may hold on one machine only, are refused for SQLite
+(`seamark.server.databases`).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import ipaddress
 import os
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
@@ -16,22 +27,180 @@ from urllib.parse import unquote, urlsplit
 import sqlalchemy as sa
 
 from seamark.errors import ArgumentError, SeamarkError
-from seamark.server.accounts import tables as account_tables
+from seamark.remote.http.address import bind_words, is_loopback
+from seamark.server.accounts import tables
+from seamark.server.accounts.tables import instance_of
+from seamark.server.databases import lock_file, redacted
 from seamark.server.kept import tables as kept_tables
+from seamark.server.kept.parts import PREFIX
+from seamark.server.objects import open_objects
+from seamark.store.database import Upsert
 
 if TYPE_CHECKING:
     from seamark.server.databases import Databases
+    from seamark.server.objects import ObjectStore
     from seamark.server.settings import Settings
+    from seamark.store.database import Database
 
 __all__ = [
     "CannotStart",
+    "alone",
     "bind",
     "check_clock",
     "check_folder",
     "check_not_lost",
     "check_settings",
-    "is_loopback",
+    "open_matching_objects",
 ]
+
+
+_NAME: Final = "identity"
+"""Name of the object, and key of the fact, that hold the same text."""
+_FACT: Final = sa.select(tables.fact.c.value).where(tables.fact.c.key == _NAME)
+_NOTE: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
+_NEWEST: Final = (
+    sa.select(kept_tables.objects.c.name)
+    .where(kept_tables.objects.c.state == kept_tables.LIVE)
+    .order_by(kept_tables.objects.c.number.desc())
+    .limit(1)
+)
+_OTHERWISE: Final = (
+    "make the tables again from what is there (what is missing is sent again by"
+    " `seamark sync`): seamark server refold --objects, with the same options"
+)
+
+
+def open_matching_objects(databases: Databases, uri: str, *, adopt: bool = False) -> ObjectStore:
+    """Open the objects of a server; raise `CannotStart` unless they belong to its tables.
+
+    With `adopt`, the tables are to be made again from whatever objects are there.
+    """
+    with databases.account.reading() as connection:
+        known = connection.execute(_FACT).scalar_one_or_none()
+    folder = folder_of(uri)
+    if folder is not None:
+        if known is not None and not adopt and not (folder / _NAME).is_file():
+            raise _missing(uri)
+        check_folder(folder, "--blobs")
+    objects = open_objects(uri)
+    try:
+        _match(databases, objects, uri, known, adopt=adopt)
+    except BaseException:
+        objects.close()
+        raise
+    return objects
+
+
+def _match(
+    databases: Databases, objects: ObjectStore, uri: str, known: str | None, *, adopt: bool
+) -> None:
+    expected = known or instance_of(databases.account)
+    found = _read(objects)
+    if found is None and not adopt:
+        if known is not None:
+            raise _missing(uri)
+        newest = _newest_object(databases.kept)  # made before there were identities, or new
+        if newest is None and next(objects.listed(PREFIX), None) is not None:
+            return  # tables were lost: not decided here (`checks.check_not_lost`)
+        if newest is not None and not _object_exists(objects, newest):
+            raise _missing(uri)
+    if found is None:
+        try:
+            objects.put(_NAME, expected.encode())
+        except FileExistsError:  # another process of this server was faster
+            found = _read(objects)
+    found = found or expected
+    if found != expected and not adopt:
+        msg = (
+            f"--blobs: the objects in {_shown(uri)} belong to another database: name the database"
+            f" and the objects that belong together, or {_OTHERWISE}"
+        )
+        raise CannotStart(msg)
+    if found != known:
+        with databases.account.writing() as connection:
+            databases.account.run(connection, _NOTE, key=_NAME, value=found)
+
+
+def _read(objects: ObjectStore) -> str | None:
+    try:
+        return objects.get(_NAME).decode("ascii", "replace")
+    except FileNotFoundError:
+        return None
+
+
+def _newest_object(kept: Database) -> str | None:
+    with kept.reading() as connection:
+        return connection.execute(_NEWEST).scalar_one_or_none()
+
+
+def _object_exists(objects: ObjectStore, name: str) -> bool:
+    try:
+        objects.get(name, 0, 1)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _missing(uri: str) -> CannotStart:
+    return CannotStart(
+        f"--blobs: {_shown(uri)} does not hold the objects of this database, such as where a mount"
+        f" did not come up: name or mount the right one, or {_OTHERWISE}"
+    )
+
+
+def _shown(uri: str) -> str:
+    folder = folder_of(uri)
+    return repr(str(folder)) if folder is not None else redacted(uri)
+
+
+_TAKEN: Final = {errno.EAGAIN, errno.EACCES}
+
+
+@contextlib.contextmanager
+def alone(settings: Settings, doing: str = "") -> Iterator[None]:
+    """Run a block while no other server uses the same SQLite files, else raise `CannotStart`."""
+    path = lock_file(settings.store)
+    if path is None:
+        yield
+        return
+    check_folder(path.parent, "--store")
+    fd = _open(path)
+    try:
+        _lock(fd, path, doing)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, b"%d\n" % os.getpid(), 0)  # for people; the lock is what counts
+        yield
+    finally:
+        os.close(fd)
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        msg = f"--store: the file {str(path)!r} cannot be written: {error.strerror}"
+        raise CannotStart(msg) from error
+
+
+def _lock(fd: int, path: Path, doing: str) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _TAKEN:
+            msg = (
+                f"--store: nothing can be locked in {str(path.parent)!r} ({error.strerror}), which"
+                " SQLite needs: name a folder on a disk of this machine, or a PostgreSQL"
+            )
+            raise CannotStart(msg) from error
+        pid = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
+        who = f" (process {pid})" if pid.isdigit() else ""
+        todo = f"stop it before {doing}" if doing else "use that one, or stop it"
+        msg = (
+            f"--store: a server runs on {str(path.parent)!r} already{who}, and SQLite takes one:"
+            f" {todo}; several servers can share a PostgreSQL"
+        )
+        raise CannotStart(msg) from error
+
 
 _CLOCK_S: Final = 60
 _BACKLOG: Final = 2048
@@ -44,15 +213,7 @@ class CannotStart(SeamarkError, RuntimeError):  # noqa: N818 - says what is so
 
 
 def check_settings(settings: Settings, *, insecure: bool = False) -> None:
-    """Refuse settings that cannot work, or that would send tokens in the clear.
-
-    Args:
-        settings: What the server is told.
-        insecure: Whether somebody said that plain HTTP beyond this machine is wanted.
-
-    Raises:
-        ArgumentError: If an option does not fit; the message names it.
-    """
+    """Refuse settings that cannot work, or, unless `insecure`, send tokens in the clear."""
     if (settings.tls_cert is None) != (settings.tls_key is None):
         msg = "--tls-cert and --tls-key belong together: give both, or none"
         raise ArgumentError(msg)
@@ -82,26 +243,8 @@ def check_settings(settings: Settings, *, insecure: bool = False) -> None:
         raise ArgumentError(msg)
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def check_folder(folder: Path, what: str) -> None:
-    """Make a folder that only its owner enters, and see that files can be written into it.
-
-    Args:
-        folder: The folder.
-        what: How the message calls it.
-
-    Raises:
-        CannotStart: If it cannot be made or written.
-    """
+    """Create a folder that only its owner can enter, and check that it is writable."""
     trial = folder / f".trial-{os.getpid()}"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -123,13 +266,6 @@ def check_not_lost(settings: Settings, *, is_new: bool) -> None:
 
     Whoever lost a database finds out before anything is sent again; and what was purged, which only
     the tables of accounts know, does not come back unasked.
-
-    Args:
-        settings: Of a server without tables of what it keeps, but with objects.
-        is_new: Whether it has no users either.
-
-    Raises:
-        CannotStart: If so.
     """
     if not is_new:
         return
@@ -148,10 +284,6 @@ def check_clock(databases: Databases, now_s: Callable[[], float] = time.time) ->
 
     It is compared with the clock of the database, and with the last time that this server has
     written down itself: a machine without a clock of its own begins in 1970.
-
-    Args:
-        databases: With their tables.
-        now_s: Clock of this machine, seconds since the Unix epoch.
     """
     if not databases.is_sqlite:
         with databases.account.reading() as connection:
@@ -175,11 +307,10 @@ def check_clock(databases: Databases, now_s: Callable[[], float] = time.time) ->
 
 
 def _last_s(databases: Databases) -> float:
-    """Return the last time that a server has written down by its own clock, in seconds; 0: none."""
     account, kept = databases.account, databases.kept
     asked = (
-        (account, sa.select(sa.func.max(account_tables.user.c.created_ns))),
-        (account, sa.select(sa.func.max(account_tables.audit.c.t_ns))),
+        (account, sa.select(sa.func.max(tables.user.c.created_ns))),
+        (account, sa.select(sa.func.max(tables.audit.c.t_ns))),
         (kept, sa.select(sa.func.max(kept_tables.runs.c.heard_ns))),
     )
     last = 0
@@ -190,13 +321,10 @@ def _last_s(databases: Databases) -> float:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; processes that inherit it share what connects.
+    """Return a listening socket; processes that inherit it share its connections.
 
     A port that is taken is tried again for some seconds: processes of a server that was killed
     notice that and end.
-
-    Raises:
-        CannotStart: If the address is not of this machine, or the port is taken.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -212,7 +340,11 @@ def bind(host: str, port: int) -> socket.socket:
         made.set_inheritable(True)
     except OSError as error:
         made.close()
-        raise CannotStart(_bind_words(host, port, error)) from error
+        todo = (
+            "another program listens there already, perhaps a server that runs still: stop it, or"
+            " choose another port"
+        )
+        raise CannotStart(bind_words(host, port, error, todo)) from error
     return made
 
 
@@ -227,19 +359,6 @@ def _bind(made: socket.socket, address: Any) -> None:
             time.sleep(0.1)
         else:
             return
-
-
-def _bind_words(host: str, port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"--port {port}: another program listens there already, perhaps a server that runs"
-            " still: stop it, or choose another port"
-        )
-    if error.errno == errno.EACCES:
-        return f"--port {port}: this user may not listen there: choose one from 1024 up"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"--host {host}: this machine does not have that address"
-    return f"cannot listen at {host} port {port}: {error.strerror}"
 
 
 def _check_certificate(settings: Settings) -> None:

@@ -1,7 +1,4 @@
-"""Database of a server, whose statements are bounded in time.
-
-Its errors are told in plain words, and its regular expressions need no backtracking.
-"""
+"""Database of a server with bounded statements, plain errors and linear-time patterns."""
 
 from __future__ import annotations
 
@@ -25,7 +22,6 @@ __all__ = [
     "TooSlow",
     "bound_patterns",
     "is_undefined",
-    "meaning_of",
     "translate_errors",
 ]
 
@@ -56,12 +52,8 @@ class TooSlow(QueryError):  # noqa: N818 - says what is so
 class ServerDatabase(Database):
     """A set of tables that many threads and processes use.
 
-    Statements of `reading` are bounded in time; whatever means that the database is not there now
-    is `DatabaseUnreachable`.
-
-    Args:
-        engine: Of SQLAlchemy, with a pool.
-        statement_s: How long a reader's statement may take, seconds; 0 for as long as it likes.
+    A statement of `reading` may take `statement_s` seconds, 0 for as long as it likes. Errors that
+    mean that the database is not there now are raised as `DatabaseUnreachable`.
     """
 
     def __init__(self, engine: sa.Engine, statement_s: float = STATEMENT_S) -> None:
@@ -70,12 +62,7 @@ class ServerDatabase(Database):
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """Run a block that sees one state of all tables, also if others write meanwhile.
-
-        Raises:
-            TooSlow: If a statement took too long.
-            DatabaseUnreachable: If the database is not there.
-        """
+        """Run a block that sees one state of all tables; a slow statement is `TooSlow`."""
         with (
             translate_errors(self._statement_s),
             super().reading() as connection,
@@ -85,15 +72,7 @@ class ServerDatabase(Database):
 
     @contextlib.contextmanager
     def writing(self, *, lasting: bool = True) -> Iterator[sa.Connection]:
-        """Run a block as one transaction that may write, from its start.
-
-        Args:
-            lasting: See `seamark.store.database.Database.writing`.
-
-        Raises:
-            Conflict: If another transaction is in the way, so that nothing was written.
-            DatabaseUnreachable: If the database is not there.
-        """
+        """Run a block as one transaction, or raise `Conflict`: then nothing was written."""
         with translate_errors(_WRITE_S), super().writing(lasting=lasting) as connection:
             if self.dialect == "postgresql" and self._statement_s:
                 milliseconds = int(max(_WRITE_S, self._statement_s) * 1000)
@@ -102,7 +81,7 @@ class ServerDatabase(Database):
 
     @contextlib.contextmanager
     def _bounded(self, connection: sa.Connection) -> Iterator[None]:
-        """Bound the time that SQLite takes; PostgreSQL does so by itself."""
+        # PostgreSQL bounds the time by itself.
         if self.dialect != "sqlite" or not self._statement_s:
             yield
             return
@@ -115,11 +94,7 @@ class ServerDatabase(Database):
             given.set_progress_handler(None, 0)
 
     def pattern(self, pattern: str) -> str:
-        """Return a regular expression as this database reads it.
-
-        Raises:
-            QueryError: If it needs backtracking, which a server does not do (SQLite).
-        """
+        """Return a regular expression of this database; SQLite refuses backtracking."""
         if self.dialect != "sqlite":
             return super().pattern(pattern)
         written = _as_re2(pattern)
@@ -142,7 +117,7 @@ def translate_errors(statement_s: float) -> Iterator[None]:
 
 
 def meaning_of(error: BaseException, statement_s: float) -> SeamarkError | None:
-    """Return what an error of a driver or of the pool means; None if it is no matter of these."""
+    """Return the translation of an error of the driver or the pool; None for other errors."""
     if isinstance(error, sa.exc.TimeoutError):
         return DatabaseUnreachable("all connections to the database are in use; try again later")
     inner = getattr(error, "orig", None) or error
@@ -177,7 +152,6 @@ def is_undefined(error: BaseException) -> bool:
 
 
 def _as_re2(pattern: str) -> str:
-    """Return a regular expression of Python as RE2 writes it."""
     return _ESCAPED.sub(lambda found: r"\z" if found[1] == "Z" else found[0], pattern)
 
 

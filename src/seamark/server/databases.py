@@ -23,18 +23,10 @@ from seamark.server.database import STATEMENT_S, ServerDatabase, bound_patterns,
 from seamark.server.settings import FILE_SUFFIXES
 from seamark.store import schema
 from seamark.store.database import Upsert, file_connection, sqlite_engine
-from seamark.store.path_numbers import PathNumbers
 from seamark.store.runs import Store
+from seamark.store.schema import PathNumbers
 
-__all__ = [
-    "Databases",
-    "Live",
-    "SchemaNewer",
-    "lock_file",
-    "open_databases",
-    "redacted",
-    "store_name",
-]
+__all__ = ["Databases", "SchemaNewer", "lock_file", "open_databases", "redacted", "store_name"]
 
 _CONNECT_S: Final = 5
 _POOL_WAIT_S: Final = 10.0
@@ -70,12 +62,7 @@ class SchemaNewer(SeamarkError):  # noqa: N818 - says what is so
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Name and version of the folded tables that readers use.
-
-    Attributes:
-        name: Name of the set of tables, such as ``"store_v8"``.
-        version: Version of its tables and of the rules of the fold.
-    """
+    """Name, such as ``"store_v8"``, and version of the folded tables that readers use."""
 
     name: str
     version: int
@@ -98,23 +85,15 @@ _SAY: Final = Upsert(schema.meta, ("key", "value"), ("key",))
 
 
 def store_name(version: str = schema.SCHEMA_VERSION, copy: int = 0) -> str:
-    """Return what the folded tables of a version are called.
-
-    Args:
-        version: Of the tables.
-        copy: Which of several of one version, 0-based.
-    """
+    """Return the name of the folded tables of a version; `copy` is 0-based."""
     return f"store_v{version}" + (f"_{copy}" if copy else "")
 
 
 class Databases:
     """The three sets of tables; opened by `open_databases`, safe to use from many threads.
 
-    Attributes:
-        url: Where they are, the password hidden.
-        is_sqlite: Whether they are files, which one process at a time writes.
-        account: Users, tokens, roles, tombstones; made and migrated by `seamark.server.accounts`.
-        kept: Which object holds which bytes, and which store is live.
+    `url` has its password hidden. `is_sqlite` tells whether they are files, which one process at a
+    time writes.
     """
 
     def __init__(self, places: _Files | _Schemas, statement_s: float) -> None:
@@ -132,13 +111,8 @@ class Databases:
     # ------------------------------------------------------------------ stores
 
     def live(self) -> Live | None:
-        """Return which store is live; None if none was ever made.
-
-        Raises:
-            SchemaNewer: If a newer Seamark made it.
-        """
-        with self.kept.reading() as connection:
-            rows = self.kept.rows(connection, _LIVE)
+        """Return which store is live, or None; raise `SchemaNewer` if a newer Seamark made it."""
+        rows = self.kept.fetch(_LIVE)
         if not rows:
             return None
         found = Live(*rows[0])
@@ -151,13 +125,9 @@ class Databases:
         return found
 
     def store(self) -> Store:
-        """Return the store that is live, as far as this version can read it, else its own.
+        """Return the live store if this version can read it, else the store of this version.
 
-        A switch to another is noticed within a second.
-
-        Raises:
-            SchemaNewer: If a newer Seamark took over.
-            DatabaseUnreachable: If the database is not there.
+        A switch to another is noticed within a second; `SchemaNewer` if a newer Seamark took over.
         """
         return self._current()[1]
 
@@ -184,13 +154,7 @@ class Databases:
             return self._store
 
     def store_at(self, name: str) -> Store:
-        """Return a store by its name, its tables made if they are not there.
-
-        Its engine is the caller's to dispose of.
-
-        Raises:
-            SchemaNewer: If it has another version than this Seamark.
-        """
+        """Return a store by its name, made if missing; its engine is the caller's to dispose of."""
         from seamark.server.folding.tables import metadata
 
         database = ServerDatabase(self._places.engine(name), self._statement_s)
@@ -241,14 +205,12 @@ class Databases:
 
 
 def open_databases(url: str, *, statement_s: float = STATEMENT_S, pool: int = 4) -> Databases:
-    """Open the three sets of tables at a URL; what is missing is made, but nothing in ``account``.
+    """Open the three sets of tables at a URL; missing ones are created, but not in ``account``.
 
-    Args:
-        url: ``postgresql://user@host/database``; or ``sqlite:///folder``, or ``sqlite:///name.db``
-            whose stem begins the names of the files.
-        statement_s: How long one statement of a reader may take, seconds; 0: as long as it likes,
-            for processes that fold.
-        pool: How many connections are kept open for each set; PostgreSQL only.
+    The URL is ``postgresql://user@host/database``; or ``sqlite:///folder``, or ``sqlite:///name.db``
+    whose stem begins the names of the files. A statement of a reader may take `statement_s`
+    seconds; 0 is as long as it likes, for processes that fold. `pool` is the number of connections
+    that are kept open for each set on PostgreSQL.
 
     Raises:
         ArgumentError: If the URL names no place that can be used.
@@ -266,11 +228,7 @@ def open_databases(url: str, *, statement_s: float = STATEMENT_S, pool: int = 4)
 
 
 def lock_file(url: str) -> Path | None:
-    """Return what a server locks that runs on files; None for PostgreSQL, which many may share.
-
-    Raises:
-        ArgumentError: If the URL names no place that can be used.
-    """
+    """Return the lock file of a server on SQLite; None for PostgreSQL, which servers may share."""
     places = _places_of(url, 0, 1)
     return places.lock if isinstance(places, _Files) else None
 
@@ -307,8 +265,6 @@ def _places_of(url: str, statement_s: float, pool: int) -> _Files | _Schemas:
 
 
 class _Files:
-    """Files of SQLite beside each other, for nobody but their owner."""
-
     is_sqlite = True
 
     def __init__(self, url: str, path: Path) -> None:
@@ -332,11 +288,9 @@ class _Files:
 
     @property
     def lock(self) -> Path:
-        """Path of the file, beside the others, that a server locks while it runs on them."""
         return self.folder / f"{self._prefix}server.lock"
 
     def engine(self, name: str) -> sa.Engine:
-        """Return an engine on one set, which is made if it is not there."""
         file = self._file(name)
         try:
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -353,12 +307,10 @@ class _Files:
         return engine
 
     def names(self) -> list[str]:
-        """Return the names of those that are there."""
         found = (path.name for path in self.folder.glob(f"{self._prefix}*.db"))
         return sorted(name[len(self._prefix) : -len(".db")] for name in found)
 
     def drop(self, name: str) -> None:
-        """Remove one with all that is in it."""
         for end in ("-wal", "-shm", ""):
             with contextlib.suppress(FileNotFoundError):
                 Path(f"{self._file(name)}{end}").unlink()
@@ -368,8 +320,6 @@ class _Files:
 
 
 class _Schemas:
-    """Schemas of one database of PostgreSQL."""
-
     is_sqlite = False
 
     def __init__(self, url: str, made: sa.URL, statement_s: float, pool: int) -> None:
@@ -377,7 +327,6 @@ class _Schemas:
         self._url, self._statement_s, self._pool = made, statement_s, pool
 
     def engine(self, name: str) -> sa.Engine:
-        """Return an engine on one set, which is made if it is not there."""
         made = sa.schema.CreateSchema(name, if_not_exists=True)
         with contextlib.suppress(sa.exc.IntegrityError, sa.exc.ProgrammingError):
             self._run(made)  # somebody else makes it at the same time
@@ -409,13 +358,11 @@ class _Schemas:
         return engine
 
     def names(self) -> list[str]:
-        """Return the names of those that are there."""
         engine = sa.create_engine(self._url, poolclass=sa.NullPool)
         with engine.connect() as connection:
             return sorted(sa.inspect(connection).get_schema_names())
 
     def drop(self, name: str) -> None:
-        """Remove one with all that is in it."""
         self._run(sa.schema.DropSchema(name, cascade=True, if_exists=True))
 
     def _run(self, statement: Any) -> None:
@@ -427,7 +374,6 @@ class _Schemas:
 
 
 def _file_system(folder: Path) -> str:
-    """Return the kind of file system that a folder lies on; empty where that is not known."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import logging
 import sqlite3
+import threading
+import time
 import traceback
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -13,16 +15,9 @@ import sqlalchemy as sa
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from seamark.errors import (
-    ArgumentError,
-    PathError,
-    QueryError,
-    SeamarkError,
-)
+from seamark.errors import ArgumentError, PathError, QueryError, SeamarkError
 from seamark.server.database import DatabaseUnreachable, TooSlow
 from seamark.server.objects import ObjectsUnreachable
-from seamark.server.rare_log import warn_rarely
-from seamark.server.refusals import Rejected
 from seamark.store.database import Conflict
 
 if TYPE_CHECKING:
@@ -31,9 +26,79 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = ["FAILURE", "FAILURES", "Refusal", "answer_of", "install", "refusal_of"]
+__all__ = [
+    "FAILURE",
+    "FAILURES",
+    "GapError",
+    "Refusal",
+    "Rejected",
+    "answer_of",
+    "install",
+    "refusal_of",
+    "warn_rarely",
+]
+
+
+class Rejected(SeamarkError):  # noqa: N818 - says what is so
+    """Sent data is not accepted; the message says what to do.
+
+    `slug` is its code for programs, `status` that of HTTP, and `more` are further members of the
+    answer. It may be sent again after `wait_s` seconds; None: never as it is.
+    """
+
+    slug = "refused"
+    status = 422
+    wait_s: float | None = None
+
+    def __init__(
+        self,
+        message: str,
+        slug: str = "",
+        status: int = 0,
+        wait_s: float | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(message)
+        self.slug, self.status = slug or self.slug, status or self.status
+        self.wait_s, self.more = wait_s or self.wait_s, more
+
+    @property
+    def known(self) -> int | None:
+        """Number of bytes that are stored already, if that is the reason; else None."""
+        return self.more.get("known")
+
+
+class GapError(Rejected):
+    """Bytes before it are missing; ``known`` says how many are kept."""
+
+    slug = "gap"
+    status = 409
+
 
 _log: Final = logging.getLogger("seamark.server")
+_EVERY_S: Final = 60.0
+_lock: Final = threading.Lock()
+_kinds: Final[dict[str, tuple[float, int]]] = {}
+"""When a kind was logged last, by the monotonic clock, and how often it was left out since."""
+
+
+def warn_rarely(kind: str, message: str, *arguments: object) -> None:
+    """Log a warning unless one of its kind was logged less than a minute ago.
+
+    The next one says how many were left out. Kinds are a few texts that do not depend on requests.
+    """
+    now = time.monotonic()
+    with _lock:
+        logged, left_out = _kinds.get(kind, (now - _EVERY_S, 0))
+        if now - logged < _EVERY_S:
+            _kinds[kind] = logged, left_out + 1
+            return
+        _kinds[kind] = now, 0
+    if left_out:
+        message, arguments = message + " (and %d times since the last line)", (*arguments, left_out)
+    _log.warning(message, *arguments)
+
+
 _RETRY_S: Final = 2
 _SLUGS: Final = {
     400: "bad-request",
@@ -76,14 +141,9 @@ _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Refusal(HTTPException):
-    """An answer that is no success.
+    """An answer that is no success: a short word for programs, such as ``"gap"``, and a `hint`.
 
-    Args:
-        status: Of HTTP.
-        error: A short word for programs, such as ``"gap"``.
-        hint: A sentence for people that says what to do.
-        headers: Of HTTP, such as ``Retry-After``.
-        **more: Further members of the answer, such as ``known=4096``.
+    The hint is a sentence for people that says what to do; `more` are further members of the body.
     """
 
     def __init__(
@@ -106,10 +166,7 @@ def later(error: str, hint: str, seconds: float = _RETRY_S, status: int = 503) -
 
 
 def refusal_of(error: BaseException) -> Refusal:
-    """Return what is answered for an error, and let go of what the failed calls held.
-
-    What nobody foresaw is logged and is a 500.
-    """
+    """Return the answer for an error; log unexpected errors; clear the frames of the traceback."""
     refusal = _refusal_of(error)
     if refusal.status_code in _OVERLOADED:
         # Of what was logged in more words before, this is the same kind.
@@ -161,10 +218,8 @@ def answer_of(error: BaseException) -> JSONResponse:
 
 
 def _clear_frames(error: BaseException | None) -> None:
-    """Drop the local variables of calls that have ended, such as a body of many megabytes.
-
-    Futures and tracebacks refer to each other, so that they stayed until garbage is collected.
-    """
+    # Local variables of calls that have ended, such as a body of many megabytes, would stay until
+    # garbage is collected: futures and tracebacks refer to each other.
     seen = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -212,7 +267,7 @@ def _own(error: SeamarkError) -> Refusal:
 
 
 def _of_database(error: Exception) -> Refusal:
-    """Return what an error means that `ServerDatabase` cannot explain; never its words."""
+    # The answer never has the words of the error.
     cause = getattr(error, "orig", error)
     if isinstance(cause, ValueError | OverflowError | TypeError):
         return Refusal(422, "invalid", "the request has a text or a number that cannot be kept")
@@ -234,7 +289,6 @@ def _words(error: HTTPException) -> str:
 
 
 def _validation_words(error: RequestValidationError) -> str:
-    """Return where the first mistake is and what was expected, without what was given."""
     for each in error.errors():
         where = ".".join(str(part) for part in each.get("loc", ()))
         return f"{where[:200]}: {each.get('msg', 'not as expected')}"

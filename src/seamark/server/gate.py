@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from starlette.requests import ClientDisconnect
 
 from seamark.server.failures import Refusal, answer_of, later
-from seamark.server.headers import ALWAYS
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,6 +21,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Gate"]
 
+
+ALWAYS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "private, no-cache",
+}
+"""What an answer has unless its route said otherwise.
+
+No other page may read an answer (there is no CORS), show it in a frame or guess its type; a cache
+asks each time, and keeps nothing for others.
+"""
 _log: Final = logging.getLogger("seamark.server")
 _CLOSE: Final = {"Connection": "close"}
 _HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in ALWAYS.items()]
@@ -43,12 +55,7 @@ _SLOWEST: Final = 1024
 
 
 class Gate:
-    """Bounds what a request may cost, and lets no answer out that nobody guarded.
-
-    Args:
-        app: What answers.
-        limits: What one request may cost.
-    """
+    """Limits the cost of requests, and blocks answers of routes that checked no access."""
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app, self._limits = app, limits
@@ -83,9 +90,6 @@ class _Waiting:
 
     Nobody can have all of them: who has shown no token is counted by address, of which one has an
     eighth of the places and all together half; who has, by token, of which one has a quarter.
-
-    Args:
-        places: How many requests are answered at the same time.
     """
 
     def __init__(self, places: int) -> None:
@@ -95,22 +99,17 @@ class _Waiting:
 
     @contextmanager
     def place(self, *, token: str, address: str) -> Iterator[None]:
-        """Take a place for a while.
-
-        Args:
-            token: Public prefix of the token that was shown; empty if nobody was asked yet.
-            address: Of the client.
-
-        Raises:
-            Refusal: 503 if too many wait.
-        """
         known = bool(token)
         waiting, who = (self._tokens, token) if known else (self._strangers, address)
         most = max(1, self._half // (2 if known else 4))
         if waiting[who] >= most or (not known and waiting.total() >= self._half):
             whose = f"with the token {token}…" if known else "from there"
-            hint = f"too many requests {whose} have not arrived whole; send it again"
-            raise Refusal(503, "busy", hint, headers={**_CLOSE, "Retry-After": "5"})
+            raise Refusal(
+                503,
+                "busy",
+                f"too many requests {whose} have not arrived whole; send it again",
+                headers={**_CLOSE, "Retry-After": "5"},
+            )
         waiting[who] += 1
         try:
             yield
@@ -121,8 +120,6 @@ class _Waiting:
 
 
 class _Passage:
-    """State of a request and its answer while they pass through `Gate`."""
-
     def __init__(
         self,
         scope: Scope,
@@ -151,13 +148,11 @@ class _Passage:
 
     @staticmethod
     def refuse_busy() -> NoReturn:
-        """Say that there is too much to do."""
-        hint = "the server has too much to do; send the request again"
-        error = "busy"
-        raise later(error, hint, 5)
+        raise later(
+            error="busy", hint="the server has too much to do; send the request again", seconds=5
+        )
 
     def check(self) -> None:
-        """Refuse what is too long before any of it is read."""
         limits = self._limits
         target = len(self._scope.get("raw_path") or b"") + len(self._scope["query_string"])
         if target > limits.target_bytes:
@@ -172,7 +167,6 @@ class _Passage:
                 raise self._too_large()
 
     async def receive(self) -> Message:
-        """Pass on a part of the request; refuse what comes too slowly or is too much."""
         if self._whole:
             return await self._receive()  # only that the client went away can come
         idle_s = self._limits.idle_s
@@ -183,8 +177,12 @@ class _Passage:
                 message = await asyncio.wait_for(self._receive(), max(0.0, left))
         except asyncio.TimeoutError:
             self._whole = True
-            hint = "the rest of the request did not arrive in time; send it again"
-            raise Refusal(408, "too-slow", hint, headers=_CLOSE) from None
+            raise Refusal(
+                408,
+                "too-slow",
+                "the rest of the request did not arrive in time; send it again",
+                headers=_CLOSE,
+            ) from None
         if message["type"] == "http.request":
             self._got += len(message.get("body", b""))
             self._whole = not message.get("more_body", False)
@@ -195,7 +193,6 @@ class _Passage:
 
     @contextmanager
     def _place(self) -> Iterator[None]:
-        """Wait for a part of the body, in a place that others need; see `_Waiting`."""
         client, who = self._scope.get("client"), self._state.get("identity")
         token = who.token or who.name if self._state.get("guarded") and who else ""
         try:
@@ -206,7 +203,6 @@ class _Passage:
             raise
 
     async def send(self, message: Message) -> None:
-        """Pass on a part of the answer; none that is a success and that nobody guarded."""
         if self._dropped:
             return
         if message["type"] == "http.response.start":
@@ -225,7 +221,6 @@ class _Passage:
         await self._send(message)
 
     async def fail(self, error: Exception) -> None:
-        """Answer an error that nobody answered, if there is still a way to."""
         if self._started:
             _log.error("%s in the middle of an answer", type(error).__name__, exc_info=error)
             raise error  # the connection is cut, so that the answer does not look whole
@@ -242,14 +237,16 @@ class _Passage:
         await answer_of(error)(self._scope, self._receive, send)
 
     def _end_of_connection(self) -> list[tuple[bytes, bytes]]:
-        """Return a header that ends the connection if a body without a stated length goes on.
-
-        Otherwise all of it would be read, whatever its length, to reach the next request. One that
-        states its length was checked before.
-        """
+        # Otherwise all of a body without a stated length would be read to reach the next request.
+        # One that states its length was checked before.
         chunked = any(name == b"transfer-encoding" for name, _ in self._scope["headers"])
         return [(b"connection", b"close")] if chunked and not self._whole else []
 
     def _too_large(self) -> Refusal:
-        hint = f"the body is too large: at most {self._most} bytes are taken at a time"
-        return Refusal(413, "too-large", hint, headers=_CLOSE, limit=self._most)
+        return Refusal(
+            413,
+            "too-large",
+            f"the body is too large: at most {self._most} bytes are taken at a time",
+            headers=_CLOSE,
+            limit=self._most,
+        )

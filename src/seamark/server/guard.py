@@ -1,17 +1,18 @@
 """Checks of the identity and role of a requester, one of which every route has to call.
 
 A request is *guarded* once one of `expect`, `expect_admin` and `open_to_all` was called for it. An
-answer that is a success and was not guarded is never sent (`seamark.server.app`), so that a route
-which forgets to ask fails in its first test and not in public.
+answer that is a success and was not guarded is never sent (`seamark.server.app`), so that a
+route which forgets to ask fails in its first test and not in public.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from fastapi import Depends, Request
 from fastapi.security import APIKeyHeader, HTTPBearer
+from pydantic import BaseModel, ConfigDict
 
 from seamark.errors import PathError
 from seamark.paths import check_scope
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
     from seamark.server.state import Server
 
 __all__ = [
-    "Asker",
+    "Body",
+    "address_of",
     "asker",
     "expect",
     "expect_admin",
     "needs",
+    "note",
     "open_to_all",
     "public",
     "server_of",
@@ -41,13 +44,19 @@ _header = APIKeyHeader(
 _TOKEN_NEEDED = "this needs a token (Authorization: Bearer ...)"  # noqa: S105 - words
 
 
+class Body(BaseModel):
+    """Body of a request, which has no other members."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 def server_of(request: Request) -> Server:
     """Return the server that answers a request."""
     return cast("Server", request.app.state.server)
 
 
 def serving_of(request: Request) -> Serving:
-    """Return who has the runs that a request is about: the server, or one of the page's folders."""
+    """Return the provider of the runs of a request: the server, or one of the page's folders."""
     found = getattr(request.state, "serving", None)
     return cast("Serving", request.app.state.server if found is None else found)
 
@@ -57,17 +66,15 @@ def asker(
     bearer: Annotated[object, Depends(_bearer)] = None,
     header: Annotated[object, Depends(_header)] = None,
 ) -> Identity:
-    """Return who asks: whose token a request carries, or `NOBODY` if it carries none.
+    """Return the identity behind the token of a request; `NOBODY` without a token.
 
-    The first call for a request asks the database, later ones return the same.
-
-    Raises:
-        Refusal: 401 if the token is unknown, expired or revoked; 429 after many such.
+    The first call for a request asks the database, later ones return the same. A token that is
+    unknown, expired or revoked is refused with 401, and with 429 after many such.
     """
     del bearer, header  # for the description of the API: the headers themselves are read below
     known = getattr(request.state, "identity", None)
     if known is None:
-        known = serving_of(request).logins.identify(request.headers, _address(request))
+        known = serving_of(request).logins.identify(request.headers, address_of(request))
         request.state.identity = known
     return cast("Identity", known)
 
@@ -76,18 +83,10 @@ Asker = Annotated[Identity, Depends(asker)]
 
 
 def expect(request: Request, project: str, role: Role) -> Identity:
-    """Go on only for somebody with a role in a project.
+    """Require at least a role in a project; return the identity of the requester.
 
     It may ask the database: call it from a thread (a plain ``def`` route, or
     ``run_in_threadpool``).
-
-    Args:
-        request: The request, which is guarded from here on.
-        project: Project path, as the address has it.
-        role: The smallest role that will do.
-
-    Returns:
-        Who asks.
 
     Raises:
         Refusal: 401 without a token where one would be needed, 404 for who may not know that the
@@ -105,19 +104,18 @@ def expect(request: Request, project: str, role: Role) -> Identity:
         raise Refusal(401, "token-needed", _TOKEN_NEEDED, headers={"WWW-Authenticate": "Bearer"})
     if found is None:
         raise _hidden(project)
-    hint = (
-        f"this needs the role {role.name.lower()} in {project}, "
-        f"and this token has {found.name.lower()}"
+    raise Refusal(
+        403,
+        "role-too-small",
+        (
+            f"this needs the role {role.name.lower()} in {project}, "
+            f"and this token has {found.name.lower()}"
+        ),
     )
-    raise Refusal(403, "role-too-small", hint)
 
 
 def expect_admin(request: Request) -> Identity:
-    """Go on only for an admin of the whole server.
-
-    Raises:
-        Refusal: 401 without a token, 403 for anybody else.
-    """
+    """Go on only for an admin of the whole server; refuse others with 401 or 403."""
     who = expect_somebody(request)
     if not who.admin:
         raise Refusal(403, "admins-only", "this is for an admin of the server")
@@ -125,11 +123,7 @@ def expect_admin(request: Request) -> Identity:
 
 
 def expect_somebody(request: Request) -> Identity:
-    """Go on for everybody who has a token; the route shows them only what is theirs.
-
-    Raises:
-        Refusal: 401 without a token.
-    """
+    """Require a token; the route shows its owner only data of their own."""
     who = open_to_all(request)
     if who == NOBODY:
         raise Refusal(401, "token-needed", _TOKEN_NEEDED, headers={"WWW-Authenticate": "Bearer"})
@@ -137,10 +131,9 @@ def expect_somebody(request: Request) -> Identity:
 
 
 def open_to_all(request: Request) -> Identity:
-    """Go on for everybody: the answer has nothing that is anybody's, or only what they may see.
+    """Allow everybody: the answer has no private data, or only what the requester may see.
 
-    For tables over many projects: what is in them is chosen by
-    ``server.accounts.readable(identity)``.
+    What is in tables over many projects is chosen by ``server.accounts.readable(identity)``.
     """
     who = asker(request)
     request.state.guarded = True
@@ -165,9 +158,16 @@ def needs(role: Role) -> Callable[..., Identity]:
 
 
 def _hidden(project: str) -> Refusal:
-    hint = f"no project {project[:200]!r} is here, or this token may not see it"
-    return Refusal(404, "no-project", hint)
+    return Refusal(
+        404, "no-project", f"no project {project[:200]!r} is here, or this token may not see it"
+    )
 
 
-def _address(request: Request) -> str:
+def address_of(request: Request) -> str:
+    """Return where a request comes from; empty if it is not known."""
     return request.client.host if request.client else ""
+
+
+def note(request: Request, who: Identity, action: str, subject: str, **detail: Any) -> None:
+    """Write down what somebody did by a request; see `Accounts.note`."""
+    server_of(request).accounts.note(who, action, subject, address=address_of(request), **detail)

@@ -1,9 +1,7 @@
 """Object storage of a server: objects are written once and never overwritten.
 
-An object is a named byte string. It comes into being whole and durable, or not at all, and no
-object is ever overwritten; so whoever has read a name may read it again. That is all that is asked
-of a place, and a folder as well as a bucket can do it. A folder can have objects that grow, too:
-bytes are added to one by its only writer, and stay as they are.
+An object comes into being whole and durable, or not at all, so that a folder as well as a bucket
+can hold it. A folder can have objects that grow, too: bytes are added to one by its only writer.
 """
 
 from __future__ import annotations
@@ -52,13 +50,7 @@ class ObjectsUnreachable(SeamarkError, OSError):  # noqa: N818 - says what is so
 
 
 class ObjectInfo(NamedTuple):
-    """Metadata of an object.
-
-    Attributes:
-        name: Its name.
-        size: Size in bytes.
-        made_ns: Time of writing, by the clock of the storage, nanoseconds since the Unix epoch.
-    """
+    """Metadata of an object; `made_ns` is by the clock of the storage, since the Unix epoch."""
 
     name: str
     size: int
@@ -72,84 +64,43 @@ class ObjectStore(Protocol):
     """
 
     def put(self, name: str, data: bytes, *more: bytes) -> None:
-        """Write an object that does not exist; it is durable when this returns.
-
-        Args:
-            name: Of the object.
-            data: Its bytes.
-            *more: What follows them.
+        """Write an object that does not exist, with `more` behind `data`; it is durable on return.
 
         Raises:
             FileExistsError: If there is one of that name, which is left as it is.
             OSError: If the place refuses; then there is no such object.
         """
-        ...
 
     def get(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Return bytes of an object; fewer than asked for where it ends.
-
-        Raises:
-            FileNotFoundError: If there is none of that name.
-            OSError: If it cannot be read now.
-        """
-        ...
+        """Return bytes of an object, fewer where it ends; `FileNotFoundError` without one."""
 
     def delete(self, name: str) -> None:
-        """Remove an object; nothing happens if there is none of that name.
-
-        Raises:
-            OSError: If the place refuses.
-        """
-        ...
+        """Remove an object; nothing happens if there is none of that name."""
 
     def listed(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yield what is known of all objects whose names begin so."""
-        ...
+        """Yield the facts about all objects whose names have a prefix."""
 
     def grow(self, name: str, size: int) -> GrowingObject | None:
         """Make an object to which bytes are added; None where a place has no such.
 
-        Args:
-            name: Of the object.
-            size: How many bytes there will be at most; those that are not written yet are zeros.
-
-        Raises:
-            OSError: As of `put`.
+        There will be `size` bytes at most; those that are not written yet are zeros.
         """
-        ...
 
     def cut(self, name: str, size: int) -> None:
-        """Let go of what is behind the first bytes of an object that `grow` made.
-
-        Raises:
-            OSError: If the place refuses.
-        """
-        ...
+        """Release the bytes after the first ones of an object made by `grow`."""
 
     def check(self) -> None:
-        """See that the place is still the one that was opened, where that costs next to nothing.
-
-        Raises:
-            ObjectsUnreachable: If it is not.
-        """
-        ...
+        """Raise `ObjectsUnreachable` if another place than the opened one is there now."""
 
     def close(self) -> None:
-        """Let go of what is open; harmless when called twice."""
-        ...
+        """Close everything that is open; harmless when called twice."""
 
 
 def open_objects(uri: str) -> ObjectStore:
     """Open a place by its URI.
 
-    Args:
-        uri: ``file:///folder``, which is made if it is not there; or what fsspec reaches, such as
-            ``s3://bucket/prefix``, with the package that it needs for that.
-
-    Raises:
-        ArgumentError: If the URI names no place.
-        MissingExtraError: If a package is missing.
-        OSError: If the folder cannot be made or written.
+    It is ``file:///folder``, which is made if it is not there; or what fsspec reaches, such as
+    ``s3://bucket/prefix``, with the package that it needs for that.
     """
     parts = urlsplit(uri)
     if parts.scheme == "file":
@@ -167,19 +118,13 @@ def open_objects(uri: str) -> ObjectStore:
 
 
 class FolderObjects:
-    """Objects as files of a folder; see `ObjectStore`.
+    """Objects as files of a folder, which is made if it is missing; see `ObjectStore`.
 
     An object is written to a file of its own, synced, and linked to its name, which fails where
     the name is taken; then the folders on the way are synced.
 
     A folder that goes away, or gives way to another, such as the empty one below a mount, takes
     and gives nothing until it is back.
-
-    Args:
-        folder: Absolute; made if it is not there, for nobody but its owner.
-
-    Raises:
-        OSError: If it cannot be made or written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -192,7 +137,6 @@ class FolderObjects:
         self._sweep()
 
     def _sweep(self) -> None:
-        """Remove what processes left that died while they wrote."""
         before = time.time_ns() - _LEFT_NS
         for path in self._new.iterdir():
             with contextlib.suppress(OSError):
@@ -237,8 +181,7 @@ class FolderObjects:
     def grow(self, name: str, size: int) -> GrowingObject:
         """See `ObjectStore.grow`.
 
-        The zeros are written: what lies in their place later is data of the file alone, which one
-        `fdatasync` forces, and nothing that a file system keeps of it changes.
+        The zeros are written, so that one `fdatasync` of the file forces what takes their place.
         """
         self.put(name, bytes(size))
         return GrowingObject(os.open(self._path(name), _GROW), size, self.check)
@@ -248,7 +191,6 @@ class FolderObjects:
         os.truncate(self._path(name), size)
 
     def _make(self, folder: Path) -> None:
-        """Make a folder durably, with those above it."""
         missing = []
         while folder != self.folder and not folder.is_dir():
             missing.append(folder)
@@ -270,10 +212,8 @@ class FolderObjects:
 
     @contextlib.contextmanager
     def _descriptor(self, name: str) -> Iterator[int]:
-        """Lend a descriptor; the last ones stay open, because journals are read piece by piece.
-
-        A descriptor is taken out while it is lent, so that nobody closes it meanwhile.
-        """
+        # The last ones stay open, because journals are read piece by piece. One is taken out while
+        # it is lent, so that nobody closes it meanwhile.
         with self._lock:
             fd = self._open.pop(name, -1)
         if fd < 0:
@@ -340,15 +280,8 @@ class GrowingObject:
     """An object to which one thread at a time adds bytes; made by `ObjectStore.grow`.
 
     What was added is as durable as an object that was put, and is never changed again, but by
-    `take_back` while nobody else knows of it.
-
-    Args:
-        fd: Of the file, for writing; closed by `close`.
-        size: How many bytes there may be.
-        check: Raises `OSError` if the file cannot be found by its name any more.
-
-    Attributes:
-        end: How many bytes were added.
+    `take_back` while nobody else knows of it. `end` is how many bytes were added. `check` raises
+    `OSError` if the file cannot be found by its name any more.
     """
 
     def __init__(self, fd: int, size: int, check: Callable[[], None]) -> None:
@@ -360,19 +293,11 @@ class GrowingObject:
         return self._size - self.end
 
     def add(self, *parts: bytes) -> None:
-        """Add bytes behind those that are there; they are durable when this returns.
-
-        Raises:
-            OSError: If the place refuses; then nothing must be added any more.
-        """
+        """Append bytes durably; after an `OSError` nothing more may be added."""
         self.end += self._write(self.end, b"".join(parts))
 
     def take_back(self, end: int) -> None:
-        """Let there be zeros again behind the first bytes, durably.
-
-        Raises:
-            OSError: If the place refuses; then nothing must be added any more.
-        """
+        """Let zeros be behind the first bytes again, durably; errors as of `add`."""
         self._write(end, bytes(self.end - end))
         self.end = end
 
@@ -398,7 +323,6 @@ _SHUT: Final[OrderedDict[str, int]] = OrderedDict()
 
 
 def _inode(folder: Path) -> tuple[int, int] | None:
-    """Return device and inode of a folder; None if it is not there."""
     try:
         found = folder.stat()
     except OSError:
@@ -419,7 +343,6 @@ def _write(path: Path, parts: tuple[bytes, ...]) -> None:
 
 
 def _link(new: Path, path: Path) -> None:
-    """Give a file its name, unless it is taken."""
     try:
         os.link(new, path)
     except OSError as error:
@@ -446,13 +369,6 @@ class FsspecObjects:
     """Objects where fsspec reaches, such as S3; see `ObjectStore`.
 
     The address is given by whoever runs the server, never by a record.
-
-    Args:
-        uri: Such as ``s3://bucket/prefix``.
-
-    Raises:
-        ArgumentError: If fsspec knows no such place.
-        MissingExtraError: If fsspec, or its package for this kind of place, is missing.
     """
 
     def __init__(self, uri: str) -> None:
@@ -552,7 +468,7 @@ class FsspecObjects:
 
 
 def _time_of(info: dict[str, Any]) -> int:
-    """Return when an object was made; now where the place does not tell, so that it stays."""
+    # Where the place tells no time, the object counts as new, so that it stays.
     for key in ("LastModified", "last_modified", "mtime", "updated", "created"):
         value = info.get(key)
         if isinstance(value, datetime):

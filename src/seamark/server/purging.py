@@ -1,23 +1,199 @@
-"""Removing runs for good: what stays is a tombstone, which says that nothing of them comes back."""
+"""Claims of runs on a server, and permanent removal of runs.
+
+Claim n of a run or a group is its row 2n - 1, and row 2n marks its release. Processes that saw the
+same newest row try to insert the same next row, and the database accepts only one of them.
+
+A tombstone of a removed run remains, so that no sender can bring the run back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from seamark.journal.reservations import has_lapsed, is_same_process
+from seamark.paths import PROJECT_LOG
 from seamark.server.accounts import tables
-from seamark.server.claims import forget_claims
 from seamark.server.folding.turns import forget
-from seamark.store.database import Upsert, retry
+from seamark.store import schema
+from seamark.store.database import Conflict, Upsert, any_of, in_parts, retry
 
 if TYPE_CHECKING:
     from seamark.server.kept.journals import IntakeJournals
     from seamark.store.database import Database
     from seamark.store.runs import Store
 
-__all__ = ["is_purged", "purge", "purged"]
+__all__ = ["ServerClaims", "is_purged", "purge", "purged"]
+
+
+Ref = tuple[str, str]
+"""Project and run id, or name of a group."""
+_journal: Final = schema.journal.c
+_AT_ONCE: Final = 100
+_row: Final = tables.reservation.c
+_OF_SOME: Final = (
+    _row.project == sa.bindparam("at"),
+    _row.kind == sa.bindparam("of"),
+    any_of(_row.name, _AT_ONCE),
+)
+_last: Final = (
+    sa.select(_row.name, sa.func.max(_row.number).label("number"))
+    .where(*_OF_SOME)
+    .group_by(_row.name)
+    .subquery()
+)
+_NEWEST: Final = (
+    sa.select(_row.name, _row.number, _row.holder, _row.t_ns)
+    .join(_last, sa.and_(_last.c.name == _row.name, _last.c.number == _row.number))
+    .where(*_OF_SOME)
+)
+_KEYS: Final = ("project", "kind", "name", "number")
+_RESERVE: Final = Upsert(tables.reservation, (*_KEYS, "holder", "t_ns"), _KEYS)
+_FORGET: Final = sa.delete(tables.reservation).where(
+    _row.project == sa.bindparam("at"), _row.kind == "run", _row.name == sa.bindparam("who")
+)
+_HEARD: Final = (
+    sa.select(sa.func.coalesce(_journal.heard, _journal.last_t), _journal.header)
+    .join(schema.run, schema.run.c.id == _journal.run)
+    .where(schema.run.c.project == sa.bindparam("at"), schema.run.c.name == sa.bindparam("log"))
+)
+
+
+class Claim(NamedTuple):
+    """A claim that was made; `number` says which one of the run or group it is, 1-based.
+
+    `position` is how many bytes of the run, or of the project's log, were kept then: what earlier
+    claimants sent.
+    """
+
+    ref: Ref
+    number: int
+    position: int
+
+
+class _Newest(NamedTuple):
+    row: int
+    holder: str
+    t_ns: int
+
+    @property
+    def claim(self) -> int:
+        return (self.row + 1) // 2
+
+    @property
+    def is_released(self) -> bool:
+        return self.row % 2 == 0
+
+    def is_that(self, number: int, key: str) -> bool:
+        return self.claim == number and json.loads(self.holder)["key"] == key
+
+
+class ServerClaims:
+    """The claims of all runs and groups of a server."""
+
+    def __init__(
+        self,
+        account: Database,
+        store: Callable[[], Store],
+        position: Callable[[str, str], int],
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._account, self._store = account, store
+        self._position, self._now_ns = position, now_ns
+
+    def take(self, refs: Iterable[Ref], kind: str, claimant: Mapping[str, Any]) -> Claim | None:
+        """Claim the first of some that nobody has; None if there is none.
+
+        Args:
+            refs: In order of preference.
+            kind: ``"run"`` or ``"group"``.
+            claimant: What `seamark.journal.reservations.claimant` says of the process.
+        """
+        wanted, now = list(dict.fromkeys(refs)), self._now_ns()
+        for start in range(0, len(wanted), _AT_ONCE):
+            some = wanted[start : start + _AT_ONCE]
+            newest = self._newest(some, kind)
+            for ref in some:
+                log = ref[1] if kind == "run" else PROJECT_LOG
+                last = newest.get(ref)
+                if last is not None and not self._is_free(ref[0], log, last, now):
+                    continue
+                if kind == "run" and not self._position(*ref):
+                    continue  # purged, or never there
+                number = 1 if last is None else last.claim + 1
+                holder = json.dumps(claimant, separators=(",", ":"))
+                with contextlib.suppress(Conflict):  # somebody else was faster
+                    if self._reserve(ref, kind, 2 * number - 1, holder):
+                        return Claim(ref, number, self._position(ref[0], log))
+        return None
+
+    def _newest(self, refs: Iterable[Ref], kind: str) -> dict[Ref, _Newest]:
+        by_project: dict[str, list[str]] = {}
+        for project, name in refs:
+            by_project.setdefault(project, []).append(name)
+        found: dict[Ref, _Newest] = {}
+        with self._account.reading() as connection:
+            for project, names in by_project.items():
+                for some in in_parts(names, _AT_ONCE):
+                    asked = {"at": project, "of": kind, **some}
+                    for name, *row in self._account.rows(connection, _NEWEST, **asked):
+                        found[project, name] = _Newest(*row)
+        return found
+
+    def _reserve(self, ref: Ref, kind: str, row: int, holder: str) -> bool:
+        # A row is never changed; the result says whether nobody else had it.
+        with self._account.writing() as connection:
+            made = self._account.run(
+                connection,
+                _RESERVE,
+                project=ref[0],
+                kind=kind,
+                name=ref[1],
+                number=row,
+                holder=holder,
+                t_ns=self._now_ns(),
+            )
+        return bool(made)
+
+    def _is_free(self, project: str, log: str, claim: _Newest, now: int) -> bool:
+        # It was released, or nothing was heard of the claimant for long.
+        if claim.is_released:
+            return True
+        facts = json.loads(claim.holder)
+        if not has_lapsed(facts, claim.t_ns, now, here=False):
+            return False
+        rows = self._store().database.fetch(_HEARD, at=project, log=log)
+        heard = [at for at, header in rows if is_same_process(_decoded(header), facts)]
+        return has_lapsed(facts, max((claim.t_ns, *heard)), now, here=False)
+
+    def holds(self, ref: Ref, kind: str, number: int, key: str) -> bool:
+        """Return whether a claim is the newest, and was not released."""
+        last = self._newest([ref], kind).get(ref)
+        return last is not None and last.is_that(number, key) and not last.is_released
+
+    def release(self, ref: Ref, kind: str, number: int, key: str) -> bool:
+        """Give a claim back; return whether it was the newest, and the asker's."""
+        last = self._newest([ref], kind).get(ref)
+        if last is None or not last.is_that(number, key):
+            return False
+        if not last.is_released:
+            retry(lambda: self._reserve(ref, kind, 2 * number, last.holder))
+        return True
+
+
+def forget_claims(account: Database, connection: sa.Connection, project: str, run: str) -> None:
+    """Remove the claims of a run that was removed."""
+    account.run(connection, _FORGET, at=project, who=run)
+
+
+def _decoded(header: str) -> Mapping[str, Any]:
+    found = json.loads(header) if header else {}
+    return found if isinstance(found, dict) else {}
+
 
 _tombstone: Final = tables.tombstone.c
 _BURY: Final = Upsert(tables.tombstone, ("project", "run", "t_ns", "who"), ("project", "run"))
@@ -41,20 +217,8 @@ def purge(
     """Remove a run for good; may be called again where it was cut short.
 
     The tombstone is written first: from then on nothing of the run is taken, so that what is
-    removed after it stays removed.
-
-    Args:
-        account: The set of tables with the tombstones.
-        kept: What is kept; its objects lose the bytes of the run within days.
-        store: Which has the folded run.
-        project: Project path.
-        run: Run id.
-        who: Name of the user.
-        now_ns: Nanoseconds since the Unix epoch.
-        blobs: Lets go of the files that only this run refers to.
-
-    Raises:
-        Conflict: If others write the same all the time.
+    removed after it stays removed. Objects lose the bytes of the run within days; `blobs` lets go
+    of the files that only this run refers to. `Conflict` if others write the same all the time.
     """
     with account.writing() as connection:
         account.run(connection, _BURY, project=project, run=run, t_ns=now_ns, who=who)
@@ -67,11 +231,9 @@ def purge(
 
 def purged(account: Database) -> list[tuple[str, str]]:
     """Return project and run id of all runs that were purged."""
-    with account.reading() as connection:
-        return [(row[0], row[1]) for row in account.rows(connection, _ALL)]
+    return [(row[0], row[1]) for row in account.fetch(_ALL)]
 
 
 def is_purged(account: Database, project: str, run: str) -> bool:
     """Return whether a run was purged."""
-    with account.reading() as connection:
-        return bool(account.rows(connection, _ONE, project=project, run=run))
+    return bool(account.fetch(_ONE, project=project, run=run))

@@ -1,7 +1,7 @@
 """Quota of a workspace: a limit on the journals and files of all its projects together.
 
-It applies to a workspace and not to a project: a user who may record in a workspace may record in
-any project in it, and could evade a quota by using another project name.
+The quota applies to a workspace and not to a project: a user who may record in a workspace may
+record in any project in it, and could evade a quota by using another project name.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from seamark.server.blobs.tables import blob, upload, use
+from seamark.server.failures import Rejected
 from seamark.server.kept.tables import runs
 from seamark.server.latest import Latest
-from seamark.server.refusals import QuotaExceeded
 
 if TYPE_CHECKING:
     from seamark.store.database import Database
 
 __all__ = ["Quota"]
+
 
 _KEEP_S: Final = 10.0
 """How long what was counted is believed, seconds; this process adds to it what it takes."""
@@ -29,9 +30,11 @@ _KEPT: Final = 1000
 
 
 def _inside(project: sa.Column[str]) -> sa.ColumnElement[bool]:
-    """Return what is so for a workspace and all that is in it; a range, so that an index serves."""
-    inside = sa.and_(project > sa.bindparam("low"), project < sa.bindparam("high"))
-    return sa.or_(project == sa.bindparam("workspace"), inside)
+    # A range, so that an index serves.
+    return sa.or_(
+        project == sa.bindparam("workspace"),
+        sa.and_(project > sa.bindparam("low"), project < sa.bindparam("high")),
+    )
 
 
 _used: Final = (
@@ -52,12 +55,8 @@ _COUNTED: Final[tuple[Any, ...]] = (
 class Quota:
     """Tells whether there is room for more; safe to use from many threads.
 
-    Several processes may together take some seconds' worth more than there is room for.
-
-    Args:
-        database: The set of tables that is called ``kept``.
-        most_bytes: Of each workspace; None for no limit.
-        keep_s: How long what was counted is believed, seconds.
+    What was counted is believed for `keep_s` seconds: several processes may together take some
+    seconds' worth more than there is room for.
     """
 
     def __init__(
@@ -73,15 +72,7 @@ class Quota:
         self._counted = Latest[str, tuple[float, int]](_KEPT)
 
     def expect(self, project: str, more: int) -> None:
-        """Refuse what a workspace has no room for.
-
-        Args:
-            project: Of the workspace.
-            more: How many bytes would be added.
-
-        Raises:
-            QuotaExceeded: If it would be too much.
-        """
+        """Raise `QuotaExceeded` if a workspace has no room for a number of bytes."""
         if self._most is None:
             return
         workspace = project.partition("/")[0]
@@ -91,14 +82,15 @@ class Quota:
                 f"quota: all of {workspace!r} may keep {self._most:,} bytes on this server and has"
                 f" {used:,}: purge runs that nobody needs, or ask its admin for more"
             )
-            raise QuotaExceeded(msg, limit="quota", allowed=self._most)
+            # No 413: smaller parts are of no use. Shippers say it once, and try again now and then.
+            raise Rejected(msg, "quota", 403, limit="quota", allowed=self._most)
 
     def usage(self, workspace: str) -> tuple[int, int | None]:
         """Return how much a workspace keeps and may keep, bytes; None for no limit."""
         return self._used(workspace), self._most
 
     def added(self, project: str, more: int) -> None:
-        """Count what was taken, until everything is counted anew."""
+        """Count accepted bytes until everything is counted anew."""
         workspace = project.partition("/")[0]
         with self._lock:
             if (known := self._counted.get(workspace)) is not None:

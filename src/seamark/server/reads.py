@@ -2,7 +2,7 @@
 
 The body is a JSON object of the arguments, and of ``seen`` and ``next``: what came with an earlier
 answer, or with the part before. An answer is ``{"answer": ..., "seen": ..., "next": ...}`` (see
-`seamark.reading.verbs.Answer`), in MessagePack for who accepts it and in JSON for others.
+`seamark.reading.reader.Answer`), in MessagePack for who accepts it and in JSON for others.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 
 from seamark.paths import kind_of
-from seamark.reading.reader import Reader
-from seamark.reading.verbs import Question, Verb, of_method, verbs_of
-from seamark.server.answering import OneRun, Several, heavy
+from seamark.reading.reader import Question, Reader, Verb, of_method, verbs_of
+from seamark.server.answering import OneRun, Several, heavy, schemas_of
 from seamark.server.failures import FAILURE, FAILURES, Refusal
 from seamark.server.guard import expect_somebody
-from seamark.server.json_answers import schemas_of
 
 __all__ = ["describe", "of_all", "of_run", "router", "verbs"]
 
@@ -36,7 +34,7 @@ def of_run(*, heavy: bool = False, timely: bool = False) -> Callable[[F], F]:
     All that the function reads is of one moment.
 
     Args:
-        heavy: See `seamark.reading.verbs.Verb`.
+        heavy: See `seamark.reading.reader.Verb`.
         timely: See there.
     """
 
@@ -57,7 +55,7 @@ def of_all(
 
     Args:
         question: Class of further arguments, which the function finds in `Several.question`.
-        heavy: See `seamark.reading.verbs.Verb`.
+        heavy: See `seamark.reading.reader.Verb`.
         tag: Returns what changes whenever the answer may; empty if that is not known.
     """
 
@@ -132,7 +130,7 @@ async def _body(request: Request) -> bytes:
 
 
 def _one_run(request: Request, body: bytes, verb: Verb) -> OneRun:
-    """Return who asks about which run, and what; it is looked at once they may read the run."""
+    # What they ask is looked at once they may read the run.
     about = _decoded(request, body, _AboutRun)
     one = OneRun(request, about.project, about.run)
     one.question = _decoded(request, body, verb.question)
@@ -151,11 +149,7 @@ def _several(request: Request, body: bytes, verb: Verb) -> Several:
 
 
 def _decoded(request: Request, body: bytes, kind: Any) -> Any:
-    """Return a question.
-
-    Raises:
-        Refusal: 401 for who shows no token, else 422, if it is none.
-    """
+    # Who shows no token is refused with 401, others with 422.
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -164,7 +158,7 @@ def _decoded(request: Request, body: bytes, kind: Any) -> Any:
 
 
 def _run_tag(one: OneRun) -> str:
-    """Return the tag of a run; versions show aliases that may have gone to other versions."""
+    # Versions show aliases that may have gone to other versions.
     is_version = kind_of(one.project, one.run) in ("model_version", "artifact")
     return "" if is_version else one.tag()
 

@@ -1,4 +1,4 @@
-"""The supervisor: it listens, starts the processes that work, and starts again what dies."""
+"""Supervisor of a server: it listens, starts worker processes and restarts dead ones."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark import __version__
 from seamark.server import checks
-from seamark.server.alone import alone
+from seamark.server.checks import alone
 from seamark.server.worker import ANSWERS, EXIT_FOR_GOOD
 
 if TYPE_CHECKING:
     from seamark.server.settings import Settings
 
-__all__ = ["Prepared", "Supervisor", "prepare", "serve"]
+__all__ = ["Prepared", "prepare", "serve"]
 
 Say = Callable[[str], Any]
 
@@ -46,28 +46,19 @@ _RUN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Result of the checks before a server starts.
-
-    Attributes:
-        token: Token of the first admin, if this was the first start.
-        notes: Warnings about problems that do not keep the server from starting.
-    """
+    """Result of the checks: token of the first admin, if it was just made, and warnings."""
 
     token: str | None
     notes: tuple[str, ...]
 
 
 def prepare(settings: Settings) -> Prepared:
-    """Check what a server stands on, bring its tables to this version, make the first admin.
-
-    Raises:
-        SeamarkError: If it cannot work like this; the message is one line that says what to do.
-    """
+    """Check the resources of a server, upgrade its tables, and create the first admin."""
     from seamark.server.accounts.accounts import Accounts
-    from seamark.server.accounts.facts import instance_of
     from seamark.server.accounts.logins import deciding_by
+    from seamark.server.accounts.tables import instance_of
+    from seamark.server.checks import open_matching_objects
     from seamark.server.databases import open_databases
-    from seamark.server.identity import open_matching_objects
     from seamark.server.kept.rebuild import needs_rebuild
     from seamark.server.state import make_tables
 
@@ -96,15 +87,8 @@ def prepare(settings: Settings) -> Prepared:
 def serve(settings: Settings, say: Say, tell: Callable[[Prepared, str], None] | None = None) -> int:
     """Run a server until a signal ends it; return an exit code.
 
-    The first signal lets it finish what it accepted, a second one ends it at once.
-
-    Args:
-        settings: How it runs.
-        say: Prints a line for the log.
-        tell: Is called once the server answers, with what is known and its URL.
-
-    Raises:
-        SeamarkError: If it cannot start; the message is one line that says what to do.
+    The first signal lets it finish what it accepted, a second one ends it at once. `tell` is called
+    once the server answers, with what is known and its URL.
     """
     # First the port: the token of an admin that `prepare` makes would be shown by nobody.
     with (
@@ -135,8 +119,6 @@ def url_of(settings: Settings, listening: socket.socket) -> str:
 
 
 class _Child:
-    """Worker process that is restarted when it dies."""
-
     def __init__(
         self, name: str, arguments: list[str], settings: str, fds: tuple[int, ...]
     ) -> None:
@@ -147,7 +129,6 @@ class _Child:
         self._pause_s = _FIRST_S
 
     def start(self, ready: int) -> None:
-        """Start the process; it writes a byte to a descriptor when it works."""
         self._began = time.monotonic()
         self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
             [sys.executable, "-c", _RUN, *self._arguments, str(ready)],
@@ -162,7 +143,6 @@ class _Child:
             self.process.stdin.flush()
 
     def ended(self) -> int | None:
-        """Return the exit code of a process that has just ended, else None."""
         if self.process is None or (code := self.process.poll()) is None:
             return None
         assert self.process.stdin is not None  # noqa: S101 - a pipe, as asked for
@@ -177,21 +157,13 @@ class _Child:
         return code
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process, if there is one."""
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(number)
 
 
 class Supervisor:
-    """Keeps the processes of a server running; used once.
-
-    Args:
-        settings: How the server runs.
-        listening: Socket that answering processes share.
-        say: Prints a line for the log.
-        ready: Is called once the first process answers.
-    """
+    """Keeps the processes of a server running; `ready` is called once the first answers."""
 
     def __init__(
         self,
@@ -258,14 +230,12 @@ class Supervisor:
                 child.start(tell)
 
     def _is_over(self, stop_by: float) -> bool:
-        """Kill what is still there if there was a second signal or time is up."""
         if self._signals > 1 or time.monotonic() >= stop_by:
             for child in self._children:
                 child.signal(signal.SIGKILL)
         return all(child.process is None for child in self._children)
 
     def _pause(self, stop_by: float | None) -> float | None:
-        """Return how long nothing has to be done, seconds; None for until a signal comes."""
         if stop_by is not None:
             return max(0.0, stop_by - time.monotonic())
         waiting = [child.again_at for child in self._children if child.process is None]
@@ -290,8 +260,6 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _handlers(self, wake: int) -> Iterator[None]:
-        """Count signals, and wake the loop for them and for the end of a process."""
-
         def on_signal(number: int, frame: FrameType | None) -> None:
             del number, frame
             self._signals += 1
@@ -317,7 +285,7 @@ def _code_words(code: int) -> str:
 
 
 def started_words(settings: Settings, prepared: Prepared, url: str) -> list[str]:
-    """Return what is printed once a server answers: where it is and what to do next."""
+    """Return the text that is printed once a server answers: its address and the next steps."""
     from seamark.server.databases import redacted
 
     kept = settings.database_folder if settings.is_sqlite else redacted(settings.store)

@@ -10,7 +10,6 @@ from typing import Any, Final
 __all__ = [
     "API_VERSION",
     "DEFAULT_FOLDER",
-    "DEFAULT_PORT",
     "FILE_SUFFIXES",
     "JOURNAL_VERSION",
     "Limits",
@@ -30,20 +29,13 @@ class Limits:
     """Limits on one request; the greeting of the server reports them to clients.
 
     Attributes:
-        batch_bytes: Longest body of a request, as it is sent.
         frame_bytes: Longest body that sends a journal: one frame alone may be longer than a batch.
         plain_bytes: Longest batch of a journal after decompression.
         inflated_bytes: Largest total size of the frames of one batch after their decompression.
-        json_bytes: Longest body that is JSON.
-        journals: Most journals of one run.
-        attributes: Most attributes of one run.
-        query_bytes: Longest query.
-        target_bytes: Longest path and query string of an address.
-        header_bytes: Longest headers of one request, together.
         at_once: Most requests that one process answers at the same time.
-        idle_s: Longest pause of a sender in the middle of a request, seconds.
-        request_s: Longest time for the body of one request to arrive, seconds.
-        statement_s: Longest time for one statement of a reader in the database, seconds.
+        idle_s: Longest pause of a sender in the middle of a request.
+        request_s: Longest time for the body of one request to arrive.
+        statement_s: Longest time for one statement of a reader in the database.
     """
 
     batch_bytes: int = 8 << 20
@@ -67,22 +59,15 @@ class Settings:
     """Settings of a server.
 
     Attributes:
-        folder: Folder for its files; absolute.
-        store: URL of its databases: ``sqlite:///FOLDER`` for files in a folder, or
-            ``postgresql://...``.
+        store: URL of its databases: ``sqlite:///FOLDER`` or ``postgresql://...``.
         blobs: URL of its object storage, ``file:///...``.
-        host: Address that it listens at.
         port: Port that it listens at; 0 for any that is free.
-        workers: Number of processes that answer requests.
-        fold_workers: Number of processes that fold what arrived.
         threads: Number of requests that one process works on at the same time.
         tls_cert: Certificate chain, PEM; None for plain HTTP.
-        tls_key: Its private key, PEM.
         proxies: Addresses or networks whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are
             believed.
         auth: Entry point of the group ``seamark.auth`` that identifies users; empty: tokens only.
         quota: Limit on the journals and files of each workspace, bytes; None for no limit.
-        limits: Limits on one request.
     """
 
     folder: Path
@@ -104,14 +89,7 @@ class Settings:
     def at(
         cls, folder: Path, store: str | None = None, blobs: str | None = None, **rest: Any
     ) -> Settings:
-        """Return settings with all that is not given in its default place.
-
-        Args:
-            folder: Where files lie by default.
-            store: URL of the databases; by default SQLite in the folder.
-            blobs: URL of the objects; by default the folder ``objects`` in it.
-            **rest: Further attributes.
-        """
+        """Return settings with databases and objects by default in a folder."""
         folder = folder.absolute()
         return cls(
             folder,

@@ -8,29 +8,26 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from seamark.server.accounts.accounts import Accounts
-from seamark.server.accounts.facts import instance_of, link_key_of
 from seamark.server.accounts.logins import Logins, deciding_by
-from seamark.server.accounts.migrate import migrate
-from seamark.server.blobs import Blobs
-from seamark.server.changes import ServerChanges
-from seamark.server.claims import ServerClaims
+from seamark.server.accounts.tables import instance_of, link_key_of, migrate
+from seamark.server.blobs.blobs import Blobs
+from seamark.server.changes import Positions, ServerChanges
+from seamark.server.checks import open_matching_objects
 from seamark.server.databases import Databases, open_databases
-from seamark.server.identity import open_matching_objects
 from seamark.server.kept import tables as kept_tables
-from seamark.server.kept.growing import take_up
+from seamark.server.kept.commit import take_up
 from seamark.server.kept.intake import Intake
 from seamark.server.kept.journals import IntakeJournals
-from seamark.server.links import Links
-from seamark.server.positions import Positions
-from seamark.server.purging import is_purged
+from seamark.server.purging import ServerClaims, is_purged
 from seamark.server.quota import Quota
+from seamark.server.serving import Links
 from seamark.server.writer import ServerWriter, is_own_journal
 from seamark.store.read.run import RunReader
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from seamark.server.blobs import Blob
+    from seamark.server.blobs.blobs import Blob
     from seamark.server.settings import Settings
     from seamark.store.read.series import Sources
     from seamark.store.runs import Store
@@ -41,30 +38,8 @@ __all__ = ["Server", "make_tables", "open_server"]
 class Server:
     """The parts of a process that answers, found by its routes in ``app.state.server``.
 
-    Routes that read use no more of it than `seamark.server.serving.Serving` has.
-
-    Args:
-        settings: What the server was told.
-        databases: Its three sets of tables.
-        now_ns: Nanoseconds since the Unix epoch.
-
-    Attributes:
-        settings: What the server was told.
-        databases: Its three sets of tables.
-        accounts: Who may do what.
-        logins: Who asks.
-        instance: Random name of this server, the same for all of its life.
-        objects: What it keeps as objects.
-        intake: Takes journals.
-        kept: Gives them; see `seamark.server.kept.journals.IntakeJournals`.
-        claims: Who has claimed what.
-        positions: How far runs are folded, and waiting for it.
-        writer: Adds records of its own; see `seamark.server.writer.ServerWriter`.
-        blobs: Takes and gives files.
-        quota: Tells whether a workspace has room for more.
-        changing: What changed.
-        links: Addresses of single contents.
-        now_ns: Nanoseconds since the Unix epoch.
+    Routes that read use no more of it than `seamark.server.serving.Serving` has. `instance` is the
+    random name of this server, the same for all of its life.
     """
 
     read_only = ""
@@ -107,20 +82,26 @@ class Server:
         )
 
     def prioritize(self, refs: Iterable[tuple[str, str]]) -> None:
-        """Take note of nothing: what arrives is folded, whoever looks at it."""
+        """Do nothing: received data is folded whether or not it is viewed."""
 
     def store(self) -> Store:
         """Return the folded store that is live."""
         return self.databases.store()
 
     def sources(self, project: str, run: str) -> Sources:
-        """Return what opens the journals of a run."""
+        """Return the source that opens the journals of a run."""
         return partial(self.kept.source, project, run)
 
     def reader(self, project: str, run: str) -> RunReader:
         """Return the reader of a run."""
-        sources = self.sources(project, run)
-        return RunReader(self.store, project, run, sources, now_ns=self.now_ns, others=self.sources)
+        return RunReader(
+            self.store,
+            project,
+            run,
+            self.sources(project, run),
+            now_ns=self.now_ns,
+            others=self.sources,
+        )
 
     def behind(self, wanted: Mapping[tuple[str, str], int]) -> int:
         """Wait until runs are folded up to some positions; see `Positions.wait_for_all`."""
@@ -128,31 +109,25 @@ class Server:
 
     def content(self, project: str, run: str, digest: str) -> Blob | None:
         """Return a content of a project, whichever of its runs it came with."""
-        del run
         return self.blobs.find(project, digest)
 
     def missing_contents(self, project: str, run: str, digests: Collection[str]) -> list[str]:
         """Return those contents that a project does not have."""
-        del run
         return self.blobs.missing_contents(project, digests)
 
     def take_up(self) -> None:
-        """Name what was kept last by a process that died; before anything is taken."""
+        """Register the last data that a dead process stored; called before anything is accepted."""
         take_up(self.databases.kept, self.objects, gone=self._is_gone, now_ns=self.now_ns)
 
     def close(self) -> None:
-        """Finish what was accepted and let go of everything; harmless when called twice."""
+        """Store accepted data and close everything; harmless when called twice."""
         self.intake.close()
         self.objects.close()
         self.databases.close()
 
 
 def open_server(settings: Settings) -> Server:
-    """Open everything that a process needs to answer.
-
-    Raises:
-        SeamarkError: If something cannot be opened; the message says what to do.
-    """
+    """Open everything that a process needs to answer."""
     databases = open_databases(settings.store, statement_s=settings.limits.statement_s)
     try:
         make_tables(databases)
@@ -165,10 +140,6 @@ def open_server(settings: Settings) -> Server:
 
 
 def make_tables(databases: Databases) -> None:
-    """Make every table that is missing, and bring those of accounts to this version.
-
-    Raises:
-        SchemaNewer: If a later version of Seamark has changed them.
-    """
+    """Make every table that is missing, and bring those of accounts to this version."""
     migrate(databases.account)
     databases.kept.create_tables(kept_tables.metadata)

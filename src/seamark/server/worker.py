@@ -1,7 +1,7 @@
-"""Process of the server that answers requests or folds, until it is stopped.
+"""Process of the server that answers requests or folds journals.
 
-It is started by `seamark.server.run` only, which sends the settings as one line of standard input
-and keeps that open: end of file means that the supervisor has exited.
+Only `seamark.server.run` starts this process. It sends the settings as one line of standard input,
+which stays open: end of file means that the supervisor has exited.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from seamark.server.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ANSWERS", "EXIT_FOR_GOOD", "main"]
+
+__all__ = ["ANSWERS", "EXIT_FOR_GOOD"]
+
 
 EXIT_FOR_GOOD: Final = 78
 """Starting the same again would be of no use."""
@@ -38,12 +40,7 @@ _LOG: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def main(arguments: list[str]) -> int:
-    """Run one process and return its exit code.
-
-    Args:
-        arguments: ``answer`` with the descriptors of the socket and of what says "ready", or
-            ``fold`` with the latter.
-    """
+    """Run one process, ``answer SOCKET READY`` or ``fold READY`` (descriptors); return its code."""
     logging.basicConfig(format=_LOG, level=logging.INFO)
     for name in ("uvicorn.error", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -65,15 +62,13 @@ def main(arguments: list[str]) -> int:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Return whether a line says something: Neptune's client asks for a socket again and again."""
     return "upgrade request" not in str(record.msg) and "WebSocket" not in str(record.msg)
 
 
 def _answer(settings: Settings, listening: int, ready: int) -> None:
     import uvicorn
 
-    from seamark.server.app import make_app
-    from seamark.server.connection import protocol_for
+    from seamark.server.app import make_app, protocol_for
     from seamark.server.state import open_server
 
     config = uvicorn.Config(
@@ -121,12 +116,9 @@ def _fold(settings: Settings, ready: int) -> None:
 
 
 def _set_by_signals() -> threading.Event:
-    """Return an event that is set when this process is told to stop.
-
-    A handler runs between any two steps of the main thread, which may be waiting for the event and
-    hold its lock: whoever set it there would wait for themselves for ever. So the handler puts
-    something into a queue, which may be done anywhere, and a thread sets the event.
-    """
+    # A handler runs between any two steps of the main thread, which may be waiting for the event
+    # and hold its lock: whoever set it there would wait for themselves for ever. So the handler
+    # puts something into a queue, which may be done anywhere, and a thread sets the event.
     stop = threading.Event()
     told: queue.SimpleQueue[int] = queue.SimpleQueue()
 

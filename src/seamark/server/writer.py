@@ -1,10 +1,10 @@
-"""Records that a server itself adds to a run: edits of people, and the trash."""
+"""Records that a server itself adds to a run, for edits and the trash."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -19,14 +19,25 @@ from seamark.journal.format import (
     frame_bytes,
     salt_of,
 )
-from seamark.journal.reader import JournalReader
+from seamark.journal.reader import Frame, JournalReader
+from seamark.server.failures import GapError
 from seamark.store import schema
 
 if TYPE_CHECKING:
     from seamark.server.kept.journals import IntakeJournals
     from seamark.store.runs import Store
 
-__all__ = ["NEPTUNE", "ServerWriter", "Stored", "Takes", "is_own_journal", "own_journal"]
+__all__ = [
+    "NEPTUNE",
+    "OwnJournal",
+    "ServerWriter",
+    "Stored",
+    "Takes",
+    "header_of",
+    "is_own_journal",
+    "next_journal",
+    "own_journal",
+]
 
 _HOST: Final = "server"
 """What the names of the journals begin with, in the place of a host's name."""
@@ -47,12 +58,7 @@ _LAST_T: Final = (
 
 
 class Stored(NamedTuple):
-    """Result of storing a batch.
-
-    Attributes:
-        offset: Number of bytes of the journal that are stored now.
-        position: Number of bytes of all journals of the run that are stored now.
-    """
+    """Bytes that are stored now: of the journal, and of all journals of the run."""
 
     offset: int
     position: int
@@ -61,33 +67,25 @@ class Stored(NamedTuple):
 Takes = Callable[[str, str, str, int, bytes], Stored]
 """Keeps frames of a journal for good: project, run, journal, offset, and the frames, whole ones.
 
-It returns once they are durable, and raises `NotTaken` with ``known`` if the journal has another
+It returns once they are durable, and raises `Rejected` with ``known`` if the journal has another
 length.
 """
 
 
-class _Journal(NamedTuple):
-    """Journal of the server's own that an edit is appended to, as far as it is stored."""
+class OwnJournal(NamedTuple):
+    """Journal of the server's own in a run: how long it is, and its last frame; None: it is new."""
 
     uid: bytes
     writer: str
     name: str
-    size: int
-    last_t: int
+    size: int = 0
+    last: Frame | None = None
 
 
 def own_journal(
     instance: str, project: str, run: str, number: int, host: str = _HOST
 ) -> tuple[bytes, str]:
-    """Return uid and writer id of one of the journals that a server writes in a run.
-
-    Args:
-        instance: Id of the server.
-        project: Project path.
-        run: Run id.
-        number: Which of them, 0-based.
-        host: What its name begins with.
-    """
+    """Return uid and writer id of the journal with a number (0-based) of a server in a run."""
     words: list[str | int] = [instance, project, run, number]
     if host != _HOST:
         words.append(host)
@@ -104,19 +102,38 @@ def is_own_journal(instance: str, project: str, run: str, journal: str) -> bool:
     return any(journal == journal_name(writer, uid) for uid, writer in some)
 
 
+def next_journal(
+    kept: IntakeJournals,
+    instance: str,
+    ref: tuple[str, str],
+    known: Collection[str],
+    limit: int,
+    host: str = _HOST,
+) -> OwnJournal:
+    """Return the journal of a server's own that a run goes on with, before the time ``limit``.
+
+    Nobody else may write one of these names (`is_own_journal`). One of the ``known`` journals that
+    cannot be gone on with all the same, as after a loss, is passed over.
+    """
+    for number in range(_MOST_JOURNALS):
+        uid, writer = own_journal(instance, *ref, number, host)
+        name = journal_name(writer, uid)
+        if name not in known:
+            return OwnJournal(uid, writer, name)
+        with JournalReader(kept.source(*ref, name)) as reader:
+            size, last = reader.size, reader.last_frame()
+        if last is not None and last.end == size and last.t < limit:
+            return OwnJournal(uid, writer, name, size, last)
+    msg = f"run {ref[1]!r} of {ref[0]!r} has journals in the place of all that could be written to"
+    raise ArgumentError(msg)
+
+
 class ServerWriter:
     """Turns operations into frames of a journal of the server's own in each run.
 
     It owns nothing: state, error and running time of the run stay as they are. There is no file,
     no thread and no memory of a run between two calls: all workers append to one journal a run,
     and whoever finds it longer than expected looks again.
-
-    Args:
-        instance: Id of the server.
-        kept: What is kept.
-        take: Keeps what is written here.
-        store: Returns the store that is live.
-        now_ns: Clock, nanoseconds since the Unix epoch.
     """
 
     def __init__(
@@ -131,23 +148,14 @@ class ServerWriter:
         self._store, self._now_ns = store, now_ns
 
     def record(self, project: str, run: str, ops: Iterable[Mapping[str, Any]]) -> int:
-        """Append operations to a run, behind all that it holds.
-
-        Args:
-            project: Project path.
-            run: Run id, which is known here.
-            ops: As in the journal: ``{"op": "assign", ...}`` and the like.
-
-        Returns:
-            The position at which they can be read.
+        """Append operations to a run, behind all that it holds; return where they can be read.
 
         Raises:
             RunNotFoundError: If no journal of the run is kept.
-            ArgumentError: If one is longer than a record may be, or holds what JSON has no form
-                for.
-            NotTaken: If the run was purged, or nothing can be kept now.
+            ArgumentError: If one is too long for a record, or holds what JSON has no form for.
+            Rejected: If the run was purged, or nothing can be kept now.
         """
-        from seamark.server.kept.refusals import DivergedError, GapError
+        from seamark.server.kept.plan import DivergedError
 
         payloads = [_packed(op) for op in ops]
         for last in range(_TRIES, 0, -1):
@@ -155,7 +163,8 @@ class ServerWriter:
             if not journals:
                 msg = f"run {run!r} does not exist in project {project!r}"
                 raise RunNotFoundError(msg)
-            at = self._journal(project, run, set(journals))
+            limit = self._now_ns() + _AHEAD_NS
+            at = next_journal(self._kept, self._instance, (project, run), journals, limit)
             data = self._frames(project, run, at, payloads)
             try:
                 return self._take(project, run, at.name, at.size, data).position
@@ -164,52 +173,37 @@ class ServerWriter:
                     raise
         raise AssertionError  # pragma: no cover - the loop returns or raises
 
-    def _journal(self, project: str, run: str, known: set[str]) -> _Journal:
-        """Return the journal to append to.
-
-        Nobody else may write one of these names (`is_own_journal`). One that cannot be gone on with
-        all the same, as after a loss, is passed over.
-        """
-        limit = self._now_ns() + _AHEAD_NS
-        for number in range(_MOST_JOURNALS):
-            uid, writer = own_journal(self._instance, project, run, number)
-            name = journal_name(writer, uid)
-            if name not in known:
-                return _Journal(uid, writer, name, 0, 0)
-            with JournalReader(self._kept.source(project, run, name)) as reader:
-                size, last = reader.size, reader.last_frame()
-            if last is not None and last.end == size and last.t < limit:
-                return _Journal(uid, writer, name, size, last.t)
-        msg = f"run {run!r} of {project!r} has journals in the place of all that edits could go to"
-        raise ArgumentError(msg)
-
-    def _frames(self, project: str, run: str, at: _Journal, payloads: Sequence[bytes]) -> bytes:
+    def _frames(self, project: str, run: str, at: OwnJournal, payloads: Sequence[bytes]) -> bytes:
         now, known = self._now_ns(), self._last_t(project, run)
-        t = max(now, at.last_t + 1, known + 1 if known < now + _AHEAD_NS else 0)
+        last_t = 0 if at.last is None else at.last.t
+        t = max(now, last_t + 1, known + 1 if known < now + _AHEAD_NS else 0)
         salt, data = salt_of(at.uid), b""
         if not at.size:
-            header = {
-                "format": 1,
-                "run": run,
-                "project": project,
-                "writer": at.writer,
-                "continues": None,
-                "prior_t": known,
-                "owner": False,
-                "host": _HOST,
-            }
-            data = file_header(at.uid) + frame_bytes(salt, Kind.HEADER, t, dump_json(header))
+            header = dump_json(header_of(project, run, at.writer, known, host=_HOST))
+            data = file_header(at.uid) + frame_bytes(salt, Kind.HEADER, t, header)
             t += 1
         for place, payload in enumerate(payloads):
             data += frame_bytes(salt, Kind.OP, t + place, payload)
         return data
 
     def _last_t(self, project: str, run: str) -> int:
-        """Return the largest time of a run, as far as it is folded."""
-        database = self._store().database
-        with database.reading() as connection:
-            rows = database.rows(connection, _LAST_T, project=project, name=run)
-        return int(rows[0][0] or 0)
+        return int(self._store().database.fetch(_LAST_T, project=project, name=run)[0][0] or 0)
+
+
+def header_of(
+    project: str, run: str, writer: str, prior_t: int, host: str, *, owner: bool = False
+) -> dict[str, Any]:
+    """Return the header of a journal of a server's own."""
+    return {
+        "format": 1,
+        "run": run,
+        "project": project,
+        "writer": writer,
+        "continues": None,
+        "prior_t": prior_t,
+        "owner": owner,
+        "host": host,
+    }
 
 
 def _packed(op: Mapping[str, Any]) -> bytes:

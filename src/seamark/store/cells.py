@@ -89,19 +89,13 @@ _FACTS: Final = ("user", "sys_id", "imported")
 
 
 def _number(value: float) -> tuple[int, float | None]:
-    """Return class and number, see the table."""
     if value - value == 0:
         return 0, value
     return (2 if math.isnan(value) else 1 if value > 0 else -1), None
 
 
 def instant(text: str, *, local: bool = False) -> int | None:
-    """Return microseconds since the epoch of an ISO-8601 time; None if it is none.
-
-    Args:
-        text: The time.
-        local: Without an offset it is in this computer's time zone, else in UTC.
-    """
+    """Return an ISO 8601 time in microseconds since the epoch, or None; UTC unless ``local``."""
     try:
         when = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
@@ -196,12 +190,7 @@ def statistic_columns(run: RunState, path: str, state: StatisticState) -> tuple[
 
 
 def running_ns(journals: Iterable[JournalState], started: int | None) -> int:
-    """Return for how long at least one owner was writing, in nanoseconds.
-
-    Args:
-        journals: Of a run.
-        started: From when on it counts, nanoseconds since the Unix epoch; None: it never began.
-    """
+    """Return for how long at least one owner wrote since ``started``, in nanoseconds."""
     if started is None:
         return 0
     spans = [
@@ -218,11 +207,8 @@ def running_ns(journals: Iterable[JournalState], started: int | None) -> int:
 
 
 def _doubt(journal: JournalState) -> tuple[int, int]:
-    """Return how little a journal knows of when its run was created, and its first time.
-
-    Whoever came later, such as a training that resumed or a server that keeps an edit, may have a
-    clock that is behind; those count only if nothing else is known.
-    """
+    # A writer that came later (a resumed training, a server that keeps an edit) may have a clock
+    # that is behind; it counts only if nothing else is known.
     header = journal.header
     # An edit of a run that was not folded yet knows of no time before.
     is_edit = "rank" not in header and header.get("host") == _SERVER
@@ -230,7 +216,7 @@ def _doubt(journal: JournalState) -> tuple[int, int]:
 
 
 def run_columns(run: RunState) -> dict[str, Any]:
-    """Return what the row of a run derives from its state, times in ns since the Unix epoch."""
+    """Return the derived columns of a run's row, times in ns since the Unix epoch."""
     journals = list(run.journals.values())
     owners = [one for one in journals if one.owner]
     dated = [one for one in journals if one.first_t is not None]
@@ -270,13 +256,7 @@ def is_open(state: str, owners: Collection[JournalState]) -> bool:
 
 
 def is_live(journal: JournalState, now_ns: int, *, here: bool = True) -> bool:
-    """Return whether the process that writes a journal lives, as far as is known.
-
-    Args:
-        journal: Of a run.
-        now_ns: Nanoseconds since the Unix epoch.
-        here: Whether its process may be on this machine.
-    """
+    """Return whether the writer of a journal is known to be alive."""
     alive = process_alive(journal.header) if here else None
     is_fresh = journal.seen >= now_ns - SETTLE_NS
     return not journal.closed and (is_fresh if alive is None else alive)
@@ -287,13 +267,7 @@ def is_crashed(
 ) -> bool:
     """Return whether a run that says it is running is not.
 
-    A process that ended its part says nothing any more of who went on after it, though it lives.
-
-    Args:
-        state: As its newest owner wrote it.
-        owners: Journals of the writers that speak for the run.
-        now_ns: Nanoseconds since the Unix epoch.
-        here: Whether its processes may be on this machine.
+    A closed journal says nothing about the writers after it, even if its process lives.
     """
     if state != "running":
         return False
@@ -309,7 +283,7 @@ def is_crashed(
 
 
 def decoded(kind: str, value: Any) -> Any:
-    """Return the Python value of an atom; what cannot be decoded as it is in the journal."""
+    """Return the Python value of an atom, or the value as it is if it cannot be decoded."""
     try:
         return decode_atom(kind, value)
     except ValueKindError:

@@ -1,8 +1,7 @@
-"""A database that holds a store: its transactions and how its statements are run.
+"""Database of a store: transactions, statements and damage.
 
-SQLite and PostgreSQL (and CockroachDB through its protocol) take the same statements, written with
-SQLAlchemy Core. What differs between them is here: how a transaction begins, and how a
-connection is set up. Nothing here opens a database by itself: the caller gives its engine.
+SQLite and PostgreSQL (and CockroachDB by its protocol) take the same statements of SQLAlchemy Core.
+Code that differs between the engines is in this module.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from sqlalchemy.pool import StaticPool
 __all__ = [
     "BUSY_S",
     "Conflict",
+    "DamageError",
     "Database",
     "Upsert",
     "any_of",
@@ -36,9 +36,13 @@ __all__ = [
     "written_out",
 ]
 
+
+class DamageError(Exception):
+    """Packed bytes are not those that were stored: the database that holds them is damaged."""
+
+
 BUSY_S: Final = 30.0
 """How long to wait for another process in the middle of a transaction, seconds."""
-
 _AT_ONCE: Final = 4096
 _TRIES: Final = 5
 _TURNS: Final = 20
@@ -55,11 +59,9 @@ _ISOLATION: Final = {"postgresql": "REPEATABLE READ", "cockroachdb": "SERIALIZAB
 _COMPILED: Final[dict[str, dict[Any, tuple[str, tuple[str, ...], dict[str, Any]]]]] = {}
 """Statements as the driver has them, by dialect: constants of modules, for every database."""
 _DEFINITIONS: Final[dict[str, dict[sa.MetaData, list[str]]]] = {}
-
 _CACHE_KIB: Final = 256 << 10
 _KEPT: Final = 4
 """Connections that stay open between two questions."""
-
 T = TypeVar("T")
 
 
@@ -68,11 +70,7 @@ class Conflict(Exception):  # noqa: N818 - not an error: somebody else was faste
 
 
 def retry(work: Callable[[], T]) -> T:
-    """Return what a call returns, which is made again where another transaction is in the way.
-
-    Raises:
-        Conflict: If others write the same all the time.
-    """
+    """Repeat a call that raises `Conflict`; raise it if others keep writing the same."""
     for _ in range(_TURNS - 1):
         with contextlib.suppress(Conflict):
             return work()
@@ -86,12 +84,7 @@ class _OfThread(threading.local):
 
 
 class Database:
-    """The tables of a store behind an engine.
-
-    Attributes:
-        engine: Of SQLAlchemy.
-        dialect: Its name, such as ``"sqlite"``.
-    """
+    """The tables of a store behind an engine."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
@@ -106,7 +99,7 @@ class Database:
         self._for_reading = engine.execution_options(**{_WRITES: False}, **options)
 
     def create_tables(self, *tables: sa.MetaData) -> None:
-        """Make the tables that are not there; others may do so at the same time."""
+        """Make missing tables; other processes may do so at the same time."""
         for last in range(_TRIES, 0, -1):
             try:
                 with self.writing() as connection:
@@ -123,13 +116,9 @@ class Database:
     def writing(self, *, lasting: bool = True) -> Iterator[sa.Connection]:
         """Run a block as one transaction that may write, from its start.
 
-        Args:
-            lasting: Whether what is written must outlive a loss of power once this returns, where
-                that is not so of the whole database. Without it, a transaction that is lasting
-                takes those before it along.
-
-        Raises:
-            Conflict: If another transaction is in the way, so that nothing was written.
+        Without ``lasting``, a loss of power may undo it until the next lasting transaction, unless
+        the whole database is durable. Raises `Conflict` if another transaction is in the way;
+        nothing is written then.
         """
         assert self._of_thread.connection is None, "written while one state is read"  # noqa: S101 - see `holding`
         options = {_WRITES: True, _LASTING: lasting}
@@ -151,10 +140,7 @@ class Database:
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
-        """Run a block in which everything that this thread reads is of one state of all tables.
-
-        Nothing may be written in it.
-        """
+        """Run a block in which this thread reads one state of all tables and writes nothing."""
         with self.reading() as connection:
             outer, self._of_thread.connection = self._of_thread.connection, connection
             try:
@@ -163,16 +149,13 @@ class Database:
                 self._of_thread.connection = outer
 
     def among(self, column: sa.ColumnElement[int], numbers: Iterable[int]) -> Any:
-        """Return the condition that a column is one of some numbers, of which there may be many."""
+        """Return the condition that a column is one of many numbers."""
         if self.dialect == "sqlite":
             return column.in_(written_out(numbers))
         return column == sa.any_(sa.literal(list(numbers), sa.ARRAY(sa.BigInteger)))
 
     def pattern(self, pattern: str) -> str:
-        """Return a regular expression of Python as this database writes it.
-
-        What it cannot say at all is an error when it is used; see `is_bad_pattern`.
-        """
+        """Return a Python pattern in the syntax of this database; see `is_bad_pattern`."""
         return pattern if self.dialect == "sqlite" else _as_posix(pattern)
 
     @staticmethod
@@ -183,25 +166,24 @@ class Database:
     def rows(
         self, connection: sa.Connection, statement: Any, **values: Any
     ) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement as the driver has them.
-
-        Args:
-            connection: Of a transaction of this database.
-            statement: A constant of a module: it is compiled once.
-            **values: Of its bind parameters.
-        """
+        """Return the rows of a statement, which is a module constant and compiled once."""
         text, names, given = self._compiled.get(statement) or self._compile(statement)
         with contextlib.closing(connection.connection.cursor()) as cursor:
             cursor.execute(text, [*map({**given, **values}.__getitem__, names)])
             found: list[tuple[Any, ...]] = cursor.fetchall()  # type: ignore[assignment]  # as the driver has them
         return found
 
+    def fetch(self, statement: Any, **values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of such a statement, in a transaction of its own."""
+        with self.reading() as connection:
+            return self.rows(connection, statement, **values)
+
     def query(self, connection: sa.Connection, statement: Any) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement that is made for this one call."""
+        """Return the rows of a statement that is not compiled again."""
         return list(chain.from_iterable(self.stream(connection, statement)))
 
     def stream(self, connection: sa.Connection, statement: Any) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the rows of a statement that is made for this one call, some at a time."""
+        """Yield the rows of such a statement, some at a time."""
         with contextlib.closing(connection.execute(statement)) as result:
             cursor: Any = result.cursor  # rows of SQLAlchemy would be slower
             while part := cursor.fetchmany(_AT_ONCE):
@@ -217,10 +199,7 @@ class Database:
     def run_many(
         self, connection: sa.Connection, statement: Any, rows: Iterable[Sequence[Any]]
     ) -> None:
-        """Run a statement once for each row of values, which are in the order of its columns.
-
-        SQLAlchemy would take more time for each row than SQLite does.
-        """
+        """Run a statement for each row of values, in the order of its columns."""
         rows = list(rows)
         if not rows:
             return
@@ -231,11 +210,7 @@ class Database:
     def run_each(
         self, connection: sa.Connection, statement: Any, rows: Iterable[Mapping[str, Any]]
     ) -> int:
-        """Run a statement that writes once for each row of named values, in one go.
-
-        Returns:
-            How many rows were changed in all; less than 0 if the driver does not say.
-        """
+        """Run a statement for each row of named values; return the changed rows, < 0: unknown."""
         text, names, given = self._compiled.get(statement) or self._compile(statement)
         with contextlib.closing(connection.connection.cursor()) as cursor:
             cursor.executemany(
@@ -245,7 +220,6 @@ class Database:
             return int(cursor.rowcount)
 
     def _definitions(self, metadata: sa.MetaData) -> list[str]:
-        """Return the statements that make tables and their indexes where they are not there."""
         kept = _DEFINITIONS.setdefault(self.dialect, {})
         if metadata not in kept:
             found: list[str] = []
@@ -267,15 +241,12 @@ class Database:
 
 
 def written_out(values: Iterable[Any]) -> Any:
-    """Return values for `in_` that are no parameters: no engine takes as many as there may be."""
+    """Return values for `in_` that are no parameters, whose number engines limit."""
     return sa.bindparam(None, list(values), expanding=True, literal_execute=True)
 
 
 def any_of(column: sa.ColumnElement[Any], size: int, name: str = "at") -> Any:
-    """Return the condition that a column is one of ``size`` values, which `in_parts` gives.
-
-    A statement of a fixed size is compiled once, where one of the right size is each time.
-    """
+    """Return the condition, compiled once, that a column has one of ``size`` values."""
     return column.in_([sa.bindparam(f"{name}{place}") for place in range(size)])
 
 
@@ -294,7 +265,6 @@ def can_hold(text: str) -> bool:
 
 
 def _as_posix(pattern: str) -> str:
-    """Return a regular expression as PostgreSQL writes it: its words for newlines and for edges."""
     given = _FLAGS.match(pattern)
     flags = given[1] if given else ""
     lines = {(False, False): "p", (False, True): "s", (True, False): "n", (True, True): "w"}
@@ -311,23 +281,16 @@ def _word_in_posix(found: re.Match[str]) -> str:
 
 
 def _sqlstate(error: BaseException) -> str | None:
-    """Return the code of an error of PostgreSQL, also where SQLAlchemy has wrapped it."""
     found: str | None = getattr(getattr(error, "orig", error), "sqlstate", None)
     return found
 
 
 @dataclass(frozen=True, eq=False)
 class Upsert:
-    """A statement that writes rows which may be there already.
+    """A statement that writes rows which may exist; SQLAlchemy has one for each engine.
 
-    Engines write it alike, and SQLAlchemy has one of its own for each.
-
-    Attributes:
-        table: Where to.
-        columns: Whose values are given, in order.
-        keys: What tells one row from another.
-        overwrite: Whether the rest of a row that is there is replaced; else it stays as it is.
-        returned: A column whose value is returned for rows that were not there.
+    ``keys`` identify a row; with ``overwrite`` the other ``columns`` of an existing row are
+    replaced. ``returned`` is a column whose value is returned for new rows.
     """
 
     table: sa.Table
@@ -337,7 +300,7 @@ class Upsert:
     returned: sa.Column[Any] | None = None
 
     def of(self, dialect: str) -> Any:
-        """Return it as one engine has it."""
+        """Return the statement for an engine."""
         insert: Any
         if dialect == "sqlite":
             from sqlalchemy.dialects.sqlite import insert
@@ -370,12 +333,11 @@ def sqlite_engine(
 
     Args:
         connect: Opens a connection.
-        threads: How many may use it at the same time, each with a connection of its own; by
-            default there is one connection.
-        cache_kib: How much of the file the connections keep together, KiB, taken as needed: a query
-            may touch a page of every run.
-        durable: Whether what was committed outlives a loss of power, unless a transaction says that
-            it need not last; see `Database.writing`.
+        threads: Number of simultaneous connections, each for one thread.
+        cache_kib: Cache of all connections together, KiB, taken as needed: a query may touch a page
+            of every run.
+        durable: Whether commits outlive a loss of power, unless a transaction need not last; see
+            `Database.writing`.
     """
 
     def opened() -> sqlite3.Connection:

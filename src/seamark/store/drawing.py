@@ -1,8 +1,8 @@
-"""Curves of long series: drawn from the cells of their chunks, and from few of their points.
+"""Curves of long series, drawn from the cells of chunks, and moving means.
 
-A part of a curve is put together from the cells that lie inside it; only cells that a border
-between two parts cuts are looked at point by point. Nothing is estimated: the curve is the one that
-all points would give.
+Only cells that cross the border between two parts are read point by point, and the result is exact.
+Means are not differences of running sums, which would be faster but lose all digits after one value
+of 1e30.
 """
 
 from __future__ import annotations
@@ -15,23 +15,57 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from seamark.reading.curves import Curve, Drawing, check_points
-from seamark.store.steps import LEAST_WIDTH, Log2, Piece, Series, divide
-from seamark.store.stretches import (
+from seamark.store.steps import (
+    LEAST_WIDTH,
     NOWHERE,
     SMALL,
+    Log2,
+    Piece,
+    Series,
     Stretches,
+    divide,
     enlarge,
     merge_stretches,
     pack_cells,
     single_points,
     unpack_cells,
 )
-from seamark.store.windows import means_of_ranges
 
 if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
 
-__all__ = ["Listed", "draw_series"]
+__all__ = ["Listed", "draw_series", "means_of_ranges"]
+
+
+def means_of_ranges(means: Floats, counts: Ints, low: Ints, high: Ints) -> Floats:
+    """Return means over ranges (N,) of stretches (K,); NaN where no value is inside."""
+    known = np.where(counts > 0, means, 0.0)
+    number = _sums(counts.astype(np.float64), low, high)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        found = _sums(known * counts, low, high) / number
+        lost = (number > 0) & ~np.isfinite(found)  # the sum is too large, the mean cannot be
+        if lost.any():
+            scaled = _sums(known * SMALL * counts, low[lost], high[lost]) / number[lost]
+            found[lost] = enlarge(scaled)
+    return np.where(number > 0, found, np.nan)
+
+
+def _sums(values: Floats, low: Ints, high: Ints) -> Floats:
+    # From sums of blocks of 1, 2, 4, ...; two blocks of a size are enough for each range, one at
+    # either end.
+    total = np.zeros(len(low))
+    low, high, blocks = low.copy(), np.maximum(low, high), values
+    while (low < high).any():
+        first = (low < high) & (low % 2 == 1)
+        total[first] += blocks[low[first]]
+        low += first
+        last = (low < high) & (high % 2 == 1)
+        high -= last
+        total[last] += blocks[high[last]]
+        low, high = low // 2, high // 2
+        blocks = np.append(blocks, 0.0) if len(blocks) % 2 else blocks
+        blocks = blocks[0::2] + blocks[1::2]
+    return total
 
 
 class Listed:
@@ -71,31 +105,18 @@ def draw_series(
     width: float = 0.0,
     ends: bool = False,
 ) -> Drawing:
-    """Return a series as it is drawn: its curve, and what else a picture says of it.
+    """Return a series as it is drawn; for most arguments see `seamark.reading.curves.Look`.
 
-    A smoothed line is made of all points, whichever of them are drawn.
-
-    Args:
-        pieces: Consecutive stretches of the series, in the order of writing; their steps are the
-            places on the x axis. Where steps fall, all points are read and sorted by step; points
-            of one step keep their order.
-        points: At most so many representative points, at least 2; of no more points each is drawn.
-        low: Only points whose x is not less; None for all.
-        high: Only points whose x is not greater.
-        window: Width of the window of the smoothed line, in units of x; None for none.
-        half_life: The smoothed line is a moving average instead, in which a point that lies so far
-            behind counts half, in units of x; every point is read.
-        log_x: Parts are equally wide in log2 x; points at or below zero are left out and counted.
-        log_y: Count the values that have no place on a logarithmic axis.
-        width: Parts are at least this wide, a power of two, also of few points; 0.0 for none.
-        ends: Find the first and the last finite point, for which two stretches are read.
-
-    Raises:
-        ArgumentError: If ``points`` is not a whole number, or less than 2.
+    A smoothed line is made of all points, whichever of them are drawn. ``pieces`` are consecutive
+    stretches in the order of writing, whose steps are places on the x axis. Where steps fall, all
+    points are read and sorted by step, stably. ``ends`` adds the first and the last finite point,
+    for which two stretches are read. Raises `ArgumentError` if ``points`` is invalid.
     """
     check_points(points)
     pieces = [piece for piece in pieces if piece.count]
-    falls = not _rises(pieces)
+    falls = not all(piece.rising for piece in pieces) or any(
+        before.last > after.first for before, after in pairwise(pieces)
+    )
     if falls:
         pieces = [Listed(*_sorted_points(pieces))]
     series = Series(pieces)
@@ -129,14 +150,7 @@ def draw_series(
     )
 
 
-def _rises(pieces: Sequence[Piece]) -> bool:
-    return all(piece.rising for piece in pieces) and all(
-        before.last <= after.first for before, after in pairwise(pieces)
-    )
-
-
 def _sorted_points(pieces: Sequence[Piece]) -> tuple[Floats, Floats]:
-    """Return steps and values of all points, sorted by step."""
     step = np.concatenate([piece.steps() for piece in pieces])
     order = np.argsort(step, kind="stable")
     return step[order], np.concatenate([piece.values() for piece in pieces])[order]
@@ -145,16 +159,6 @@ def _sorted_points(pieces: Sequence[Piece]) -> tuple[Floats, Floats]:
 def _lay_out(
     series: Series, first: int, end: int, points: int, *, log: bool, least: float
 ) -> tuple[float, Ints]:
-    """Return the width of the parts of a picture, and the places where they begin.
-
-    Args:
-        series: What is drawn.
-        first: Place of the first point that is drawn.
-        end: Place behind the last one.
-        points: At most so many representative points.
-        log: Whether parts are equally wide in log2 of the step; so is the width then.
-        least: Parts are at least this wide.
-    """
     count = end - first
     if not count or (count <= points and not least):
         return 0.0, np.arange(first, end)
@@ -180,14 +184,8 @@ def _curve(width: float, series: Series, parts: Stretches) -> Curve:
 
 
 def _stretches(series: Series, borders: Ints) -> Stretches:
-    """Return stretches from the first to the last border, none of which reaches across one.
-
-    Only pieces are looked at in which they lie.
-
-    Args:
-        series: Which has them.
-        borders: Places in the series, sorted and distinct, at least two; the last may be its end.
-    """
+    # Only pieces inside are read. Borders are sorted and distinct, at least two; the last may be
+    # the end.
     first, end = int(borders[0]), int(borders[-1])
     low, high = np.searchsorted(series.ends, [first + 1, end]).tolist()
     packed = []
@@ -203,7 +201,6 @@ def _stretches(series: Series, borders: Ints) -> Stretches:
 
 
 def _opened(series: Series, cells: Stretches, borders: Ints) -> Stretches:
-    """Return cells of which those that a border cuts are replaced by what lies between borders."""
     cut = np.searchsorted(cells.start, borders, side="right") - 1
     inside = cells.start[cut] != borders
     if not inside.any():
@@ -224,7 +221,6 @@ def _opened(series: Series, cells: Stretches, borders: Ints) -> Stretches:
 
 
 def _ends(series: Series, seen: Stretches) -> tuple[Floats, Floats]:
-    """Return steps and values of the first and the last finite point; two stretches are read."""
     there = np.flatnonzero(seen.finite)
     if not len(there):
         return np.empty(0), np.empty(0)
@@ -242,11 +238,7 @@ def _ends(series: Series, seen: Stretches) -> tuple[Floats, Floats]:
 
 
 def _window_means(series: Series, x: Floats, window: float) -> Floats:
-    """Return the mean of the finite values within half a window of each x, which are sorted.
-
-    That is ``x - window / 2 <= step < x + window / 2``, of all points: whole stretches count with
-    their means, and only what a border cuts is looked at point by point.
-    """
+    # Means of ``x - window / 2 <= step < x + window / 2`` over all points.
     with np.errstate(over="ignore"):
         low, high = (series.rank(x + side) for side in (-window / 2, window / 2))
     borders = np.unique(np.concatenate([low, high]))
@@ -258,11 +250,8 @@ def _window_means(series: Series, x: Floats, window: float) -> Floats:
 
 
 def _moving_averages(series: Series, x: Floats, half_life: float) -> Floats:
-    """Return a moving average at each x, which are sorted; NaN where no finite value is before.
-
-    Each finite value up to there counts ``2 ** -(distance / half_life)``. Weights are taken from
-    the last of them, so that one of them is 1 and none is more, however far behind all of them lie.
-    """
+    # Each finite value counts 2 ** -(distance / half_life). Weights are relative to the last value,
+    # so that one of them is 1 and none is more.
     found = _decayed(series, x, half_life, 1.0)
     lost = ~np.isfinite(found)  # the sum is too large, the mean cannot be
     if lost.any():

@@ -1,33 +1,31 @@
-"""Row groups: stretches of one journal whose points are kept packed, series by series.
+"""Row groups: parts of one journal whose points are packed, series by series.
 
-A group's series share the columns of steps, times and offsets; what is kept with each of them in
-the tables (how many points, between which steps) tells whether it has to be unpacked at all.
+Integers (times, offsets, most steps) are stored as differences in as few bytes as they need, and
+floats that came from float32 in four bytes. Bytes of equal significance are stored side by side (a
+byte shuffle), which compresses better, and compressed with zstd.
+
+The series of a group share the columns of steps, times and offsets. Counts and bounds in the tables
+tell whether a series has to be unpacked at all.
 """
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import sqlalchemy as sa
+import zstandard
 
 from seamark.store import schema
-from seamark.store.chunks import (
-    is_progression,
-    join_parts,
-    pack_floats,
-    pack_ints,
-    packed_first,
-    split_parts,
-    unpack_floats,
-    unpack_ints,
-)
-from seamark.store.database import insertion
+from seamark.store.database import DamageError, insertion
 from seamark.store.fold.decode import Decoded, RowBatch, may_hold_points, merge
-from seamark.store.stretches import cell_starts, pack_cells
+from seamark.store.steps import cell_starts, pack_cells
 
 if TYPE_CHECKING:
     from seamark.journal.reader import Block
@@ -44,12 +42,141 @@ __all__ = [
     "drawing_groups",
     "drop_groups",
     "group_bounds",
+    "is_progression",
+    "join_parts",
     "last_place",
     "load_group",
     "load_groups",
+    "pack_floats",
+    "pack_ints",
     "record_offsets",
+    "split_parts",
     "store_groups",
+    "unpack_floats",
+    "unpack_ints",
 ]
+
+
+_CRC_BYTES: Final = 4
+_LEVEL: Final = 3
+_EXACT: Final = float(1 << 53)
+_HEAD: Final = struct.Struct("<BBxxIqq")
+"""Codec, bytes a number, count, first value, smallest difference."""
+
+
+class Codec(IntEnum):
+    """Encoding of the data after the codec byte; a number is never reused for another codec."""
+
+    STRIDE = 1  # first value and difference say it all
+    DELTA = 2  # differences less the smallest one, shuffled and compressed
+    FLOAT32 = 3  # float64 that are float32 exactly, shuffled and compressed
+    FLOAT64 = 4
+
+
+def _shuffled(numbers: np.ndarray[Any, Any]) -> bytes:
+    planes = numbers.view(np.uint8).reshape(-1, numbers.dtype.itemsize).T
+    return zstandard.ZstdCompressor(level=_LEVEL).compress(planes.tobytes())
+
+
+def _unshuffled(data: bytes, count: int, width: int) -> np.ndarray[Any, Any]:
+    raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=max(1, count * width))
+    planes = np.frombuffer(raw, np.uint8).reshape(width, count)
+    numbers = np.empty(count, f"<u{width}")
+    into = numbers.view(np.uint8).reshape(count, width)
+    for plane in range(width):  # quicker than a copy of planes.T
+        into[:, plane] = planes[plane]
+    return numbers
+
+
+def pack_ints(values: Ints) -> bytes:
+    """Pack int64 numbers (N,)."""
+    count = len(values)
+    if not count:
+        return _HEAD.pack(Codec.STRIDE, 0, 0, 0, 0)
+    first = int(values[0])
+    with np.errstate(over="ignore"):
+        steps = np.diff(values)  # wraps around where it must, and back in unpack_ints
+    least, most = (int(steps.min()), int(steps.max())) if count > 1 else (0, 0)
+    if least == most:
+        return _HEAD.pack(Codec.STRIDE, 0, count, first, least)
+    spread = (steps - np.int64(least)).view(np.uint64)
+    width = next(width for width in (1, 2, 4, 8) if most - least < 1 << (8 * width))
+    return _HEAD.pack(Codec.DELTA, width, count, first, least) + _shuffled(
+        spread.astype(f"<u{width}")
+    )
+
+
+def is_progression(values: Floats) -> bool:
+    """Return whether numbers are an arithmetic progression of whole numbers."""
+    whole = _whole(values)
+    if whole is None or not len(whole):
+        return False
+    steps = np.diff(whole)
+    return bool((steps == steps[:1]).all())
+
+
+def unpack_ints(data: bytes) -> Ints:
+    """Return the numbers that `pack_ints` packed."""
+    codec, width, count, first, least = _HEAD.unpack_from(data)
+    if codec == Codec.STRIDE:
+        return np.arange(count, dtype=np.int64) * np.int64(least) + np.int64(first)
+    values = np.empty(count, np.int64)
+    values[0] = first
+    steps = _unshuffled(data[_HEAD.size :], count - 1, width)
+    np.add(steps, np.int64(least), out=values[1:], dtype=np.int64, casting="unsafe")
+    return np.cumsum(values, out=values)
+
+
+def _whole(values: Floats) -> Ints | None:
+    with np.errstate(invalid="ignore"):
+        if not (np.abs(values) < _EXACT).all():
+            return None
+        whole = values.astype(np.int64)
+    same = whole.astype(np.float64).view(np.int64) == values.view(np.int64)
+    return whole if same.all() else None
+
+
+def pack_floats(values: Floats) -> bytes:
+    """Pack float64 numbers (N,), NaNs with their bits."""
+    values = np.ascontiguousarray(values, np.float64)
+    whole = _whole(values)
+    if whole is not None:
+        return pack_ints(whole)
+    with np.errstate(over="ignore", invalid="ignore"):
+        narrow = values.astype(np.float32)
+        same = (narrow.astype(np.float64).view(np.int64) == values.view(np.int64)).all()
+    if same:
+        return _HEAD.pack(Codec.FLOAT32, 4, len(values), 0, 0) + _shuffled(narrow)
+    return _HEAD.pack(Codec.FLOAT64, 8, len(values), 0, 0) + _shuffled(values)
+
+
+def unpack_floats(data: bytes) -> Floats:
+    """Return the numbers that `pack_floats` packed."""
+    codec, width, count, _, _ = _HEAD.unpack_from(data)
+    if codec in (Codec.STRIDE, Codec.DELTA):
+        return unpack_ints(data).astype(np.float64)
+    numbers = _unshuffled(data[_HEAD.size :], count, width).view(f"<f{width}")
+    return numbers.astype(np.float64, copy=False)
+
+
+def join_parts(parts: Sequence[bytes]) -> bytes:
+    """Return byte strings as one that `split_parts` takes apart again, behind their CRC-32."""
+    joined = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+    return zlib.crc32(joined).to_bytes(_CRC_BYTES, "little") + joined
+
+
+def split_parts(data: bytes) -> list[bytes]:
+    """Return the parts that `join_parts` joined; raise `DamageError` if the checksum differs."""
+    if zlib.crc32(memoryview(data)[_CRC_BYTES:]) != int.from_bytes(data[:_CRC_BYTES], "little"):
+        msg = f"{len(data)} packed bytes are not what was stored"
+        raise DamageError(msg)
+    parts, pos = [], _CRC_BYTES
+    while pos < len(data):
+        end = pos + 4 + int.from_bytes(data[pos : pos + 4], "little")
+        parts.append(data[pos + 4 : end])
+        pos = end
+    return parts
+
 
 SMALL_BYTES: Final = 64 * 1024
 """A journal with less is read straight from its bytes."""
@@ -67,9 +194,7 @@ _FALLS, _RISES, _PROGRESSES = 0, 1, 2
 _STEPS: Final = 0
 _TIMES: Final = -1
 """What the series of a group share is in rows of its own, under numbers that no path has."""
-
 _INSERT: Final = insertion(schema.chunk)
-
 _chunk: Final = schema.chunk.c
 _DROP: Final = sa.delete(schema.chunk).where(
     _chunk.run == sa.bindparam("run"),
@@ -144,14 +269,7 @@ _BOUNDS: Final = sa.select(
 
 @dataclass(slots=True)
 class Group:
-    """Row group to be stored.
-
-    Attributes:
-        journal: Number of the journal.
-        place: Offset of its start in the journal, bytes.
-        batch: Rows of the group.
-        records: Offsets of the frames that may hold points other than numbers.
-    """
+    """Row group to be stored; ``records`` are offsets of frames that may hold other points."""
 
     journal: int
     place: int
@@ -161,13 +279,7 @@ class Group:
 
 @dataclass(slots=True)
 class Gathering:
-    """Decoded rows of one journal on their way into groups.
-
-    Attributes:
-        journal: Number of the journal.
-        place: Where the next group starts, bytes.
-        done: Groups that are complete.
-    """
+    """Decoded rows of one journal on their way into groups; the next starts at ``place``, bytes."""
 
     journal: int
     place: int
@@ -176,7 +288,7 @@ class Gathering:
     _records: list[int] = field(default_factory=list)
 
     def add(self, decoded: Decoded, block: Block, end: int) -> None:
-        """Take what was decoded of a block, up to an offset; a group ends only there."""
+        """Add the decoded rows of a block up to an offset; groups end only at such offsets."""
         self._batches += decoded.batches
         self._records += [
             block.base + frame[0] for frame in decoded.records if may_hold_points(block, frame)
@@ -189,11 +301,8 @@ class Gathering:
             self.end(end)
 
     def _end_full(self) -> None:
-        """End groups of `GROUP_ROWS` rows.
-
-        A frame of many rows may be in several groups: the place of one that begins within it lies
-        within its bytes, which are more than its rows.
-        """
+        # A frame of many rows may be in several groups: the place of one that begins within it lies
+        # within its bytes, which are more than its rows.
         batch, start = merge(self._batches), 0
         while len(batch.step) - start > GROUP_ROWS:
             end = start + GROUP_ROWS
@@ -208,7 +317,7 @@ class Gathering:
         self._batches = [batch.part(start, len(batch.step))] if start else [batch]
 
     def end(self, offset: int) -> None:
-        """End the group that is being gathered at an offset, bytes."""
+        """End the current group at an offset, bytes."""
         if offset > self.place:
             batch = merge(self._batches)
             self.done.append(Group(self.journal, self.place, batch, self._records))
@@ -248,7 +357,6 @@ def store_groups(
 
 
 def _bounds(step: Floats, t: Ints) -> tuple[int, int, float, float, int]:
-    """Return count, how the steps go, smallest and greatest step, smallest time."""
     if not len(step):
         return 0, _RISES, 0.0, 0.0, 0
     goes = _FALLS
@@ -268,17 +376,13 @@ def drop_groups(
 def last_place(
     database: Database, connection: sa.Connection, run: int, journal: int
 ) -> tuple[int, int] | None:
-    """Return where the last group of a journal starts (bytes) and how many rows it has, or None.
-
-    It is None, too, if the group begins within a frame: it cannot be made again by itself.
-    """
+    """Return start (bytes) and rows of the last group, or None if it begins within a frame."""
     found = database.rows(connection, _LAST, run=run, journal=journal)
     if not found:
         return None
     place, count, data = found[0]
-    if count and packed_first(split_parts(data)[2]) < place:
-        return None
-    return int(place), int(count)
+    *_, first, _ = _HEAD.unpack_from(split_parts(data)[2])
+    return None if count and first < place else (int(place), int(count))
 
 
 # ---------------------------------------------------------------------- reading
@@ -289,13 +393,8 @@ class StoredGroup:
     """Stored data of one series in one group.
 
     Attributes:
-        journal: Number of the journal.
         place: Offset of the start of the group in the journal, bytes.
-        rows: Number of rows of the group.
-        count: Number of points of the series in it.
-        rising: Whether their steps never fall.
-        low_step: Smallest step.
-        high_step: Greatest step.
+        rising: Whether the steps never fall.
         low_t: Smallest time of a frame, nanoseconds since the Unix epoch.
         shared: Steps, times of the frames, the caller's times and offsets of the group, packed.
         own: Numbers of the rows that have a value, and the values, packed.
@@ -313,7 +412,7 @@ class StoredGroup:
     own: list[bytes]
 
     def picked(self, column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return what a column of the group has in the rows of the series."""
+        """Return a column of the group in the rows of the series."""
         return column[unpack_ints(self.own[0])] if self.own[0] else column
 
     def steps(self) -> Floats:
@@ -329,29 +428,18 @@ class StoredGroup:
         return self.picked(unpack_ints(self.shared[1]))
 
     def times(self, t: Ints) -> Ints:
-        """Return the caller's times where there are some, else those of the frames.
-
-        Args:
-            t: The times of the frames.
-        """
+        """Return the caller's times where given, else ``t``, those of the frames."""
         return self.picked(unpack_ints(self.shared[2])) if self.shared[2] else t
 
     def offsets(self) -> Ints:
-        """Return where the frames are, bytes, int64 (count,)."""
+        """Return the offsets of the frames, bytes, int64 (count,)."""
         return self.picked(unpack_ints(self.shared[3]))
 
 
 def load_groups(
     database: Database, connection: sa.Connection, runs: Sequence[int], numbers: Sequence[int]
 ) -> dict[tuple[int, int], list[StoredGroup]]:
-    """Return the groups of series by (run, number of the path), in the order of the journals.
-
-    Args:
-        database: Where they are.
-        connection: Of a transaction.
-        runs: Numbers of the runs.
-        numbers: Numbers of the paths.
-    """
+    """Return groups by (run, number of the path), in the order of the journals."""
     if not numbers or not runs:
         return {}
     wanted = sa.select(*_STORED).where(
@@ -375,12 +463,11 @@ def load_group(
 def group_bounds(
     database: Database, connection: sa.Connection, run: int, number: int
 ) -> list[tuple[int, int, float, float, int]]:
-    """Return journal, place, smallest and greatest step, smallest time (ns) of a series' groups."""
+    """Return journal, place, first and last step, first time (ns) of a series' groups."""
     return sorted(database.rows(connection, _BOUNDS, run=run, number=number))
 
 
 def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup]]:
-    """Yield (number of the path, run, group) of rows, which are put in order."""
     here: tuple[int, ...] = ()
     size, times, shared = 0, [b"", b"", b""], [b""]
     rows.sort(key=itemgetter(0, 1, 2, 3))  # the columns that the series share come first
@@ -399,14 +486,10 @@ def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup
 
 
 class DrawingGroup:
-    """A group of a series that is drawn: what is not needed for that is not read.
+    """A `seamark.store.steps.Piece` of a stored series, read only as needed for drawing.
 
-    It is a `seamark.store.steps.Piece`; its steps are places on the x axis.
-
-    Args:
-        series: Reads what is not in the facts.
-        facts: Journal, place, count, how the steps go, smallest and greatest step, smallest time,
-            and cells, as in the tables.
+    Its steps are places on the x axis. ``facts`` are journal, place, count, direction of steps,
+    first and last step, smallest time, and cells, as in the tables.
     """
 
     def __init__(self, series: _DrawingSeries, facts: Sequence[Any]) -> None:
@@ -420,18 +503,18 @@ class DrawingGroup:
             self.stride = (first, (last - first) // max(1, self.count - 1))
 
     def put_at(self, x: Floats) -> None:
-        """Put the points at other places than their steps."""
+        """Move the points to other places on the x axis."""
         self._steps, self.stride = x, None
         self.first, self.last = float(x[0]), float(x[-1])
         self.rising = bool((x[1:] >= x[:-1]).all())
 
     def count_from(self, start: int) -> None:
-        """Put the points at consecutive numbers."""
+        """Move the points to consecutive numbers."""
         self.first, self.last = float(start), float(start + self.count - 1)
         self.rising, self.stride = True, (start, 1)
 
     def whole(self) -> StoredGroup:
-        """Return everything that is stored of it."""
+        """Return the whole group."""
         return self._series.group(self.journal, self.place)
 
     def steps(self) -> Floats:
@@ -451,10 +534,7 @@ class DrawingGroup:
 
 
 class _DrawingSeries:
-    """Reads what is needed of the groups of one series, mostly in their order.
-
-    What was read is let go of when it was asked for: a series may be longer than the memory.
-    """
+    # Returned data is not kept: a series may be longer than the memory.
 
     def __init__(
         self, database: Database, connection: sa.Connection, run: int, number: int
@@ -465,12 +545,10 @@ class _DrawingSeries:
         self._ahead = 1
 
     def group(self, journal: int, place: int) -> StoredGroup:
-        """Return a group as a whole."""
         at = {**self._at, "journal": journal, "place": place}
         return load_group(self._database, self._connection, **at)
 
     def values(self, journal: int, place: int) -> bytes:
-        """Return the values of a group, packed; the next ones are read ahead, more each time."""
         if (journal, place) not in self._values:
             at = {**self._at, "journal": journal, "place": place, "most": self._ahead}
             rows = self._database.rows(self._connection, _VALUES, **at)
@@ -482,7 +560,7 @@ class _DrawingSeries:
 def drawing_groups(
     database: Database, connection: sa.Connection, run: int, number: int
 ) -> list[DrawingGroup]:
-    """Return the groups of a series as they are drawn, in the order of the journals."""
+    """Return the groups of a series for drawing, in the order of the journals."""
     series = _DrawingSeries(database, connection, run, number)
     rows = database.rows(connection, _DRAWN, run=run, number=number)
     return [DrawingGroup(series, facts) for facts in sorted(rows, key=itemgetter(0, 1))]
@@ -491,7 +569,7 @@ def drawing_groups(
 def record_offsets(
     database: Database, connection: sa.Connection, run: int, journal: int
 ) -> list[int]:
-    """Return where the frames lie, bytes, that may hold points other than numbers, in order."""
+    """Return byte offsets of the frames that may hold points other than numbers, sorted."""
     found: list[int] = []
     for (data,) in database.rows(connection, _SHARED, run=run, journal=journal):
         found += unpack_ints(split_parts(data)[1]).tolist()

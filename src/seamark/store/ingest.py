@@ -1,7 +1,7 @@
-"""Folding a run from its journals into a store, wherever the journals are.
+"""Folding of a run from its journals into a store, and the hash of its content.
 
-What is new is read once: the same pass counts it into the registers and packs its points into row
-groups. A run is saved in one transaction, a very long journal in several.
+New bytes are read once: the same pass updates the registers and packs points into row groups. A run
+is saved in one transaction, a very long journal in several.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from seamark.journal.folder import split_journal_name
 from seamark.journal.reader import JournalReader
 from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.paths import kind_of
-from seamark.store.fold.content import derive_content
 from seamark.store.fold.decode import decode
 from seamark.store.fold.fold import fold
 from seamark.store.fold.names import Names
+from seamark.store.fold.registers import NEVER, AtomState
 from seamark.store.fold.run_state import JournalState, RunState
 from seamark.store.groups import (
     CHUNK_BYTES,
@@ -32,6 +32,7 @@ from seamark.store.groups import (
 )
 from seamark.store.journals import names_before
 from seamark.store.runs import Saving, load_run, new_run
+from seamark.values.content import CONTENT, VERSION, content_hash, is_parameter
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -41,6 +42,29 @@ if TYPE_CHECKING:
     from seamark.store.runs import Store
 
 __all__ = ["UNREADABLE", "Folding", "prefix_crc"]
+
+
+def derive_content(run: RunState) -> None:
+    """Update ``sys/content_hash``, over any recorded value, if its sources changed."""
+    if run.dirty.isdisjoint((CONTENT, VERSION)) and not any(map(is_parameter, run.dirty)):
+        return
+    run.need_all()
+    found, key = {}, NEVER
+    for path in run.attributes:
+        if path != VERSION and not is_parameter(path):
+            continue
+        shown = run.surviving(path)
+        if shown and isinstance(shown[0], AtomState):
+            found[path] = (shown[0].type, shown[0].value)
+            key = max(key, shown[0].key)
+    text = content_hash(found)
+    if text is None and CONTENT not in run.attributes:
+        return
+    state = run.family(CONTENT, "atom")
+    if isinstance(state, AtomState):  # as it is for every atom
+        state.key = key  # without anything to hash it shows nothing, as if it had never been there
+        state.type, state.value = ("null", None) if text is None else ("string", text)
+
 
 UNREADABLE: Final = "unreadable"
 _STEP_BYTES: Final = 64 << 20
@@ -66,8 +90,6 @@ class Folding:
             ns since the Unix epoch; left out for files of this machine.
 
     Attributes:
-        run: Run as it was loaded, and folded since.
-        is_new: Whether the store had nothing of it.
         waiting: Files at whose end more may become readable without a change of their size.
         failed: Files that could not be opened now, though they may be another time.
     """
@@ -108,18 +130,12 @@ class Folding:
         return any(journal.touched for journal in self.run.state.journals.values())
 
     def begin_anew(self) -> None:
-        """Forget what was folded: a journal does not begin with the same bytes any more."""
+        """Discard the folded state, as a journal no longer begins with the same bytes."""
         self._anew = not self.is_new
         self.run.state = RunState()
 
     def take_up(self, journals: Mapping[bytes, str]) -> None:
-        """Take up the journals that are new.
-
-        Their headers are read first, so that what they hide of others is never counted.
-
-        Args:
-            journals: Names of all files, by uid.
-        """
+        """Add new journals, headers first: points that these hide are never counted."""
         numbers = {journal.uid: journal.number for journal in self.run.state.journals.values()}
         fresh = {uid: name for uid, name in journals.items() if uid not in numbers}
         for number, (uid, name) in enumerate(fresh.items(), max(numbers.values(), default=-1) + 1):
@@ -131,7 +147,6 @@ class Folding:
             self.run.state.add_journal(JournalState(writer, uid, file=name, number=number), header)
 
     def _writer(self, writer: str) -> str:
-        """Return a name that no other journal of the run has."""
         name, copies = writer, 1
         while name in self.run.state.journals:
             copies += 1
@@ -144,11 +159,7 @@ class Folding:
     # ------------------------------------------------------------------ folding
 
     def fold(self, wanted: Callable[[JournalState], bool] = lambda _: True) -> None:
-        """Fold journals, one open at a time: a run may have one for every rank.
-
-        Args:
-            wanted: Tells whether there may be something new in a journal.
-        """
+        """Fold the journals that may have something new, one open at a time."""
         for journal in self.run.state.journals.values():
             if wanted(journal):
                 self._fold_journal(journal)
@@ -196,7 +207,9 @@ class Folding:
                 gathering.add(decoded, block, block.end)
             self._bytes += len(block.data)
             if self._bytes > _STEP_BYTES and not self.run.state.needs_refold:
-                self._save_step(journal, gathering)
+                if gathering is not None:
+                    self._end_gathering(journal, gathering)
+                self.save()
         journal.tail = list(reader.tail) if reader.tail else _end_of(reader, journal.offset)
         journal.stopped = reader.stopped
         ended = journal.closed and journal.chunked < journal.offset > SMALL_BYTES
@@ -208,10 +221,6 @@ class Folding:
     # ------------------------------------------------------------------ row groups
 
     def _gather_again(self, journal: JournalState, reader: JournalReader) -> Gathering:
-        """Return the rows that were folded before and belong into the next group.
-
-        A last group that is not full is made again, together with what was added.
-        """
         place, number, stop = journal.chunked, self.run.number, journal.offset
         names = Names()
         if place and number is not None:
@@ -239,23 +248,16 @@ class Folding:
 
     # ------------------------------------------------------------------ saving
 
-    def _save_step(self, journal: JournalState, gathering: Gathering | None) -> None:
-        """Save what was folded of a long journal so far."""
-        if gathering is not None:
-            self._end_gathering(journal, gathering)
-        self.save()
-
     def saving(
         self,
         *,
         owner: Callable[[], str] = str,
         more: Callable[[sa.Connection, int], None] | None = None,
     ) -> Saving:
-        """Return what was folded, ready to be written.
+        """Return the folded run, ready to be written.
 
-        Args:
-            owner: Finds whose run it is if its writer did not say.
-            more: Writes further rows in the same transaction, given the number of the run.
+        ``owner`` finds whose run it is if its writer did not say; ``more`` writes further rows in
+        the same transaction, given the number of the run.
         """
         if kind_of(self.run.project, self.run.name) == "run":
             derive_content(self.run.state)
@@ -274,14 +276,7 @@ class Folding:
         return Saving(store, self.run, anew=self._anew, owner=owner, paths=paths, more=write)
 
     def save(self, *, more: Callable[[sa.Connection, int], None] | None = None) -> None:
-        """Save what was folded, in a transaction of its own.
-
-        Args:
-            more: See `saving`.
-
-        Raises:
-            Conflict: If another process folded this run in the meantime.
-        """
+        """Save in a transaction; raise `Conflict` if another process folded this run meanwhile."""
         saving = self.saving(more=more)
         with self.store.database.writing() as connection:
             saving.write(connection)
@@ -291,7 +286,6 @@ class Folding:
 
 
 def _end_of(reader: JournalReader, start: int) -> list[int] | None:
-    """Return what is known at the end never to be a frame, behind the last that is one."""
     last = reader.gaps[-1] if reader.gaps else None
     return [start, sum(last) - start] if last is not None and last[0] >= start else None
 
@@ -301,7 +295,6 @@ def _facts(journal: JournalState) -> tuple[object, ...]:
 
 
 def _crc_with(journal: JournalState, block: Block, reader: JournalReader) -> int:
-    """Return the CRC of everything up to a block's end, given that of what was folded before."""
     crc, at = journal.prefix_crc, journal.offset
     # In parts: a gap may be longer than what fits into memory.
     while at < block.base and (part := reader.bytes_at(min(_PART_BYTES, block.base - at), at)):

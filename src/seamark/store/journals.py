@@ -1,10 +1,13 @@
-"""The journals of runs in the tables: how far each is folded, what it lost, and its names."""
+"""Journals of runs in the tables of a store: offsets, losses and names."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,9 +20,13 @@ from seamark.store.fold.registers import to_json
 from seamark.store.fold.run_state import JournalState
 
 if TYPE_CHECKING:
-    from seamark.store.store import Store
+    from seamark.store.database import Database
+    from seamark.store.fold.run_state import RunState
+    from seamark.store.schema import PathNumbers
 
 __all__ = [
+    "Store",
+    "StoredRun",
     "journal_row",
     "load_attempts",
     "load_journals",
@@ -31,6 +38,50 @@ __all__ = [
     "path_rows",
     "schema_rows",
 ]
+
+
+@dataclass(slots=True, eq=False)
+class Store:
+    """A database with the tables of a store, and the numbers of its paths.
+
+    Attributes:
+        here: Whether processes of its runs may be looked up on this machine. If not, as on a
+            server, runs are judged by their last sign of life alone, by the clock of the process
+            that folds.
+        is_shared: Whether several threads may use it at the same time.
+        last: The run that was loaded or saved last, as it is in the database; None if it is shared.
+    """
+
+    database: Database
+    numbers: PathNumbers
+    here: bool = True
+    is_shared: bool = True
+    last: StoredRun | None = None
+
+    def reading(self, given: sa.Connection | None) -> AbstractContextManager[sa.Connection]:
+        """Return the transaction that is given, or a new one."""
+        return self.database.reading() if given is None else contextlib.nullcontext(given)
+
+
+@dataclass(slots=True)
+class StoredRun:
+    """A run between the tables and its journals; ``number`` is None while it has no row."""
+
+    project: str
+    name: str
+    number: int | None
+    version: int
+    state: RunState
+
+    def saved(self, number: int | None) -> None:
+        """Mark everything as saved, under this number."""
+        self.number, self.version = number, self.version + 1
+        self.state.dirty.clear()
+        for journal in self.state.journals.values():
+            journal.touched = False
+            journal.names.new_paths.clear()
+            journal.names.new_schemas.clear()
+
 
 _FACTS: Final = (
     "last_offset",
@@ -66,7 +117,6 @@ _OWNERS: Final = sa.select(
 
 
 def _newest(table: sa.Table, value: sa.Column[Any]) -> Any:
-    """Return a statement for what the numbers of a journal stood for before some place."""
     return (
         sa.select(table.c.number, value)
         .where(
@@ -135,12 +185,7 @@ def journal_row(journal: JournalState) -> tuple[Any, ...]:
 
 
 def path_rows(journal: JournalState, numbers: Mapping[str, int]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of the paths that a journal defined since it was saved.
-
-    Args:
-        journal: Of a run.
-        numbers: Numbers of paths.
-    """
+    """Yield the rows of the paths that a journal defined since it was saved."""
     for one, place, path in journal.names.new_paths:
         yield journal.number, one, place, numbers[path]
 
@@ -155,7 +200,7 @@ def schema_rows(journal: JournalState) -> Iterator[tuple[Any, ...]]:
 
 
 def load_journals(store: Store, connection: sa.Connection, run: int) -> list[JournalState]:
-    """Return what is known of the journals of a run, in the order of their numbers."""
+    """Return the journals of a run, in the order of their numbers."""
     rows = store.database.rows(connection, _OF_RUN, run=run)
     return [_journal_of(row) for row in sorted(rows)]
 
@@ -163,7 +208,7 @@ def load_journals(store: Store, connection: sa.Connection, run: int) -> list[Jou
 def load_many_journals(
     store: Store, connection: sa.Connection, runs: Iterable[int]
 ) -> Iterator[tuple[int, JournalState]]:
-    """Yield run and journal of some runs, without what the journals said of themselves."""
+    """Yield run and journal of some runs, without ``_FACTS``."""
     for some in in_parts(runs, _RUNS_AT_ONCE):
         rows = store.database.rows(connection, _OF_RUNS, **some)
         for row in sorted(rows, key=itemgetter(0, 1)):
@@ -173,10 +218,10 @@ def load_many_journals(
 def load_losses(
     store: Store, connection: sa.Connection, runs: Sequence[int]
 ) -> dict[int, dict[str, int]]:
-    """Return what is missing of runs, by number; only of those of which something is.
+    """Return counts of losses by the number of the run, only of runs that have any.
 
-    Each is a count by name: ``gaps`` in journals, ``errors`` (records that cannot be applied),
-    ``dropped`` (what a writer could not record).
+    ``gaps`` in journals, ``errors`` (records that cannot be applied), ``dropped`` (what a writer
+    could not record).
     """
     found: dict[int, dict[str, int]] = {}
     for run, text in _of_runs(store, connection, _UNWELL, runs):
@@ -191,7 +236,7 @@ def load_losses(
 
 
 def load_attempts(store: Store, connection: sa.Connection, runs: Sequence[int]) -> dict[int, int]:
-    """Return how many attempts runs are made of, by number; only of those with several."""
+    """Return the number of attempts of runs that have several."""
     found: dict[int, set[int]] = {}
     for run, attempt in _of_runs(store, connection, _ATTEMPTS, runs):
         found.setdefault(run, set()).add(attempt)
@@ -199,10 +244,7 @@ def load_attempts(store: Store, connection: sa.Connection, runs: Sequence[int]) 
 
 
 def load_openings(store: Store, connection: sa.Connection, runs: Sequence[int]) -> dict[int, int]:
-    """Return how often runs were opened to record, by number; only of those more often than once.
-
-    That counts what went on from a checkpoint, and what was opened again by its id.
-    """
+    """Return how often runs were opened to record (or resumed), if more than once."""
     found: dict[int, set[str]] = {}
     for run, _, text in load_owners(store, connection, runs):
         header = json.loads(text or "null") or {}  # none of a journal that cannot be read
@@ -214,17 +256,14 @@ def load_openings(store: Store, connection: sa.Connection, runs: Sequence[int]) 
 def load_owners(
     store: Store, connection: sa.Connection, runs: Sequence[int]
 ) -> Iterator[tuple[int, int, str]]:
-    """Yield run, last sign of life and HEADER (JSON) of each journal that speaks for a run.
-
-    The time is in nanoseconds since the Unix epoch, by the clock here.
-    """
+    """Yield run, last sign of life (ns, local clock) and HEADER (JSON) of each owning journal."""
     yield from _of_runs(store, connection, _OWNERS, runs)
 
 
 def _of_runs(
     store: Store, connection: sa.Connection, journals: sa.Select[Any], runs: Sequence[int]
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield rows of journals of runs; of very many one walk is quicker than many questions."""
+    # Of very many runs one walk is quicker than many questions.
     if len(runs) > _MANY:
         wanted = set(runs)
         for part in store.database.stream(connection, journals):
@@ -239,15 +278,7 @@ def _of_runs(
 def names_before(
     store: Store, run: int, journal: int, before: int, connection: sa.Connection | None = None
 ) -> Names:
-    """Return what the numbers of a journal stood for before some place, bytes.
-
-    Args:
-        store: Which has them.
-        run: Number of the run.
-        journal: Number of the journal.
-        before: Bytes.
-        connection: Of the transaction in which they are looked up; a new one each time if left out.
-    """
+    """Return the names of a journal as of an offset, loaded on demand."""
     where = {"run": run, "journal": journal, "before": before}
 
     def load(
@@ -271,7 +302,7 @@ def names_before(
 def _newest_of(
     store: Store, connection: sa.Connection, statement: Any, numbers: list[int], where: Any
 ) -> dict[int, Any]:
-    """Return values by number; of several of one number the last, which was defined last."""
+    # Of several values of one number the last counts.
     found: dict[int, Any] = {}
     for some in in_parts(numbers, _NAMES_AT_ONCE):
         found.update(store.database.rows(connection, statement, **where, **some))

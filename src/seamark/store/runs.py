@@ -1,7 +1,7 @@
-"""Between the state of a run and the tables: how it is written and how it comes back.
+"""Loading and saving of the state of runs, limited to the parts that a fold changes.
 
-Only what a fold touches is loaded and saved. Two processes may fold the same run at once: the one
-that saves second learns from the version of the run's row that it has to look again.
+Of two processes that fold a run at once, the second to save learns from the version of the run's
+row that it has to look again.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ from seamark.store.fold.registers import (
 )
 from seamark.store.fold.run_state import Attributes, Fork, JournalState, RunState
 from seamark.store.journals import (
+    Store,
+    StoredRun,
     journal_row,
     load_journals,
     load_many_journals,
@@ -46,7 +48,6 @@ from seamark.store.journals import (
     path_rows,
     schema_rows,
 )
-from seamark.store.store import Store, StoredRun
 
 __all__ = [
     "RUNS_AT_ONCE",
@@ -55,7 +56,6 @@ __all__ = [
     "Saving",
     "Store",
     "StoredRun",
-    "delete_rows",
     "forget_run",
     "load_attributes",
     "load_many",
@@ -74,7 +74,6 @@ _MANY: Final = 256
 
 
 def _upsert(table: sa.Table) -> Upsert:
-    """Return a statement that writes whole rows over those with the same key."""
     columns = tuple(column.name for column in table.columns)
     keys = tuple(column.name for column in table.primary_key)
     return Upsert(table, columns, keys, overwrite=True)
@@ -165,13 +164,11 @@ class _Keys:
             self._numbers[journal.uid], self._uids[journal.number] = journal.number, journal.uid
 
     def pack(self, key: Key) -> list[int]:
-        """Return [time, number, index]."""
         return (
             [0, -1, -1] if key is NEVER or key == NEVER else [key[0], self._numbers[key[1]], key[2]]
         )
 
     def unpack(self, packed: Sequence[int]) -> Key:
-        """Return the key."""
         return NEVER if packed[1] < 0 else (packed[0], self._uids[packed[1]], packed[2])
 
 
@@ -179,10 +176,7 @@ class _Keys:
 
 
 def new_run(project: str, name: str) -> StoredRun:
-    """Return a run that the store does not have.
-
-    Versions begin anywhere, so that a run that was removed and came back has none that it had.
-    """
+    """Return a new run, whose version is random: a removed run that comes back needs another."""
     return StoredRun(project, name, None, secrets.randbits(48), RunState())
 
 
@@ -194,15 +188,7 @@ def load_run(
     *,
     for_fold: bool = False,
 ) -> StoredRun | None:
-    """Return a run as it was saved; None if it is not there. Attributes are loaded when needed.
-
-    Args:
-        store: Where it is.
-        connection: Of a transaction of the store.
-        project: Project path.
-        name: Run id.
-        for_fold: Whether it is changed, and more of it is needed after the transaction.
-    """
+    """Return a run as it was saved, or None; with ``for_fold`` for use after the transaction."""
     run, store.last = store.last, None
     found = store.database.rows(connection, _FIND_RUN, project=project, name=name)
     if not found:
@@ -225,7 +211,6 @@ def load_run(
 
 
 def _recall(state: RunState, registers: str) -> None:
-    """Take back the registers of a run, whose journals are there already."""
     unpack = _Keys(state.journals.values()).unpack
     known = json.loads(registers)
     state.deletes = {path: unpack(key) for path, key in known["deletes"].items()}
@@ -243,13 +228,7 @@ def _fork(parent: str | None, step: float | None) -> Fork | None:
 
 
 class Place(NamedTuple):
-    """Location of a run in the tables.
-
-    Attributes:
-        number: Number of the run.
-        version: Version of its row.
-        fork: Point at which it was forked from another; None if it is no fork.
-    """
+    """Number of a run in the tables, version of its row, and point at which it was forked."""
 
     number: int
     version: int
@@ -259,7 +238,7 @@ class Place(NamedTuple):
 def places_of(
     store: Store, connection: sa.Connection, refs: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], Place]:
-    """Return where runs stand, by project and run id."""
+    """Return the places of runs, by project and run id."""
     there = {
         (project, name): Place(number, version, _fork(*fork))
         for ids in in_parts({name for _, name in refs}, RUNS_AT_ONCE)
@@ -271,7 +250,7 @@ def places_of(
 def numbers_of(
     store: Store, connection: sa.Connection, refs: Sequence[tuple[str, str]]
 ) -> dict[int, tuple[str, str]]:
-    """Return runs, given as (project, run id), by number; those that are gone are left out."""
+    """Return (project, run id) by number, without runs that are gone."""
     if len(refs) <= RUNS_AT_ONCE:
         return {one.number: ref for ref, one in places_of(store, connection, refs).items()}
     rows, wanted = store.database.rows(connection, _NUMBERS), set(refs)
@@ -281,10 +260,7 @@ def numbers_of(
 def load_many(
     store: Store, connection: sa.Connection, refs: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], StoredRun]:
-    """Return runs as they were saved, for reading their points.
-
-    Their attributes are left out, and what their journals said about themselves.
-    """
+    """Return runs for reading points, without attributes and ``facts`` of journals."""
     wanted = set(refs)
     found: dict[int, StoredRun] = {}
     registers: dict[int, str] = {}
@@ -310,16 +286,7 @@ def load_attributes(
     paths: Collection[str] | None = None,
     namespaces: Collection[str] = (),
 ) -> Attributes:
-    """Return the families of paths, and of what lies at and below namespaces.
-
-    Args:
-        store: Where they are.
-        connection: Of a transaction of the store.
-        run: Number of the run.
-        journals: Of the run.
-        paths: Which paths; None for all.
-        namespaces: Which namespaces.
-    """
+    """Return the families of paths (None: all), and at and below namespaces."""
     database, unpack = store.database, _Keys(journals).unpack
     if paths is None:
         rows = database.rows(connection, _ATTRIBUTES, run=run)
@@ -339,7 +306,7 @@ def load_attributes(
 def _rows_at(
     store: Store, connection: sa.Connection, run: int, paths: Collection[str]
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield rows of ``attribute``; short lists of paths are filled up, so that one text serves."""
+    # Short lists of paths are filled up, so that one statement serves.
     numbers = store.numbers.known(connection, paths).values()
     size, statement = (_MANY, _AT_MANY) if len(numbers) > 4 * _FEW else (_FEW, _AT_FEW)
     for some in in_parts(numbers, size):
@@ -390,9 +357,6 @@ class Saving:
         owner: Finds the owner of the run if its writer recorded none.
         paths: Further paths whose numbers ``more`` needs.
         more: Writes further rows of the run, given its number.
-
-    Attributes:
-        number: Number of the run, once it is written.
     """
 
     def __init__(
@@ -419,11 +383,7 @@ class Saving:
         self._rows = _rows_of(state, journals, numbers, keys)
 
     def write(self, connection: sa.Connection) -> None:
-        """Write it, within a transaction.
-
-        Raises:
-            Conflict: If another process folded this run in the meantime; nothing is written then.
-        """
+        """Write it; raise `Conflict`, before anything is written, if another process did."""
         store, database = self._store, self._store.database
         if self.number is None:
             project, name = self._place
@@ -446,7 +406,7 @@ class Saving:
 
 
 def delete_rows(store: Store, connection: sa.Connection, run: int) -> None:
-    """Remove everything that belongs to a run, but not its own row."""
+    """Remove all rows of a run but its own."""
     for statement in _DELETES:
         store.database.run(connection, statement, run=run)
 
@@ -484,10 +444,6 @@ def _run_row(run: StoredRun, keys: _Keys, owner: Callable[[], str]) -> dict[str,
 def _rows_of(
     state: RunState, journals: Iterable[JournalState], numbers: Mapping[str, int], keys: _Keys
 ) -> dict[Any, list[tuple[Any, ...]]]:
-    """Return the rows of what changed in a run by statement, without the number of the run.
-
-    They are in the order of the tables' keys, which is quicker.
-    """
     rows: dict[Any, list[tuple[Any, ...]]] = {statement: [] for statement in _WRITES}
     for journal in journals:
         rows[_UPSERT_JOURNAL].append(journal_row(journal))
@@ -505,7 +461,6 @@ def _add_families(
     number: int,
     pack: Callable[[Key], list[int]],
 ) -> None:
-    """Add the rows of what a path holds."""
     families = run.attributes[path]
     first: FamilyState | None
     if len(families) == 1 and not run.deletes:  # most of what there is

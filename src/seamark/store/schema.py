@@ -1,19 +1,29 @@
-"""The tables of a store.
+"""Tables of a store, the numbers of attribute paths, and the time after which a run is silent.
 
-SQLAlchemy Core, and only what SQLite, PostgreSQL and CockroachDB all take. Nothing here migrates: a
-store is derived from journals, so one of another version is built beside it.
+A store is derived from journals: a store of another version is rebuilt, not migrated.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import sys
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
+
+from seamark.journal.reader import SETTLE_NS
+from seamark.store.cells import CRASHED, OPEN
+from seamark.store.database import Upsert, can_hold
+
+if TYPE_CHECKING:
+    from seamark.store.database import Database
 
 __all__ = [
     "INDEXED_CHARACTERS",
     "SCHEMA_VERSION",
+    "SILENT_FROM",
     "TABLES_OF_RUN",
+    "PathNumbers",
     "attribute",
     "chunk",
     "element",
@@ -25,19 +35,19 @@ __all__ = [
     "path",
     "run",
     "series",
+    "silent_from",
+    "state_of_row",
 ]
+
 
 SCHEMA_VERSION: Final = "18"
 """Changes with the tables and the rules of the fold; a store of another version is rebuilt."""
-
 metadata = sa.MetaData()
-
 _Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _Double: sa.Double[float] = sa.Double()
 # In the order of code points everywhere, as in Python, whatever the language of a database is:
 # namespaces are ranges of paths.
 _Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-
 meta = sa.Table(
     "meta",
     metadata,
@@ -45,7 +55,6 @@ meta = sa.Table(
     sa.Column("value", _Text, nullable=False),
 )
 """``schema`` (version), and what the user of the store keeps about it."""
-
 path = sa.Table(
     "path",
     metadata,
@@ -53,7 +62,6 @@ path = sa.Table(
     sa.Column("path", _Text, nullable=False, unique=True),
 )
 """Attribute paths, numbered: they repeat from run to run. A number never changes its path."""
-
 run = sa.Table(
     "run",
     metadata,
@@ -83,7 +91,6 @@ run = sa.Table(
 sa.Index(
     "run_by_creation", run.c.project, run.c.kind, run.c.trashed, run.c.created.desc(), run.c.name
 )
-
 journal = sa.Table(
     "journal",
     metadata,
@@ -107,7 +114,6 @@ journal = sa.Table(
     sa.Column("facts", _Text, nullable=False),  # JSON
     sqlite_with_rowid=False,
 )
-
 journal_path = sa.Table(
     "journal_path",
     metadata,
@@ -119,7 +125,6 @@ journal_path = sa.Table(
     sqlite_with_rowid=False,
 )
 """What the numbers of a journal stand for, from each frame on that says so."""
-
 journal_schema = sa.Table(
     "journal_schema",
     metadata,
@@ -130,7 +135,6 @@ journal_schema = sa.Table(
     sa.Column("paths", sa.LargeBinary, nullable=False),  # numbers of paths, u32 little-endian
     sqlite_with_rowid=False,
 )
-
 attribute = sa.Table(
     "attribute",
     metadata,
@@ -152,7 +156,6 @@ attribute = sa.Table(
     sqlite_with_rowid=False,
 )
 """One row for every run, path and family; ``visible`` is 1 for the family that the path shows."""
-
 INDEXED_CHARACTERS: Final = 64
 """Texts are indexed up to here by PostgreSQL, which indexes no long ones."""
 _of_sqlite = ("path", "run", "visible", "class", "number", "whole", "text", "type")
@@ -172,7 +175,6 @@ sa.Index(
     attribute.c.run,
     postgresql_where=attribute.c.text.is_not(None),
 ).ddl_if(dialect="postgresql")
-
 series = sa.Table(
     "series",
     metadata,
@@ -188,11 +190,9 @@ series = sa.Table(
     sqlite_with_rowid=False,
 )
 """What else can be asked of a series; apart, because most rows of ``attribute`` are atoms."""
-
 for _name in ("low", "high"):
     _indexed = series.c.path, series.c[_name], series.c.run
     sa.Index(f"series_by_{_name}", *_indexed).ddl_if(dialect="postgresql")
-
 element = sa.Table(
     "element",
     metadata,
@@ -203,7 +203,6 @@ element = sa.Table(
     sqlite_with_rowid=False,
 )
 """Elements of visible string sets."""
-
 chunk = sa.Table(
     "chunk",
     metadata,
@@ -216,11 +215,10 @@ chunk = sa.Table(
     sa.Column("low_step", _Double, nullable=False),  # smallest step, 0 if there is none
     sa.Column("high_step", _Double, nullable=False),
     sa.Column("low_t", sa.BigInteger, nullable=False),
-    sa.Column("cells", sa.LargeBinary),  # see seamark.store.stretches; before what is long
+    sa.Column("cells", sa.LargeBinary),  # see seamark.store.steps; before what is long
     sa.Column("data", sa.LargeBinary, nullable=False),
     sa.Index("chunk_place", "run", "path", "journal", "place", unique=True),
 )
-
 TABLES_OF_RUN: Final = (
     attribute,
     series,
@@ -231,3 +229,158 @@ TABLES_OF_RUN: Final = (
     journal_schema,
 )
 """Tables whose rows belong to one run."""
+MOST_BYTES: Final = 32 << 20
+"""How much memory is taken by what is kept, about."""
+_PART = 500
+_EACH_BYTES: Final = 250
+"""About what a path takes beside its text: its number, and its place in two dictionaries."""
+_ADD = Upsert(path, ("path",), ("path",))
+_ID, _PATH = path.c.id, path.c.path
+_ALL = sa.select(_ID, _PATH)
+_ONE = _ALL.where(sa.bindparam("at") == _PATH)
+
+
+class _Generation:
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+        self.paths: dict[int, str] = {}
+        self.bytes = 0
+
+
+class PathNumbers:
+    """The table of paths, those kept in memory that were asked for last; for any thread.
+
+    A number never changes its path and is never reused: the cache can be incomplete, never wrong.
+    It is limited to about ``most_bytes`` (`MOST_BYTES` by default) by two generations: when the
+    younger one is full, the older one is dropped. A path that was asked for meanwhile has moved to
+    the younger one.
+    """
+
+    def __init__(self, database: Database, most_bytes: int | None = None) -> None:
+        self._database = database
+        self._most_bytes = MOST_BYTES if most_bytes is None else most_bytes
+        self._young, self._old = _Generation(), _Generation()
+
+    def __len__(self) -> int:
+        return len(self._young.numbers) + len(self._old.numbers)
+
+    def number(self, connection: sa.Connection, path: str) -> int | None:
+        """Return the number of a path, or None if no run ever had it."""
+        return self.known(connection, [path]).get(path)
+
+    def known(self, connection: sa.Connection, paths: Collection[str]) -> dict[str, int]:
+        """Return the numbers of paths by path; paths without a number are left out."""
+        found = self._stored_numbers(paths)
+        missing = [path for path in paths if path not in found and can_hold(path)]
+        if not missing:
+            return found
+        if len(missing) == 1:  # often one that no run has
+            found.update(self._take(self._database.rows(connection, _ONE, at=missing[0])))
+        else:
+            found.update(self._learn(connection, _PATH, missing))
+        return {path: found[path] for path in paths if path in found}
+
+    def paths(self, connection: sa.Connection, numbers: Collection[int]) -> dict[int, str]:
+        """Return the paths with these numbers."""
+        young, old = self._young.paths, self._old.paths
+        found: dict[int, str] = {}
+        for number in numbers:
+            path = young.get(number)
+            if path is None and (path := old.get(number)) is not None:
+                self._keep(number, path)
+            if path is not None:
+                found[number] = path
+        missing = [number for number in numbers if number not in found]
+        if not missing:
+            return found
+        learned = self._learn(connection, _ID, missing)
+        found.update((number, path) for path, number in learned.items())
+        return {number: found[number] for number in numbers if number in found}
+
+    def everything(self, connection: sa.Connection) -> dict[str, int]:
+        """Return all paths of all runs with their numbers."""
+        rows = self._database.rows(connection, _ALL)
+        if len(rows) * _EACH_BYTES < self._most_bytes // 4:  # else it would drive out all others
+            self._take(rows)
+        return {path: number for number, path in rows}
+
+    def ensure(self, paths: Iterable[str]) -> dict[str, int]:
+        """Return numbers of paths; a transaction adds new ones, sorted against deadlocks."""
+        wanted = set(paths)
+        found = self._stored_numbers(wanted)
+        missing = sorted(wanted - found.keys())
+        if missing:
+            with self._database.reading() as connection:
+                found.update(self._learn(connection, _PATH, missing))
+            fresh = [(path,) for path in missing if path not in found]
+            if fresh:
+                with self._database.writing() as connection:
+                    self._database.run_many(connection, _ADD, fresh)
+                with self._database.reading() as connection:
+                    found.update(self._learn(connection, _PATH, missing))
+        return found
+
+    def _learn(
+        self,
+        connection: sa.Connection,
+        column: sa.Column[str] | sa.Column[int],
+        wanted: list[str] | list[int],
+    ) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for start in range(0, len(wanted), _PART):
+            part = _ALL.where(column.in_(wanted[start : start + _PART]))
+            found.update(self._take(self._database.query(connection, part)))
+        return found
+
+    def _stored_numbers(self, paths: Iterable[str]) -> dict[str, int]:
+        young, old = self._young.numbers, self._old.numbers
+        found: dict[str, int] = {}
+        for path in paths:
+            number = young.get(path)
+            if number is None and (number := old.get(path)) is not None:
+                self._keep(number, path)
+            if number is not None:
+                found[path] = number
+        return found
+
+    def _take(self, rows: Iterable[tuple[int, str]]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for number, path in rows:
+            found[path] = number
+            self._keep(number, path)
+        return found
+
+    def _keep(self, number: int, path: str) -> None:
+        young = self._young
+        if path in young.numbers:
+            return
+        young.numbers[path], young.paths[number] = number, path
+        young.bytes += _EACH_BYTES + sys.getsizeof(path)
+        if young.bytes > self._most_bytes // 2:
+            # Of two threads that come here at once one may let go of more: it is asked for again.
+            self._old, self._young = young, _Generation()
+
+
+LEFT_NS: Final = 50 * 10**9
+"""How long nothing is heard of a run before it has ended, where silence means that; nanoseconds.
+
+Its writers ask for a sign of life every 10 s, and one is written at least every 35 s.
+"""
+_run = run.c
+SILENT_FROM: Final[sa.ColumnElement[Any]] = _run.beat + sa.case(
+    (_run.state == OPEN, LEFT_NS), else_=SETTLE_NS
+)
+"""Of a row of the table of runs that run: nanoseconds since the Unix epoch."""
+
+
+def silent_from(state: str, beat: int) -> int:
+    """Return `SILENT_FROM` of a state and a last sign of life (ns)."""
+    return beat + (LEFT_NS if state == OPEN else SETTLE_NS)
+
+
+def state_of_row(state: str, beat: int, now_ns: int) -> str:
+    """Return the state of a run at a moment from its row; times in ns since the epoch."""
+    silent = silent_from(state, beat) < now_ns
+    if state == OPEN:
+        return "completed" if silent else "running"
+    return CRASHED if silent and state == "running" else state

@@ -1,19 +1,192 @@
-"""Steps of a series that never fall, read only where they must be, and the parts of a curve."""
+"""Steps of a series, and statistics of its consecutive ranges.
+
+A cell is the range between two multiples of a power of two of steps, as is a part of a curve. A
+part that is at least as wide as a cell consists of whole cells, and none of their points is read.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
-
-from seamark.store.stretches import likely_width
 
 if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
 
-__all__ = ["LEAST_WIDTH", "Log2", "Piece", "Series", "divide"]
+__all__ = [
+    "LEAST_WIDTH",
+    "NOWHERE",
+    "SMALL",
+    "Log2",
+    "Piece",
+    "Series",
+    "Stretches",
+    "cell_starts",
+    "divide",
+    "enlarge",
+    "merge_stretches",
+    "pack_cells",
+    "single_points",
+    "unpack_cells",
+]
+
+
+NOWHERE: Final = 2**62
+"""Place of what there is none of."""
+SMALL: Final = 2.0**-64
+"""So many values of any size can be added up when they are scaled by it."""
+_CELLS: Final = 96
+"""Number of cells that a chunk has at most."""
+_MOST_EXPONENT: Final = 1023  # of a finite power of two
+_NONE: Final = 2**32 - 1
+_FLOATS: Final = ("min", "max", "mean")
+_COUNTS: Final = ("finite", "nan_count", "inf_count", "low_count")
+_PLACES: Final = ("min_at", "max_at", "plus_at", "minus_at")
+_CELL: Final = np.dtype(
+    [(name, "<f8") for name in _FLOATS] + [(name, "<u4") for name in (*_COUNTS, *_PLACES)]
+)
+
+
+class Stretches(NamedTuple):
+    """Statistics of consecutive stretches of a series; all columns (K,).
+
+    The mean replaces the sum, which may overflow; it lies between ``min`` and ``max``. These three
+    are of the finite values and NaN without one. Places count from 0: of the first point with the
+    minimum or maximum (any place without one), of the first +inf and -inf (`NOWHERE` without one).
+    ``low_count`` counts finite values that are zero or less.
+    """
+
+    start: Ints
+    finite: Ints
+    nan_count: Ints
+    inf_count: Ints
+    low_count: Ints
+    plus_at: Ints
+    minus_at: Ints
+    min: Floats
+    min_at: Ints
+    max: Floats
+    max_at: Ints
+    mean: Floats
+
+    @property
+    def points(self) -> Ints:
+        """Number of points of each stretch."""
+        return self.finite + self.nan_count + self.inf_count
+
+    def part(self, some: Any) -> Stretches:
+        """Return some of them."""
+        return Stretches(*(column[some] for column in self))
+
+
+def single_points(values: Floats, places: Ints) -> Stretches:
+    """Return points at these places as stretches of one point."""
+    finite = np.isfinite(values)
+    nan_count, inf_count = np.zeros((2, len(values)), np.int64)
+    plus_at = minus_at = np.full(len(values), NOWHERE)
+    if not finite.all():
+        nan_count[:], inf_count[:] = np.isnan(values), np.isinf(values)
+        plus_at, minus_at = (
+            np.where(values == sign, places, NOWHERE) for sign in (np.inf, -np.inf)
+        )
+        values = np.where(finite, values, np.nan)
+    low_count = (values <= 0).astype(np.int64)
+    counts = (finite.astype(np.int64), nan_count, inf_count, low_count)
+    return Stretches(places, *counts, plus_at, minus_at, values, places, values, places, values)
+
+
+def merge_stretches(cells: Stretches, firsts: Ints) -> Stretches:
+    """Merge stretches: one from each of these places up to the next."""
+    least = _extremes(np.minimum, _filled(cells.min, np.inf), firsts)
+    most = _extremes(np.maximum, _filled(cells.max, -np.inf), firsts)
+    counts = {name: np.add.reduceat(getattr(cells, name), firsts) for name in _COUNTS}
+    mean = _means(cells, firsts, counts["finite"])
+    return Stretches(
+        start=cells.start[firsts],
+        **counts,
+        plus_at=np.minimum.reduceat(cells.plus_at, firsts),
+        minus_at=np.minimum.reduceat(cells.minus_at, firsts),
+        min=cells.min[least],
+        min_at=cells.min_at[least],
+        max=cells.max[most],
+        max_at=cells.max_at[most],
+        mean=np.clip(mean, cells.min[least], cells.max[most]),
+    )
+
+
+def _filled(values: Floats, fill: float) -> Floats:
+    missing = np.isnan(values)
+    return np.where(missing, fill, values) if missing.any() else values
+
+
+def _extremes(extreme: np.ufunc, values: Floats, firsts: Ints) -> Ints:
+    sizes = np.diff(firsts, append=len(values))
+    hits = np.flatnonzero(values == np.repeat(extreme.reduceat(values, firsts), sizes))
+    return hits[np.searchsorted(hits, firsts)]
+
+
+def _means(cells: Stretches, firsts: Ints, finite: Ints) -> Floats:
+    means = _filled(cells.mean, 0.0)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        found = np.add.reduceat(means * cells.finite, firsts) / finite
+        lost = (finite > 0) & ~np.isfinite(found)  # the sum is too large, the mean cannot be
+        if lost.any():
+            small = np.add.reduceat(means * SMALL * cells.finite, firsts) / finite
+            found[lost] = enlarge(small[lost])
+    return found
+
+
+def enlarge(means: Floats) -> Floats:
+    """Return means of values scaled by `SMALL`, clipped to the largest float."""
+    most = np.finfo(np.float64).max * SMALL
+    enlarged: Floats = np.clip(means, -most, most) / SMALL
+    return enlarged
+
+
+# ---------------------------------------------------------------------- cells of a chunk
+
+
+def likely_width(first: float, last: float, limit: int) -> float:
+    """Return a power of two that gives about ``limit`` parts, if there are no gaps.
+
+    At such a width, no part has a number of 2**53 or more.
+    """
+    half_span = last / 2 - first / 2  # the span itself may be infinite
+    _, exponent = math.frexp(half_span / max(limit - 1, 1))
+    likely = math.ldexp(1.0, min(exponent + 1, _MOST_EXPONENT))
+    return max(likely, math.ulp(max(abs(first), abs(last))))
+
+
+def cell_starts(steps: Floats) -> Ints:
+    """Return where the cells of a chunk begin, whose steps never fall; at least one step."""
+    numbers = np.floor(steps / likely_width(float(steps[0]), float(steps[-1]), _CELLS))
+    starts: Ints = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
+    return starts
+
+
+def pack_cells(values: Floats, starts: Ints) -> bytes:
+    """Pack the statistics of values (N,) in the cells that begin at these places."""
+    found = merge_stretches(single_points(values, np.arange(len(values))), starts)
+    cells = np.empty(len(starts), _CELL)
+    for name in (*_FLOATS, *_COUNTS):
+        cells[name] = getattr(found, name)
+    for name in _PLACES:
+        cells[name] = np.minimum(getattr(found, name) - starts, _NONE)
+    return cells.tobytes()
+
+
+def unpack_cells(packed: Sequence[bytes], start: int) -> Stretches:
+    """Return the cells of consecutive chunks as stretches from a place on."""
+    cells = np.frombuffer(b"".join(packed), _CELL)
+    columns: dict[str, Any] = {name: cells[name].astype(np.int64) for name in (*_COUNTS, *_PLACES)}
+    ends = start + np.cumsum(columns["finite"] + columns["nan_count"] + columns["inf_count"])
+    starts = np.append(start, ends[:-1])
+    for name in _PLACES:
+        columns[name] = np.where(columns[name] == _NONE, NOWHERE, columns[name] + starts)
+    return Stretches(starts, **columns, **{name: cells[name].copy() for name in _FLOATS})
+
 
 LEAST_WIDTH: Final = math.ulp(0.0)
 """All floats are multiples of it: one part for each step."""
@@ -21,7 +194,7 @@ _FAR: Final = 2.0**62  # beyond every whole step, and still an int64
 
 
 class Piece(Protocol):
-    """A stretch of a series in the order of writing, unpacked only where it is looked at."""
+    """A stretch of a series in the order of writing, unpacked on demand."""
 
     @property
     def count(self) -> int:
@@ -57,15 +230,10 @@ class Piece(Protocol):
 
 
 class Series:
-    """Pieces one after the other, whose steps never fall.
+    """Consecutive pieces, none of them empty, whose steps never fall.
 
-    Where the steps of a piece are a progression of whole numbers, none of them is read.
-
-    Attributes:
-        pieces: None of which is empty.
-        starts: Place of the first point of each.
-        ends: Place behind the last point of each.
-        count: Number of points.
+    Progressions of whole numbers are computed and not read. ``starts`` and ``ends`` (exclusive) are
+    the places of the points of each piece.
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
@@ -82,7 +250,7 @@ class Series:
         self._read: dict[int, Floats] = {}
 
     def at(self, places: Ints) -> Floats:
-        """Return the steps at these places."""
+        """Return the steps at some places."""
         piece = np.searchsorted(self.ends, places, side="right")
         inside = places - self.starts[piece]
         found = (self._first[piece] + inside * self._difference[piece]).astype(np.float64)
@@ -92,7 +260,7 @@ class Series:
         return found
 
     def values_at(self, places: Ints) -> Floats:
-        """Return the values at these places, which are sorted."""
+        """Return the values at sorted places."""
         piece = np.searchsorted(self.ends, places, side="right")
         asked, begins = np.unique(piece, return_index=True)
         shares = np.split(places, begins[1:])
@@ -103,7 +271,7 @@ class Series:
         return np.concatenate([np.empty(0), *found])
 
     def rank(self, edges: Floats) -> Ints:
-        """Return for each edge how many steps are less; edges are sorted."""
+        """Return the number of smaller steps for each of sorted edges."""
         piece = np.searchsorted(self._last, edges).clip(max=len(self._last) - 1)
         whole = np.ceil(edges).clip(-_FAR, _FAR).astype(np.int64)
         less = -((self._first[piece] - whole) // np.maximum(self._difference[piece], 1))
@@ -114,7 +282,7 @@ class Series:
         return np.where(edges > self._last[piece], self.ends[piece], ranks)
 
     def before(self, edge: float) -> int:
-        """Return how many points have a smaller step."""
+        """Return the number of points with a smaller step."""
         return int(self.rank(np.array([edge]))[0]) if self.count else 0
 
     def _steps(self, piece: int) -> Floats:
@@ -124,13 +292,7 @@ class Series:
 
 
 class Log2:
-    """Logarithms of positive steps, of which only those are computed that are asked for.
-
-    Args:
-        steps: Of which the logarithms are taken.
-        first: Place of the first of them.
-        end: Place behind the last.
-    """
+    """Logarithms of the positive steps between two places, computed on demand."""
 
     def __init__(self, steps: Series, first: int, end: int) -> None:
         self._steps, self._first, self._end = steps, first, end
@@ -156,15 +318,7 @@ class Log2:
 def divide(
     steps: Series | Log2, first: int, end: int, limit: int, least: float = 0.0
 ) -> tuple[float, Ints]:
-    """Return the width of parts, and the places where they begin; see `Curve`.
-
-    Args:
-        steps: Of the series.
-        first: Place of the first point.
-        end: Place behind the last point; there is at least one.
-        limit: How many parts there may be.
-        least: Smallest width that they may have, a power of two; 0.0 for any.
-    """
+    """Return the width of at most ``limit`` parts, and the places where they begin; see `Curve`."""
     low, high = steps.at(np.array([first, end - 1])).tolist()
     width = max(least, likely_width(low, high, limit))
     while len(starts := _starts(steps, first, low, high, width)) > limit:
@@ -173,21 +327,20 @@ def divide(
         finer = _halved(steps, starts, width, end)
         if len(finer) > limit:
             break
-        if len(finer) == len(starts) and _are_single(steps, starts, end):
+        ends = np.append(starts[1:], end) - 1
+        if len(finer) == len(starts) and (steps.at(starts) == steps.at(ends)).all():
             return least or LEAST_WIDTH, starts
         starts, width = finer, width / 2
     return width, starts
 
 
 def _starts(steps: Series | Log2, first: int, low: float, high: float, width: float) -> Ints:
-    """Return where parts begin, given the first place, the first and the last step."""
     number, last = _numbers(np.array([low, high]), width).tolist()
     edges = np.arange(number + 1, last + 1).astype(np.float64) * width
     return _distinct(np.append(first, steps.rank(edges)))
 
 
 def _halved(steps: Series | Log2, starts: Ints, width: float, end: int) -> Ints:
-    """Return where parts of half the width begin."""
     with np.errstate(over="ignore"):
         middle = (_numbers(steps.at(starts), width) + 0.5) * width
     ranks = steps.rank(middle).clip(starts[0])
@@ -195,7 +348,6 @@ def _halved(steps: Series | Log2, starts: Ints, width: float, end: int) -> Ints:
 
 
 def _numbers(steps: Floats, width: float) -> Floats:
-    """Return which part these steps belong to."""
     numbers = np.floor(steps / width)
     if math.isfinite(width):  # a small step is less than 0 even where the quotient vanishes
         numbers[steps < 0] = np.minimum(numbers[steps < 0], -1)
@@ -203,12 +355,5 @@ def _numbers(steps: Floats, width: float) -> Floats:
 
 
 def _distinct(places: Ints) -> Ints:
-    """Return sorted places without those that are there already."""
     kept: Ints = places[np.append(True, places[1:] != places[:-1])]
     return kept
-
-
-def _are_single(steps: Series | Log2, starts: Ints, end: int) -> bool:
-    """Return whether the points of each part share one step."""
-    ends = np.append(starts[1:], end) - 1
-    return bool((steps.at(starts) == steps.at(ends)).all())

@@ -1,4 +1,4 @@
-"""Suites for those who extend Seamark: what a remote of their own has to do.
+"""Test suites for extensions of Seamark: the requirements on remotes of other packages.
 
 Needs pytest, which the package itself does not bring.
 """

@@ -1,4 +1,4 @@
-"""The promises of a remote, as tests for pytest."""
+"""Requirements on a remote, as tests for pytest."""
 
 # ruff: noqa: S101 - tests state their promises so
 
@@ -124,7 +124,7 @@ class RemoteContract:
         self._expect(remote, journal, journal.data)
 
     def test_repeated_batches_are_stored_once(self, remote: Remote, run: RunKey) -> None:
-        """An answer may be lost: then the same comes again, alone or with what follows."""
+        """An answer may be lost: the same batch is then sent again, alone or with more data."""
         journal = Journal(run)
         first = journal.batches[0]
         for _ in range(2):
@@ -135,7 +135,7 @@ class RemoteContract:
         self._expect(remote, journal, journal.data)
 
     def test_a_gap_is_refused_with_the_position(self, remote: Remote, run: RunKey) -> None:
-        """Batches may come in another order; only what follows is taken."""
+        """Batches may come in another order; only the next bytes are accepted."""
         journal = Journal(run)
         with pytest.raises(Gap) as gap:
             remote.send(run, journal.name, journal.offset(1), journal.batches[1])

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from seamark.values._atoms import Atom, Escaped, decode_atom, encode_atom, escape
-from seamark.values._fields import flatten, is_container
-from seamark.values._histograms import histograms
-from seamark.values._numbers import shown, to_float, to_floats, to_step, to_time_ns
-from seamark.values._parameters import parameters
-from seamark.values._series import SeriesLeaves, series_leaves
+from seamark.values._atoms import (
+    Atom,
+    Escaped,
+    decode_atom,
+    encode_atom,
+    escape,
+    flatten,
+    is_container,
+)
+from seamark.values._numbers import histograms, shown, to_float, to_floats, to_step, to_time_ns
+from seamark.values._parameters import SeriesLeaves, parameters, series_leaves
 
 __all__ = [
     "FAMILIES",

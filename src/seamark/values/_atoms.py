@@ -1,10 +1,14 @@
-"""Atoms: single values with their type, as they are in the journal."""
+"""Atoms, which are single values with their type, and flattening of containers."""
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import json
 import math
 import re
+import types
+from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
@@ -13,21 +17,23 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
-from seamark.errors import ValueKindError
+from seamark.errors import ArgumentError, ValueKindError
 from seamark.process.interrupts import quietly, raised_by_signal_handler
-from seamark.values._fields import MAX_DEPTH, members, thaw
 from seamark.values._foreign import (
     array_size,
     array_values,
     is_array,
     is_numpy_scalar,
+    is_omegaconf,
     numpy_scalar,
+    plain_omegaconf,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "MAX_DEPTH",
     "NOT_PLAIN",
     "Atom",
     "Escaped",
@@ -36,16 +42,127 @@ __all__ = [
     "decode_atom",
     "encode_atom",
     "escape",
+    "flatten",
+    "is_container",
+    "members",
     "scalar",
+    "thaw",
 ]
+
+
+MAX_DEPTH: Final = 64
+"""How many levels of containers are gone into."""
+_NOTHING: Final = object()
+
+
+def thaw(value: Any) -> Any:
+    """Return an OmegaConf configuration as plain containers, anything else as it is."""
+    return plain_omegaconf(value) if is_omegaconf(type(value)) else value
+
+
+def is_container(value: Any) -> bool:
+    """Return whether `flatten` would go into ``value``.
+
+    Containers are mappings, dataclass and attrs instances, pydantic models, and namespaces. Lists
+    are not: they are atoms.
+    """
+    return _is_named(type(thaw(value)))
+
+
+def _is_named(kind: type) -> bool:
+    return (
+        issubclass(kind, (dict, argparse.Namespace, types.SimpleNamespace, Mapping))
+        or bool(_field_names(kind))
+        or dataclasses.is_dataclass(kind)
+    )
+
+
+def _field_names(kind: type) -> tuple[str, ...]:
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind))
+    attrs = getattr(kind, "__attrs_attrs__", None)
+    if isinstance(attrs, tuple):
+        return tuple(str(field.name) for field in attrs)
+    pydantic = getattr(kind, "__pydantic_fields__", None)
+    return tuple(pydantic) if isinstance(pydantic, dict) else ()
+
+
+def members(value: Any) -> list[tuple[Any, Any]] | None:
+    """Return (key, value) of a container in order, calling no property; None if it is none."""
+    kind = type(value)
+    if issubclass(kind, dict):
+        return list(dict.items(value))
+    if issubclass(kind, (argparse.Namespace, types.SimpleNamespace)):
+        return list(vars(value).items())
+    if issubclass(kind, Mapping):
+        return [(key, value[key]) for key in value]
+    names = _field_names(kind)
+    if not names and not dataclasses.is_dataclass(kind):
+        return None
+    found = ((name, _stored(value, name)) for name in names)
+    return [(name, each) for name, each in found if each is not _NOTHING]
+
+
+def _stored(value: Any, name: str) -> Any:
+    held = getattr(value, "__dict__", {})
+    if name in held:
+        return held[name]
+    declared = getattr(type(value), name, None)
+    if isinstance(declared, types.MemberDescriptorType):  # a slot
+        return getattr(value, name, _NOTHING)
+    return _NOTHING if declared is None or isinstance(declared, property) else declared
+
+
+def flatten(value: Any, path: str, leaves: tuple[type, ...] = ()) -> dict[str, Any]:
+    """Return ``{path: leaf}`` of nested containers, in order; an empty one is a leaf, ``{}``.
+
+    Keys that are no strings are turned into text; a key that holds ``/`` makes levels, as in
+    Neptune. Whether paths are legal is checked where they are written. Instances of ``leaves`` stay
+    whole.
+
+    Raises:
+        ArgumentError: If two keys lead to one path, such as ``1`` and ``"1"``.
+        ValueKindError: If a container holds itself, or more than `MAX_DEPTH` levels are nested.
+    """
+    found: dict[str, Any] = {}
+    _flatten(value, path, leaves, found, ())
+    return found
+
+
+def _flatten(
+    value: Any,
+    path: str,
+    leaves: tuple[type, ...],
+    found: dict[str, Any],
+    above: tuple[int, ...],
+) -> None:
+    value = thaw(value)
+    inside = None if isinstance(value, leaves) else members(value)
+    if not inside:
+        if path in found:
+            msg = f"{path}: expected one value for each path, got two keys that lead to it"
+            raise ArgumentError(msg)
+        found[path] = value if inside is None else {}
+        return
+    if id(value) in above:
+        kind = type(value).__name__
+        msg = f"{path}: expected nested values that end, got a {kind} that holds itself"
+        raise ValueKindError(msg)
+    if len(above) >= MAX_DEPTH:
+        msg = f"{path[:80]}...: expected at most {MAX_DEPTH} nested levels"
+        raise ValueKindError(msg)
+    for key, each in inside:
+        name = key if isinstance(key, str) else str(key)
+        # not join_path: an empty key has to end in an illegal path, rather than vanish
+        at = f"{path}/{name}" if path else name
+        _flatten(each, at, leaves, found, (*above, id(value)))
+
 
 MAX_ARRAY: Final = 10_000
 """Most elements of an array that may be assigned as an atom."""
-
 _MAX_VALUES: Final = 10_000_000
 _EXACT_BITS: Final = 2048
 """Longer ints are kept in hexadecimal: Python refuses to read or write very long decimal ones."""
-
 _UNPRINTABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _AS_TEXT: Final = (PurePath, UUID, Decimal, Fraction, date, time, timedelta)
@@ -90,10 +207,8 @@ def encode_atom(value: Any) -> Atom:
 
     Kept are None, bools, ints of any size, floats, strings, datetimes (a naive one is local time),
     enums, paths, dates, decimals, NumPy scalars, tensors and arrays of up to `MAX_ARRAY` elements,
-    and lists, tuples, sets and mappings of all these, as JSON.
-
-    Raises:
-        ValueKindError: If the value, or something inside it, cannot be kept; says where.
+    and lists, tuples, sets and mappings of all these, as JSON. Raises ValueKindError if the value,
+    or something inside it, cannot be kept; says where.
     """
     plain = scalar(value)
     if plain is NOT_PLAIN:
@@ -102,7 +217,7 @@ def encode_atom(value: Any) -> Atom:
 
 
 def atom_of(plain: Any) -> Atom:
-    """Return a plain Python value (what `scalar` and `JsonWalk` return) as an atom."""
+    """Return a plain Python value (from `scalar` or `JsonWalk`) as an atom."""
     if plain is None:
         return Atom("null", None)
     kind = type(plain)
@@ -122,7 +237,7 @@ def atom_of(plain: Any) -> Atom:
 
 
 def scalar(value: Any) -> Any:
-    """Return a single value as exactly a Python None, bool, int, float, str or aware datetime.
+    """Return a value as exactly a built-in None, bool, int, float, str or aware datetime.
 
     Anything else gives `NOT_PLAIN`. Subclasses are reduced with the methods of the built-in type,
     so that nothing that they override is called.
@@ -156,7 +271,6 @@ def _enum(value: Enum) -> str:
 
 
 def _moment(value: datetime) -> datetime | None:
-    """Return an aware datetime of exactly the built-in type; None for pandas' "not a time"."""
     if value != value:  # noqa: PLR0124 - "not a time" alone differs from itself
         return None
     parts = (value.year, value.month, value.day, value.hour, value.minute, value.second)
@@ -172,12 +286,10 @@ def _moment(value: datetime) -> datetime | None:
 class JsonWalk:
     """Turn nested values into what `json.dumps` takes, one level at a time.
 
-    Args:
-        odd: Called with a value that has no JSON form, with its place, and with the reason
-            ("" if it is its type); returns what to keep in its place, or raises. Containers that
-            hold themselves or are nested too deep are such values too.
-        array_limit: Arrays and tensors with more elements than this are odd.
-        limit: After this many values further containers are odd; shared references can multiply.
+    ``odd`` is called with a value without a JSON form, its place, and the reason ("" if it is its
+    type); it returns what to keep, or raises. So it is for containers that hold themselves or are
+    nested too deep, arrays above ``array_limit``, and containers after ``limit`` values: shared
+    references can multiply.
     """
 
     def __init__(
@@ -251,7 +363,6 @@ class JsonWalk:
 
 
 def _sorted(value: Any) -> list[Any]:
-    """Return a set in an order that does not depend on the process."""
     with quietly():  # mixed types, or a broken order
         return sorted(value)
     return sorted(value, key=lambda each: (type(each).__qualname__, repr(each)))
@@ -269,19 +380,10 @@ def _refuse(value: Any, where: str, reason: str) -> Any:
 
 
 def decode_atom(type: str, value: Any) -> Any:  # noqa: A002 - the journal's own word
-    """Return the Python value of an atom read from a journal.
+    """Return the Python value of an atom read from a journal; ValueKindError if it is no such.
 
-    Args:
-        type: The atom's type, see `Atom`.
-        value: Its JSON value.
-
-    Returns:
-        None, bool, int, float, str, an aware datetime or, for ``json``, what the text holds. The
-        value of ``text``, a string too long for a journal, is where it is kept (``sha256``,
-        ``size``).
-
-    Raises:
-        ValueKindError: If type and value do not belong together.
+    Datetimes are aware; ``json`` is what the text holds; the value of ``text``, a string too long
+    for a journal, is where it is kept (``sha256``, ``size``).
     """
     try:
         return _DECODERS[type](value)
@@ -308,7 +410,7 @@ def _exactly(kind: type, value: Any) -> Any:
 
 
 def _decode_json(value: Any) -> Any:
-    """Return what a text of JSON holds; deeper than ours ever is, it would stop who writes it."""
+    # deeper than ours ever is, it would stop who writes it
     found = json.loads(value)
     if value.count("[") + value.count("{") <= MAX_DEPTH:  # else it cannot be too deep
         return found

@@ -30,7 +30,6 @@ _MAX_HOPS: Final = 32
 
 
 def _derives(kind: type, module: str, *names: str) -> bool:
-    """Return whether ``kind`` is, or derives from, one of the named classes of a loaded module."""
     loaded = sys.modules.get(module)
     if loaded is None:
         return False
@@ -43,12 +42,10 @@ _is_kind: Final[Callable[..., bool]] = functools.lru_cache(maxsize=1024)(_derive
 
 
 def is_tensor(kind: type) -> bool:
-    """Return whether a type is that of a PyTorch tensor."""
     return _is_kind(kind, "torch", "Tensor")
 
 
 def is_array(kind: type) -> bool:
-    """Return whether a type is that of a NumPy array or a PyTorch tensor."""
     return _is_kind(kind, "numpy", "ndarray") or is_tensor(kind)
 
 
@@ -58,7 +55,6 @@ def is_numpy_scalar(kind: type) -> bool:
 
 
 def is_omegaconf(kind: type) -> bool:
-    """Return whether a type is an OmegaConf dictionary or list."""
     return _is_kind(kind, "omegaconf", "DictConfig", "ListConfig")
 
 
@@ -82,15 +78,11 @@ def numpy_scalar(value: Any) -> Any:
 
 
 def array_size(value: Any) -> int:
-    """Return how many elements an array or tensor has."""
     return int(value.numel()) if is_tensor(type(value)) else int(value.size)
 
 
 def array_values(value: Any) -> Any:
-    """Return an array or tensor as nested lists, or as one Python scalar if it has no dimensions.
-
-    A tensor on a device is moved to the CPU first, and a sparse one is made dense.
-    """
+    """Return an array or (even sparse) tensor as nested lists, or as one Python scalar."""
     if is_tensor(type(value)):
         value = value.detach()
         if getattr(value, "is_sparse", False):
@@ -153,7 +145,6 @@ def _inline(match: re.Match[str], whole: Any, hops: int) -> str:
 
 
 def _select(whole: Any, path: str) -> Any:
-    """Return the raw node at ``a.b[0]``, or None if there is none."""
     for part in path.replace("[", ".").replace("]", "").split("."):
         if isinstance(whole, list) and part.isdigit() and int(part) < len(whole):
             whole = whole[int(part)]

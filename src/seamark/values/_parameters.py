@@ -1,30 +1,101 @@
-"""Hyperparameters: the encoder that takes everything and never raises."""
+"""Hyperparameters as atoms, and points in nested values."""
 
 from __future__ import annotations
 
 import functools
 import re
 import types
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from seamark.paths import MAX_PATH_BYTES
 from seamark.process.interrupts import quietly
-from seamark.values._atoms import NOT_PLAIN, Atom, JsonWalk, atom_of, scalar
-from seamark.values._fields import MAX_DEPTH, members, thaw
-from seamark.values._foreign import is_array, summary
+from seamark.values._atoms import (
+    MAX_DEPTH,
+    NOT_PLAIN,
+    Atom,
+    JsonWalk,
+    atom_of,
+    members,
+    scalar,
+    thaw,
+)
+from seamark.values._foreign import is_array, is_tensor, summary
+from seamark.values._numbers import move, waits
 
-__all__ = ["has_name", "legal_key", "parameter", "parameters", "text_of"]
+__all__ = [
+    "SeriesLeaves",
+    "has_name",
+    "legal_key",
+    "parameter",
+    "parameters",
+    "series_leaves",
+    "text_of",
+]
+
+
+_NO_SEQUENCES = (str, bytes, bytearray, memoryview)
+
+
+class SeriesLeaves(NamedTuple):
+    """Points by path; other values are among ``numbers``, for ``log_metrics`` to refuse."""
+
+    numbers: dict[str, Any]
+    texts: dict[str, str]
+
+
+def series_leaves(values: Mapping[str, Any], prefix: str = "") -> SeriesLeaves:
+    """Return the points in nested values.
+
+    Mappings, dataclasses and namespaces go on by name, lists, tuples and one-dimensional arrays and
+    tensors by their 0-based index: ``{"iou": [0.5, 0.7]}`` is ``iou/0`` and ``iou/1``. Tensors on a
+    device are moved together, in one transfer.
+    """
+    leaves = {path: (leaf, _dimensions(leaf)) for path, leaf in _flatten(values, prefix, ())}
+    waiting = {
+        path: leaf for path, (leaf, size) in leaves.items() if size is not None and waits(leaf)
+    }
+    moved = move(waiting) if waiting else {}
+    numbers: dict[str, Any] = {}
+    texts: dict[str, str] = {}
+    for path, (leaf, size) in leaves.items():
+        if isinstance(leaf, str):
+            texts[path] = leaf
+        elif size == 1:
+            parts = moved[path] if path in moved else leaf.tolist()
+            numbers.update((f"{path}/{index}", part) for index, part in enumerate(parts))
+        elif path in moved:
+            numbers[path] = moved[path][0]
+        else:
+            numbers[path] = leaf if size is None else leaf.item()
+    return SeriesLeaves(numbers, texts)
+
+
+def _dimensions(leaf: Any) -> int | None:
+    kind = type(leaf)
+    if kind is float or not is_array(kind) or leaf.ndim > 1:
+        return None
+    return None if is_tensor(kind) and leaf.device.type == "meta" else int(leaf.ndim)
+
+
+def _flatten(value: Any, path: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
+    inside = members(value)
+    if inside is None and isinstance(value, Sequence) and not isinstance(value, _NO_SEQUENCES):
+        inside = list(enumerate(value))
+    if inside is None or id(value) in above or len(above) >= MAX_DEPTH:
+        yield path, value
+        return
+    for key, each in inside:
+        yield from _flatten(each, f"{path}/{key}" if path else str(key), (*above, id(value)))
+
 
 _SMALL: Final = 100
 """Arrays and tensors of up to this many elements are kept whole, larger ones as a summary."""
-
 _MAX_VALUES: Final = 200_000
 """Most values gone into in one call; only shared references that multiply get there."""
-
 _ROOM: Final = 80
 """Bytes that a path must have left for a shortened key."""
-
 _ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+")
 _ILLEGAL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _DEFAULT_TEXT: Final = {object.__str__, object.__repr__}
@@ -39,7 +110,7 @@ _NAMED: Final = (
 
 
 def parameters(params: Any, path: str) -> dict[str, Atom]:
-    """Return whatever was given as hyperparameters as atoms below ``path``.
+    """Return whatever was given as hyperparameters as atoms below a legal path; never raises.
 
     Containers nest; lists, tuples and sets are JSON; small tensors and arrays are values and large
     ones a summary (type, shape, dtype, extremes); functions, classes and modules are their names,
@@ -48,15 +119,8 @@ def parameters(params: Any, path: str) -> dict[str, Atom]:
 
     A key that is not a legal part of a path is made one visibly: control characters, and the
     slashes of a key with empty parts, are percent-encoded; an empty key is ``(empty)``; a key that
-    meets another gets a ``~2`` behind; one too long for a path is cut and its value holds the
-    whole key.
-
-    Args:
-        params: Anything at all.
-        path: A legal path.
-
-    Returns:
-        ``{path: atom}``; never raises.
+    meets another gets a ``~2`` behind; one too long for a path is cut and its value holds the whole
+    key.
     """
     with quietly():
         return _Walk().run(params, path)
@@ -76,8 +140,6 @@ def has_name(value: Any) -> bool:
 
 
 class _Walk:
-    """State of a call of `parameters`."""
-
     def __init__(self) -> None:
         self._found: dict[str, Atom] = {}
         self._above: list[int] = []
@@ -120,7 +182,6 @@ class _Walk:
         return free
 
     def leaf(self, value: Any) -> Atom:
-        """Return a value that is not taken apart into paths."""
         with quietly():  # recursion, or fails whatever it is asked
             if id(value) in self._above:
                 return Atom("string", f"<{type(value).__name__} that holds itself>")
@@ -147,7 +208,6 @@ def _text_of_key(key: Any) -> str:
 
 
 def _legal(key: str) -> str:
-    """Return a key as one or more parts of a path, see `parameters`."""
     name = _ILLEGAL.sub(_percent, key)
     if not name:
         return "(empty)"
@@ -163,12 +223,8 @@ def _percent(found: re.Match[str]) -> str:
 def text_of(value: Any, *, names_callables: bool = True) -> str:
     """Return the name or the text of any object; never raises and calls nothing but ``__str__``.
 
-    Memory addresses are left out: they say nothing, and two runs that are equal should read so.
-
-    Args:
-        value: The object.
-        names_callables: Whether an object that can be called, such as a metric or a model, is named
-            by its class, instead of printed.
+    Memory addresses are left out: two runs that are equal should read so. An object that can be
+    called, such as a metric or a model, is named by its class with ``names_callables``.
     """
     ways = (_name, str, repr) if names_callables or not _prints_itself(value) else (str, repr)
     for describe in ways:
@@ -180,13 +236,11 @@ def text_of(value: Any, *, names_callables: bool = True) -> str:
 
 
 def _prints_itself(value: Any) -> bool:
-    """Return whether an object that can be called, and has no name, has a text of its own."""
     own = {getattr(type(value), name, None) for name in ("__str__", "__repr__")}
     return callable(value) and not has_name(value) and own != _DEFAULT_TEXT
 
 
 def _name(value: Any) -> str | None:
-    """Return the name of what is known by one; None for what has to be printed."""
     kind = type(value)
     if issubclass(kind, type):
         return str(value.__name__)  # alone, as NeptuneLogger recorded it

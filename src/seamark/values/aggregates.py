@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 from seamark.errors import ArgumentError
 from seamark.values._numbers import shown, to_float
 
-__all__ = ["MOST_KEPT", "Keep", "Last", "Ring", "a_count", "a_float", "a_mapping"]
+__all__ = ["Keep", "Last", "Ring", "a_count", "a_float", "a_mapping"]
 
 MOST_KEPT: Final = 1_000
 """So many observations a `Ring` keeps at most: all of them are written once a second."""
@@ -37,19 +37,11 @@ class Keep:
 
     @abstractmethod
     def update(self, value: float) -> None:
-        """Take in one observation.
-
-        Raises:
-            ValueKindError: If it is no number.
-        """
+        """Take in one observation; ValueKindError if it is no number."""
 
     @abstractmethod
     def merge(self, other: Keep) -> None:
-        """Take in what another one has seen, as if that came after what this one has seen.
-
-        Raises:
-            ArgumentError: If it is of another kind.
-        """
+        """Merge the observations of another aggregate as later ones; other kind: ArgumentError."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
@@ -57,7 +49,7 @@ class Keep:
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return what people look at, by name; NaN where there is nothing."""
+        """Return the main statistics by name; NaN without observations."""
 
     @property
     @abstractmethod
@@ -131,7 +123,7 @@ class Last(Keep):
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Last:
-        """Return what `state_dict` was called on.
+        """Return the aggregate that has a state from `state_dict`.
 
         Raises:
             ArgumentError: If it is no such state.
@@ -143,13 +135,13 @@ class Last(Keep):
 
 
 class Ring(Keep):
-    """The last so many observations.
+    """The last observations.
 
     Args:
-        size: How many, at most 1,000.
+        size: Number of observations, at most 1,000.
 
     Raises:
-        ArgumentError: If that is no such number.
+        ArgumentError: If the size is not such a number.
     """
 
     kind: ClassVar[str] = "ring"
@@ -222,7 +214,7 @@ class Ring(Keep):
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Ring:
-        """Return what `state_dict` was called on.
+        """Return the aggregate that has a state from `state_dict`.
 
         Raises:
             ArgumentError: If it is no such state.
@@ -245,11 +237,7 @@ def _plain(number: float) -> float | str:
 
 
 def a_mapping(kind: type, state: object) -> Mapping[str, Any]:
-    """Return the state of a kind.
-
-    Raises:
-        ArgumentError: If it is no mapping.
-    """
+    """Return the state of an aggregate; ArgumentError if it is not a mapping."""
     if not isinstance(state, Mapping):
         msg = f"{kind.__name__}.from_dict: expected what state_dict() returned, got {shown(state)}"
         raise ArgumentError(msg)
@@ -257,11 +245,7 @@ def a_mapping(kind: type, state: object) -> Mapping[str, Any]:
 
 
 def a_count(name: str, given: object) -> int:
-    """Return a number of observations.
-
-    Raises:
-        ArgumentError: If it is no whole number from 0 on that 64 bits hold.
-    """
+    """Return a number of observations; ArgumentError if it is none that 64 bits hold."""
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < _COUNTS:
         msg = f"{name}: expected a whole number from 0 on, got {shown(given)}"
         raise ArgumentError(msg)
@@ -269,16 +253,7 @@ def a_count(name: str, given: object) -> int:
 
 
 def a_float(name: str, given: object, *, odd: bool = False) -> float:
-    """Return a float of a state.
-
-    Args:
-        name: What it is, for the message.
-        given: As JSON holds it.
-        odd: Whether it may be NaN or infinite, which JSON holds as texts.
-
-    Raises:
-        ArgumentError: If it is none.
-    """
+    """Return a state's float, if ``odd`` also NaN or infinity as a text; else ArgumentError."""
     if odd and isinstance(given, str) and given in _ODD:
         return float(given)
     if isinstance(given, float | int) and not isinstance(given, bool):

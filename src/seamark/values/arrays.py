@@ -1,8 +1,4 @@
-"""Types of the arrays that hold numbers, whatever their shape.
-
-At run time they are classes that only tell which arrays they mean, so that the annotations of
-answers can be read where NumPy was not imported.
-"""
+"""Types of arrays of numbers; at run time classes that are readable without NumPy."""
 
 from __future__ import annotations
 
@@ -42,11 +38,7 @@ else:
 
 
 def check_lengths(*columns: Sized) -> None:
-    """Check that some columns have one length.
-
-    Raises:
-        ValueError: If they have not.
-    """
+    """Check that columns have one length; ValueError if they have not."""
     if len(lengths := set(map(len, columns))) > 1:
         msg = f"expected columns of one length, got {sorted(lengths)}"
         raise ValueError(msg)

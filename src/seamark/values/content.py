@@ -23,19 +23,15 @@ _NO_NUMBER: Final = re.compile("NaN|Infinity")
 
 
 def is_parameter(path: str) -> bool:
-    """Return whether what is at a path is one of a run's parameters."""
+    """Return whether a path is one of a run's parameters."""
     return path.startswith(_OWN) or "hyperparams/" in path
 
 
 def content_hash(atoms: Mapping[str, tuple[str, Any]]) -> str | None:
     """Return a digest that is equal for runs with the same parameters and the same code.
 
-    Args:
-        atoms: Type and value at paths of a run, in the form of the journal, with secrets hidden.
-            Only parameters and the version of the code are used.
-
-    Returns:
-        32 hexadecimal digits; None without parameters.
+    ``atoms`` are type and value by path, as the journal has them, with secrets hidden. The digest
+    has 32 hexadecimal digits; None without parameters.
     """
     found = [
         [path, kind, _plain(kind, value)]
@@ -50,7 +46,7 @@ def content_hash(atoms: Mapping[str, tuple[str, Any]]) -> str | None:
 
 
 def _plain(kind: str, value: Any) -> Any:
-    """Return a value so that what is equal is written alike, be it from a journal or a database."""
+    """Return a value in a form in which equal values have equal texts."""
     if kind == "float":
         return repr(float(value))
     if kind == "int":
@@ -67,7 +63,7 @@ def _plain(kind: str, value: Any) -> Any:
 
 
 def _finite(value: Any) -> Any:
-    """Return a value with the names of what is no number, as documents have it."""
+    """Return a value with NaN and infinities as their names, as in documents."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, list):

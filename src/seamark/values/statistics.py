@@ -1,4 +1,4 @@
-"""Statistics of many observations in little memory, whatever their number and order of size."""
+"""Statistics of many observations in little memory, with exact sums."""
 
 from __future__ import annotations
 
@@ -13,10 +13,42 @@ from typing import Any, ClassVar, Final
 
 from seamark.errors import ArgumentError
 from seamark.values._numbers import shown, to_float
-from seamark.values._sums import SCALE, scaled, scaled_sum
-from seamark.values.aggregates import Keep, a_count, a_float, a_mapping
+from seamark.values.aggregates import Keep, Last, Ring, a_count, a_float, a_mapping
 
-__all__ = ["Moments", "Statistics"]
+__all__ = ["SCALE", "Moments", "Statistics", "load_aggregate", "scaled", "scaled_sum"]
+
+
+SCALE: Final = 1074
+"""The unit is 2 ** -SCALE."""
+
+
+def scaled_sum(values: Sequence[float]) -> int:
+    """Return the exact sum of finite floats, in units of 2 ** -1074.
+
+    ``fsum`` gives the sum rounded once; what it left out is summed again until nothing is left.
+    """
+    if len(values) == 1:
+        return scaled(values[0])
+    rest = list(values)
+    total = 0
+    try:
+        while part := math.fsum(rest):
+            total += scaled(part)
+            rest.append(-part)
+    except OverflowError:
+        return sum(map(scaled, values))
+    return total
+
+
+def scaled(value: float) -> int:
+    """Return a finite float in units of 2 ** -1074, exactly."""
+    mantissa, exponent = math.frexp(value)
+    shift = exponent - 53 + SCALE
+    whole = int(mantissa * (1 << 53))
+    return (
+        whole << shift if shift >= 0 else whole >> -shift
+    )  # a subnormal number: the bits shifted out are zero
+
 
 _BLOCK: Final = 1024
 """So many observations wait until they are taken in, which is then done with few roundings."""
@@ -35,15 +67,8 @@ _LENGTH: Final = 13
 class Moments:
     """Moments of finite observations; immutable, so that no thread sees a partial update.
 
-    Attributes:
-        count: Number of observations.
-        total: Their exact sum, in units of 2 ** -1074.
-        squares: Sum of the squared distances from the mean, rounded.
-        rest: Rounding error of ``squares``.
-        min: Smallest.
-        max: Largest.
-        first: The first of them.
-        last: The last of them.
+    ``total`` is their exact sum, in units of 2 ** -1074; ``squares`` the sum of the squared
+    distances from the mean, rounded, and ``rest`` the rounding error of that.
     """
 
     count: int = 0
@@ -98,8 +123,7 @@ class Moments:
             between = distance * distance * (self.count * later.count / count)
         except OverflowError:
             between = math.inf
-        parts = (self.squares, self.rest, later.squares, later.rest, between)
-        squares, rest = _added(parts)
+        squares, rest = _added((self.squares, self.rest, later.squares, later.rest, between))
         return Moments(
             count,
             self.total + later.total,
@@ -113,7 +137,6 @@ class Moments:
 
 
 def _added(parts: Sequence[float]) -> tuple[float, float]:
-    """Return a sum, rounded, and what rounding left out."""
     try:
         whole = math.fsum(parts)
         return whole, (math.fsum((*parts, -whole)) if math.isfinite(whole) else 0.0)
@@ -151,7 +174,7 @@ class Statistics(Keep):
         return type(self)(self.skip)
 
     def resumed(self) -> Statistics:
-        """Return one that has seen nothing but what it leaves out."""
+        """Return empty statistics that still leave out the rest of the first observations."""
         found = self.fresh()
         found.skip = max(0, self.skip - self.skipped)
         return found
@@ -173,7 +196,7 @@ class Statistics(Keep):
             self._settle()
 
     def merge(self, other: Keep) -> None:
-        """Take in what another one has seen, as if that came after what this one has seen.
+        """Merge the observations of another object, as if they came after those of this one.
 
         Raises:
             ArgumentError: If it is of another kind.
@@ -188,7 +211,6 @@ class Statistics(Keep):
             self._not_finite += other.not_finite
 
     def _settle(self) -> Moments:
-        """Take in what waits, and return what all comes to."""
         with self._lock:
             # A signal handler that interrupts this very thread in here goes without what waits.
             if self._waiting and not self._busy:
@@ -276,7 +298,7 @@ class Statistics(Keep):
         return self._not_finite
 
     def __repr__(self) -> str:
-        """Return what people look for first."""
+        """Return the main statistics."""
         found = self._settle()
         if not found.count:
             return "<Statistics of nothing>"
@@ -285,7 +307,7 @@ class Statistics(Keep):
     # ---------------------------------------------------------------- elsewhere
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what they come to, by name."""
+        """Return all statistics by name."""
         return {name: getattr(self, name) for name in _SHOWN}
 
     def state_dict(self) -> dict[str, Any]:
@@ -305,7 +327,7 @@ class Statistics(Keep):
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Statistics:
-        """Return what `state_dict` was called on.
+        """Return the aggregate that has a state from `state_dict`.
 
         Raises:
             ArgumentError: If it is no such state.
@@ -321,8 +343,7 @@ class Statistics(Keep):
                 msg = f"squares: expected a number from 0 on, got {squares!r}"
                 raise ArgumentError(msg)
             ends = [a_float(name, told.get(name)) for name in ("min", "max", "first", "last")]
-            total = _sum_of(told)
-            found._moments = Moments(count, total, squares, rest, *ends)
+            found._moments = Moments(count, _sum_of(told), squares, rest, *ends)
         return found
 
     def to_array(self) -> array[float]:
@@ -340,7 +361,7 @@ class Statistics(Keep):
 
     @classmethod
     def from_array(cls, numbers: Iterable[float]) -> Statistics:
-        """Return what `to_array` was called on.
+        """Return the statistics that `to_array` packed.
 
         Args:
             numbers: The 13 floats, in whatever holds them.
@@ -384,7 +405,6 @@ def _rounded(total: int) -> float:
 
 
 def _parts(total: int, most: int | None = None) -> list[float]:
-    """Return floats that add up to an exact sum, the largest first."""
     found: list[float] = []
     while total and (most is None or len(found) < most):
         part = max(-_LARGEST, min(_LARGEST, _rounded(total)))
@@ -394,7 +414,6 @@ def _parts(total: int, most: int | None = None) -> list[float]:
 
 
 def _plain(number: float) -> float | str | None:
-    """Return a number as strict JSON can hold it; what is not there is None."""
     return number if math.isfinite(number) else None if math.isnan(number) else str(number)
 
 
@@ -420,3 +439,14 @@ def _list(
 
 _LONGEST: Final = 64
 """Floats that any sum of float64 is the sum of: they have 53 of its bits each."""
+_KINDS: Final[dict[str, Any]] = {one.kind: one for one in (Statistics, Last, Ring)}
+
+
+def load_aggregate(kind: object, state: object) -> Keep:
+    """Return the aggregate in a record (kind and ``state_dict``); invalid: ArgumentError."""
+    made = _KINDS.get(kind) if isinstance(kind, str) else None
+    if made is None:
+        msg = f"kind: expected one of {', '.join(_KINDS)}, got {kind!r:.60}"
+        raise ArgumentError(msg)
+    found: Keep = made.from_dict(state)
+    return found

@@ -15,8 +15,8 @@ import pytest
 from git_repositories import ARMED, Hostile, git, make_repository
 
 import seamark
+from seamark.capture.code import Script
 from seamark.capture.code.git import GitProbe, repository_of
-from seamark.capture.code.script import Script
 from seamark.errors import ArgumentError
 from seamark.options.settings import Settings
 

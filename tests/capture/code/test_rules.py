@@ -11,8 +11,7 @@ from git_repositories import git
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from seamark.capture.code.ignored import Ignored, RulesTooSlowError, RuleTime
-from seamark.capture.code.rules import rules_of
+from seamark.capture.code.walk import Ignored, RulesTooSlowError, RuleTime, rules_of
 
 NAMES = ("a", "b", "ab", "ba", "aab", "a.b", "[a]", "a b", "b ", "\\a", "#a", "!b", "é", "-", "*")
 ENDLESS = float("inf")

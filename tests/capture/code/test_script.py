@@ -7,7 +7,7 @@ import sys
 import pytest
 
 SHOW = (
-    "from seamark.capture.code.script import Script; s = Script.running(); "
+    "from seamark.capture.code import Script; s = Script.running(); "
     "print(s.entrypoint, list(s.arguments))"
 )
 

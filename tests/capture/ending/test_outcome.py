@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from seamark.capture import Capture, Switches, error_message
-from seamark.capture.ending.outcome import cause_of, state_after
+from seamark.capture.ending import cause_of, state_after
 
 NOTHING = {"git": False, "script": False, "packages": False, "signals": False}
 
@@ -152,7 +152,7 @@ WORKERS = """
 import multiprocessing, os, sys
 
 def work(n):
-    from seamark.capture.ending.worker_end import at_worker_end
+    from seamark.capture.ending.process_end import at_worker_end
     at_worker_end(lambda error: os.write(1, f"{n} {error!r}\\n".encode()))
     if n == 1:
         raise ValueError("why")

@@ -423,8 +423,8 @@ def test_sigterm_in_the_middle_of_a_record_loses_neither(scripts):
     """What the handler notes is written after the call that it interrupted; then we die."""
     code = """
         import os, signal, threading, seamark
-        from seamark.capture.ending import process_end, unanswered
-        unanswered._GRACE_S = process_end._SETTLE_S = 60  # however busy this machine is
+        from seamark.capture.ending import sigterm
+        sigterm._GRACE_S = sigterm._SETTLE_S = 60  # however busy this machine is
         run = seamark.init_run(capture=dict(git=False, packages=False))
         for step in range(3):
             run.log_metrics({"loss": 1.0}, step=step)
@@ -447,8 +447,8 @@ def test_sigterm_in_the_middle_of_a_record_loses_neither(scripts):
 
 IN_C = """
 import ctypes, fcntl, os, signal, sys, termios, threading, seamark
-from seamark.capture.ending import process_end, unanswered
-unanswered._TELL_S = 60  # however busy this machine is
+from seamark.capture.ending import sigterm
+sigterm._TELL_S = 60  # however busy this machine is
 run = seamark.init_run(capture=dict(git=False, packages=False))
 run["loss"].append(1.0)
 """
@@ -483,9 +483,9 @@ def test_signals_of_a_forked_child_are_not_taken_for_our_own(scripts):
     code = (
         IN_C
         + """
-unanswered._GRACE_S = unanswered._REST_S = 0
+sigterm._GRACE_S = sigterm._REST_S = 0
 died = []
-unanswered.SigtermWatcher._die = lambda self: died.append(self)
+sigterm.SigtermWatcher._die = lambda self: died.append(self)
 signal.signal(signal.SIGUSR1, lambda *_: None)
 child = os.fork()
 if child == 0:
@@ -498,7 +498,7 @@ for _ in range(2):  # when the second one is read, what stood before the first o
     os.kill(os.getpid(), signal.SIGUSR1)
     unread = bytearray(b"1234")
     while any(unread):
-        fcntl.ioctl(process_end._watcher._ends[0], termios.FIONREAD, unread)
+        fcntl.ioctl(sigterm._watcher._ends[0], termios.FIONREAD, unread)
 print(caught, died)
 """
     )

@@ -40,7 +40,7 @@ READ = {
 
 PROBE = """
 import json, os, sys, pynvml
-from seamark.capture.hardware.nvidia import NvidiaGpus
+from seamark.capture.hardware.gpus import NvidiaGpus
 for line in sys.stdin:
     os.environ.clear()
     os.environ.update(json.loads(line))
@@ -232,9 +232,9 @@ def test_the_gpu_of_a_process_is_known_where_the_driver_says_it(ask):
 TRAINING = """
 import os, threading
 import seamark
-from seamark.capture.hardware import sampler
-from seamark.run.captured import Captured
-sampler.BEGIN_S = sampler.FIRST_S = sampler.LAST_S = 0.0
+from seamark.capture import hardware
+from seamark.run.ending import Captured
+hardware.BEGIN_S = hardware.FIRST_S = hardware.LAST_S = 0.0
 """
 
 
@@ -322,7 +322,7 @@ def test_a_forked_child_asks_nothing(environment, tmp_path):
         child = os.fork()
         if not child:
             names = [one.name for one in threading.enumerate()]
-            thread = sampler.of_process._thread
+            thread = hardware.of_process._thread
             os._exit(0 if thread is None and "seamark-hardware" not in names else 1)
         assert os.waitpid(child, 0)[1] == 0
         run.stop()

@@ -14,11 +14,8 @@ import psutil
 import pytest
 from cgroup_trees import DOCKER_V2, GIB, write_tree
 
-from seamark.capture.hardware.machine import Machine
-from seamark.capture.hardware.part import Hardware
-from seamark.capture.hardware.processes import children_of, usage
-from seamark.capture.hardware.readings import Reading, Values, between
-from seamark.capture.hardware.sampler import BEGIN_S, EVERY_S, FIRST_S, Sampler
+from seamark.capture.hardware import BEGIN_S, EVERY_S, FIRST_S, Hardware, Sampler, between
+from seamark.capture.hardware.machine import Machine, Reading, Values, usage
 
 MIB = 2**20
 
@@ -315,7 +312,7 @@ def test_real_numbers_are_those_of_the_kernel():
     assert 0 < reading.host.present["memory"] < facts["memory"]
     with Path("/proc/self/status").open(encoding="ascii") as status:
         (resident,) = (line.split()[1] for line in status if line.startswith("VmRSS"))
-    seconds, memory = usage(psutil, os.getpid())
+    seconds, memory = usage(psutil)
     assert memory >= int(resident) * 1024 * 0.5
     assert seconds >= sum(os.times()[:2]) * 0.5
     assert set(reading.host.counted) == {
@@ -370,37 +367,26 @@ def test_children_and_what_they_started_are_counted():
         "inner.stdin.close()\n"
         "inner.wait()\n"  # its time passes to who waits for it, and would be lost otherwise
     )
-    _, before = usage(psutil, os.getpid())
+    _, before = usage(psutil)
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
         inner = int(child.stdout.readline())
-        assert child.pid in (children_of(os.getpid()) or ())
-        assert children_of(child.pid) == [inner]
-        seconds, memory = usage(psutil, os.getpid())
+        below = psutil.Process().children(recursive=True)
+        assert {child.pid, inner} <= {each.pid for each in below}
+        seconds, memory = usage(psutil)
         child.stdin.close()
         child.wait()
     assert memory - before > 50 * MIB
-    assert usage(psutil, os.getpid())[0] >= seconds
-
-
-def test_children_are_found_on_a_kernel_that_does_not_list_them(tmp_path):
-    """Such as a sandbox's: every process is looked at then."""
-    (tmp_path / "7/task/7").mkdir(parents=True)
-    assert children_of(7, tmp_path) is None
-    assert children_of(8, tmp_path) is None
-    (tmp_path / "7/task/9").mkdir()
-    (tmp_path / "7/task/9/children").write_text("11 12 ")
-    assert children_of(7, tmp_path) == [11, 12]
+    assert usage(psutil)[0] >= seconds
 
 
 def test_a_process_that_vanishes_is_left_out(monkeypatch):
     """Between listing and looking."""
-    monkeypatch.setattr(
-        "seamark.capture.hardware.processes.children_of",
-        lambda pid: [2**22 + 1] if pid == os.getpid() else None,
-    )
-    assert usage(psutil, os.getpid())[1] > MIB
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        ended = psutil.Process(child.pid)
+    monkeypatch.setattr(psutil.Process, "children", lambda self, recursive: [ended])
+    assert usage(psutil)[1] > MIB
 
 
 # ------------------------------------------------------------------ the thread
@@ -467,9 +453,9 @@ def test_ctrl_c_after_a_sample_ends_the_process_as_ever(scripts):
     """By the signal: what is recorded at the end hides nothing of it."""
     code = """
         import os, signal, threading, seamark
-        from seamark.capture.hardware import sampler
-        from seamark.run.captured import Captured
-        sampler.BEGIN_S = sampler.FIRST_S = sampler.LAST_S = 0.0
+        from seamark.capture import hardware
+        from seamark.run.ending import Captured
+        hardware.BEGIN_S = hardware.FIRST_S = hardware.LAST_S = 0.0
         recorded, append = threading.Event(), Captured.append_numbers
         def watched(self, numbers):
             append(self, numbers)

@@ -23,6 +23,7 @@ from printed import printed
 from process_status import has_ended
 
 from seamark.capture.output import descriptor
+from seamark.capture.output import helper as copying
 from seamark.capture.output.descriptor import DescriptorSource, NotCapturableError
 
 LIMIT_S = 60
@@ -842,7 +843,7 @@ def test_a_helper_that_does_not_start(
         python = str(tmp_path / "hanging")
         Path(python).write_text("#!/bin/sh\nexec sleep 1000\n")
         Path(python).chmod(0o755)
-        monkeypatch.setattr(descriptor, "_START_S", 0.2)
+        monkeypatch.setattr(copying, "_START_S", 0.2)
     monkeypatch.setattr(sys, "executable", python)
     before = held()
     file = os.fstat(1)
@@ -851,7 +852,7 @@ def test_a_helper_that_does_not_start(
     nothing_stays(before)
     assert os.path.samestat(os.fstat(1), file)
     if Path(python).is_file():  # not once more: it may take as long each time
-        monkeypatch.setattr(descriptor.subprocess, "Popen", None)
+        monkeypatch.setattr(copying.subprocess, "Popen", None)
         with pytest.raises(NotCapturableError, match="did not start"):
             DescriptorSource(1, tmp_path).start()
     os.write(1, b"as before")
@@ -952,7 +953,7 @@ def test_what_nobody_takes_is_bounded_and_counted(tmp_path: Path, piped: Piped) 
     lost = source.lost
     os.write(1, "Ärger\n".encode()[1:])
     second = source.stop()
-    assert len(first) == descriptor._copier.CAPACITY
+    assert len(first) == copying._copier.CAPACITY
     assert lost == 200 * len(line) + 1 - len(first)
     assert source.lost == lost
     assert second == "�rger\n"

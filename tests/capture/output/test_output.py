@@ -22,14 +22,16 @@ from recording import NOTHING, QUIET
 
 import seamark
 from seamark import init_run
-from seamark.capture.output.framing import FRAME_BYTES, cut, size_of, unfinished_from
-from seamark.capture.output.gathering import BELL
 from seamark.capture.output.hiding import Hiding
-from seamark.capture.output.limit import Limit
-from seamark.capture.output.recording import Recording
-from seamark.capture.output.source import ORDER, Source
-from seamark.capture.output.tee import Tee
+from seamark.capture.output.recording import (
+    BELL,
+    Recording,
+    cut,
+    unfinished_from,
+)
+from seamark.capture.output.source import FRAME_BYTES, ORDER, Source, Tee, size_of
 from seamark.capture.secrets import Secrets
+from seamark.capture.switches import Limit
 from seamark.pictures.terminal import stripped
 
 ON = QUIET | {"capture_stdout": True, "capture_stderr": True}
@@ -348,7 +350,7 @@ def test_both_streams_are_recorded_in_the_order_of_writing(monkeypatch):
     """However often they take turns, many times within an interval; the times in it rise."""
     for name in ("stdout", "stderr"):
         monkeypatch.setattr(sys, name, io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
-    monkeypatch.setattr("seamark.capture.output.gathering._EVERY_S", 3600.0)
+    monkeypatch.setattr("seamark.capture.output.recording._EVERY_S", 3600.0)
     run = init_run(**ON)
     for epoch in range(10):
         print(f"epoch {epoch}")
@@ -367,7 +369,7 @@ def test_streams_that_take_turns_all_the_time_make_few_points(monkeypatch):
     """Beyond some, what is new is recorded whole; nothing is missing."""
     for name in ("stdout", "stderr"):
         monkeypatch.setattr(sys, name, io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
-    monkeypatch.setattr("seamark.capture.output.gathering._EVERY_S", 3600.0)
+    monkeypatch.setattr("seamark.capture.output.recording._EVERY_S", 3600.0)
     run = init_run(**ON)
     for at in range(300):
         print(f"out {at}")

@@ -261,6 +261,7 @@ def test_the_number_beside_the_pointer_is_exact(more, main_page, tab, run_of):
         tab.mouse.move(5, 5)
         asked.clear()
         tab.mouse.move(box["x"] + box["width"] * part, box["y"] + 40)
+        expect(tab.locator(".chart-tip")).to_be_visible()
         at = place.evaluate(TOLD)["x"]
         wanted = {
             name: nearest(points, at) for name, points in recorded.items() if at <= points.step[-1]

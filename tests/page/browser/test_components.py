@@ -12,12 +12,13 @@ DRAW = """
 async ([text, states]) => {
   const place = document.querySelector("link[href$='/js/components.js']").href;
   const { html, render } = await import(new URL("../vendor/preact.js", place).href);
-  const { Badge, Banner, Bytes, CopyButton, Dialog, Empty, ErrorBox, Menu, Pager, State, Time } =
-    await import(place);
+  const { Badge, Banner, Bytes, Empty, ErrorBox, Menu, Pager, State, Time } = await import(place);
+  const { Code, CopyButton } = await import(new URL("copies.js", place).href);
+  const { Dialog } = await import(new URL("dialogs.js", place).href);
   const no = () => undefined;
   const each = (some, draw) => some.map(draw);
   const items = [
-    { label: text || "one", onPick: no, checked: true, hint: text },
+    { label: text || "one", onPick: no, checked: true },
     { label: "two", onPick: no, checked: false },
     { label: "three", onPick: no, disabled: true },
   ];
@@ -26,13 +27,12 @@ async ([text, states]) => {
     badge: each(["plain", "accent", "good", "warn", "bad"], (kind) =>
       html`<${Badge} kind=${kind} title=${text}>${text}<//>`),
     banner: each(["note", "warn", "bad"], (kind) =>
-      html`<${Banner} kind=${kind} action="Do" onAction=${no} onClose=${no}>${text}<//>`),
+      html`<${Banner} kind=${kind} action="Do" onAction=${no}>${text}<//>`),
     bytes: each([null, 0, 999, 1e15, 10n ** 20n], (n) => html`<${Bytes} n=${n} />`),
     copy: html`<${CopyButton} text=${text} label=${text || "Copy"} />`,
-    empty: html`<${Empty} title=${text || "Nothing"} code=${text}><p>${text}</p><//>`,
+    empty: html`<${Empty} title=${text || "Nothing"}><p>${text}</p><${Code} text=${text} /><//>`,
     error: each(errors, (error) => html`<${ErrorBox} error=${error} onRetry=${no} />`),
-    menu: each([false, true], (off) =>
-      html`<${Menu} label=${text || "Menu"} disabled=${off} items=${[]} />`),
+    menu: html`<${Menu} label=${text || "Menu"} items=${[]} />`,
     pager: each([0, 3, 6], (page) =>
       html`<${Pager} page=${page} size=${200} total=${1300} word=${text || "runs"}
         onPage=${no} />`),

@@ -222,7 +222,7 @@ def test_columns_are_chosen_by_keyboard(main_page, tab):
 MARKS = """
 async (ranges) => {
   const place = document.querySelector("link[href$='/js/components.js']").href;
-  const { marksOf } = await import(new URL("chart_more.js", place).href);
+  const { marksOf } = await import(new URL("pointer.js", place).href);
   return ranges.map(([low, high, log]) => marksOf(low, high, 6, log));
 }
 """

@@ -11,7 +11,7 @@ pytest.importorskip("fastapi")
 from seamark.errors import ArgumentError, PathError
 from seamark.server.access import NOBODY, Identity, Role
 from seamark.server.accounts.accounts import Accounts, NameInUse, NoSuch
-from seamark.server.accounts.migrate import migrate
+from seamark.server.accounts.tables import migrate
 from seamark.server.databases import open_databases
 
 VIEWER, CONTRIBUTOR, OWNER = Role

@@ -15,16 +15,15 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 
-from seamark.server.accounts.migrate import is_current, migrate
-from seamark.server.accounts.tables import metadata
-from seamark.server.claims import ServerClaims
+from seamark.server.accounts.tables import is_current, metadata, migrate
 from seamark.server.databases import SchemaNewer, open_databases
+from seamark.server.purging import ServerClaims
 
 START = """
 import sys
 from seamark.server.accounts.accounts import Accounts
-from seamark.server.accounts.facts import instance_of
-from seamark.server.accounts.migrate import migrate
+from seamark.server.accounts.tables import instance_of
+from seamark.server.accounts.tables import migrate
 from seamark.server.databases import open_databases
 
 databases = open_databases(sys.argv[1])

@@ -22,10 +22,10 @@ from seamark.server.database import DatabaseUnreachable
 from seamark.server.databases import open_databases
 from seamark.server.folding import main as folding_main
 from seamark.server.folding import tables
-from seamark.server.folding.leases import Leases
 from seamark.server.folding.main import FoldWorker
+from seamark.server.folding.tables import Leases
 from seamark.server.folding.turns import fold_turn, forget
-from seamark.server.kept.refusals import FullError
+from seamark.server.kept.plan import FullError
 from seamark.server.purging import purge
 from seamark.server.worker import EXIT_LATER
 

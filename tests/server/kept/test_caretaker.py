@@ -14,9 +14,9 @@ from keeping import PROJECT, RUN, Place, at_once, journal, places
 
 from seamark.server.kept import tables
 from seamark.server.kept.caretaker import COMPACT_BYTES, ORPHAN_NS, REST_NS
+from seamark.server.kept.plan import FullError
 from seamark.server.kept.rebuild import rebuild
-from seamark.server.kept.refusals import FullError
-from seamark.server.kept.releasing import REMOVE_NS
+from seamark.server.kept.tables import REMOVE_NS
 
 NEVER = lambda: False  # noqa: E731
 

@@ -13,9 +13,9 @@ from seamark.journal.shipping import GAP_BYTES
 from seamark.journal.walk import walk
 from seamark.store import schema
 from seamark.store.database import Database, memory_engine
-from seamark.store.path_numbers import PathNumbers
 from seamark.store.read.run import RunReader
 from seamark.store.runs import Store
+from seamark.store.schema import PathNumbers
 
 
 def folded(place):

@@ -12,10 +12,10 @@ from keeping import PROJECT, RUN, Place, at_once, journal, places
 
 from seamark.server.kept import tables
 from seamark.server.kept.caretaker import REST_NS
-from seamark.server.kept.growing import GROWN_BYTES, SMALL_BYTES, take_up
+from seamark.server.kept.commit import GROWN_BYTES, SMALL_BYTES, take_up
+from seamark.server.kept.plan import FullError
 from seamark.server.kept.rebuild import rebuild
-from seamark.server.kept.refusals import FullError
-from seamark.server.kept.releasing import REMOVE_NS
+from seamark.server.kept.tables import REMOVE_NS
 
 NEVER = lambda: False  # noqa: E731
 
@@ -99,7 +99,7 @@ def test_an_object_that_is_full_or_old_is_followed_by_another(place):
     with place.database.writing() as connection:
         for table in (tables.segments, tables.journals, tables.runs, tables.objects):
             connection.execute(sa.delete(table))
-    again = rebuild(place.database, place.objects, gone=place.gone, verify=True)
+    again = rebuild(place.database, place.objects, gone=place.gone)
     assert (again.bytes, again.damaged, again.missing) == (len(made.data), [], [])
     assert place.bytes_of(made.file) == made.data
 
@@ -174,7 +174,7 @@ def test_a_torn_end_is_passed_over(place, cut):
     assert found(place) == places(made)[19]
     assert place.bytes_of(made.file) == made.data[: places(made)[19]]
     assert path.stat().st_size <= end + 8
-    again = rebuild(place.database, place.objects, gone=place.gone, verify=True)
+    again = rebuild(place.database, place.objects, gone=place.gone)
     assert again.bytes == places(made)[19]
 
 

@@ -12,12 +12,11 @@ from keeping import PROJECT, RUN, at_once, journal, places
 from seamark.errors import PathError
 from seamark.journal.format import Kind, frame_bytes, salt_of
 from seamark.journal.shipping import BatchError
+from seamark.server.failures import Rejected
 from seamark.server.kept.intake import AHEAD_NS
-from seamark.server.kept.refusals import (
+from seamark.server.kept.plan import (
     DivergedError,
     FullError,
-    PurgedError,
-    TooManyError,
 )
 
 
@@ -40,7 +39,7 @@ def test_what_a_worker_remembers_is_only_believed_as_long_as_it_is_true(place):
     assert one.put(PROJECT, RUN, made.file, ends[9], made.data[ends[9] :]).offset == made.offset
     assert place.bytes_of(made.file) == made.data
     place.kept().forget(PROJECT, RUN)
-    with pytest.raises(PurgedError):
+    with pytest.raises(Rejected, match="was purged here"):
         one.put(PROJECT, RUN, made.file, made.offset, gap=64)
 
 
@@ -182,9 +181,9 @@ def test_a_purged_run_is_not_taken_back(place):
     place.purged.add((PROJECT, "run2"))
     for each in (made, new):
         run = each.header["run"]
-        with pytest.raises(PurgedError):
+        with pytest.raises(Rejected, match="was purged here"):
             intake.put(PROJECT, run, each.file, 0, each.data)
-        with pytest.raises(PurgedError):
+        with pytest.raises(Rejected, match="was purged here"):
             intake.known(PROJECT, run)
     assert place.kept().journals(PROJECT, RUN) == {}
     assert list(place.kept().runs()) == []
@@ -197,7 +196,7 @@ def test_a_run_has_only_so_many_journals(place):
     made = [journal(name) for name in ("a", "b", "c")]
     for each in made[:2]:
         intake.put(PROJECT, RUN, each.file, 0, each.data[: each.ends[2]])
-    with pytest.raises(TooManyError):
+    with pytest.raises(Rejected, match="more are not taken"):
         intake.put(PROJECT, RUN, made[2].file, 0, made[2].data)
     intake.put(PROJECT, RUN, made[0].file, 0, made[0].data)
     other = journal("c", run="run2")
@@ -216,7 +215,9 @@ def test_journals_beyond_the_limit_are_refused_one_by_one(place):
             for number, each in enumerate(made)
         )
     )
-    assert sum(isinstance(result, TooManyError) for result in results) == 15
+    assert (
+        sum(isinstance(result, Rejected) and result.slug == "too-large" for result in results) == 15
+    )
     assert len(place.kept().journals(PROJECT, RUN)) == 5
 
 

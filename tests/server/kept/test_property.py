@@ -14,9 +14,9 @@ from keeping import PROJECT, Place, at_once, journal, places
 
 from seamark.server.kept import tables
 from seamark.server.kept.caretaker import REST_NS
+from seamark.server.kept.plan import FullError, GapError
 from seamark.server.kept.rebuild import rebuild
-from seamark.server.kept.refusals import FullError, GapError
-from seamark.server.kept.releasing import REMOVE_NS
+from seamark.server.kept.tables import REMOVE_NS
 
 JOURNALS = [journal(name, rows=8, run=run) for name in "ab" for run in ("run1", "run2")]
 DAMAGED = 5

@@ -16,11 +16,11 @@ import pytest
 pytest.importorskip("fastapi")
 
 import httpx
+from bytes_source import BytesSource
 from databases import fresh_database
 from journal_builder import START, JournalBuilder, fold_run
 from served import Served, served
 
-from seamark.journal.source import BytesSource
 from seamark.reading.codec import unpack
 from seamark.server import reads
 from seamark.server.access import Role
@@ -28,7 +28,7 @@ from seamark.server.changes import note_changes
 from seamark.server.databases import store_name
 
 if TYPE_CHECKING:
-    from seamark.reading.verbs import Answer
+    from seamark.reading.reader import Answer
 
 ENGINES = ("sqlite", "postgresql")
 NOW = START + 10**12

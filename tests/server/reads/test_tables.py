@@ -12,7 +12,7 @@ pytest.importorskip("fastapi")
 
 from journal_builder import START, JournalBuilder
 
-from seamark.reading.changes import ChangedRun
+from seamark.reading.catalog import ChangedRun
 from seamark.reading.codec import pack
 from seamark.reading.names import generated_name
 from seamark.remote.http.catalog import RemoteCatalog
@@ -507,7 +507,8 @@ def test_edits_are_recorded_by_who_may(here) -> None:
     with here.client(viewer) as asks:
         one = {"refs": refs[:1], "add_tags": ["x"]}
         assert asks.patch("runs", json=one).status_code == 403
-        for odd in ({"refs": refs}, {"add_tags": ["x"]}, {"refs": refs[:1], "state": "failed"}):
+        misspelt = {"refs": refs[:1], "name": "x", "trashd": True}
+        for odd in ({"refs": refs}, {"add_tags": ["x"]}, misspelt):
             assert asks.patch("runs", json=odd).status_code == 422
     assert len(here.given.recorded) == 1
 

@@ -4,7 +4,7 @@ A patch is made of one part for each file. What does not fit, cannot be read or 
 is left out part by part, so that what is kept still applies.
 """
 
-# ruff: noqa: PTH118 - names of files are texts here, and may be anything
+# ruff: noqa: PTH112, PTH118, PTH120 - names of files are texts here, and may be anything
 
 from __future__ import annotations
 
@@ -15,7 +15,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-__all__ = ["MAX_DIFF", "ChangedFile", "Diff", "diff_of", "name_of", "parts_of", "untracked_of"]
+from seamark.capture.code import beginning_of
+
+__all__ = [
+    "MAX_DIFF",
+    "ChangedFile",
+    "Diff",
+    "Tree",
+    "diff_of",
+    "name_of",
+    "parts_of",
+    "untracked_of",
+]
 
 MAX_DIFF = 10_000_000
 """Bytes of a diff that are kept."""
@@ -44,14 +55,7 @@ Git = Callable[..., Any]
 
 
 class ChangedFile(NamedTuple):
-    """A file that is to be kept, and what is not in it.
-
-    Attributes:
-        path: Attribute path.
-        extension: Of the file.
-        content: Its bytes; none are kept if there are none.
-        left_out: What is missing in it, in words; empty if nothing is.
-    """
+    """A file to keep, if it has content; ``left_out`` says in words what is missing in it."""
 
     path: str
     extension: str
@@ -60,12 +64,7 @@ class ChangedFile(NamedTuple):
 
 
 class Diff(NamedTuple):
-    """Changes in the files that git tracks.
-
-    Attributes:
-        files: Number of changed files.
-        taken: The patch.
-    """
+    """Changes in the files that git tracks: their number, and the patch."""
 
     files: int
     taken: ChangedFile
@@ -75,17 +74,7 @@ class Diff(NamedTuple):
 
 
 def diff_of(git: Git, top: Path, head: str, filters: Collection[str]) -> Diff | None:
-    """Return what has changed since a commit, in the index and in the working tree.
-
-    Args:
-        git: Asks git.
-        top: The top of the working tree.
-        head: A commit or a tree.
-        filters: Names of the filters that name a program.
-
-    Returns:
-        None if nothing has changed, or if git cannot tell.
-    """
+    """Return what has changed since a commit or tree; None if nothing has, or git cannot tell."""
     raw = git("diff-index", *_RAW, head, "--", at_most=_MAX_RAW)
     changed = dict(_changed(raw.output)) if raw.code in (0, None) else {}
     if not changed:
@@ -112,7 +101,7 @@ def diff_of(git: Git, top: Path, head: str, filters: Collection[str]) -> Diff | 
 
 
 def _changed(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield name and status of what differs; a last entry that was cut off is none."""
+    # A last entry that was cut off is none.
     entries = raw.split(b"\0")[:-1]
     for head, name in zip(entries[::2], entries[1::2], strict=False):
         if head.startswith(b":"):
@@ -147,7 +136,6 @@ def _filtered(git: Git, names: Sequence[bytes], filters: Collection[str]) -> dic
 
 
 def _batches(names: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """Yield names as many at a time as a command takes."""
     batch: list[bytes] = []
     size = 0
     for name in names:
@@ -163,14 +151,7 @@ def _batches(names: Sequence[bytes]) -> Iterator[list[bytes]]:
 def _parts(
     git: Git, head: str, names: Sequence[bytes], left_out: dict[bytes, str]
 ) -> dict[bytes, bytes]:
-    """Return the parts of a patch by file; what does not fit is left out.
-
-    Args:
-        git: Asks git.
-        head: A commit or a tree.
-        names: Of the files.
-        left_out: Takes why a file is.
-    """
+    """Return the parts of a patch by file; note in ``left_out`` why a file has none."""
     found: dict[bytes, bytes] = {}
     room = MAX_DIFF
     for batch in _batches(names):
@@ -195,7 +176,7 @@ def _parts(
 
 
 def _split(patch: bytes) -> dict[bytes, bytes]:
-    """Return the parts of a patch by file; a file that became a link has two, which are one."""
+    # A file that became a link has two parts, which are one.
     parts: dict[bytes, bytes] = {}
     for part in parts_of(patch):
         if part.startswith(_HEADER):
@@ -233,7 +214,6 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
 
 
 def _has_content(part: bytes) -> bool:
-    """Return False for a file whose time alone is another one, which has but a first line."""
     return part.count(b"\n") > 1
 
 
@@ -243,18 +223,9 @@ def _has_content(part: bytes) -> bool:
 def untracked_of(
     git: Git, top: Path, ignoring: Iterable[str], aside: Path | None
 ) -> ChangedFile | None:
-    """Return the names of the files that git neither tracks nor ignores, one a line.
+    """Return the names of untracked files that are not ignored, one a line, quoted as git does.
 
-    Names with special characters are quoted as git does.
-
-    Args:
-        git: Asks git.
-        top: The top of the working tree.
-        ignoring: Files that say what is ignored, beside those of the working tree.
-        aside: A folder whose files are not told.
-
-    Returns:
-        None if there are none.
+    ``ignoring`` are further files with rules, ``aside`` is a folder whose files are not told.
     """
     patterns = [f"--exclude-from={place}" for place in ignoring]
     if aside is not None and (inside := _inside(aside, top)):
@@ -275,7 +246,6 @@ def untracked_of(
 
 
 def _inside(folder: Path, top: Path) -> str:
-    """Return where a folder lies below another one; empty if it does not."""
     try:
         inside = os.path.relpath(os.path.realpath(folder), os.path.realpath(top))
     except ValueError:  # on another drive
@@ -285,7 +255,6 @@ def _inside(folder: Path, top: Path) -> str:
 
 
 def _in_words(left_out: dict[bytes, str]) -> str:
-    """Return which files are left out and why; of very many only the first are named."""
     if not left_out:
         return ""
     named = [
@@ -296,3 +265,75 @@ def _in_words(left_out: dict[bytes, str]) -> str:
     files = "file is" if len(left_out) == 1 else "files are"
     more = f", and {rest:,} more" if rest else ""
     return f"{len(left_out):,} {files} left out: {', '.join(named)}{more}"
+
+
+_MAX_LINK: Final = 1 << 14
+_GIT_PLACES: Final = ("HEAD", "packed-refs", "refs", "objects/info", "objects/pack")
+
+
+class Tree:
+    """A working tree with its git folder, which may be shared with others (``common``).
+
+    Either may be a stranger's. A git folder may name any folder as its working tree, the home
+    folder, say; a ``.git`` file or a link may name anybody's git folder, whose files would seem
+    deleted. Both would put files into the record that the training has nothing to do with. So a git
+    folder outside of the working tree has to point back at it, as git writes it for worktrees and
+    submodules.
+    """
+
+    def __init__(self, top: str, own: str, common: str, work_tree: str) -> None:
+        self._top, self._own, self._common = map(os.path.realpath, (top, own, common))
+        self._work_tree = work_tree
+
+    def holds(self, folder: str | os.PathLike[str]) -> bool:
+        """Return whether a folder lies in the working tree, and both parts belong together."""
+        if not _is_within(os.path.realpath(folder), self._top):
+            return False
+        link = os.path.join(self._top, ".git")
+        if self._common != self._own:  # of several working trees
+            shared = os.path.join(self._common, "worktrees")
+            return os.path.dirname(self._own) == shared and self._is_named_by_worktree(link)
+        if not self._is_led_to_by(link):
+            return False
+        return _is_within(self._own, self._top) or self._is_named_by_configuration()
+
+    def keeps(self, files: Iterable[str], reference: str) -> bool:
+        """Return whether what git reads lies in its folder: a link may lead to anybody's.
+
+        What it reads is ``files`` (objects and index), the head and the branch (``reference``, if
+        any).
+        """
+        named = [os.path.join(self._common, name) for name in (*_GIT_PLACES, reference)]
+        read = (*files, os.path.join(self._own, "HEAD"), *named)
+        return all(
+            _is_within(real, self._own) or _is_within(real, self._common)
+            for real in map(os.path.realpath, read)
+        )
+
+    def _is_led_to_by(self, link: str) -> bool:
+        if os.path.isdir(link):
+            return os.path.realpath(link) == self._own
+        named = _named_in(link, b"gitdir: ")
+        return bool(named) and os.path.realpath(os.path.join(self._top, named or "")) == self._own
+
+    def _is_named_by_worktree(self, link: str) -> bool:
+        # The folder of the named file, not the file: that may be what a stranger's link leads to.
+        named = _named_in(os.path.join(self._own, "gitdir"), b"") or ""
+        folder = os.path.dirname(os.path.join(self._own, named))
+        return self._is_led_to_by(link) and bool(named) and os.path.realpath(folder) == self._top
+
+    def _is_named_by_configuration(self) -> bool:
+        named = os.path.join(self._own, os.path.expanduser(self._work_tree))  # noqa: PTH111
+        return bool(self._work_tree) and os.path.realpath(named) == self._top
+
+
+def _named_in(file: str, before: bytes) -> str | None:
+    """Return the path that a file of git holds; None if it holds none."""
+    content = beginning_of(file, _MAX_LINK, follow=True) or b""
+    if not content.startswith(before) or b"\0" in content:
+        return None
+    return os.fsdecode(content.removeprefix(before).rstrip(b"\r\n")) or None
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(os.path.join(folder, ""))

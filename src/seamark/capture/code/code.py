@@ -1,21 +1,21 @@
-"""The part of a run's captures that records what code is executed."""
+"""Capture that records the executed code."""
 
 from __future__ import annotations
 
 import functools
+import platform
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.capture.code import git
-from seamark.capture.code.conda import conda_packages
 from seamark.capture.code.executed import ExecutedCode
 from seamark.capture.code.hiding import hide_in_code, hide_in_patch
-from seamark.capture.code.packages import installed_packages, python_version
+from seamark.capture.code.packages import conda_packages, installed_packages
 from seamark.types import File
 
 if TYPE_CHECKING:
+    from seamark.capture.code import Script
     from seamark.capture.code.changes import ChangedFile
-    from seamark.capture.code.script import Script
     from seamark.capture.part import Recorder
     from seamark.capture.switches import Switches
 
@@ -29,11 +29,6 @@ class Code:
 
     Made and used on a thread: any disk may hang, and its modules take a while to load.
 
-    Args:
-        run: Where they are recorded.
-        switches: Which of them.
-        script: What was started, as it was at the beginning.
-
     Attributes:
         tasks: What records them; each may take a while.
     """
@@ -45,12 +40,11 @@ class Code:
         self._given_up = False
         self.tasks: list[Callable[[], None]] = []
         if switches.script:
-            kept, secrets = switches.script_file, switches.secrets
             self._executed = executed = ExecutedCode(
                 run,
                 script,
-                secrets,
-                keeps_script=kept,
+                switches.secrets,
+                keeps_script=switches.script_file,
                 tells_version=switches.version,
                 version=switches.version_at_start(),
             )
@@ -89,7 +83,7 @@ class Code:
             self._run.note_masked(["source_code/arguments"])
 
     def _record_git(self, facts: Mapping[str, Any]) -> None:
-        """Record what git says; a branch may be called anything."""
+        # A branch may be called anything.
         branch = facts.get(_BRANCH)
         if isinstance(branch, str):
             hidden = self._switches.secrets.text(branch)
@@ -100,7 +94,7 @@ class Code:
 
     def _find_packages(self) -> None:
         found = {
-            "source_code/python": python_version(),
+            "source_code/python": platform.python_version(),
             "source_code/packages": installed_packages(),
         }
         if conda := conda_packages():
@@ -115,7 +109,6 @@ class Code:
             self._run.keep(path, File.from_path(given))
 
     def _keep_change(self, change: ChangedFile) -> None:
-        """Keep what has changed in the repository, without secrets."""
         left_out: list[str] = []
         if change.extension == "patch":
             content = hide_in_patch(change.content, self._switches.secrets, left_out)

@@ -17,14 +17,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from seamark.capture.code import beginning_of, is_installed, repository_top
 from seamark.capture.code.hiding import hide_in_code
-from seamark.capture.code.origin import is_installed
-from seamark.capture.code.small_file import beginning_of
 from seamark.process.interrupts import let_pass, quietly
 from seamark.types import File
 
 if TYPE_CHECKING:
-    from seamark.capture.code.script import Script
+    from seamark.capture.code import Script
     from seamark.capture.part import Recorder
     from seamark.capture.secrets import Secrets
 
@@ -43,40 +42,28 @@ _MAIN: Final = ("__main__", "__mp_main__")
 
 
 class CodeVersion:
-    """The version of what was executed, which is told several times while it grows.
-
-    Args:
-        script: What was started.
+    """Version of the executed code, which is recorded again as more code is executed.
 
     Attributes:
-        script: What was started.
         first: The version at the start of the run; empty if it is not known.
     """
 
     def __init__(self, script: Script) -> None:
-        self.script, self._roots = script, _roots(script, script.here)
+        self.script, self._roots = script, _roots(script)
         self._seen: dict[str, tuple[str, str]] = {}
         self._bytes = 0
         self.first = ""
 
     @classmethod
     def at_start(cls, script: Script) -> CodeVersion:
-        """Return the version with what was executed so far; for a thread, as a disk may hang.
-
-        Raises:
-            OSError: If the disk does not say.
-        """
+        """Return the version of what was executed so far; for a thread, as a disk may hang."""
         found = cls(script)
         with contextlib.suppress(_TooMuchError):  # which the capture records
             found.first = found.now(cells_of_session())
         return found
 
     def now(self, cells: Mapping[int, str]) -> str:
-        """Return the version of what was executed so far; empty if that is nothing.
-
-        Raises:
-            _TooMuchError: If it is too much.
-        """
+        """Return the version of what was executed so far; empty if nothing; may be too much."""
         main = self.script.file
         mine: list[tuple[str, str]] = []
         if main is not None and main.suffix in _SUFFIXES and not is_installed(main):
@@ -113,13 +100,7 @@ class CodeVersion:
 class ExecutedCode:
     """Records the entry script or the notebook, and the version of the code.
 
-    Args:
-        run: Where to.
-        script: What was started.
-        secrets: What is hidden.
-        keeps_script: Whether the script itself is kept.
-        tells_version: Whether the version is recorded.
-        version: The version that was recorded at the start; None to find it out.
+    ``version`` is the one that was recorded at the start; None to find it out.
     """
 
     def __init__(
@@ -129,30 +110,27 @@ class ExecutedCode:
         secrets: Secrets,
         *,
         keeps_script: bool,
-        tells_version: bool = True,
-        version: CodeVersion | None = None,
+        tells_version: bool,
+        version: CodeVersion | None,
     ) -> None:
         self._run = run
         self._script = script
         self._secrets = secrets
         self._keeps_script, self._tells_version = keeps_script, tells_version
-        self._here = script.here
-        self._version = version
+        self._version = version or CodeVersion(script)
         self._known: dict[str, str] = {}
         self._told: object = version.first if version else ""
 
     def find(self) -> None:
-        """Record what there is now; on a thread, for a disk may hang."""
-        self._version = self._version or CodeVersion(self._script)
+        """Record the code executed so far; call it on a thread, because a disk may hang."""
         if self._keeps_script:
             self._keep_script()
         # A version that was recorded at the start stays until the run rests or stops.
         self._record(tells_version=not self._told)
 
     def look_again(self) -> None:
-        """Record what has been imported and executed meanwhile; after `find`, on a thread too."""
-        if self._version is not None:
-            self._record()
+        """Record code imported and executed since `find`; call it on a thread, too."""
+        self._record()
 
     # ---------------------------------------------------------------- the script
 
@@ -164,8 +142,8 @@ class ExecutedCode:
         content = _source_in_archive(file) if found is None else found
         if content is None:
             return
-        is_below = file.is_relative_to(self._here)
-        name = file.relative_to(self._here).as_posix() if is_below else file.name
+        here = self._script.here
+        name = file.relative_to(here).as_posix() if file.is_relative_to(here) else file.name
         self._run.keep_members(_FILES, {name: self._hidden(content, _FILES, name)})
 
     def _hidden(self, content: bytes, path: str, name: str) -> bytes:
@@ -196,7 +174,7 @@ class ExecutedCode:
         self._keep(_CELLS, content, "py")
 
     def _record_notebook(self) -> None:
-        file = _notebook_file(self._script, self._here)
+        file = _notebook_file(self._script)
         if file is None:
             return
         content = _read(file)
@@ -210,7 +188,7 @@ class ExecutedCode:
                 self._keep(_NOTEBOOK, bare, "ipynb")
 
     def _keep(self, path: str, content: bytes, extension: str) -> None:
-        """Keep a file unless it is what it was the last time."""
+        """Store a file unless it is unchanged since the last time."""
         digest = hashlib.sha256(content).hexdigest()
         if self._known.get(path) == digest:
             return
@@ -220,7 +198,7 @@ class ExecutedCode:
 
     def _record_version(self, cells: Mapping[int, str]) -> None:
         try:
-            version: object = self._version.now(cells) if self._version else ""
+            version: object = self._version.now(cells)
         except _TooMuchError as error:
             version = error
         if version == self._told or isinstance(self._told, _TooMuchError):
@@ -239,30 +217,17 @@ class _TooMuchError(Exception):
 # --------------------------------------------------------------------- modules
 
 
-def _roots(script: Script, here: Path) -> tuple[str, ...]:
-    """Return the folders below which code is the person's: of the script, and of this process."""
-    found = {here}
+def _roots(script: Script) -> tuple[str, ...]:
+    found = {script.here}
     if script.file is not None and not is_installed(script.file):
         found.add(script.file.parent)
-    found |= {top for folder in tuple(found) if (top := _repository(folder)) is not None}
-    return tuple({f"{str(folder).rstrip(os.sep)}{os.sep}" for folder in found})
-
-
-def _repository(folder: Path) -> Path | None:
-    for each in (folder, *folder.parents):
-        try:
-            if (each / ".git").exists():
-                return each
-        except OSError as error:
-            let_pass(error)
-    return None
+    folders = {str(folder) for folder in found}
+    folders |= {top for folder in tuple(folders) if (top := repository_top(folder)) is not None}
+    return tuple({f"{folder.rstrip(os.sep)}{os.sep}" for folder in folders})
 
 
 def _own_modules(roots: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield name and file of the modules that were loaded and are the person's; the script first.
-
-    Nothing of a module is asked that could load it, or run code of its own.
-    """
+    # Nothing of a module is asked that could load it, or run code of its own.
     loaded = sorted(sys.modules.copy().items(), key=lambda item: (item[0] not in _MAIN, item[0]))
     found = set()
     for name, module in loaded:
@@ -282,13 +247,11 @@ def _own_modules(roots: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _read(file: Path) -> bytes | None:
-    """Return the bytes of a regular file; None if it is none, is too long or cannot be read."""
     content = beginning_of(file, _LONGEST + 1, follow=True)
     return None if content is None or len(content) > _LONGEST else content
 
 
 def _archive_of(file: Path) -> Path | None:
-    """Return the zip file from which a script runs, or None."""
     return next((each for each in file.parents if each.is_file()), None)
 
 
@@ -308,7 +271,7 @@ def _source_in_archive(file: Path) -> bytes | None:
 
 
 def cells_of_session() -> dict[int, str]:
-    """Return what was executed in this session of IPython so far, by number; nothing without it."""
+    """Return the cells executed in this IPython session by number; empty without IPython."""
     get = getattr(sys.modules.get("IPython"), "get_ipython", None)
     shell = get() if callable(get) else None
     inputs = getattr(getattr(shell, "history_manager", None), "input_hist_raw", None)
@@ -321,13 +284,13 @@ def cells_of_session() -> dict[int, str]:
     }
 
 
-def _notebook_file(script: Script, here: Path) -> Path | None:
-    """Return the file of the notebook that runs, as far as the front end leaves its place."""
+def _notebook_file(script: Script) -> Path | None:
     named = [os.environ.get("JPY_SESSION_NAME") or "", script.entrypoint]
     if os.environ.get("KAGGLE_KERNEL_RUN_TYPE"):
         named.append("__notebook__.ipynb")
     for name in named:
         if name.endswith(".ipynb"):
+            here = script.here
             for place in (Path(name), here / name, here / os.path.basename(name)):  # noqa: PTH119
                 if place.is_absolute() and place.is_file():
                     return place
@@ -335,7 +298,6 @@ def _notebook_file(script: Script, here: Path) -> Path | None:
 
 
 def _without_outputs(notebook: Any) -> bytes | None:
-    """Return a notebook without outputs and attachments; None if it is none."""
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         return None
     cells = []

@@ -27,9 +27,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from seamark.capture.code.changes import ChangedFile, diff_of, untracked_of
-from seamark.capture.code.origin import is_installed
-from seamark.capture.code.tree import Tree
+from seamark.capture.code import is_installed
+from seamark.capture.code.changes import ChangedFile, Tree, diff_of, untracked_of
 from seamark.capture.secrets.masking import bare_url
 from seamark.capture.switches import is_switched_off
 from seamark.process.interrupts import let_pass
@@ -38,7 +37,7 @@ if sys.platform == "linux":
     import resource
 
 if TYPE_CHECKING:
-    from seamark.capture.code.script import Script
+    from seamark.capture.code import Script
 
 __all__ = [
     "CHANGES_TIMEOUT_S",
@@ -59,16 +58,16 @@ CHANGES_TIMEOUT_S = 10.0
 _EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _EMPTY_TREE_SHA256: Final = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"
 
+# Bytes that are read of what one command prints; one that goes on is killed.
 _MAX_OUTPUT: Final = 1 << 20
-"""Bytes that are read of what one command prints; one that goes on is killed."""
 
 _MAX_NAMES: Final = 1 << 14
 _MAX_ASKED: Final = 100
 _MAX_TEXT: Final = 2048
 
 _KEPT: Final = frozenset({"GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM"})
+# What the user's own variables of git begin with that name settings, such as safe.directory.
 _CONFIGURATION: Final = "GIT_CONFIG_"
-"""What the user's own variables of git begin with that name settings, such as safe.directory."""
 
 _NOT_ASKING: Final = {
     "GIT_TERMINAL_PROMPT": "0",
@@ -87,6 +86,7 @@ _NO_CONFIGURATION: Final = {
     "GIT_CONFIG_PARAMETERS": "",
     "GIT_ATTR_NOSYSTEM": "1",
 }
+# What of a repository's configuration says how its files are compared, and runs nothing.
 _SETTINGS: Final = (
     "core.autocrlf",
     "core.checkstat",
@@ -98,7 +98,6 @@ _SETTINGS: Final = (
     "core.trustctime",
     "extensions.objectformat",
 )
-"""What of a repository's configuration says how its files are compared, and runs nothing."""
 
 _EXCLUDES: Final = "core.excludesfile"
 _WORK_TREE: Final = "core.worktree"
@@ -108,11 +107,11 @@ _WANTED: Final = (
     + ")$"
 )
 _PLACES: Final = ("objects", "index", "info/attributes", "info/exclude")
+# Bytes of a file with rules that git is told of: it reads all of it into memory.
 _MAX_RULES: Final = 1 << 20
-"""Bytes of a file with rules that git is told of: it reads all of it into memory."""
 
+# What a command of git may allocate; packs, which it maps, do not count.
 _MAX_MEMORY: Final = 1 << 30
-"""What a command of git may allocate; packs, which it maps, do not count."""
 
 
 _told: set[Path] = set()
@@ -125,12 +124,10 @@ class _Cancelled(Exception):  # noqa: N818 - not an error
 def repository_of(git_ref: Any, script: Script) -> Path | None:
     """Return the folder where git is asked, or None if it is not to be; on a thread.
 
-    Args:
-        git_ref: A path; an object that has one as ``repository_path`` (Neptune's ``GitRef``);
-            False, or Neptune's ``GitRef.DISABLED``, for none; None or True for the repository of
-            the script.
-        script: The script that runs. One that is installed with Python (a console script, ``python
-            -m``) says nothing about the repository, so the working directory stands in for it.
+    ``git_ref`` is a path; an object that has one as ``repository_path`` (Neptune's ``GitRef``);
+    False, or Neptune's ``GitRef.DISABLED``, for none; None or True for the repository of the
+    script. A script that is installed with Python (a console script, ``python -m``) says nothing
+    about the repository, so the working directory stands in for it.
     """
     if is_switched_off(git_ref):
         return None
@@ -143,12 +140,7 @@ def repository_of(git_ref: Any, script: Script) -> Path | None:
 
 
 def warn_of_none(git_ref: Any, folder: Path) -> None:
-    """Say that there is no repository where a person named one; once for each place.
-
-    Args:
-        git_ref: As in `repository_of`; one that names no path leaves nothing to say.
-        folder: Where git was asked.
-    """
+    """Say that there is no repository where a person named one; once for each place."""
     if _path_named(git_ref) and folder not in _told:
         _told.add(folder)
         log.warning("seamark: git_ref: git finds no repository that it may read at %s", folder)
@@ -160,15 +152,7 @@ def _path_named(git_ref: Any) -> Any:
 
 
 class _Places(NamedTuple):
-    """Paths of a repository.
-
-    Attributes:
-        top: Top of the working tree.
-        own: Git folder of this working tree.
-        common: The git folder shared with other working trees; equal to ``own`` if there are none.
-        files: Paths of the files and folders in `_PLACES`, in the same order.
-        reference: Name that the head refers to, such as ``refs/heads/main``; may be empty.
-    """
+    """Paths of a repository; `files` are those of `_PLACES`, `reference` is the head's branch."""
 
     top: str
     own: str
@@ -178,12 +162,7 @@ class _Places(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """Output and exit status of a git command.
-
-    Attributes:
-        code: Exit status, or None if it was killed because it printed too much.
-        output: Standard output, cut off at the number of bytes that was asked for.
-    """
+    """Output, and exit status of a git command: None if it was killed as it printed too much."""
 
     code: int | None
     output: bytes
@@ -197,10 +176,7 @@ class _Answer(NamedTuple):
 class GitProbe:
     """Asks git about one folder. A git that hangs is killed, with everything it started.
 
-    Args:
-        folder: Where git is asked.
-        timeout_s: What all commands that tell the facts may take together, in seconds.
-        if_none: Called if git answers that there is no repository.
+    ``if_none`` is called if git answers that there is no repository.
     """
 
     def __init__(
@@ -222,19 +198,16 @@ class GitProbe:
         *,
         aside: Path | None = None,
     ) -> None:
-        """Hand what is found to ``record``, by path, as soon as it is known.
+        """Pass facts to ``record``, by path, as soon as they are known.
 
         In a repository all four facts are recorded, as null where there is none (a detached head
         has no branch, a repository without a commit has no commit); outside of one, or without git,
         nothing is. Whether it is dirty is null if that cannot be told without running a program
         that the repository names; why is then told beside it.
 
-        Args:
-            record: Takes facts, for which there are two seconds.
-            take: Takes what has changed, for which there are ten: the diff of the files that git
-                tracks, unless there is none, and the names of those that it neither tracks nor
-                ignores. None: that is not asked for.
-            aside: A folder whose files are not told: the one of all runs.
+        If ``take`` is given, it gets what has changed: the diff of the files that git tracks, and
+        the names of those that it neither tracks nor ignores, but for those in ``aside``, the
+        folder of all runs.
         """
         with contextlib.suppress(_Cancelled), tempfile.TemporaryDirectory(prefix="seamark-") as own:
             try:
@@ -260,7 +233,7 @@ class GitProbe:
     def _facts(
         self, record: Callable[[Mapping[str, Any]], None], folder: Path
     ) -> _Comparison | None:
-        """Record the facts; return what can tell the changes, None if nothing can."""
+        """Record the facts; return the object that determines the changes, or None."""
         head = self._head()
         if head is None:
             self._if_none()
@@ -306,7 +279,7 @@ class GitProbe:
         }
 
     def _places(self) -> _Places | None:
-        """Return where things are; None without a working tree."""
+        # Without a working tree there are none.
         asked = [word for place in _PLACES for word in ("--git-path", place)]
         words = ("--show-toplevel", "--absolute-git-dir", "--git-common-dir", *asked)
         places = (self.ask("rev-parse", *words).text or "").splitlines()
@@ -322,16 +295,7 @@ class GitProbe:
         environment: Mapping[str, str] | None = None,
         at_most: int = _MAX_OUTPUT,
     ) -> _Answer:
-        """Return what one git command prints.
-
-        Args:
-            *arguments: Of git.
-            environment: Further variables.
-            at_most: How many bytes of output are read. One that prints more is killed.
-
-        Raises:
-            _Cancelled: If time is up, or git cannot be started.
-        """
+        """Return what one git command prints; it is killed after ``at_most`` bytes."""
         process = self._begin(arguments, environment or {})
         output = bytearray()
         assert process.stdout is not None  # noqa: S101 - it is a pipe
@@ -383,17 +347,10 @@ def _unknown(why: str) -> dict[str, Any]:
 
 
 class _Settings:
-    """Settings read from a repository's configuration.
+    """Settings read from a repository's configuration, as ``git config -z --get-regexp`` lists it.
 
-    Args:
-        listed: Output of ``git config -z --get-regexp``.
-
-    Attributes:
-        plain: Values of `_SETTINGS`, by key.
-        filters: Names of the filters that run a program.
-        excludes: Path of the user's global ignore file; empty for git's default path.
-        work_tree: Path of the configured working tree; may be empty.
-        remote: Address of ``origin``, else of the first remote, without secrets; or None.
+    The path of the user's ignore file (``excludes``) and of the working tree may be empty. The
+    address is that of ``origin``, else of the first remote, without secrets.
     """
 
     def __init__(self, listed: str) -> None:
@@ -424,12 +381,6 @@ class _Comparison:
 
     A folder that is nearly empty plays the repository: it takes objects and index from the real
     one, and of its configuration only `_SETTINGS`. So no filter, hook or helper is known to git.
-
-    Args:
-        ask: Asks git.
-        folder: An empty folder.
-        places: The top of the working tree, and where the real repository has `_PLACES`.
-        settings: Of the real repository.
     """
 
     def __init__(
@@ -484,7 +435,7 @@ class _Comparison:
         return self._judge([change[3:] for change in changes], whole=status.code == 0)
 
     def _judge(self, names: list[bytes], *, whole: bool) -> tuple[bool | None, str]:
-        """Return whether files that differ have changed: those with a filter differ anyway."""
+        # Files with a filter differ anyway.
         asked = [os.fsdecode(name) for name in names[:_MAX_ASKED]]
         told = self._git("check-attr", "-z", "filter", "--", *asked)
         filters = [_decoded(name) for name in told.output.split(b"\0")[2::3]]
@@ -498,7 +449,7 @@ class _Comparison:
 
     @property
     def _empty_tree(self) -> str:
-        """The name of a tree without files, which git knows by itself: there is no commit yet."""
+        """The name of a tree without files, which git knows by itself."""
         is_long = self._plain.get("extensions.objectformat") == "sha256"
         return _EMPTY_TREE_SHA256 if is_long else _EMPTY_TREE
 
@@ -508,7 +459,7 @@ class _Comparison:
         take: Callable[[ChangedFile], None],
         aside: Path | None,
     ) -> None:
-        """Hand on what has changed; after `dirty`. See `GitProbe.find`."""
+        """Pass on the changes; call it after `dirty`. See `GitProbe.find`."""
         diff = None
         if not self._is_clean:
             diff = diff_of(self._git, self._top, self._head, self._filters)
@@ -526,7 +477,6 @@ class _Comparison:
 
 
 def _user_excludes(named: str) -> str:
-    """Return the file of what this user ignores in every repository."""
     if named:
         return os.path.expanduser(named)  # noqa: PTH111 - may be any text
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111
@@ -543,11 +493,7 @@ def _is_short(file: str) -> bool:
 
 
 def _bound_memory(process: subprocess.Popen[bytes]) -> None:
-    """Limit the memory that a git command may allocate, where the system supports that.
-
-    The limit is set from this process: in one with threads, no Python code may run between fork
-    and exec.
-    """
+    # Set from this process: in one with threads, no Python code may run between fork and exec.
     if sys.platform == "linux":
         try:
             soft, hard = resource.prlimit(process.pid, resource.RLIMIT_DATA)
@@ -560,10 +506,8 @@ def _bound_memory(process: subprocess.Popen[bytes]) -> None:
 
 
 def _own_environment() -> dict[str, str]:
-    """Return this process's variables without those that lead git elsewhere or have it run things.
-
-    The user's own settings stay: safe.directory may be one of them.
-    """
+    # Without what leads git elsewhere or has it run things. The user's own settings stay:
+    # safe.directory may be one of them.
     return {
         name: value
         for name, value in os.environ.items()
@@ -576,7 +520,6 @@ def _decoded(output: bytes) -> str:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill git and what it started, which holds the pipe open otherwise."""
     try:
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
@@ -587,7 +530,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _reap(process: subprocess.Popen[bytes], timeout_s: float) -> None:
-    """Collect a process; a killed one that waits for a dead network mount is left alone."""
+    # A killed one that waits for a dead network mount is left alone.
     if process.stdout is not None:
         process.stdout.close()
     try:

@@ -78,7 +78,7 @@ def hide_in_patch(patch: bytes, secrets: Secrets, left_out: list[str] | None = N
 
 
 def _binary_holds_secret(part: bytes, secrets: Secrets) -> bool:
-    """Return whether a known value or a known shape stands in what a binary part packs."""
+    """Return whether the contents of a binary part have a known value or a known shape."""
     values = [value.encode("utf-8", "surrogateescape") for value in _known_of(secrets)]
     for packed in _PACKED.findall(part):
         try:
@@ -96,7 +96,7 @@ def _binary_holds_secret(part: bytes, secrets: Secrets) -> bool:
 
 
 def _hide_in_part(part: bytes, secrets: Secrets) -> bytes:
-    """Return what a patch says of one file, without secrets."""
+    """Return the patch of one file without secrets."""
     head, *hunks = _HUNKS.split(part.decode("utf-8", "surrogateescape"))
     name = os.fsdecode(name_of(part))
     kept = [_hide_in_hunk(hunk, secrets, name) for hunk in hunks]

@@ -26,92 +26,42 @@ until theirs is gone; until then ours notifies nobody and only calls what it fou
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import gc
 import logging
 import os
-import signal
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final
 
-from seamark.capture.ending.interrupted import keep_status
-from seamark.capture.ending.unanswered import SigtermWatcher
-from seamark.capture.ending.unwinding import call_on_exit, forget
+from seamark.capture.ending import cause_of, sigterm
+from seamark.capture.ending.sigterm import Observer, Observers, call_on_removal
 from seamark.process import fork
-from seamark.process.interrupts import raised_by_signal_handler
 
-__all__ = ["Observer", "unwatch", "watch"]
+__all__ = ["Observer", "at_worker_end", "unwatch", "watch"]
 
 log = logging.getLogger("seamark")
-
-_SETTLE_S = 1.0
-"""How long the end waits for the call that the signal interrupted."""
-_AT_ONCE_S = 0.4
-"""How much of that it waits in the handler, for what other threads write."""
 
 _Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
 
 
-class Observer(Protocol):
-    """An object that is notified how the process ends. Nothing here may raise or take long."""
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether what was noted is written; False while it waits for the interrupted call."""
-
-    def saw_exception(self, error: BaseException) -> None:
-        """Take note of the exception that ends the process."""
-
-    def saw_signal(self, name: str) -> None:
-        """Take note of the signal that ends the process."""
-
-
-class _Observers(dict[int, weakref.ref[Observer]]):
-    """Weakly held observers. Safe to read in a signal handler: takes no lock."""
-
-    def add(self, observer: Observer) -> None:
-        self[id(observer)] = weakref.ref(observer, self._forget)
-
-    def discard(self, observer: Observer) -> None:
-        self.pop(id(observer), None)
-
-    def alive(self) -> list[Observer]:
-        return [observer for held in list(self.values()) if (observer := held()) is not None]
-
-    def _forget(self, dead: weakref.ref[Observer]) -> None:
-        for key, held in list(self.items()):
-            if held is dead:
-                self.pop(key, None)
-
-
-_of_exceptions = _Observers()
-_of_signals = _Observers()
+_of_exceptions = Observers()
 _known_error = 0
+# The outermost code of the main thread, as long as somebody observes exceptions.
 _script: CodeType | None = None
-"""The outermost code of the main thread, as long as somebody observes exceptions."""
-_over_ours: dict[str, weakref.ref[Any]] = {}
-"""What was installed over a hook or handler of ours that is no longer needed."""
 
 
 # --------------------------------------------------------------------- in and out
 
 
 def watch(observer: Observer, *, exceptions: bool, signals: bool) -> None:
-    """Report to ``observer`` how the process ends, as long as it lives and until `unwatch`.
+    """Report to ``observer``, held weakly, how the process ends, until `unwatch`.
 
-    May be called again, also after `unwatch`.
-
-    Args:
-        observer: Held weakly.
-        exceptions: Report to it the exception that ends the process.
-        signals: Report SIGTERM to it. Has an effect only if the first observer of signals comes
-            from the main thread, which is the only one that Python lets install a handler.
+    May be called again. SIGTERM is reported only if the first observer of signals comes from the
+    main thread, the only one that Python lets install a handler.
     """
     _register()
     if exceptions:
@@ -119,8 +69,7 @@ def watch(observer: Observer, *, exceptions: bool, signals: bool) -> None:
         _install_hook()
         _watch_script()
     if signals:
-        _of_signals.add(observer)
-        _install_handler()
+        sigterm.watch(observer)
 
 
 def unwatch(observer: Observer) -> None:
@@ -130,12 +79,10 @@ def unwatch(observer: Observer) -> None:
     is gone. A handler of SIGTERM stays if the last one leaves in another thread than the main one.
     """
     _of_exceptions.discard(observer)
-    _of_signals.discard(observer)
     if not _of_exceptions:
         _uninstall_hook()
         _forget_script()
-    if not _of_signals:
-        _uninstall_handler()
+    sigterm.unwatch(observer)
 
 
 def _register() -> None:
@@ -150,47 +97,22 @@ def _register() -> None:
 
 
 def _after_fork() -> None:
-    """Forget every observer, and put back what we found.
+    """Forget all observers, and restore the original hooks.
 
     The runs are the parent's; and a child that waits in C code dies of SIGTERM at once only if no
     handler of Python's has to be called.
     """
     _of_exceptions.clear()
-    _of_signals.clear()
     _ExceptHook.passing.clear()
-    _SigtermHandler.passing = False
-    _watcher.forget()
     _uninstall_hook()
     _forget_script()
-    _uninstall_handler()
-
-
-def _call_on_removal(what: str, over_ours: Any, call: Callable[[], None]) -> bool:
-    """Call ``call`` when an object is gone, which may put ours back in its place.
-
-    Returns:
-        False if that cannot be seen: of a default, or of what is not written in Python.
-    """
-
-    def on_removal(_: object) -> None:
-        try:  # noqa: SIM105 - at the very end of the process contextlib is empty, as all modules are
-            call()
-        except Exception:  # noqa: BLE001, S110
-            pass
-
-    try:
-        _over_ours[what] = weakref.ref(over_ours, on_removal)
-    except TypeError:
-        return False
-    return True
+    sigterm.forget_all()
 
 
 # --------------------------------------------------------------------- uncaught exceptions
 
 
 class _ExceptHook:
-    """Our ``sys.excepthook``, in front of the one that it found."""
-
     passing: ClassVar[set[int]] = set()  # shared: one error may pass several of us
     living: ClassVar[weakref.WeakSet[_ExceptHook]] = weakref.WeakSet()
 
@@ -231,17 +153,20 @@ def _notify_exception(error: BaseException | None) -> None:
 
 
 def _script_has_ended() -> bool:
-    """Return whether Python called the hook; somebody may do so from the script, and go on."""
+    """Return whether Python itself called the hook, and not the script, which would continue."""
     if threading.current_thread() is not threading.main_thread() or _at_a_prompt():
         return False
-    frame = sys._getframe()  # noqa: SLF001 - documented
+    return _outermost(sys._getframe()) is not _script  # noqa: SLF001 - documented
+
+
+def _outermost(frame: FrameType) -> CodeType:
     while frame.f_back is not None:
         frame = frame.f_back
-    return frame.f_code is not _script
+    return frame.f_code
 
 
 def _at_a_prompt() -> bool:
-    """Return whether somebody sits at a prompt (Python's or IPython's), where errors end a line."""
+    # Python's or IPython's, where errors end a line.
     return hasattr(sys, "ps1")
 
 
@@ -256,11 +181,10 @@ def _uninstall_hook() -> None:
     while isinstance(sys.excepthook, _ExceptHook):
         sys.excepthook = sys.excepthook.before
     if _ExceptHook.living:
-        _call_on_removal("hook", sys.excepthook, _uninstall_hook)
+        call_on_removal("hook", sys.excepthook, _uninstall_hook)
 
 
 def _last_error() -> BaseException | None:
-    """Return what Python keeps of the last uncaught exception."""
     return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
 
 
@@ -281,16 +205,14 @@ def _notify_unseen() -> None:
 
 
 def _interrupt_of_last_cell() -> BaseException | None:
-    """Return what interrupted the last cell of this notebook (or line of IPython), or None.
+    """Return what interrupted the last cell of this notebook, or None.
 
     Whoever restarts or stops a kernel in the middle of a cell has Jupyter interrupt the cell first,
     and end the process in good order then.
     """
-    try:
-        shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-        error = getattr(getattr(shell, "last_execution_result", None), "error_in_exec", None)
-    except Exception:  # noqa: BLE001 - another program's object, at the very end of the process
-        return None
+    get = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell = get() if callable(get) else None
+    error = getattr(getattr(shell, "last_execution_result", None), "error_in_exec", None)
     return error if isinstance(error, KeyboardInterrupt) else None
 
 
@@ -321,169 +243,142 @@ def _watch_script() -> None:
     frame = _frame_of_main()
     if _script is not None or frame is None:
         return
-    while frame.f_back is not None:
-        frame = frame.f_back
-    _script = frame.f_code
-    call_on_exit(_script, _notify_exit)
+    _script = _outermost(frame)
+    _call_on_exit(_script, _notify_exit)
 
 
 def _forget_script() -> None:
     global _script  # noqa: PLW0603
     if _script is not None:
-        forget(_script)
+        _forget_code(_script)
         _script = None
 
 
 def _notify_exit(error: BaseException) -> None:
-    """Report an exit; everything else that leaves the script gets to the hook."""
     if isinstance(error, SystemExit):
         _notify_exception(error)
 
 
-# --------------------------------------------------------------------- SIGTERM
+# A `SystemExit` can be observed in no other way: it does not reach ``sys.excepthook``, and is no
+# longer available when the exit handlers run.
+# Of the identifiers of ``sys.monitoring``, those that it suggests to no kind of tool.
+_TOOLS: Final = (3, 4)
+
+# Who is called, by the identity of the code: code of equal content is equal, and slow to hash.
+_called: dict[int, tuple[CodeType, Callable[[BaseException], None]]] = {}
 
 
-class _SigtermHandler:
-    """Our handler of SIGTERM, in front of what it found.
+if sys.version_info >= (3, 12):
 
-    It tells the runs, then
+    def _call_on_exit(code: CodeType, call: Callable[[BaseException], None]) -> None:
+        """Call ``call``, which must not raise, with each exception that leaves ``code``.
 
-    - calls what it found, if that was a function;
-    - dies of the signal, if it found the default and is still the one installed: the default is
-      put back and the signal raised again, so that the exit status is that of SIGTERM;
-    - returns otherwise: it was called by what was installed over it (Lightning's), which decides.
-
-    It is not installed where SIGTERM is ignored, or by default does nothing (process 1 of a
-    container), or is handled by somebody outside of Python.
-    """
-
-    passing: ClassVar = False
-    calls: ClassVar = 0
-    living: ClassVar[weakref.WeakSet[_SigtermHandler]] = weakref.WeakSet()
-    __hash__ = object.__hash__
-
-    def __init__(self, found: Any) -> None:
-        self.found = found
-        self.living.add(self)
-
-    def __eq__(self, other: object) -> bool:
-        """Be equal to the default that we stand in for, in the eyes of Lightning 1.
-
-        It passes over SIGTERM under SLURM unless ``signal.getsignal`` gives something that is not
-        in ``(None, SIG_DFL)``. Lightning 2 keeps what it finds and calls it, and must find us. To
-        be taken out with the support of Lightning 1.9.
+        Costs some 0.1 µs for each function of the process that is left by an exception, and nothing
+        elsewhere. Does nothing where other tools hold both identifiers that are free for anybody.
         """
-        stands_in = other is signal.SIG_DFL and self.found is signal.SIG_DFL
-        return self is other or (stands_in and _lightning_1_is_loaded())
-
-    def __call__(self, signum: int, frame: FrameType | None) -> None:
-        _SigtermHandler.calls += 1
-        first = not _SigtermHandler.passing
-        _SigtermHandler.passing = True
-        told = _of_signals.alive() if first else []
-        try:
-            try:
-                _notify_signal(told)
-            finally:  # whatever another signal's handler raised meanwhile
-                if callable(self.found):
-                    self.found(signum, frame)
-                elif signal.getsignal(signal.SIGTERM) is self:
-                    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                    _die(told)
-        finally:
-            if first:
-                _SigtermHandler.passing = False
-
-
-def _lightning_1_is_loaded() -> bool:
-    loaded = (sys.modules.get(name) for name in ("pytorch_lightning", "lightning"))
-    return any(str(getattr(module, "__version__", "")).startswith("1.") for module in loaded)
-
-
-def _notify_signal(told: list[Observer]) -> None:
-    """Tell observers; raise only what the handler of another signal raised in the middle of it."""
-    struck: Exception | None = None
-    for observer in told:
-        try:
-            observer.saw_signal("SIGTERM")
-        except Exception as error:  # noqa: BLE001 - not even a line of log: its locks may be held by who we interrupted
-            struck = error if raised_by_signal_handler(error) else struck
-    if struck is not None:
-        raise struck
-
-
-def _die(told: list[Observer]) -> None:
-    """Raise SIGTERM, whose handler is the default; after what was noted is written.
-
-    What another thread writes (what was printed) is waited for here. But the handler may have
-    interrupted the very call that writes to the journal. What is noted then waits for that call,
-    which continues when the handler returns; a thread raises the signal a moment later.
-    """
-    began = time.monotonic()
-    if not _wait_until_idle(told, began + _AT_ONCE_S):
-        try:
-            # Not a threading.Thread: that takes locks, which may be held by who we interrupted.
-            _thread.start_new_thread(_die_soon, (told, began + _SETTLE_S))
-        except RuntimeError:
-            pass
-        else:
+        _called[id(code)] = (code, call)
+        monitoring = sys.monitoring
+        tools = {monitoring.get_tool(each): each for each in reversed(_TOOLS)}
+        if __name__ in tools or None not in tools:
             return
-    signal.raise_signal(signal.SIGTERM)
+        tool = tools[None]
+        monitoring.use_tool_id(tool, __name__)
+        monitoring.register_callback(tool, monitoring.events.PY_UNWIND, _notify_left)
+        monitoring.set_events(tool, monitoring.events.PY_UNWIND)
+
+    def _forget_code(code: CodeType) -> None:
+        _called.pop(id(code), None)
+        if _called:
+            return
+        monitoring = sys.monitoring
+        for tool in _TOOLS:
+            if monitoring.get_tool(tool) == __name__:
+                monitoring.set_events(tool, monitoring.events.NO_EVENTS)
+                monitoring.register_callback(tool, monitoring.events.PY_UNWIND, None)
+                monitoring.free_tool_id(tool)
+
+    def _notify_left(code: CodeType, _offset: int, error: BaseException) -> None:
+        if (called := _called.get(id(code))) is not None:
+            called[1](error)
+
+else:
+
+    def _call_on_exit(code: CodeType, call: Callable[[BaseException], None]) -> None:
+        pass  # this Python does not report it
+
+    def _forget_code(code: CodeType) -> None:
+        pass
 
 
-def _die_soon(told: list[Observer], deadline: float) -> None:
-    _wait_until_idle(told, deadline)
-    os.kill(os.getpid(), signal.SIGTERM)
+# After what others finish at the end of a worker, such as queues.
+_PRIORITY: Final = -100
+
+# The exception that left the worker's code, by process: a fork inherits what its parent noted.
+_left_by: dict[int, BaseException] = {}
 
 
-def _wait_until_idle(told: list[Observer], deadline: float) -> bool:
-    """Wait until what observers noted is written; return whether it is."""
-    while not (settled := all(observer.is_idle for observer in told)):
-        if time.monotonic() >= deadline:
-            break
-        time.sleep(0.001)
-    return settled
+def at_worker_end(end: Callable[[BaseException | None], None]) -> None:
+    """Call ``end`` with the error that ends this process, if it is a worker of ``multiprocessing``.
 
+    ``end`` must not raise; it gets None if nothing went wrong (`cause_of`).
 
-def _install_handler() -> None:
-    if threading.current_thread() is not threading.main_thread():
+    In no worker, forked or spawned, does an exception that nobody catches reach
+    ``sys.excepthook``; PyTorch's workers even turn it into ``SystemExit``. Up to Python 3.12 a
+    forked worker leaves by ``os._exit`` and calls no exit handler, but every worker runs the
+    finalizers of ``multiprocessing.util`` while the exception is in flight. Since 3.13 every worker
+    calls the exit handlers (https://github.com/python/cpython/issues/83856), when the exception is
+    gone. It is noted when it leaves the worker's own code.
+    """
+    util: Any = sys.modules.get("multiprocessing.util")
+    process: Any = sys.modules.get("multiprocessing.process")
+    if util is None or process is None or process.parent_process() is None:
         return
-    found = signal.getsignal(signal.SIGTERM)
-    if not isinstance(found, _SigtermHandler):
-        if found is None or found is signal.SIG_IGN:
-            return
-        if found is signal.SIG_DFL and os.getpid() == 1:
-            return
-        signal.signal(signal.SIGTERM, _SigtermHandler(found))
-    if _would_die():
-        _watcher.start()
+    pid = os.getpid()
+
+    def finish() -> None:
+        if os.getpid() == pid:
+            end(cause_of(_left_by.get(pid) or sys.exc_info()[1]))
+
+    if sys.version_info >= (3, 13):
+        code = getattr(type(process.current_process()).run, "__code__", None)
+        if code is not None:
+            _call_on_exit(code, _note_left)
+        atexit.register(finish)
+    else:
+        util.Finalize(None, finish, exitpriority=_PRIORITY)
 
 
-def _uninstall_handler() -> None:
-    if threading.current_thread() is not threading.main_thread():
-        return  # stays, and tells nobody
-    while isinstance(found := signal.getsignal(signal.SIGTERM), _SigtermHandler):
-        signal.signal(signal.SIGTERM, found.found)
-    if not (_SigtermHandler.living and _call_on_removal("handler", found, _after_another)):
-        _watcher.stop()
+def _note_left(error: BaseException) -> None:
+    _left_by[os.getpid()] = error
 
 
-def _after_another() -> None:
-    """Remove our handler, or watch for SIGTERM again, after a handler over ours is deleted.
+class _Last:
+    """Tells Python once more that an interrupt ends the process, when nobody else runs any more.
 
-    The deleted handler may have restored ours.
+    Python keeps that in one flag of the process, looks at it after everything is taken down, and
+    clears it whenever a text is executed, on any thread: by ``namedtuple``, say, in a module that
+    a thread of ours imports. Executing a text that is interrupted sets it. Other threads are
+    stopped for good before modules are taken down, and this goes with its module.
     """
-    if not _of_signals:
-        _uninstall_handler()
-    elif _would_die():
-        _watcher.start()
+
+    def __init__(self) -> None:
+        self._execute, self._interrupt = exec, KeyboardInterrupt
+        self._pid, self._own = os.getpid, os.getpid()
+
+    def __del__(self) -> None:
+        if self._pid() != self._own:
+            return
+        try:  # noqa: SIM105 - at the very end of the process contextlib is empty
+            self._execute("raise interrupt", {"interrupt": self._interrupt})
+        except self._interrupt:
+            pass
 
 
-def _would_die() -> bool:
-    handler = signal.getsignal(signal.SIGTERM)
-    return type(handler) is _SigtermHandler and handler.found is signal.SIG_DFL
+_last: _Last | None = None
 
 
-_watcher = SigtermWatcher(
-    lambda: _SigtermHandler.calls, _would_die, lambda: _notify_signal(_of_signals.alive())
-)
+def keep_status() -> None:
+    """Make this process end by SIGINT, as Python intends after an uncaught interrupt."""
+    global _last  # noqa: PLW0603 - the flag is that of the process
+    if _last is None:
+        _last = _Last()

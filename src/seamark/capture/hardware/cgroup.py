@@ -8,6 +8,7 @@ Sources: cgroups(7), and the kernel's ``admin-guide/cgroup-v1`` and ``admin-guid
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,19 +17,15 @@ from typing import Final
 
 __all__ = ["Cgroup", "CpuLimit", "MemoryLimit"]
 
+_V2: Final = 2
+# Version 1 writes "no limit" as the largest number of pages, in bytes.
 _NO_LIMIT: Final = 1 << 60
-"""Version 1 writes "no limit" as the largest number of pages, in bytes."""
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)
 class CpuLimit:
-    """A share of the CPUs.
-
-    Attributes:
-        cores: How many cores' worth of time the group may use.
-        used_s: Returns the time that it has used, in seconds; None where it is not told.
-    """
+    """CPUs that a group may use, and a function that returns the CPU time used, in seconds."""
 
     cores: float
     used_s: Callable[[], float | None]
@@ -36,12 +33,9 @@ class CpuLimit:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
-    """An amount of memory.
+    """Bytes that a group may use, and a function that returns the bytes used.
 
-    Attributes:
-        size: In bytes.
-        used: Returns what is used of it, in bytes, without what the kernel would give back first:
-            files that were read and are not used. None where it is not told.
+    Not counted is what the kernel would give back first: files that were read and are not used.
     """
 
     size: int
@@ -59,11 +53,7 @@ class _Mount:
 
 
 class Cgroup:
-    """The groups of this process.
-
-    Args:
-        root: Below which ``proc`` and ``sys`` are.
-    """
+    """The groups of this process, told by what is below ``root``."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -74,7 +64,7 @@ class Cgroup:
         """Return the tightest limit of CPU time; None if there is none."""
         found: list[CpuLimit] = []
         for version, group in self._groups("cpu"):
-            limit = _quota_2(group) if version == 2 else _quota_1(group)  # noqa: PLR2004
+            limit = _quota_2(group) if version == _V2 else _quota_1(group)
             if limit is not None:
                 found.append(CpuLimit(limit, self._cpu_used(version, group)))
         return min(found, key=lambda one: one.cores, default=None)
@@ -83,10 +73,10 @@ class Cgroup:
         """Return the tightest limit of memory; None if there is none."""
         found: list[MemoryLimit] = []
         for version, group in self._groups("memory"):
-            name = "memory.max" if version == 2 else "memory.limit_in_bytes"  # noqa: PLR2004
+            name = "memory.max" if version == _V2 else "memory.limit_in_bytes"
             size = _number(group / name)
             if size is not None and 0 < size < _NO_LIMIT:
-                found.append(MemoryLimit(size, _memory_used(version, group)))
+                found.append(MemoryLimit(size, functools.partial(_memory_used, version, group)))
         return min(found, key=lambda one: one.size, default=None)
 
     def _groups(self, controller: str) -> list[tuple[int, Path]]:
@@ -101,11 +91,11 @@ class Cgroup:
     def _mount(self, controller: str) -> _Mount | None:
         """Return the hierarchy that has a controller: of both versions, where it is mounted."""
         first = [one for one in self._mounts if controller in one.controllers]
-        second = [one for one in self._mounts if one.version == 2]  # noqa: PLR2004
+        second = [one for one in self._mounts if one.version == _V2]
         return next(iter(first + second), None)
 
     def _inside(self, controller: str, mount: _Mount) -> list[str]:
-        """Return the names on the way from what is mounted to the group of this process."""
+        """Return the names of the groups from the mount point to the group of this process."""
         path = self._paths.get(controller if mount.version == 1 else "", "/")
         root = mount.root.rstrip("/")
         if not f"{path}/".startswith(f"{root}/"):
@@ -113,39 +103,28 @@ class Cgroup:
         return [part for part in path[len(root) :].split("/") if part not in ("", "..")]
 
     def _cpu_used(self, version: int, group: Path) -> Callable[[], float | None]:
-        if version == 2:  # noqa: PLR2004
-
-            def used() -> float | None:
-                micros = _field(group / "cpu.stat", "usage_usec")
-                return None if micros is None else micros / 1e6
-
-            return used
-        depth = len(group.parts)
+        if version == _V2:
+            return lambda: _scaled(_field(group / "cpu.stat", "usage_usec"), 1e6)
         cpu, times = self._mount("cpu"), self._mount("cpuacct")
-        if cpu is None or times is None or times.version != 1:
+        if cpu is None or times is None or times.version == _V2:
             return lambda: None
-        inside = self._inside("cpuacct", times)
-        where = times.at.joinpath(*inside[: depth - len(cpu.at.parts)])
-
-        def counted() -> float | None:
-            nanos = _number(where / "cpuacct.usage")
-            return None if nanos is None else nanos / 1e9
-
-        return counted
+        inside = self._inside("cpuacct", times)[: len(group.parts) - len(cpu.at.parts)]
+        where = times.at.joinpath(*inside) / "cpuacct.usage"
+        return lambda: _scaled(_number(where), 1e9)
 
 
-def _memory_used(version: int, group: Path) -> Callable[[], int | None]:
+def _scaled(count: int | None, per: float) -> float | None:
+    return None if count is None else count / per
+
+
+def _memory_used(version: int, group: Path) -> int | None:
     name, unused = (
         ("memory.current", "inactive_file")
-        if version == 2  # noqa: PLR2004
+        if version == _V2
         else ("memory.usage_in_bytes", "total_inactive_file")
     )
-
-    def used() -> int | None:
-        size = _number(group / name)
-        return None if size is None else max(0, size - (_field(group / "memory.stat", unused) or 0))
-
-    return used
+    size = _number(group / name)
+    return None if size is None else max(0, size - (_field(group / "memory.stat", unused) or 0))
 
 
 def _quota_2(group: Path) -> float | None:
@@ -162,7 +141,7 @@ def _cores(quota: int | None, period: int | None) -> float | None:
 
 
 def _mounts(root: Path) -> list[_Mount]:
-    """Return the hierarchies that are mounted; see ``/proc/self/mountinfo`` in proc(5)."""
+    # See ``/proc/self/mountinfo`` in proc(5).
     found = []
     for line in _text(root / "proc/self/mountinfo").splitlines():
         words, _, kind = line.partition(" - ")
@@ -187,12 +166,11 @@ def _paths(root: Path) -> list[tuple[str, str]]:
 
 
 def _plain(text: str) -> str:
-    """Return a path in which spaces and the like were written as octal numbers."""
+    # Spaces and the like are written as octal numbers.
     return _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
 
 
 def _text(path: Path) -> str:
-    """Return what a file says; nothing where there is none or it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -208,7 +186,6 @@ def _number(path: Path) -> int | None:
 
 
 def _field(path: Path, name: str) -> int | None:
-    """Return a number out of a file of names and numbers."""
     for line in _text(path).splitlines():
         key, _, value = line.partition(" ")
         if key == name:

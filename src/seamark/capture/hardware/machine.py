@@ -1,35 +1,59 @@
-"""Facts and current metrics of the machine, or of the container, that a process runs in."""
+"""Facts and metrics of the machine, or of the container, that a process runs in."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import logging
 import os
 import platform
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seamark.capture.hardware.amd import AmdGpus
 from seamark.capture.hardware.cgroup import Cgroup, CpuLimit, MemoryLimit
-from seamark.capture.hardware.nvidia import NvidiaGpus
-from seamark.capture.hardware.processes import usage
-from seamark.capture.hardware.readings import GIB, MIB, Reading
+from seamark.capture.hardware.gpus import GIB, MIB, AmdGpus, Gpus, NvidiaGpus
 from seamark.process import fork
 
-__all__ = ["Machine"]
+__all__ = ["Machine", "Reading", "Values", "usage"]
 
 log = logging.getLogger("seamark")
 
 
+@dataclass(slots=True)
+class Values:
+    """Numbers that belong together, by the name under which they are recorded.
+
+    Attributes:
+        present: What was so at the moment, in the unit in which it is recorded.
+        counted: What counts up for ever, in that unit times seconds: its rate is recorded.
+    """
+
+    present: dict[str, float] = field(default_factory=dict)
+    counted: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Reading:
+    """Metrics of a machine at one moment: in seconds on a clock that never steps.
+
+    Those of the host are of the container, if there is one; those of the process include what it
+    started; GPUs have the numbers that the driver gives them.
+    """
+
+    at: float
+    host: Values = field(default_factory=Values)
+    process: Values = field(default_factory=Values)
+    gpus: dict[int, dict[str, float]] = field(default_factory=dict)
+
+
 class Machine:
-    """Reads what there is to be read; belongs to one thread, and is opened when first asked.
+    """Reads facts and measurements; belongs to one thread, and is opened on first use.
 
-    Nothing raises: what cannot be had is left out. Each question may take long.
-
-    Args:
-        root: Below which ``proc`` and ``sys`` are, for the limits of containers.
-        clock: Seconds that never step.
+    Nothing raises: what cannot be had is left out. Each question may take long. ``proc`` and
+    ``sys`` are below ``root``.
     """
 
     def __init__(self, root: Path = Path("/"), clock: Callable[[], float] = time.monotonic) -> None:
@@ -37,31 +61,28 @@ class Machine:
         self._clock = clock
         self._opened = False
         self._psutil: Any = None
-        self._gpus: NvidiaGpus | AmdGpus | None = None
+        self._gpus: Gpus | None = None
         self._cpu_limit: CpuLimit | None = None
         self._memory_limit: MemoryLimit | None = None
         self._cores = 1.0
         self._allowed: frozenset[int] | None = None
 
     def facts(self) -> Iterator[dict[str, Any]]:
-        """Yield what does not change, by name: what is known at once, then what drivers say.
-
-        Memory is in GiB.
-        """
+        """Yield what does not change: what is known at once, then what drivers say; GiB."""
         self._open()
         yield self._own_facts()
         yield dict(self._open_gpus().facts)
 
     def read(self) -> Reading:
-        """Return what is so now."""
+        """Return the present measurements."""
         self._open()
         found = Reading(self._clock())
-        for read in (self._cpu, self._memory, self._disk, self._network, self._processes):
+        parts = (self._cpu, self._memory, self._disk, self._network, self._processes)
+        for read in (*parts, self._read_gpus):
             try:
                 read(found)
             except Exception:
                 log.debug("seamark: a part of the hardware is not known", exc_info=True)
-        found.gpus = self._open_gpus().read()
         return found
 
     @property
@@ -70,19 +91,19 @@ class Machine:
         return self._open_gpus().numbers
 
     def own_gpus(self) -> frozenset[int]:
-        """Return the numbers of those on which this process computes, as far as that is known."""
+        """Return the numbers of the devices that this process uses, if known."""
         return self._open_gpus().used_by(os.getpid())
 
     def free(self, place: Path) -> float | None:
         """Return how much space is left on the disk of a folder, in GiB; None if unknown."""
         self._open()
-        try:
-            return float(self._psutil.disk_usage(str(place)).free / GIB)
-        except Exception:  # noqa: BLE001 - gone, or psutil is not there
-            return None
+        if self._psutil is not None:
+            with contextlib.suppress(OSError):
+                return float(self._psutil.disk_usage(str(place)).free / GIB)
+        return None
 
     def close(self) -> None:
-        """Let go of drivers; what is asked next opens them again."""
+        """Close the drivers; the next call opens them again."""
         gpus, self._gpus = self._gpus, None
         if gpus is not None:
             gpus.close()
@@ -93,21 +114,16 @@ class Machine:
         if self._opened:
             return
         self._opened = True
-        with fork.held_off():
-            try:
-                import psutil
-            except ImportError:
-                log.debug("seamark: psutil cannot be imported", exc_info=True)
-                return
-        self._psutil = psutil
+        self._psutil = _imported("psutil")
+        if self._psutil is None:
+            return
         groups = Cgroup(self._root)
         self._find_cores(groups)
         limit = groups.memory_limit()
-        if limit is not None and limit.size < psutil.virtual_memory().total:
+        if limit is not None and limit.size < self._psutil.virtual_memory().total:
             self._memory_limit = limit
 
     def _find_cores(self, groups: Cgroup) -> None:
-        """Find out on how many cores this process may run."""
         every = self._psutil.cpu_count() or 1
         self._cores = float(every)
         affinity = getattr(os, "sched_getaffinity", None)
@@ -118,33 +134,18 @@ class Machine:
         if limit is not None and limit.cores < self._cores and limit.used_s() is not None:
             self._cpu_limit, self._cores = limit, limit.cores
 
-    def _open_gpus(self) -> NvidiaGpus | AmdGpus:
-        if self._gpus is not None:
-            return self._gpus
-        nvidia = NvidiaGpus()
-        with fork.held_off():
-            try:
-                import pynvml
-            except ImportError:
-                pynvml = None
-        if pynvml is not None:
-            nvidia.open(pynvml)
-        self._gpus = nvidia
-        if not nvidia.numbers and (amd := self._open_amd()) is not None:
-            nvidia.close()
-            self._gpus = amd
+    def _open_gpus(self) -> Gpus:
+        if self._gpus is None:
+            nvidia = NvidiaGpus()
+            self._gpus = nvidia
+            if (nvml := _imported("pynvml")) is not None:
+                nvidia.open(nvml)
+            if not nvidia.numbers and (smi := _imported("amdsmi")) is not None:
+                amd = AmdGpus(smi)
+                if amd.numbers:
+                    nvidia.close()
+                    self._gpus = amd
         return self._gpus
-
-    @staticmethod
-    def _open_amd() -> AmdGpus | None:
-        with fork.held_off():
-            try:
-                import amdsmi
-            except Exception:  # noqa: BLE001 - it loads a library of ROCm, which may not be there
-                return None
-        amd = AmdGpus()
-        amd.open(amdsmi)
-        return amd if amd.numbers else None
 
     # ---------------------------------------------------------------- facts
 
@@ -162,19 +163,16 @@ class Machine:
         return found
 
     def _cpu_name(self) -> str:
-        """Return the name of the CPU's model, or its architecture where there is no name."""
-        try:
-            with (self._root / "proc/cpuinfo").open("rb") as file:
-                text = file.read(1 << 14).decode(errors="replace")  # it goes on for each core
-        except OSError:
-            text = ""
+        text = ""
+        with contextlib.suppress(OSError), (self._root / "proc/cpuinfo").open("rb") as file:
+            text = file.read(1 << 14).decode(errors="replace")  # it goes on for each core
         for line in text.splitlines():
             key, _, value = line.partition(":")
             if key.strip() in ("model name", "Model", "cpu model") and value.strip():
                 return " ".join(value.split())
         return platform.machine() or "unknown"
 
-    # ---------------------------------------------------------------- numbers of the moment
+    # ---------------------------------------------------------------- metrics of the moment
 
     def _cpu(self, found: Reading) -> None:
         """Count the time that cores were busy, as percent of those that may be used."""
@@ -203,7 +201,7 @@ class Machine:
             found.host.counted["disk_write_rate"] = disk.write_bytes / MIB
 
     def _network(self, found: Reading) -> None:
-        """Count what went through network cards; where none is seen, all but the loopback.
+        """Return the traffic of network cards, or if none is visible of all but the loopback.
 
         Bridges and bonds would count again what goes through a card.
         """
@@ -217,9 +215,22 @@ class Machine:
         found.host.counted["network_send_rate"] = sent / MIB
 
     def _processes(self, found: Reading) -> None:
-        seconds, memory = usage(self._psutil, os.getpid())
+        seconds, memory = usage(self._psutil)
         found.process.counted["process_cores"] = seconds
         found.process.present["process_memory"] = memory / GIB
+
+    def _read_gpus(self, found: Reading) -> None:
+        found.gpus = self._open_gpus().read()
+
+
+def _imported(name: str) -> Any:
+    """Return an optional module, or None; amdsmi loads a library, which may not be there."""
+    with fork.held_off():
+        try:
+            return importlib.import_module(name)
+        except Exception:
+            log.debug("seamark: %s cannot be imported", name, exc_info=True)
+            return None
 
 
 def _busy(times: Any) -> float:
@@ -227,3 +238,28 @@ def _busy(times: Any) -> float:
     idle = times.idle + getattr(times, "iowait", 0.0)
     twice = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
     return float(sum(times) - idle - twice)
+
+
+def usage(psutil: Any) -> tuple[float, int]:
+    """Return the CPU time and the memory of this process and all below it, in seconds and bytes.
+
+    The time includes that of children that ended. Memory is what is resident; of what may be shared
+    (files, shared memory, in which loaders hand batches over) only the largest share of one process
+    is counted, once. Pages that a fork left in common are counted in each process: what the kernel
+    knows better (PSS) it finds out page by page, and the process would stand still meanwhile.
+    """
+    seconds, private, shared = 0.0, 0, 0
+    own = psutil.Process()
+    for process in (own, *own.children(recursive=True)):
+        try:
+            times, memory = process.cpu_times(), process.memory_info()
+        except (psutil.Error, OSError):  # gone meanwhile
+            continue
+        seconds += times.user + times.system
+        seconds += getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
+        common = getattr(memory, "shared", 0)
+        private += max(0, memory.rss - common)
+        shared = max(shared, common)
+    # The kernel counts in hundredths: their sum in floats depends on the order by a last digit, and
+    # time that stood still would seem to go back.
+    return round(seconds, 6), private + shared

@@ -1,4 +1,4 @@
-"""A process of its own that copies what is printed to where it went before, and to a ring.
+"""Process that copies output to its original destination and to a ring buffer.
 
 Run as a file, ``python -I -S _copier.py SOURCE ORIGINAL CONTROL RING``, where the four are
 descriptors; see `seamark.capture.output.descriptor`, which starts it. Imports next to nothing, and
@@ -83,14 +83,7 @@ class _Finished(Exception):  # noqa: N818 - no error
 
 
 class Copier:
-    """Copying loop, with state in shared memory that the next copying process continues from.
-
-    Args:
-        source: Descriptor from which the output is read.
-        original: Descriptor of the original destination.
-        control: Descriptor of the socket for orders and answers.
-        ring: Descriptor of the file in which the output is recorded.
-    """
+    """Copying loop, with state in shared memory that the next copying process continues from."""
 
     def __init__(self, source: int, original: int, control: int, ring: int) -> None:
         self._source = source
@@ -113,8 +106,7 @@ class Copier:
     def copy(self, waiting: int | None) -> None:
         """Copy until everything is copied.
 
-        Args:
-            waiting: Descriptor that is readable when the process that waits for this one is gone.
+        ``waiting`` is readable when the process that waits for this one is gone.
 
         Raises:
             _Finished: If everything is copied.
@@ -152,12 +144,7 @@ class Copier:
                 poll.unregister(self._control)
 
     def recover(self, pid: int, counts: int | None) -> None:
-        """Find out how far the copier got before it was killed.
-
-        Args:
-            pid: The process, which has ended and is not reaped.
-            counts: Descriptor of the file with its counts, opened while it ran.
-        """
+        """Find out how far the copier got that was killed, from a descriptor of its counts."""
         state = self._state
         if state[_PID] != pid or state[_DOING] == _IDLE:
             return
@@ -171,7 +158,7 @@ class Copier:
             state[_SHOWN] += max(0, written - state[_WRITTEN_BEFORE])
 
     def introduce(self) -> None:
-        """Say that copying begins, and who waits for its end."""
+        """Announce that copying begins, and the process that waits for its end."""
         self._send(b"R" + os.getpid().to_bytes(4, "little"))
 
     # ---------------------------------------------------------------- a chunk
@@ -307,7 +294,6 @@ class Copier:
         return bool(order)
 
     def _send(self, answer: bytes) -> bool:
-        """Return whether there is somebody who reads it."""
         try:
             self._written += os.write(self._control, answer)
         except OSError:
@@ -320,10 +306,7 @@ def _number(data: bytes, at: int) -> int:
 
 
 def _open_counts(pid: int | str) -> int | None:
-    """Open the file in which Linux counts the bytes of a process.
-
-    The file of a process that has ended belongs to root: it can be read then, but not opened.
-    """
+    # The file of a process that has ended belongs to root: it can be read then, but not opened.
     try:
         return os.open(f"/proc/{pid}/io", os.O_RDONLY)
     except OSError:
@@ -342,7 +325,7 @@ def _counted(counts: int | None, *, own: bool = False) -> tuple[int, int]:
 
 
 def _ignore_signals() -> None:
-    """Ignore what is meant for the training: a scheduler signals every process of a job."""
+    """Ignore signals for the training: a scheduler signals every process of a job."""
     ours = {_signal.SIGKILL, _signal.SIGSTOP, _signal.SIGCHLD, _signal.SIGCONT}
     deadly = {_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGABRT}
     for number in range(1, _signal.NSIG):
@@ -355,7 +338,6 @@ def _ignore_signals() -> None:
 
 
 def _fork() -> int | None:
-    """Return the pid of the child, 0 in it, and None if there can be none."""
     try:
         return os.fork()
     except OSError:
@@ -363,7 +345,6 @@ def _fork() -> int | None:
 
 
 def _copy_guarded(copier: Copier) -> None:
-    """Copy until all is copied, or wait for a process that does."""
     attempts, total = 0, -1
     while True:
         there, gone = os.pipe()

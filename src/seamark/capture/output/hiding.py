@@ -47,7 +47,7 @@ _END: Final = re.compile(KEY_ENDS)
 
 
 class Hiding:
-    """Hides what the pieces of one stream show only together.
+    """Hides secrets that are spread over several pieces of one stream.
 
     Args:
         secrets: What is hidden.
@@ -77,7 +77,7 @@ class Hiding:
         return self._secrets.open_value_start(text)
 
     def _head(self, text: str) -> int:
-        """Return how much of a text belongs to what is remembered: its line, or its key."""
+        """Return the length of the text that continues the remembered line or key."""
         before = self._before
         if not before:
             return 0
@@ -90,7 +90,7 @@ class Hiding:
         return min(self._key or _KEY, len(text)) if ended is None else ended.end() - len(before)
 
     def _continued(self, text: str) -> str:
-        """Hide what belongs to what is remembered, which was recorded before."""
+        """Hide text that continues a remembered line or key, which is already recorded."""
         if not text:
             return ""
         before, plain = self._before, _plain(text)
@@ -107,7 +107,7 @@ class Hiding:
         return text if same == len(plain) else MASK + plain[len(plain) - same :]
 
     def _alone(self, text: str) -> str:
-        """Hide what colours conceal; a line with something hidden loses them."""
+        """Hide secrets that colour codes conceal; a line with hidden text loses its colours."""
         if _ODD.search(text) is None:
             return self._secrets.printed(text)
         if "\b" in text:
@@ -123,7 +123,7 @@ class Hiding:
         return "".join([line if was == now else now for line, was, now in zip(*lines, strict=True)])
 
     def _overwritten(self, line: str) -> str:
-        """Hide what a line shows once it was gone back over."""
+        """Hide secrets that appear when a line is overwritten."""
         if "\b" not in line:
             return line
         end = line[len(line.rstrip("\r\n")) :]
@@ -136,7 +136,7 @@ class Hiding:
         return MASK if hidden in _WHOLE else hidden
 
     def _remember(self, text: str) -> None:
-        """Keep what the next piece goes on with: an unfinished line, or a key."""
+        """Remember the text that the next piece continues: an unfinished line, or a key."""
         plain = _plain(text)
         joined = self._before + plain
         if (begun := _last_open_key(joined)) is not None:
@@ -159,7 +159,7 @@ def _last_open_key(text: str) -> re.Match[str] | None:
 
 
 def _plain(text: str) -> str:
-    """Return a text without what is not seen of it: a name and its value stand side by side."""
+    """Return a text without invisible parts, so that a name and its value are adjacent."""
     if _ODD.search(text) is None:
         return text
     return _UNSEENS.sub("", _BLANKS.sub(" ", _ESCAPES.sub("", text)))

@@ -1,43 +1,147 @@
-"""Recording of one output stream: its text is collapsed, limited, masked and written in points."""
+"""Recording of printed text: one thread for all streams and runs of a process."""
 
 from __future__ import annotations
 
+import logging
+import operator
+import re
+import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+import unicodedata
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from seamark.capture.output.framing import FRAME_BYTES, cut, size_of, unfinished_from
 from seamark.capture.output.hiding import Hiding
-from seamark.capture.output.limit import Allowance, Limit
+from seamark.capture.output.source import FRAME_BYTES, ORDER, Bell, size_of
 from seamark.pictures.terminal import collapse
+from seamark.process import fork
 
 if TYPE_CHECKING:
     from seamark.capture.output.source import Source
     from seamark.capture.part import Recorder
     from seamark.capture.secrets import Secrets
+    from seamark.capture.switches import Limit
 
-__all__ = ["Recording"]
+__all__ = [
+    "BELL",
+    "GATHERING",
+    "Gathering",
+    "Recording",
+    "cut",
+    "unfinished_from",
+]
 
+_T = TypeVar("_T")
+
+log = logging.getLogger("seamark")
+
+_MAX_WORD: Final = 1 << 12
+_MAX_ESCAPE: Final = 1 << 9
+_CLUSTER: Final = 16
+_UNFINISHED: Final = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)\Z", re.DOTALL
+)
+_JOINS: Final = "\u200d\ufe0e\ufe0f"
+
+
+def unfinished_from(text: str) -> int:
+    """Return where the escape sequence begins that a text ends in the middle of; else its length.
+
+    One that has not ended after 512 characters is taken for none.
+    """
+    found = _UNFINISHED.search(text, max(0, len(text) - _MAX_ESCAPE))
+    return len(text) if found is None else found.start()
+
+
+def cut(text: str, most: int) -> int:
+    """Return how many characters of a text to take so that they have no more than ``most`` bytes.
+
+    All of them, or those up to the end of the last line that fits, else of the last word of a long
+    line; never a part of a character, or of an escape sequence of a terminal. May be 0.
+    """
+    if len(text) <= most and size_of(text) <= most:
+        return len(text)
+    fits = _fitting(text, most)
+    if (end := text.rfind("\n", 0, fits) + 1) > 0:
+        return end
+    if (end := max(text.rfind(space, max(0, fits - _MAX_WORD), fits) for space in " \t\r") + 1) > 0:
+        fits = end
+    if 0 < (start := unfinished_from(text[:fits])) < fits:
+        return start
+    for at in range(fits, max(0, fits - _CLUSTER), -1):
+        if not (unicodedata.combining(text[at]) or text[at] in _JOINS or text[at - 1] == "\u200d"):
+            return at
+    return fits
+
+
+def _fitting(text: str, most: int) -> int:
+    start = text[:most]
+    if start.isascii():
+        return len(start)
+    encoded = start.encode("utf-8", "surrogatepass")
+    end = min(most, len(encoded))
+    while 0 < end < len(encoded) and encoded[end] & 0xC0 == 0x80:  # noqa: PLR2004 - goes on
+        end -= 1
+    return len(encoded[:end].decode("utf-8", "surrogatepass"))
+
+
+# How long to wait before the number of bytes that are left out is told again, in seconds.
 _TELL_S: Final = 60.0
-"""How long to wait before the number of bytes that are left out is told again, in seconds."""
+
+
+_MINUTE_S: Final = 60.0
+_A_MINUTE: Final = "in one minute"
+_IN_ALL: Final = "in all"
+
+
+class Allowance:
+    """Amount of output that may still be recorded of one stream."""
+
+    def __init__(self, limit: Limit) -> None:
+        limits = {_A_MINUTE: limit.per_minute, _IN_ALL: limit.total}
+        self._limits = {kind: most for kind, most in limits.items() if most is not None}
+        self._spent = dict.fromkeys(self._limits, 0)
+        self._until = float("-inf")
+
+    def left(self, now: float) -> int | None:
+        """Return how many bytes may be recorded now, in seconds; None for any number."""
+        if now >= self._until:
+            self._until = now + _MINUTE_S
+            if _A_MINUTE in self._spent:
+                self._spent[_A_MINUTE] = 0
+        return min(self._left().values(), default=None)
+
+    def spend(self, count: int) -> None:
+        """Take note of bytes that are recorded."""
+        for kind in self._spent:
+            self._spent[kind] += count
+
+    def end(self) -> str:
+        """Use up the limit that has less left, because the next text did not fit.
+
+        Return which one, such as ``"1 MiB in one minute"``.
+        """
+        left = self._left()
+        kind = _IN_ALL if left.get(_IN_ALL, 1) <= 0 else min(left, key=left.__getitem__)
+        self._spent[kind] = self._limits[kind]
+        return f"{_shown(self._limits[kind])} {kind}"
+
+    def _left(self) -> dict[str, int]:
+        return {kind: most - self._spent[kind] for kind, most in self._limits.items()}
+
+
+def _shown(count: int) -> str:
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size and count % size == 0:
+            return f"{count // size} {unit}"
+    return f"{count:,} bytes"
 
 
 class Recording:
-    """Records what one source gives. Everything but `path` belongs to one thread at a time.
+    """Records the output of one source. Everything but `path` belongs to one thread at a time.
 
-    Args:
-        run: Where it is recorded.
-        path: Of the series.
-        source: What gives the text.
-        limit: How much is recorded.
-        secrets: What is hidden.
-        clock: Seconds, never stepping back.
-
-    Attributes:
-        path: Of the series.
-        source: What gives the text.
-        left_out: Bytes that were not recorded so far.
-        holds: Whether the beginning of a known value waits for the rest of it: for one period.
+    ``holds``: the beginning of a known value waits for the rest of it, for one period.
     """
 
     def __init__(
@@ -71,7 +175,7 @@ class Recording:
         return self._gap is None
 
     def record(self, new: str) -> None:
-        """Record what the source gave; nothing, where what is held back has waited long enough."""
+        """Record output of the source; without output, text that was held back long enough."""
         text = self._held + new
         whole = unfinished_from(text)
         if new and whole == len(text):
@@ -82,7 +186,7 @@ class Recording:
         self._keep(text[:whole])
 
     def settle(self) -> None:
-        """Say what is missing after what was recorded."""
+        """Record the number of missing bytes after the recorded output."""
         self._miss()
         broken, self._broken = self._broken, self.source.broken
         if self._broken is not None and broken is None:
@@ -104,8 +208,7 @@ class Recording:
             taken = cut(text, FRAME_BYTES if left is None else min(left, FRAME_BYTES))
             is_last = left is not None and left < FRAME_BYTES and taken < len(text)
             if not taken or (is_last and text[taken - 1] != "\n"):  # whole lines are easier to read
-                self._allowance.end()
-                self._count_omitted(size_of(text), f"more than {self._allowance.why}")
+                self._count_omitted(size_of(text), f"more than {self._allowance.end()}")
                 break
             if taken < len(text):  # a value is not cut in two
                 taken = self._hiding.open_value_start(text[:taken]) or taken
@@ -115,7 +218,6 @@ class Recording:
             text = text[taken:]
 
     def _miss(self) -> None:
-        """Count what the source had to leave out."""
         lost, self._lost = self.source.lost - self._lost, self.source.lost
         if lost:
             self._count_omitted(lost, "printed faster than it could be recorded")
@@ -132,7 +234,7 @@ class Recording:
     # ---------------------------------------------------------------- what is left out
 
     def _count_omitted(self, count: int, why: str) -> None:
-        """Count bytes; say so where the first of them would stand."""
+        # Say so where the first of them would stand.
         if self._gap is None:
             self._gap = 0
             self._append(f"{self._new_line}[seamark: {why}; left out here: ")
@@ -144,14 +246,157 @@ class Recording:
         return "\n" if self._in_line else ""
 
     def _end_gap(self) -> None:
-        """Say how much is left out, as soon as something is recorded again."""
+        # As soon as something is recorded again.
         if self._gap is not None:
             gap, self._gap = self._gap, None
             self._append(f"{gap:,} bytes]\n")
 
     def _record_omitted(self, *, at_once: bool = False) -> None:
-        """Record how much is left out: when it begins, and from time to time."""
+        # When it begins, and from time to time.
         (told, at), now = self._told, self._clock()
         if told != self.left_out and (at_once or now >= at + _TELL_S):
             self._told = (self.left_out, now)
             self._run.assign_quietly({f"{self.path}_left_out": self.left_out})
+
+
+# How long text waits; with the time that it takes to record it, less than half a second.
+_EVERY_S: Final = 0.45
+# How long to wait for text on its way when there is a hurry, in seconds.
+_SETTLE_S: Final = 0.3
+
+
+class Gathering:
+    """Records from streams as long as there are some, on one thread for all runs of a process.
+
+    As long as nothing is printed the thread sleeps, and nothing wakes it but a source that has
+    something to give. (Sources that cannot ring are asked.) With the last stream it ends.
+    """
+
+    def __init__(self, bell: Bell) -> None:
+        self._bell = bell
+        self._begin()
+        fork.register(self._begin)
+
+    def _begin(self) -> None:
+        # In a forked child there is no thread, and nothing is recorded.
+        self._bell.begin()
+        self._lock = threading.RLock()
+        self._streams: tuple[Recording, ...] = ()
+        self._leaving: deque[tuple[Recording, threading.Event]] = deque()
+        self._thread: threading.Thread | None = None
+        self._asked = self._answered = 0
+
+    def add(self, streams: Iterable[Recording]) -> None:
+        """Record from streams, whose sources have begun; RuntimeError if there is no thread."""
+        with self._lock:
+            self._streams += tuple(streams)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, name="seamark-output", daemon=True
+                )
+                try:
+                    self._thread.start()
+                except BaseException:
+                    self._thread, self._streams = None, ()
+                    raise
+        self._bell.ring()
+
+    def remove(self, streams: Iterable[Recording], timeout_s: float) -> None:
+        """Record the rest of streams, and no more; the thread goes on after the time is over."""
+        deadline = time.monotonic() + timeout_s
+        ended = [(stream, threading.Event()) for stream in streams]
+        with self._lock:
+            thread = self._thread
+            self._leaving.extend(ended)
+        self._bell.ring()
+        if thread is None or not thread.is_alive() or thread is threading.current_thread():
+            self._let_go()
+            return
+        for _, event in ended:
+            event.wait(max(0.0, deadline - time.monotonic()))
+        if not self._streams:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def hurry(self) -> None:
+        """Request that printed text is recorded at once, without a lock or a wait; see `drained`.
+
+        For signal handlers, after which the process may end.
+        """
+        lies = self._bell.asleep and not any(each.source.polled for each in self._streams)
+        if self._thread is not None and not lies:
+            self._asked += 1
+            self._bell.ring()
+
+    @property
+    def drained(self) -> bool:
+        """Whether output from before the last `hurry` is recorded."""
+        return self._thread is None or self._answered == self._asked
+
+    # ---------------------------------------------------------------- the thread
+
+    def _work(self) -> None:
+        while True:
+            self._wait()
+            asked = self._asked
+            if asked != self._answered:
+                for stream in self._streams:
+                    _attempt(stream, stream.source.settle, time.monotonic() + _SETTLE_S)
+            self._record()
+            self._answered = asked
+            self._let_go()
+            with self._lock:
+                if not self._streams and not self._leaving:
+                    self._thread = None
+                    return
+
+    def _record(self) -> None:
+        """Record new output of all streams in the order of writing."""
+        streams, before = self._streams, next(ORDER)
+        found: list[tuple[int, Recording, str]] = []
+        for stream in streams:
+            pieces = _attempt(stream, stream.source.pieces, before) or ()
+            found += [(order, stream, text) for order, text in pieces]
+        for _, stream, text in sorted(found, key=operator.itemgetter(0)):
+            _attempt(stream, stream.record, text)
+        for stream in streams:
+            if stream.holds and all(each is not stream for _, each, _ in found):
+                _attempt(stream, stream.record, "")  # nothing was added to what was held back
+            _attempt(stream, stream.settle)
+
+    def _let_go(self) -> None:
+        if self._leaving:
+            self._record()  # all of them once more, as each one's rest comes by itself
+        while self._leaving:
+            stream, ended = self._leaving.popleft()
+            with self._lock:
+                self._streams = tuple(each for each in self._streams if each is not stream)
+            _attempt(stream, stream.finish)
+            ended.set()
+
+    def _wait(self) -> None:
+        bell = self._bell
+        bell.asleep = True
+        # Looked at after that: what is printed from here on rings.
+        if not any(
+            each.holds or each.source.polled or each.source.waiting for each in self._streams
+        ):
+            while not self._leaving and bell.asleep:
+                bell.wait()
+        bell.asleep = False
+        until = time.monotonic() + _EVERY_S
+        while not self._leaving and self.drained and (left := until - time.monotonic()) > 0:
+            if any(each.source.full and each.hungry for each in self._streams):
+                return
+            bell.wait(left)
+
+
+def _attempt(stream: Recording, call: Callable[..., _T], *given: Any) -> _T | None:
+    try:
+        return call(*given)
+    except Exception:
+        log.debug("seamark: %s could not be recorded", stream.path, exc_info=True)
+        return None
+
+
+BELL: Final = Bell()
+GATHERING: Final = Gathering(BELL)

@@ -1,56 +1,66 @@
-"""Base class of the sources from which the text of a stream is taken."""
+"""Sources of printed text, and the streams of Python."""
 
 from __future__ import annotations
 
+import _thread
+import io
 import itertools
-from typing import Final
+import logging
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
 
-__all__ = ["ORDER", "Source"]
+from seamark.process import fork
+from seamark.process.interrupts import let_pass
 
+__all__ = ["FRAME_BYTES", "ORDER", "Bell", "Source", "Tee", "size_of"]
+
+log = logging.getLogger("seamark")
+
+FRAME_BYTES: Final = 1 << 16
+"""The longest point, in bytes of UTF-8."""
 ORDER: Final = itertools.count(1)
 """Numbers that rise from write to write of all streams of the process."""
+
+
+def size_of(text: str) -> int:
+    """Return how many bytes a text has in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 class Source:
     """Source of the text written to standard output or standard error, from `start` to `stop`.
 
     `start` is called by the thread that starts the run, everything else by the thread that records.
-
-    Attributes:
-        polled: Whether it has to be polled, because it cannot ring the bell.
-        lost: Number of bytes so far that could not be held until they were taken.
+    A source that cannot ring the bell is polled; it counts the bytes that it could not hold as
+    lost.
     """
 
     polled = True
     lost = 0
 
     def start(self) -> None:
-        """Begin; called again after `stop` where the run goes on."""
+        """Start; called again after `stop` if the run continues."""
         raise NotImplementedError
 
     def take(self) -> str:
-        """Return what is new."""
+        """Return new output."""
         raise NotImplementedError
 
     def pieces(self, before: int) -> list[tuple[int, str]]:
-        """Return what is new in pieces, in the order in which they were written.
+        """Return what is new in pieces, each with a number of `ORDER` that tells its time.
 
-        Args:
-            before: A number of `ORDER`; what was written after it may be left for the next time.
-
-        Returns:
-            Each with a number of `ORDER`, which tells what was written to another stream before. A
-            source that cannot know it says that it came last.
+        What was written after the number ``before`` may be left for the next time. A source that
+        cannot know the number says that it came last.
         """
         text = self.take()
         return [(before, text)] if text else []
 
     def settle(self, deadline: float) -> None:
-        """Wait until what was written can be taken.
-
-        Args:
-            deadline: Until when to wait at most, as `time.monotonic` gives it.
-        """
+        """Wait until what was written can be taken, at most until ``deadline`` (monotonic)."""
 
     def stop(self) -> str:
         """End, and return the rest."""
@@ -70,3 +80,361 @@ class Source:
     def broken(self) -> str | None:
         """Reason, in words, why nothing more can be taken; None as long as something may be."""
         return None
+
+
+class Bell:
+    """Wakes one thread.
+
+    May be rung anywhere, in the handler of a signal and in the middle of another ring too, which
+    rules out conditions and events: they hold a lock while they ring.
+
+    Attributes:
+        asleep: Whether the thread has lain down until somebody rings.
+    """
+
+    __slots__ = ("_rung", "asleep")
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all waiters; a forked child has none."""
+        self.asleep = False
+        self._rung = _thread.allocate_lock()
+        self._rung.acquire()
+
+    def ring(self) -> None:
+        """Wake the thread, or keep it from lying down the next time. Never waits."""
+        self.asleep = False
+        try:  # noqa: SIM105 - a third of the time
+            self._rung.release()
+        except RuntimeError:  # it was rung and has not been heard yet
+            pass
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until it is rung, or was since the last time; None for no limit."""
+        self._rung.acquire(timeout=-1 if timeout_s is None else timeout_s)
+
+
+# How much of one stream waits at most, in characters.
+_MOST: Final = 2 << 20
+# What a text counts beside its characters: memory that an object takes.
+_EACH: Final = 64
+# Into how many pieces what is new is cut at most.
+_MOST_PIECES: Final = 16
+
+
+class _Turn:
+    """Tap of the stream written to last; None if the next write has to queue a number."""
+
+    __slots__ = ("tap",)
+
+    def __init__(self) -> None:
+        self.tap: _Tap | None = None
+
+
+_TURN: Final = _Turn()
+
+
+class _Tap:
+    """Interception of the writes to one stream object, by one function for any number of takers.
+
+    Attributes:
+        queue: Text not handed out, and numbers of `ORDER` where another stream was written to.
+        room: Number of characters that may still be queued before `press` is called.
+        takers: Sources that get the text; without any, nothing is queued.
+        pressed: Whether so much waits that it should be handed out before its time.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_before",
+        "_lock",
+        "_told",
+        "bell",
+        "lost",
+        "pressed",
+        "queue",
+        "room",
+        "stream",
+        "takers",
+        "write",
+    )
+
+    def __init__(self, stream: Any, bell: Bell) -> None:
+        self.stream = stream
+        self._before: Any = vars(stream).get("write")
+        self.bell = bell
+        self.begin()
+        self.write = _seen(stream.write, self, plain=isinstance(stream, io.TextIOWrapper))
+
+    def begin(self) -> None:
+        self._lock = threading.RLock()
+        self.pressed = False
+        self.queue: deque[str | int] = deque()
+        self.room = self.lost = self._told = 0
+        self.takers: tuple[Tee, ...] = ()
+
+    def install(self) -> None:
+        """Be the stream's ``write``; TypeError if the object does not have it."""
+        # Not by setattr: a wrapper may pass that on to what it wraps, whose write it calls.
+        vars(self.stream)["write"] = self.write
+        if self.stream.write is not self.write:
+            self.remove()
+            msg = f"{type(self.stream).__name__} takes no other write"
+            raise TypeError(msg)
+
+    def remove(self) -> None:
+        """Put back what was there, unless somebody else's is over ours: then ours passes all."""
+        if not self.is_on_top:
+            return
+        own = vars(self.stream)
+        if self._before is None:
+            del own["write"]
+        else:
+            own["write"] = self._before
+
+    @property
+    def is_on_top(self) -> bool:
+        """Whether nothing lies over it, and nobody took it off."""
+        return vars(self.stream).get("write") is self.write
+
+    def join(self, taker: Tee) -> None:
+        """Add a receiver of output from now on."""
+        with self._lock:
+            self.spread()
+            self.takers += (taker,)
+            _TURN.tap = None  # it has to hear the number of what is written next
+            self._open()
+
+    def remove_taker(self, taker: Tee) -> None:
+        """Remove a taker; after the last one, restore the ``write`` of the stream."""
+        with self._lock:
+            self.spread()
+            self.takers = tuple(each for each in self.takers if each is not taker)
+            if not self.takers:
+                self.remove()
+                self.queue.clear()
+                self.room = 0
+                if _TURN.tap is self:
+                    _TURN.tap = None
+
+    def spread(self) -> None:
+        """Pass output to all receivers."""
+        with self._lock:
+            lost = self.lost - self._told
+            self._told += lost
+            # Not for ever, however fast somebody prints.
+            found = [self.queue.popleft() for _ in range(len(self.queue))]
+            self._open()
+            for taker in self.takers:
+                taker.parts += found
+                taker.lost += lost
+
+    def _open(self) -> None:
+        if self.takers:
+            self.pressed = False
+            self.room = FRAME_BYTES
+
+    def press(self, text: str) -> None:
+        """Take a text for which there is no room: ask for it to be handed out, or leave it out."""
+        if not self.takers:
+            self.room = 0
+        elif self.pressed:
+            self.room = 0
+            # Before: another thread may run while it is counted.
+            size = size_of(text[:_MOST]) * len(text) // min(len(text), _MOST) if text else 0
+            self.lost += size
+        else:
+            self.pressed = True
+            self.room = _MOST - FRAME_BYTES
+            if _TURN.tap is not self:
+                _TURN.tap = self
+                self.queue.append(next(ORDER))
+            self.queue.append(text[:_MOST])
+            if len(text) > _MOST:  # counted by what it begins with: it may be of any size
+                self.lost += size_of(text[:_MOST]) * (len(text) - _MOST) // _MOST
+            self.bell.ring()
+
+
+def _seen(original: Callable[..., Any], tap: _Tap, *, plain: bool) -> Callable[..., Any]:
+    """Return a ``write`` that tells ``tap``.
+
+    ``plain``: it takes one argument by place, as all streams of `io` do; it then costs half as
+    much, and this is called twice for each ``print``.
+    """
+    found = _wrap_text_write(original, tap) if plain else _wrap_any_write(original, tap)
+    found.__name__, found.__qualname__ = "write", getattr(original, "__qualname__", "write")
+    found.__doc__ = getattr(original, "__doc__", None)
+    found.seamark_tap = tap  # type: ignore[attr-defined]
+    _taps.add(tap)
+    return found
+
+
+def _wrap_text_write(original: Callable[[Any], Any], tap: _Tap) -> Callable[[Any], Any]:
+    bell, turn = tap.bell, _TURN
+
+    def write(text: Any, /) -> Any:
+        written = original(text)
+        try:
+            cost = len(text) + _EACH
+            tap.room -= cost  # no call in it: no other thread runs in between
+            if tap.room > 0:
+                if turn.tap is not tap:
+                    turn.tap = tap
+                    tap.queue.append(next(ORDER))
+                tap.queue.append(text)
+                if bell.asleep:
+                    bell.ring()
+            else:
+                tap.press(text)
+        except Exception as error:  # noqa: BLE001 - see `let_pass`; the text is written
+            let_pass(error)
+        return written
+
+    return write
+
+
+def _wrap_any_write(original: Callable[..., Any], tap: _Tap) -> Callable[..., Any]:
+    tell = _wrap_text_write(_written_already, tap)
+
+    def write(*given: Any, **named: Any) -> Any:
+        written = original(*given, **named)
+        tell(given[0] if given else next(iter(named.values()), ""))
+        return written
+
+    return write
+
+
+def _written_already(text: Any) -> None:
+    pass  # it is written
+
+
+_taps: weakref.WeakSet[_Tap] = weakref.WeakSet()
+
+
+def _pass_all() -> None:
+    """In a forked child: see nothing, and have the streams as they were."""
+    for tap in list(_taps):
+        tap.begin()
+        tap.remove()
+
+
+fork.register(_pass_all)
+
+
+class Tee(Source):
+    """Source of the text written to the object that is ``sys.stdout`` or ``sys.stderr`` at `start`.
+
+    ``sys.stdout`` is not replaced. Its ``write`` is: an attribute of the object hides the method of
+    its class. So whoever holds the object (a handler of `logging`, Rich, tqdm, the kernel of a
+    notebook) is seen, and nobody finds another object: ``isatty()``, ``fileno()``, ``buffer`` and
+    the type are as ever. What is written to ``sys.stdout.buffer`` or to the descriptor does not
+    pass here.
+
+    The write itself comes first, and what it returns or raises is returned or raised. Then the text
+    is put in a queue, by one `deque.append`: no lock, nothing to wait for, in threads and in the
+    handlers of signals alike.
+
+    Where another stream was written to in between, a number that rises from write to write of all
+    streams goes into the queue before the text: it costs the others a comparison, and tells in
+    which order the streams were written.
+    """
+
+    polled = False
+
+    def __init__(self, name: str, bell: Bell) -> None:
+        self._name, self._bell = name, bell
+        self._tap: _Tap | None = None
+        self.parts: list[str | int] = []
+        self._order = 0
+
+    def start(self) -> None:
+        """Start to receive output; nothing happens if that is impossible."""
+        stream = self._stream()
+        if stream is None:
+            return
+        try:
+            self._tap = self._tap_on(stream)
+        except (AttributeError, TypeError, ValueError) as error:
+            log.debug("seamark: sys.%s cannot be recorded: %r", self._name, error)
+        else:
+            self._tap.join(self)
+
+    def renew(self) -> None:
+        """Follow the present stream object; wrap it again if other code removed the wrapper."""
+        tap, stream = self._tap, self._stream()
+        if tap is not None and not (tap.stream is stream and tap.is_on_top):
+            tap.remove_taker(self)
+            self._tap = None
+            self.start()
+
+    def _stream(self) -> Any:
+        # Not what keeps it in memory for somebody, and for a while.
+        stream = getattr(sys, self._name, None)
+        if isinstance(stream, io.StringIO):
+            return getattr(sys, f"__{self._name}__", None) or stream
+        return stream
+
+    def _tap_on(self, stream: Any) -> _Tap:
+        """Return the tap that is on top of a stream; put one there if there is none.
+
+        One that lies below what somebody else has installed is not used again: it may have been
+        taken out with it.
+        """
+        top = vars(stream).get("write")
+        if top is not None and (tap := _own_tap(top)) is not None:
+            return tap
+        tap = _Tap(stream, self._bell)
+        tap.install()
+        return tap
+
+    def take(self) -> str:
+        """Return new output."""
+        return "".join(text for _, text in self.pieces(next(ORDER)))
+
+    def pieces(self, before: int) -> list[tuple[int, str]]:
+        """Return new output, divided where another stream was written to in between."""
+        if self._tap is not None:
+            self._tap.spread()
+        parts, self.parts = self.parts, []
+        found: list[tuple[int, list[str]]] = [(self._order, [])]
+        for at, part in enumerate(parts):
+            if isinstance(part, str):
+                found[-1][1].append(part)
+            elif isinstance(part, int):
+                if part > before:
+                    self.parts = parts[at:]
+                    break
+                self._order = part
+                if found[-1][1]:
+                    if len(found) == _MOST_PIECES:
+                        continue  # the last one takes all the rest
+                    found.append((part, []))
+                else:
+                    found[-1] = (part, [])
+        return [(order, "".join(texts)) for order, texts in found if texts]
+
+    def stop(self) -> str:
+        """See no more, and return the rest."""
+        tap, self._tap = self._tap, None
+        if tap is not None:
+            tap.remove_taker(self)
+        return self.take()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self.parts) or (self._tap is not None and bool(self._tap.queue))
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits that it should be taken before its time."""
+        return self._tap is not None and self._tap.pressed
+
+
+def _own_tap(write: Any) -> _Tap | None:
+    """Return the tap that a ``write`` tells, or None if it is none of ours."""
+    tap = getattr(write, "seamark_tap", None)
+    # `functools.wraps` copies attributes to what somebody has put around ours.
+    return tap if isinstance(tap, _Tap) and tap.write is write else None

@@ -1,4 +1,4 @@
-"""Recognition of secrets, and their replacement in what is recorded."""
+"""Recognition of secrets, and their replacement in records."""
 
 from __future__ import annotations
 

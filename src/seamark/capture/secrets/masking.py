@@ -169,7 +169,7 @@ def _mask_text(text: str, style: Style, more: More, *, by_line: bool = False) ->
 
 
 def mask_printed(text: str, more: More) -> str:
-    """Return what was printed without what follows a name anywhere in it.
+    """Return output without the values that follow secret names anywhere in it.
 
     Known values and shapes are for `mask_value` to hide. A log has to stay readable: numbers stay,
     and words in small letters after anything but a password.
@@ -287,7 +287,7 @@ def mask_code(
     is_middle: bool = False,
     pace: _Pace = iter,
 ) -> str:
-    """Return source code with what looks like a secret in its literals and comments hidden.
+    """Return source code with secrets in its literals and comments hidden.
 
     Code that is kept is to be run again: nothing else is changed, but for known values and shapes,
     and there are as many lines as before.

@@ -259,7 +259,7 @@ def holds_secrets(name: str) -> bool:
 
 
 def is_plain_fact(name: str) -> bool:
-    """Return whether a name below one that holds secrets says who, where or what kind."""
+    """Return whether a name below a secret name is only a description, such as user or host."""
     last = _words(name)[-1:]
     return not _TOLD.isdisjoint(last) or not _PLAIN_TOKENS.isdisjoint(last)
 

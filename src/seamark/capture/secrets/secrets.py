@@ -50,7 +50,7 @@ _HEX_KEY: Final = re.compile(r"[0-9a-f]{32}(?:[0-9a-f]{8})?")
 
 
 def more_of(entries: Iterable[str | re.Pattern[str]]) -> More:
-    """Return what a person says is a secret.
+    """Return the secrets that the user has declared.
 
     Args:
         entries: A plain word is the name of a parameter, an option or a variable, such as
@@ -139,7 +139,7 @@ class Secrets:
         return _Hidden(self).text(text, names) if text else text
 
     def printed(self, text: str) -> str:
-        """Return what was printed without what follows a name in a line, a table or a list.
+        """Return output without the values that follow secret names in a line, a table or a list.
 
         The rest is for `text` to hide, which looks at each point that is recorded.
 
@@ -193,7 +193,7 @@ def _values_of_environment(more: More) -> set[str]:
 
 
 class _Hidden:
-    """Hides what is in values; the environment is read once for all of them.
+    """Hides secrets in values; the environment is read once for all of them.
 
     Args:
         secrets: What is hidden.
@@ -253,13 +253,13 @@ class _Hidden:
 
 
 def _is_held(text: str, names: tuple[str, ...]) -> bool:
-    """Return whether a string is secret for what it stands below: ``secrets/openai``."""
+    """Return whether a string is secret because of its path: ``secrets/openai``."""
     held = any(map(holds_secrets, names[:-1]))
     return held and not is_plain_fact(names[-1]) and not is_empty(text) and not is_harmless(text)
 
 
 def _names_of(path: str, atoms: Mapping[str, Atom]) -> tuple[str, ...]:
-    """Return the parts of a path, the last as what stands beside it says."""
+    """Return the parts of a path, the last one replaced by a name recorded beside it."""
     names = tuple(path.split("/"))
     if names[-1] not in _NAMED_BESIDE:
         return names

@@ -232,7 +232,7 @@ def hidden_lines(text: str) -> str:
 def mask_known(
     text: str, known: Iterable[str], more: More = MORE_NONE, *, by_line: bool = False
 ) -> str:
-    """Return a text without known values and what a person's expressions match.
+    """Return a text without known values and matches of the user's expressions.
 
     Args:
         text: Any text.
@@ -278,7 +278,7 @@ def mask_keys(text: str) -> str:
 
 
 def mask_shapes(text: str, *, by_line: bool = False) -> str:
-    """Return a text without what has the shape of a secret, whatever it is called.
+    """Return a text without values that have the shape of a secret, whatever their names.
 
     Args:
         text: Any text.
@@ -318,5 +318,5 @@ def mask_authorization(text: str) -> str:
 
 
 def is_hidden(value: str) -> bool:
-    """Return whether a value begins with what replaces a secret."""
+    """Return whether a value begins with the replacement of a secret."""
     return value.startswith(_HIDDEN)

@@ -1,7 +1,7 @@
-"""The remote ``neptune://workspace/project``: runs go on to whatever speaks Neptune's protocol.
+"""The remote ``neptune://workspace/project``, which forwards runs by Neptune's protocol.
 
 What is sent goes through the package ``neptune``, in a process of its own: see
-`seamark.neptune.forward.helper` for why.
+`seamark.neptune.forward.remote` for why.
 
 Attributes of a forwarded run, below ``monitoring/seamark/forward/<journal>``:
 

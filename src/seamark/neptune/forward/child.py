@@ -1,4 +1,4 @@
-"""The process that speaks for a training: it asks the server, and answers who started it.
+"""Helper process that sends requests of a training to the server.
 
 Two threads serve two channels, so that a file of gigabytes holds up no metric. When who started it
 is gone, what is under way is finished, and the process ends.
@@ -19,12 +19,9 @@ from typing import Any, Final
 
 from seamark.journal.folder import RunFolder
 from seamark.neptune.forward.client import Client
-from seamark.neptune.forward.locks import Locks
-from seamark.neptune.forward.run import ForwardedRun
+from seamark.neptune.forward.run import ForwardedRun, Locks
 from seamark.remote.neptune import address_in
 from seamark.remote.protocol import Busy, RemoteError
-
-__all__ = ["main"]
 
 _LOOK_S: Final = 1.0
 _RETRY_S: Final = "5"
@@ -32,8 +29,6 @@ _RETRY_S: Final = "5"
 
 
 class _Server:
-    """Answers requests; used by the threads of both channels."""
-
     def __init__(self, uri: str, token: str, parent: int) -> None:
         self._uri, self._token, self._parent = uri, token, parent
         self._lock = threading.Lock()
@@ -48,7 +43,6 @@ class _Server:
         }
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is answered to a request."""
         try:
             folder = RunFolder(Path(request["root"]), request["project"], request["run"])
             return self._verbs[request["verb"]](self._run(folder), request)
@@ -76,13 +70,12 @@ class _Server:
             return self._runs[folder]
 
     def end(self) -> None:
-        """Write down what could not be held."""
         for run in self._runs.values():
             run.end()
 
 
 def main() -> None:
-    """Serve until who started this process is gone."""
+    """Serve until the parent process has ended."""
     told = json.loads(sys.stdin.readline())
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
@@ -102,7 +95,6 @@ def main() -> None:
 
 
 def _serve(server: _Server, channel: Connection, parent: int) -> None:
-    """Answer one channel."""
     try:
         while True:
             while not channel.poll(_LOOK_S):

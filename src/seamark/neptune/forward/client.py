@@ -1,7 +1,7 @@
-"""The package ``neptune``, as far as it is needed here: requests, and what their answers mean.
+"""Requests with the package ``neptune``, and the interpretation of their answers.
 
-The package's own `execute_operations` is not used: it repeats a batch whose answer was lost, and
-nobody would know. Here a batch is sent once; who sends it looks first what is there.
+The package's own `execute_operations` repeats a batch whose answer was lost, and nobody would know.
+Here a batch is sent once; who sends it looks first what is there.
 """
 
 from __future__ import annotations
@@ -22,13 +22,7 @@ _PAGE: Final = 1000
 
 
 class Seen(NamedTuple):
-    """An attribute as it is there.
-
-    Attributes:
-        kind: As the protocol calls it: ``"float"``, ``"floatSeries"``, ...
-        last_step: Of a series; None where there is none.
-        value: Of a text or number; else None.
-    """
+    """An attribute as it is there; `kind` is the protocol's, such as ``"floatSeries"``."""
 
     kind: str
     last_step: float | None = None
@@ -36,15 +30,7 @@ class Seen(NamedTuple):
 
 
 class Client:
-    """Client of one project of a server, which uses the package ``neptune``.
-
-    Args:
-        project: ``workspace/project``.
-        token: As `seamark.remote.neptune.token_to_show` returned it.
-
-    Raises:
-        RemoteError: If the project cannot be opened.
-    """
+    """Client of one project of a server, which uses the package ``neptune``."""
 
     def __init__(self, project: str, token: str) -> None:
         from neptune.internal.backends.hosted_neptune_backend import HostedNeptuneBackend
@@ -66,28 +52,20 @@ class Client:
         return str(found.id)
 
     def expect(self, container: str) -> None:
-        """Make sure that a run is still there.
-
-        Raises:
-            Purged: If it is not.
-        """
+        """Raise `Purged` unless a run is still there."""
         self._ask("getExperiment", experimentId=container)
 
     def ping(self, container: str) -> None:
-        """Say that the training goes on."""
+        """Report that the training is alive."""
         self._ask("ping", experimentId=container)
 
     def attributes(self, container: str) -> dict[str, Seen]:
-        """Return what a run has, by path."""
+        """Return the attributes of a run, by path."""
         told = self._ask("getExperimentAttributes", experimentId=container)
         return {one.name: _seen(one) for one in told.attributes}
 
     def execute(self, container: str, operations: list[dict[str, Any]]) -> list[str]:
-        """Execute operations in a single request, which is sent only once.
-
-        Returns:
-            Messages about the operations that failed.
-        """
+        """Execute operations in a request that is sent once; return the failures."""
         told = self._ask("executeOperations", experimentId=container, operations=operations)
         return [str(one.errorDescription) for one in told or []]
 
@@ -111,7 +89,7 @@ class Client:
     # ---------------------------------------------------------------- files
 
     def upload(self, container: str, path: str, ext: str, source: str) -> list[str]:
-        """Send a file; one that is there is replaced. Returns what was wrong."""
+        """Upload a file, replacing an existing one. Returns the error, if any."""
         from neptune.internal.backends.hosted_file_operations import upload_file_attribute
 
         with self._translate_errors():
@@ -126,7 +104,7 @@ class Client:
         return [str(one) for one in wrong or []]
 
     def upload_member(self, container: str, path: str, name: str, source: str) -> list[str]:
-        """Send a file into a set of files. Returns what was wrong."""
+        """Upload a file into a set of files. Returns the error, if any."""
         from neptune.common.storage.storage_utils import UploadEntry
         from neptune.exceptions import MetadataInconsistency
         from neptune.internal.backends import hosted_file_operations as files
@@ -155,12 +133,7 @@ class Client:
     # ---------------------------------------------------------------- asking
 
     def _ask(self, verb: str, **given: Any) -> Any:
-        """Ask once, and a second time only where a token has expired: then nothing was done.
-
-        Raises:
-            Purged: If the run is not there.
-            RemoteError: If it cannot be asked, or refuses.
-        """
+        # It asks a second time only where a token has expired: then nothing was done.
         from neptune.common.exceptions import NeptuneAuthTokenExpired
 
         with self._translate_errors(Purged):
@@ -180,7 +153,6 @@ class Client:
             raise self._failure(error, gone) from error
 
     def _failure(self, error: Exception, gone: type[RemoteError]) -> RemoteError:
-        """Return what an exception of the package, or of those that it uses, means."""
         kind = type(error).__name__
         response = getattr(error, "response", None)
         status = getattr(error, "status_code", None) or getattr(response, "status_code", None)
@@ -213,7 +185,7 @@ def _seen(attribute: Any) -> Seen:
 
 
 def _plain(error: BaseException) -> str:
-    """Return an error in one line, without the colours and boxes of the package's own."""
+    # Without the colours and boxes of the package's own.
     while not str(error) and (below := error.__cause__ or error.__context__) is not None:
         error = below
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))

@@ -1,48 +1,193 @@
-"""Forwarding of a run: its journals are read from the start, and sent from the stored position.
+"""Forwarding of one run to a server of Neptune's protocol.
 
-The position in each journal is stored on the server, in the same request as the data before it, so
-that it is right even if the answer was lost. After any error the run is opened again, from the
-state on the server.
+The journals of the run are read from the start and sent from the stored position. The position in
+each journal is stored on the server in the same request as the data before it. After any error the
+run is opened again, with the state on the server.
+
+A request is repeated if its answer was lost or if only a part of it was accepted; points that the
+server already has are then removed (`without_known`).
+
+The destination is recorded in small journals that do not own the run. Their headers have the id on
+the server, so that a run that was deleted there is not created again.
 """
 
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import json
+import os
+import re
 import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.blobs import open_blob
 from seamark.errors import FileMissingError, JournalError
 from seamark.journal.format import FILE_HEADER_BYTES, Kind
-from seamark.journal.headers import header_of, may_grow
-from seamark.journal.reader import JournalReader
+from seamark.journal.headers import header_of, headers, may_grow
+from seamark.journal.reader import JournalReader, decode_json
+from seamark.journal.root import cache_folder
 from seamark.journal.walk import walk
-from seamark.neptune.forward.batch import Batch, entry_of
-from seamark.neptune.forward.doubts import without_known
-from seamark.neptune.forward.held import OWN, Held
-from seamark.neptune.forward.items import NUMERIC
-from seamark.neptune.forward.journal import START, Journal, Place, assigned
-from seamark.neptune.forward.record import recorded_counts, recorded_id, write_record
-from seamark.process.interrupts import let_pass
+from seamark.journal.writer import JournalWriter
+from seamark.neptune.forward.translation import START, Journal, Place, assigned
+from seamark.neptune.forward.work import NUMERIC, OWN, Batch, Held, entry_of
+from seamark.process.interrupts import let_pass, quietly
+from seamark.process.liveness import process_facts
 from seamark.remote.files import files_of
-from seamark.remote.protocol import Unreachable
+from seamark.remote.protocol import Refused, Unreachable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from seamark.journal.folder import RunFolder
     from seamark.neptune.forward.client import Client, Seen
-    from seamark.neptune.forward.locks import Locks
     from seamark.neptune.forward.work import Task
 
-__all__ = ["ForwardedRun"]
+__all__ = ["ForwardedRun", "Locks"]
+
+
+_PATIENCE_S: Final = 5.0
+_PAUSE_S: Final = 0.1
+
+
+class Locks:
+    """Locks of journals on their way to one place, held until the process ends.
+
+    They are ranges of one file in the user's cache; the kernel lets go of those of a dead process.
+    Where no such file can be, nothing is locked.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._fd = -1
+        self._taken: set[str] = set()
+        name = f"forward-{hashlib.sha256(place.encode()).hexdigest()[:32]}.lock"
+        with quietly(only=(OSError, RuntimeError)):
+            folder = cache_folder()
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._fd = os.open(folder / name, flags, 0o600)
+
+    def take(self, journal: str) -> None:
+        """Lock a journal, or raise `Refused` if another process sends it."""
+        if self._fd < 0 or journal in self._taken:
+            return
+        start = int(hashlib.sha256(journal.encode()).hexdigest()[:14], 16)
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, start)
+            except (BlockingIOError, PermissionError) as error:
+                let_pass(error)
+                if time.monotonic() > until:
+                    msg = "another process of this machine is sending it"
+                    raise Refused(msg) from error
+                time.sleep(_PAUSE_S)
+            except OSError as error:  # a file system without locks
+                let_pass(error)
+                return
+            else:
+                self._taken.add(journal)
+                return
+
+
+def recorded_id(folder: RunFolder, place: str) -> str | None:
+    """Return the id that the run has at a place; None if it is not known."""
+    with quietly(only=OSError):
+        for header in headers(folder):
+            found = header.get("forwarded_id")
+            if header.get("forwarded_to") == place and isinstance(found, str):
+                return found
+    return None
+
+
+def recorded_counts(folder: RunFolder, place: str) -> dict[str, int]:
+    """Return the last recorded counts of items that a place could not represent."""
+    found: dict[str, int] = {}
+    for journal in folder.journals():
+        with quietly(only=(OSError, ValueError, AttributeError, TypeError)):
+            if header_of(journal.path).get("forwarded_to") != place:
+                continue
+            with JournalReader(journal.path) as reader:
+                for frame in reader.frames():
+                    if frame.kind == Kind.OP:
+                        atoms = decode_json(frame.payload).get("atoms", {})
+                        found |= {
+                            path.rpartition("/")[2]: max(
+                                value, found.get(path.rpartition("/")[2], 0)
+                            )
+                            for path, (kind, value) in atoms.items()
+                            if kind == "int"
+                        }
+    return found
+
+
+def write_record(folder: RunFolder, place: str, container: str, lacking: Mapping[str, int]) -> None:
+    """Record the destination of a run, and the counts of items it cannot represent, by kind.
+
+    A folder that cannot be written keeps nobody from sending.
+    """
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", place.partition("://")[2])
+    atoms: dict[str, Any] = {f"{OWN}/{name}/to": ["string", place]}
+    atoms |= {f"{OWN}/{name}/{kind}": ["int", count] for kind, count in lacking.items()}
+    header = {
+        **process_facts(),
+        "owner": False,
+        "attempt": None,
+        "forwarded_to": place,
+        "forwarded_id": container,
+    }
+    with quietly():
+        if folder.is_purged:
+            return
+        writer = JournalWriter(folder, lambda: header)
+        try:
+            writer.append_op({"op": "assign", "atoms": atoms})
+        finally:
+            writer.close()
+
+
+_OTHERS: Final = 200
+"""Points of other processes that may have come behind ours."""
+Tail = Callable[[str, str, int], list[tuple[float, int, Any]]]
+
+
+def without_known(
+    operations: list[dict[str, Any]], seen: Mapping[str, Seen], tail: Tail
+) -> list[dict[str, Any]]:
+    """Return operations without the points that the server has already, as `tail` tells."""
+    found: list[dict[str, Any]] = []
+    emptied: set[str] = set()
+    for each in operations:
+        path = each["path"]
+        verb = next((one for one in ("logFloats", "logStrings") if one in each), None)
+        if any(one.startswith(("clear", "delete")) for one in each):
+            emptied.add(path)  # and all that follows comes again
+        there = None if path in emptied else seen.get(path)
+        if verb is None or there is None or there.last_step is None:
+            found.append(each)
+            continue
+        entries = each[verb]["entries"]
+        if there.last_step >= min(one["step"] for one in entries):
+            points = Counter(tail(path, there.kind, len(entries) + _OTHERS))
+            entries = [one for one in entries if not _take(points, one)]
+        if entries:
+            found.append({"path": path, verb: {"entries": entries}})
+    return found
+
+
+def _take(there: Counter[Any], entry: Mapping[str, Any]) -> bool:
+    point = (entry["step"], entry["timestampMilliseconds"], entry["value"])
+    if not there[point]:
+        return False
+    there[point] -= 1
+    return True
+
 
 _LONGEST_ID: Final = 36
 _TURN_S: Final = 2.0
@@ -52,16 +197,9 @@ _ALIVE_NS: Final = 60 * 10**9
 
 
 class ForwardedRun:
-    """A run of this disk and what is there of it.
+    """A run on this disk and its copy on the server; `parent` is the pid of the training.
 
     Two threads use it: one sends what journals say, one the files that they name.
-
-    Args:
-        client: Asks the server.
-        place: URI of where it goes.
-        folder: The run.
-        locks: Keep other processes of this machine from sending the same journal.
-        parent: Pid of the process that is spoken for.
     """
 
     def __init__(
@@ -81,11 +219,7 @@ class ForwardedRun:
 
     @contextmanager
     def _opened(self) -> Iterator[None]:
-        """Lock the run, and open it on the server; after an error it is opened again next time.
-
-        Raises:
-            RemoteError: If it cannot be opened on the server.
-        """
+        # After an error the run is opened again next time.
         with self._lock:
             if not self._is_open:
                 self._open()
@@ -107,11 +241,7 @@ class ForwardedRun:
         self._noted = recorded_counts(self._folder, self._place)
 
     def _look(self) -> dict[str, Seen]:
-        """Return what is there, with all that was ever acknowledged.
-
-        Raises:
-            Unreachable: If what was just written is not seen: then older things may not be either.
-        """
+        # If what was just written is not seen, older things may not be either.
         mark, path = secrets.token_hex(8), f"{OWN}/opened"
         self._client.execute(self._id, [assigned(path, "String", mark)])
         found = self._client.attributes(self._id)
@@ -123,11 +253,7 @@ class ForwardedRun:
     # ---------------------------------------------------------------- journals
 
     def known(self) -> dict[str, int]:
-        """Return how many bytes of each journal are there, by file name; nothing is made there.
-
-        Raises:
-            RemoteError: If it cannot be found out.
-        """
+        """Return bytes of each journal there, by file name; nothing is made there."""
         if recorded_id(self._folder, self._place) is None:
             return {}
         with self._opened():
@@ -142,12 +268,7 @@ class ForwardedRun:
             return found
 
     def send(self, name: str, end: int) -> int:
-        """Send what a journal holds up to an offset, for a while; return how far it is.
-
-        Raises:
-            RemoteError: If it is not taken.
-            OSError: If the journal cannot be read.
-        """
+        """Send a journal up to an offset, for a limited time; return the new position."""
         if self._is_record(name):
             return end
         with self._opened():
@@ -162,7 +283,7 @@ class ForwardedRun:
             return journal.pos
 
     def _read_existing(self) -> None:
-        """Read what is there, before anything is added: it may be newer than that."""
+        # What is there may be newer than what is added.
         for file in self._folder.journals():
             if not self._is_record(file.path.name):
                 one = self._journal(file.path.name)
@@ -170,7 +291,6 @@ class ForwardedRun:
                     self._advance(one, one.sent[0])
 
     def _advance(self, journal: Journal, end: int) -> bool:
-        """Read on, and send what is not there; return whether it is of these minutes."""
         until = time.monotonic() + _TURN_S
         batch, place, lives = Batch(), (journal.pos, 0), False
         with JournalReader(self._folder.journal_dir / journal.name, walk=walk) as reader:
@@ -206,7 +326,6 @@ class ForwardedRun:
         return frame.end <= journal.sent[0] and frame.kind in (*NUMERIC, Kind.TEXT, Kind.HISTOGRAM)
 
     def _flush(self, journal: Journal, batch: Batch, place: Place) -> None:
-        """Send a batch, and with it how far the journal is then."""
         operations = batch.operations
         if journal.doubt:
             operations = without_known(operations, self._seen, self._tail)
@@ -219,7 +338,6 @@ class ForwardedRun:
         self._refused(journal, self._client.execute(self._id, operations))
 
     def _refused(self, journal: Journal, wrong: list[str]) -> None:
-        """Count what was refused; the first reason is told."""
         if wrong:
             journal.lacking["refused"] += len(wrong)
             self._said = self._said or wrong[0][:300]
@@ -233,7 +351,6 @@ class ForwardedRun:
         return self._journals[name]
 
     def _is_record(self, name: str) -> bool:
-        """Return whether a journal only says that and how the run was forwarded."""
         try:
             return "forwarded_to" in header_of(self._folder.journal_dir / name)
         except JournalError as error:
@@ -243,11 +360,7 @@ class ForwardedRun:
     # ---------------------------------------------------------------- files
 
     def files_left(self) -> dict[str, int]:
-        """Return the files of what was sent that are not there yet: sizes by digest.
-
-        Raises:
-            RemoteError: If it cannot be found out.
-        """
+        """Return the files in sent data that the server does not have yet: sizes by digest."""
         if recorded_id(self._folder, self._place) is None:
             return files_of(self._folder)
         with self._opened():
@@ -257,11 +370,7 @@ class ForwardedRun:
             return found
 
     def send_file(self) -> int:
-        """Send the next file; return its size in bytes, -1 if there is none.
-
-        Raises:
-            RemoteError: If it is not taken.
-        """
+        """Send the next file; return its size in bytes, -1 if there is none."""
         with self._opened():
             todo = ((one, one.work.next()) for one in self._with_files())
             journal, task = next((each for each in todo if each[1] is not None), (None, None))
@@ -288,22 +397,17 @@ class ForwardedRun:
         return task.size
 
     def _with_files(self) -> list[Journal]:
-        """Return the journals whose files are to be sent from here, read as far as they are there.
-
-        The files of other processes that live are theirs.
-        """
+        # The files of other processes that live are theirs.
         self._read_existing()
         below = self._folder.journal_dir
         read = [one for one in self._journals.values() if one.sent > START]
         return [one for one in read if self._is_exclusive(below / one.name)]
 
     def _is_exclusive(self, path: Path) -> bool:
-        """Return whether nobody else will send the files that a journal names."""
         with JournalReader(path) as reader:
             return reader.header().get("pid") == self._parent or not may_grow(reader)
 
     def _note_sent(self, journal: Journal, task: Task, batch: Batch) -> None:
-        """Send what a batch holds, and with it how far the files of a journal are then."""
         place = journal.work.after(task, (journal.pos, 0))
         journal.lacking.update(batch.lacking)
         self._execute(journal, [*batch.operations, *journal.about("files", place)])
@@ -325,7 +429,6 @@ class ForwardedRun:
         batch.operations.append({"path": target, "logImages": {"entries": [entry]}})
 
     def _upload(self, task: Task, target: str) -> list[str] | None:
-        """Send a file; return what was wrong, or None if it is not on this disk any more."""
         try:
             with open_blob(self._folder, task.digest, task.size) as file:
                 source = f"/dev/fd/{file.fileno()}"
@@ -346,12 +449,12 @@ class ForwardedRun:
         return {kind: count for kind, count in sorted(total.items()) if count}, self._said
 
     def end(self) -> None:
-        """Note on the run of this disk what could not be held: nothing more comes."""
+        """Record in the run on this disk the counts of lost items, once nothing more is sent."""
         with self._lock:
             self._note(last=self._id != "")
 
     def _note(self, *, last: bool = False) -> None:
-        """Note what could not be held: at once, and each time that it has doubled."""
+        # Counts are noted at once, and each time that one has doubled.
         found, _ = self.unsupported()
         doubled = any(count >= 2 * self._noted.get(kind, 0) for kind, count in found.items())
         if doubled or (last and found != self._noted):
@@ -360,7 +463,7 @@ class ForwardedRun:
 
 
 def _custom_id(folder: RunFolder) -> str:
-    """Return the id by which a run is found again there; the package takes 36 characters."""
+    # The package takes 36 characters.
     if len(folder.run) <= _LONGEST_ID:
         return folder.run
     digest = hashlib.sha256(json.dumps([folder.project, folder.run]).encode()).hexdigest()

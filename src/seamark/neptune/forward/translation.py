@@ -1,4 +1,4 @@
-"""Translation of the items of a journal to operations of Neptune's protocol.
+"""Translation of a journal's items to operations of Neptune's protocol.
 
 Items that have no exact form in the protocol are counted by kind.
 """
@@ -6,22 +6,78 @@ Items that have no exact form in the protocol are counted by kind.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.neptune.forward.batch import Batch, entry_of
-from seamark.neptune.forward.held import is_own, usual
+from seamark.journal.format import FILE_HEADER_BYTES
+from seamark.neptune.forward.work import OWN, Batch, Items, Work, entry_of, is_own, usual
 from seamark.process.interrupts import let_pass
-from seamark.reading.interest import is_background
+from seamark.reading.attributes import is_background
 from seamark.store.fold.payloads import atom_of
 
 if TYPE_CHECKING:
-    from seamark.neptune.forward.held import Held
-    from seamark.neptune.forward.items import Item
-    from seamark.neptune.forward.work import Work
+    from collections.abc import Mapping
 
-__all__ = ["Translation"]
+    from seamark.neptune.forward.client import Seen
+    from seamark.neptune.forward.work import Held, Item
+
+__all__ = ["START", "Journal", "Place", "assigned"]
+
+
+Place = tuple[int, int]
+"""A place in a journal: offset of a frame, and number of one of its items."""
+START: Final = (FILE_HEADER_BYTES, 0)
+
+
+class Journal:
+    """Journal of a run, with the state of its forwarding.
+
+    `sent` is the place up to which the server has it, unless `doubt` says that it may have more;
+    `pos` is the byte up to which it was read. `lacking` counts what the protocol cannot hold.
+    """
+
+    def __init__(self, name: str, seen: Mapping[str, Seen], held: Held) -> None:
+        self.name = name
+        self._below = f"{OWN}/{name.rpartition('.')[0]}/"
+        told = {
+            path.removeprefix(self._below): one.value
+            for path, one in seen.items()
+            if path.startswith(self._below)
+        }
+        self.sent = _place(told.pop("position", None))
+        self.work = Work(_place(told.pop("files", None)))
+        self.lacking = Counter({kind: each for kind, each in told.items() if type(each) is int})
+        self._told = self.lacking.copy()
+        self.pos, self.doubt = FILE_HEADER_BYTES, True
+        self.items = Items()
+        self.translation = Translation(held, self.work)
+
+    def about(self, name: str, place: Place) -> list[dict[str, Any]]:
+        """Return the operations that store the position, and the counts of lost items so far.
+
+        `name` is ``"position"`` or ``"files"``, `place` the end of what is sent with them.
+        """
+        found = [assigned(self._below + name, "String", f"{place[0]}+{place[1]}")]
+        for kind, count in self.lacking.items():
+            if count != self._told[kind]:
+                found.append(assigned(self._below + kind, "Int", count))
+        self._told = self.lacking.copy()
+        return found
+
+
+def assigned(path: str, kind: str, value: Any) -> dict[str, Any]:
+    """Return the operation that puts a single value to a path."""
+    return {"path": path, f"assign{kind}": {"value": value}}
+
+
+def _place(told: Any) -> Place:
+    offset, _, number = str(told or "").partition("+")
+    if offset.isascii() and offset.isdigit() and number.isascii() and number.isdigit():
+        return int(offset), int(number)
+    return START
+
 
 _INT32: Final = 1 << 31
 _SETS: Final = ("sys/tags", "sys/group_tags")
@@ -37,12 +93,7 @@ _ABOUT: Final = {"run": "id", "project": "project", "user": "owner", "host": "ho
 
 
 class Translation:
-    """Turns the items of one journal into operations.
-
-    Args:
-        held: What the run holds there; shared by its journals.
-        work: Takes the files that the journal names.
-    """
+    """Turns the items of one journal into operations; all journals of a run share `held`."""
 
     def __init__(self, held: Held, work: Work) -> None:
         self._held, self._work = held, work
@@ -67,13 +118,9 @@ class Translation:
         }
 
     def take(self, batch: Batch | None, item: Item, place: tuple[int, int]) -> None:
-        """Add what an item means to a batch.
+        """Add the operations of an item to a batch, with the offset and its number in the frame.
 
-        Args:
-            batch: That is sent next; None if the item is there already, and only noted as far as
-                what follows depends on it.
-            item: The item.
-            place: Offset of its frame, and its number there.
+        Without a batch the item is there already, and noted as far as what follows depends on it.
         """
         if is_own(item.path):
             return
@@ -97,7 +144,6 @@ class Translation:
             self._statistics.add(item.path)
 
     def _is_late(self, item: Item) -> bool:
-        """Return whether something newer stands there already; else this is the newest."""
         newest, what = self._held.newest, item.path or item.what
         if item.t < newest.get(what, 0):
             return True
@@ -107,7 +153,7 @@ class Translation:
     # ---------------------------------------------------------------- where
 
     def free_path(self, batch: Batch, path: str, kind: str) -> str:
-        """Return where something of a kind goes; what is in its place is removed."""
+        """Return the path for a value of a kind; other values in its place are removed."""
         held = self._held
         target = held.place(path)
         if target not in held.kinds and target != usual(path):
@@ -240,13 +286,7 @@ class Translation:
     # ---------------------------------------------------------------- files
 
     def _note_files(self, item: Item, place: tuple[int, int], batch: Batch | None) -> None:
-        """Queue the files that an item names, to be sent after its operations.
-
-        Args:
-            item: The item.
-            place: Position of the item in the journal.
-            batch: Batch that is sent; None for an item that was sent before.
-        """
+        # Files are sent after the operations that name them.
         lacking = None if batch is None else batch.lacking
         work, value = self._work, item.value
         if item.what == "delete":

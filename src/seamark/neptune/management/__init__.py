@@ -1,8 +1,13 @@
-"""Neptune's ``management``: projects, who may do what in them, and the trash.
+"""Neptune's ``management``: projects, roles in them, and the trash.
 
 With a server, which ``SEAMARK_REMOTE`` or the ``api_token`` names, that is asked; without either
 ``NEPTUNE_API_TOKEN`` is looked at, as Neptune's client does. Else it is about the folder of all
 runs, which has projects and a trash but no accounts.
+
+A ``project`` is a path, or its last part beside ``workspace``, the first part. An ``api_token`` is
+that of the server; one of ``seamark token create --neptune`` names it as well. All calls raise
+`RemoteError` if the server cannot be asked, and those about a project of a server
+`ProjectNotFound` if there is no such project that the user may see.
 """
 
 from __future__ import annotations
@@ -21,10 +26,12 @@ from seamark.neptune.integrations import verify_type
 from seamark.neptune.management.exceptions import (
     ConflictingWorkspaceName,
     InvalidProjectName,
+    MemberRole,
     MissingWorkspaceName,
+    ProjectVisibility,
     UnsupportedValue,
+    WorkspaceMemberRole,
 )
-from seamark.neptune.management.roles import MemberRole, ProjectVisibility, WorkspaceMemberRole
 from seamark.paths import check_project
 
 if TYPE_CHECKING:
@@ -67,14 +74,7 @@ log = logging.getLogger("seamark")
 
 
 def get_project_list(*, api_token: str | None = None) -> list[str]:
-    """Return the paths of all projects that may be read.
-
-    Args:
-        api_token: Of the server; one of ``seamark token create --neptune`` names it as well.
-
-    Raises:
-        RemoteError: If the server cannot be asked.
-    """
+    """Return the paths of all projects that may be read."""
     with _open_target(api_token) as place:
         return place.projects()
 
@@ -96,17 +96,16 @@ def create_project(
         workspace: The first part of the path.
         visibility: ``"priv"``, ``"pub"`` or ``"workspace"``; of no meaning in a folder.
         description: What it is about.
-        api_token: See `get_project_list`.
+        api_token: Of the server.
 
     Raises:
         ProjectAlreadyExists: If it does.
-        WorkspaceNotFound: If there is no such workspace for who asks.
+        WorkspaceNotFound: If there is no such workspace that the user may see.
         ProjectKeyInvalid: If the key can be none.
         UnsupportedValue: If there is no such visibility.
-        ProjectPrivacyRestrictedException: If who asks may not make it public.
-        ManagementOperationFailure: If who asks may not.
+        ProjectPrivacyRestrictedException: If the user may not make it public.
+        ManagementOperationFailure: If the user may not do this.
         InvalidProjectName: If the path breaks the grammar.
-        RemoteError: If the server cannot be asked.
     """
     _texts(name=name, visibility=visibility)
     _texts_or_none(key=key, workspace=workspace, description=description)
@@ -119,16 +118,10 @@ def create_project(
 def delete_project(
     project: str, *, workspace: str | None = None, api_token: str | None = None
 ) -> None:
-    """Refuse to delete a project, and say what to do instead.
-
-    Args:
-        project: Path, or its last part.
-        workspace: The first part of the path.
-        api_token: See `get_project_list`.
+    """Refuse to delete a project; the message says what to do instead.
 
     Raises:
         ManagementOperationFailure: Always.
-        RemoteError: If the server cannot be asked.
     """
     with _open_target(api_token) as place:
         place.delete(_project(place, project, workspace))
@@ -140,17 +133,10 @@ def delete_project(
 def get_project_member_list(
     project: str, *, workspace: str | None = None, api_token: str | None = None
 ) -> dict[str, str]:
-    """Return the role of each user who has one in a project.
-
-    Args:
-        project: Path, or its last part.
-        workspace: The first part of the path.
-        api_token: See `get_project_list`.
+    """Return the roles in a project by user.
 
     Raises:
-        ProjectNotFound: If there is no such project for who asks.
-        ManagementOperationFailure: If who asks may not, or it is about a folder.
-        RemoteError: If the server cannot be asked.
+        ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     with _open_target(api_token) as place:
         return place.members(_project(place, project, workspace), service=False)
@@ -164,22 +150,13 @@ def add_project_member(
     workspace: str | None = None,
     api_token: str | None = None,
 ) -> None:
-    """Give a user a role in a project.
-
-    Args:
-        project: Path, or its last part.
-        username: Of somebody who has an account on the server.
-        role: ``"viewer"``, ``"contributor"`` or ``"owner"``.
-        workspace: The first part of the path.
-        api_token: See `get_project_list`.
+    """Give a user a role in a project: ``"viewer"``, ``"contributor"`` or ``"owner"``.
 
     Raises:
-        ProjectNotFound: If there is no such project for who asks.
         UserAlreadyHasAccess: If they have a role there.
         UserNotExistsOrWithoutAccess: If there is no such user.
         UnsupportedValue: If there is no such role.
-        ManagementOperationFailure: If who asks may not, or it is about a folder.
-        RemoteError: If the server cannot be asked.
+        ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     _texts(username=username)
     _expect("role", role, _ROLES)
@@ -194,20 +171,12 @@ def remove_project_member(
     workspace: str | None = None,
     api_token: str | None = None,
 ) -> None:
-    """Take the role of a user in a project away.
-
-    Args:
-        project: Path, or its last part.
-        username: Of the user.
-        workspace: The first part of the path.
-        api_token: See `get_project_list`.
+    """Remove the role of a user in a project.
 
     Raises:
-        ProjectNotFound: If there is no such project for who asks.
         UserNotExistsOrWithoutAccess: If they have no role there.
-        AccessRevokedOnMemberRemoval: If who asks may not.
+        AccessRevokedOnMemberRemoval: If the user may not do this.
         ManagementOperationFailure: If it is about a folder.
-        RemoteError: If the server cannot be asked.
     """
     _texts(username=username)
     with _open_target(api_token) as place:
@@ -219,15 +188,8 @@ def get_project_service_account_list(
 ) -> dict[str, str]:
     """Return the role of each service account that has one in a project.
 
-    Args:
-        project: Path, or its last part.
-        workspace: The first part of the path.
-        api_token: See `get_project_list`.
-
     Raises:
-        ProjectNotFound: If there is no such project for who asks.
-        ManagementOperationFailure: If who asks may not, or it is about a folder.
-        RemoteError: If the server cannot be asked.
+        ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     with _open_target(api_token) as place:
         return place.members(_project(place, project, workspace), service=True)
@@ -241,22 +203,13 @@ def add_project_service_account(
     workspace: str | None = None,
     api_token: str | None = None,
 ) -> None:
-    """Give a service account a role in a project.
-
-    Args:
-        project: Path, or its last part.
-        service_account_name: Of an account of the workspace.
-        role: ``"viewer"``, ``"contributor"`` or ``"owner"``.
-        workspace: The first part of the path.
-        api_token: See `get_project_list`.
+    """Give a service account of the workspace a role in a project; see `add_project_member`.
 
     Raises:
-        ProjectNotFound: If there is no such project for who asks.
         ServiceAccountNotFound: If the workspace has no such account.
         ServiceAccountAlreadyHasAccess: If it has a role there.
         UnsupportedValue: If there is no such role.
-        ManagementOperationFailure: If who asks may not, or it is about a folder.
-        RemoteError: If the server cannot be asked.
+        ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     _texts(service_account_name=service_account_name)
     _expect("role", role, _ROLES)
@@ -275,19 +228,11 @@ def remove_project_service_account(
 ) -> None:
     """Take the role of a service account in a project away.
 
-    Args:
-        project: Path, or its last part.
-        service_account_name: Of the account.
-        workspace: The first part of the path.
-        api_token: See `get_project_list`.
-
     Raises:
-        ProjectNotFound: If there is no such project for who asks.
         ServiceAccountNotFound: If the workspace has no such account.
         ServiceAccountNotExistsOrWithoutAccess: If it has no role there.
-        AccessRevokedOnServiceAccountRemoval: If who asks may not.
+        AccessRevokedOnServiceAccountRemoval: If the user may not do this.
         ManagementOperationFailure: If it is about a folder.
-        RemoteError: If the server cannot be asked.
     """
     _texts(service_account_name=service_account_name)
     with _open_target(api_token) as place:
@@ -302,14 +247,9 @@ def remove_project_service_account(
 def get_workspace_member_list(workspace: str, *, api_token: str | None = None) -> dict[str, str]:
     """Return the role of each user of a workspace: ``"admin"`` or ``"member"``.
 
-    Args:
-        workspace: The first part of the paths of its projects.
-        api_token: See `get_project_list`.
-
     Raises:
-        WorkspaceNotFound: If there is no such workspace for who asks.
-        ManagementOperationFailure: If who asks may not, or it is about a folder.
-        RemoteError: If the server cannot be asked.
+        WorkspaceNotFound: If there is no such workspace that the user may see.
+        ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     _texts(workspace=workspace)
     with _open_target(api_token) as place:
@@ -321,14 +261,9 @@ def get_workspace_service_account_list(
 ) -> dict[str, str]:
     """Return the service accounts of a workspace; the role of each is ``"member"``.
 
-    Args:
-        workspace: The first part of the paths of its projects.
-        api_token: See `get_project_list`.
-
     Raises:
-        WorkspaceNotFound: If there is no such workspace for who asks.
-        ManagementOperationFailure: If who asks may not, or it is about a folder.
-        RemoteError: If the server cannot be asked.
+        WorkspaceNotFound: If there is no such workspace that the user may see.
+        ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     _texts(workspace=workspace)
     with _open_target(api_token) as place:
@@ -338,14 +273,9 @@ def get_workspace_service_account_list(
 def get_workspace_status(workspace: str, *, api_token: str | None = None) -> dict[str, int]:
     """Return how many members a workspace has: ``membersCount``.
 
-    Args:
-        workspace: The first part of the paths of its projects.
-        api_token: See `get_project_list`.
-
     Raises:
-        WorkspaceNotFound: If there is no such workspace for who asks.
+        WorkspaceNotFound: If there is no such workspace that the user may see.
         ManagementOperationFailure: If it is about a folder.
-        RemoteError: If the server cannot be asked.
     """
     _texts(workspace=workspace)
     with _open_target(api_token) as place:
@@ -361,13 +291,13 @@ def invite_to_workspace(
     role: WorkspaceMemberRole | str = WorkspaceMemberRole.MEMBER,
     add_to_all_projects: bool = False,
 ) -> None:
-    """Refuse to invite somebody, and say what to do instead: a server sends no mail.
+    """Refuse an invitation, as a server sends no mail; the message says what to do instead.
 
     Args:
         username: Who is to be invited.
         email: The same, by an address.
         workspace: The first part of the paths of its projects.
-        api_token: See `get_project_list`.
+        api_token: Of the server.
         role: ``"member"`` or ``"admin"``.
         add_to_all_projects: Whether they are to have a role in all projects.
 
@@ -375,7 +305,6 @@ def invite_to_workspace(
         ArgumentError: If neither or both say who it is.
         UnsupportedValue: If there is no such role.
         ManagementOperationFailure: Else.
-        RemoteError: If the server cannot be asked.
     """
     _texts(workspace=workspace)
     _texts_or_none(username=username, email=email)
@@ -413,11 +342,7 @@ def trash_objects(
         ids: One id or several: of runs, keys of models (``CLS-RESNET``), versions
             (``CLS-RESNET-3``).
         workspace: The first part of the path.
-        api_token: See `get_project_list`.
-
-    Raises:
-        ProjectNotFound: If there is no such project on the server for who asks.
-        RemoteError: If the server cannot be asked.
+        api_token: Of the server.
     """
     found = _ids(ids)
     with _open_target(api_token) as place:
@@ -431,19 +356,9 @@ def delete_objects_from_trash(
     workspace: str | None = None,
     api_token: str | None = None,
 ) -> None:
-    """Delete runs, models and versions for good that are in the trash.
+    """Delete runs, models and versions for good that are in the trash; see `trash_objects`.
 
     What cannot be, or is not in the trash, is told by a warning, and the rest is done.
-
-    Args:
-        project: Path, or its last part.
-        ids: See `trash_objects`, also for the others.
-        workspace: The first part of the path.
-        api_token: See `get_project_list`.
-
-    Raises:
-        ProjectNotFound: If there is no such project on the server for who asks.
-        RemoteError: If the server cannot be asked.
     """
     found = _ids(ids)
     with _open_target(api_token) as place:
@@ -455,15 +370,8 @@ def clear_trash(
 ) -> None:
     """Delete all for good that is in the trash of a project.
 
-    Args:
-        project: Path, or its last part.
-        workspace: The first part of the path.
-        api_token: See `get_project_list`.
-
     Raises:
-        ProjectNotFound: If there is no such project on the server for who asks.
-        ManagementOperationFailure: If who asks may not.
-        RemoteError: If the server cannot be asked.
+        ManagementOperationFailure: If the user may not do this.
     """
     with _open_target(api_token) as place:
         place.clear(_project(place, project, workspace))
@@ -474,11 +382,10 @@ def clear_trash(
 
 @contextlib.contextmanager
 def _open_target(api_token: str | None) -> Iterator[Served | Folder]:
-    """Give the server that is named, or the folder of all runs."""
     from seamark.journal.folder import root_dir
     from seamark.neptune.management.folder import Folder
     from seamark.neptune.management.served import Served
-    from seamark.opening.catalogs import place_to_read
+    from seamark.opening.place import place_to_read
 
     _texts_or_none(api_token=api_token)
     if api_token is None and not any(map(os.environ.get, _OURS)):
@@ -491,7 +398,6 @@ def _open_target(api_token: str | None) -> Iterator[Served | Folder]:
 
 
 def _parse_token(api_token: str | None) -> tuple[str | None, str | None]:
-    """Return the server that a token of Neptune's form names, and the token in it."""
     try:
         told = json.loads(base64.b64decode(api_token or "", validate=True))
         address, token = str(told.get("api_url") or told["api_address"]), str(told["api_key"])
@@ -505,13 +411,6 @@ def _parse_token(api_token: str | None) -> tuple[str | None, str | None]:
 
 
 def _project(place: Served | Folder, name: str, workspace: str | None) -> str:
-    """Return the path of a project.
-
-    Raises:
-        InvalidProjectName: If it breaks the grammar.
-        MissingWorkspaceName: If it is one word, and a server is asked.
-        ConflictingWorkspaceName: If it begins with another workspace.
-    """
     from seamark.neptune.management.folder import Folder
 
     _texts(project=name)

@@ -1,10 +1,12 @@
-"""Neptune's names of exceptions of ``management``.
+"""Neptune's exceptions of ``management``, roles and visibilities.
 
-The calls there raise those that say what is so; the others exist so that code that mentions them
-can be imported and run.
+Exceptions that are never raised exist so that scripts that mention them can be imported.
 """
 
 from __future__ import annotations
+
+from enum import Enum
+from typing import Final
 
 from seamark.errors import SeamarkError
 
@@ -18,6 +20,7 @@ __all__ = [
     "IncorrectIdentifierException",
     "InvalidProjectName",
     "ManagementOperationFailure",
+    "MemberRole",
     "MissingWorkspaceName",
     "ObjectNotFound",
     "ProjectAlreadyExists",
@@ -27,6 +30,7 @@ __all__ = [
     "ProjectNameInvalid",
     "ProjectNotFound",
     "ProjectPrivacyRestrictedException",
+    "ProjectVisibility",
     "ProjectsLimitReached",
     "ServiceAccountAlreadyHasAccess",
     "ServiceAccountNotExistsOrWithoutAccess",
@@ -35,13 +39,14 @@ __all__ = [
     "UserAlreadyHasAccess",
     "UserAlreadyInvited",
     "UserNotExistsOrWithoutAccess",
+    "WorkspaceMemberRole",
     "WorkspaceNotFound",
     "WorkspaceOrUserNotFound",
 ]
 
 
 class ManagementOperationFailure(SeamarkError):  # noqa: N818 - as all names here, Neptune's
-    """Something of a project, its members or its trash cannot be; the message says why."""
+    """An operation on a project, its members or its trash is not possible; the message says why."""
 
 
 class AccessRevokedOnDeletion(ManagementOperationFailure):
@@ -65,7 +70,7 @@ class BadRequestException(ManagementOperationFailure):
 
 
 class ConflictingWorkspaceName(ManagementOperationFailure):
-    """A project's path begins with another workspace than the one beside it."""
+    """The workspace in a project's path differs from the argument ``workspace``."""
 
 
 class IncorrectIdentifierException(ManagementOperationFailure):
@@ -77,7 +82,7 @@ class InvalidProjectName(ManagementOperationFailure):
 
 
 class MissingWorkspaceName(ManagementOperationFailure):
-    """A project's path has one part, and a server has them of two."""
+    """A project's path has no workspace, which paths on a server need."""
 
 
 class ObjectNotFound(ManagementOperationFailure):
@@ -101,11 +106,11 @@ class ProjectNameCollision(ManagementOperationFailure):
 
 
 class ProjectNameInvalid(ManagementOperationFailure):
-    """A server takes no project of this name."""
+    """A server does not accept a project of this name."""
 
 
 class ProjectNotFound(ManagementOperationFailure):
-    """There is no such project, or who asks may not see it."""
+    """There is no such project, or the user may not see it."""
 
 
 class ProjectPrivacyRestrictedException(ManagementOperationFailure):
@@ -129,7 +134,7 @@ class ServiceAccountNotFound(ManagementOperationFailure):
 
 
 class UnsupportedValue(ManagementOperationFailure):
-    """An argument is none of the words that it may be."""
+    """An argument is not one of its possible values."""
 
 
 class UserAlreadyHasAccess(ManagementOperationFailure):
@@ -145,8 +150,37 @@ class UserNotExistsOrWithoutAccess(ManagementOperationFailure):
 
 
 class WorkspaceNotFound(ManagementOperationFailure):
-    """There is no such workspace, or who asks may not see it."""
+    """There is no such workspace, or the user may not see it."""
 
 
 class WorkspaceOrUserNotFound(ManagementOperationFailure):
     """A name of Neptune's that nothing here raises."""
+
+
+class MemberRole:
+    """Roles in a project."""
+
+    VIEWER: Final = "viewer"
+    OWNER: Final = "owner"
+    CONTRIBUTOR: Final = "contributor"
+    MEMBER: Final = CONTRIBUTOR
+    MANAGER: Final = OWNER
+
+
+class ProjectVisibility:
+    """Visibility of a project to users who have no role in it."""
+
+    PRIVATE: Final = "priv"
+    PUBLIC: Final = "pub"
+    WORKSPACE: Final = "workspace"
+
+
+class WorkspaceMemberRole(Enum):
+    """Roles in a workspace."""
+
+    MEMBER = "member"
+    ADMIN = "admin"
+
+    def to_api(self) -> str:
+        """Return the server's name for it."""
+        return "owner" if self is WorkspaceMemberRole.ADMIN else self.value

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from seamark.errors import SeamarkError
 from seamark.index.purging import is_live, remove
@@ -32,11 +32,7 @@ log = logging.getLogger("seamark")
 
 
 class Folder:
-    """The runs of one root.
-
-    Args:
-        root: Its path.
-    """
+    """The runs of one root."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -83,44 +79,15 @@ class Folder:
 
     # ------------------------------------------------------------------ accounts
 
-    def _no_accounts(self) -> NoReturn:
+    def _no_accounts(self, *_: object, **__: object) -> NoReturn:
         msg = (
             f"{self._root} is a folder, which has no members and no workspaces: name a server with "
             "SEAMARK_REMOTE, or with api_token as `seamark token create --neptune` prints it"
         )
         raise ManagementOperationFailure(msg)
 
-    def members(self, project: str, *, service: bool) -> dict[str, str]:
-        """Refuse: there are none."""
-        self._no_accounts()
-
-    def add(self, project: str, user: str, role: str, *, service: bool) -> None:
-        """Refuse: there are none."""
-        self._no_accounts()
-
-    def remove(self, project: str, user: str, *, service: bool) -> None:
-        """Refuse: there are none."""
-        self._no_accounts()
-
-    def expect_service(self, project: str, user: str) -> None:
-        """Refuse: there are none."""
-        self._no_accounts()
-
-    def workspace_members(self, workspace: str) -> dict[str, str]:
-        """Refuse: there are none."""
-        self._no_accounts()
-
-    def service_accounts(self, workspace: str) -> dict[str, str]:
-        """Refuse: there are none."""
-        self._no_accounts()
-
-    def status(self, workspace: str) -> dict[str, int]:
-        """Refuse: there are none."""
-        self._no_accounts()
-
-    def invite(self, workspace: str, invitation: Mapping[str, Any]) -> None:
-        """Refuse: there are none."""
-        self._no_accounts()
+    members = add = remove = expect_service = _no_accounts
+    workspace_members = service_accounts = status = invite = _no_accounts
 
     # ------------------------------------------------------------------ the trash
 
@@ -165,7 +132,6 @@ class Folder:
                     self._delete(catalog, ref, trashed)
 
     def _delete(self, catalog: Catalog, ref: Ref, trashed: Sequence[Ref]) -> None:
-        """Delete a run, or a model with its versions, all of which are in the trash."""
         found = self._with_versions(catalog, ref)
         if left := [each for each in found if each not in trashed]:
             msg = f"{'/'.join(ref)}: {len(left)} of its versions are not in the trash"
@@ -180,7 +146,6 @@ class Folder:
             remove(folder)
 
     def _with_versions(self, catalog: Catalog, ref: Ref) -> list[Ref]:
-        """Return the versions of what a model is, and then itself."""
         if not ref[0].endswith(f"/{MODELS}"):
             return [ref]
         place = "/".join(ref)
@@ -189,7 +154,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _catalog(self, project: str) -> Iterator[Catalog]:
-        from seamark.opening.catalogs import open_catalog
+        from seamark.opening.place import open_catalog
 
         with contextlib.closing(open_catalog(self._root)) as catalog:
             catalog.refresh(project)
@@ -198,7 +163,7 @@ class Folder:
 
 @contextlib.contextmanager
 def _warn_and_continue() -> Iterator[None]:
-    """Warn of what cannot be done with one object, and go on with the others, as Neptune does."""
+    # One object must not keep others from theirs, as with Neptune.
     try:
         yield
     except (SeamarkError, OSError) as error:
@@ -206,15 +171,9 @@ def _warn_and_continue() -> Iterator[None]:
 
 
 def _resolve_id(catalog: Catalog, project: str, word: str, *, trashed: bool = False) -> Ref:
-    """Return the run, model or version of a project that an id means.
-
-    Raises:
-        RunNotFoundError: If none is.
-        ArgumentError: If several may be.
-    """
     from seamark.errors import RunNotFoundError
     from seamark.reading.finding import Finder
-    from seamark.store.query.registered import MODEL_KINDS, find_registered
+    from seamark.store.query.selection import MODEL_KINDS, find_registered
 
     try:
         finder = Finder(catalog)
@@ -231,7 +190,7 @@ def _resolve_id(catalog: Catalog, project: str, word: str, *, trashed: bool = Fa
 
 
 def _trashed(catalog: Catalog, project: str) -> list[Ref]:
-    """Return what is in the trash of a project, versions before models."""
+    # Versions come before models.
     from seamark.store.query.selection import Selection
 
     found: list[Ref] = []

@@ -11,6 +11,7 @@ from seamark.neptune.management.exceptions import (
     AccessRevokedOnMemberRemoval,
     AccessRevokedOnServiceAccountRemoval,
     ManagementOperationFailure,
+    MemberRole,
     ProjectAlreadyExists,
     ProjectKeyInvalid,
     ProjectNameInvalid,
@@ -23,7 +24,6 @@ from seamark.neptune.management.exceptions import (
     UserNotExistsOrWithoutAccess,
     WorkspaceNotFound,
 )
-from seamark.neptune.management.roles import MemberRole
 from seamark.remote.http.connection import Connection
 from seamark.remote.protocol import RemoteError
 
@@ -51,16 +51,13 @@ _KINDS: Final[Mapping[str, type[ManagementOperationFailure]]] = {
 Meant = Mapping[int, type[ManagementOperationFailure]]
 """What a status of HTTP means."""
 
+_NO_PROJECT: Final[Meant] = {404: ProjectNotFound}
+_NO_WORKSPACE: Final[Meant] = {404: WorkspaceNotFound}
 log = logging.getLogger("seamark")
 
 
 class Served:
-    """A server that is asked.
-
-    Args:
-        uri: Its address.
-        token: To show; None for ``SEAMARK_API_TOKEN`` or what ``seamark login`` kept.
-    """
+    """A server that is asked."""
 
     def __init__(self, uri: str, token: str | None) -> None:
         self._connection = Connection(uri, token, api=_API)
@@ -72,12 +69,6 @@ class Served:
     def _ask(
         self, method: str, path: str, meant: Meant, body: Any = None, **query: str | int
     ) -> Any:
-        """Ask, and return what was answered.
-
-        Raises:
-            ManagementOperationFailure: Of a kind that says what is so.
-            RemoteError: If the server cannot be asked, or does not know who asks.
-        """
         ask = self._connection
         try:
             if body is None:
@@ -111,35 +102,34 @@ class Served:
             new["projectKey"] = key
         if description is not None:
             new["description"] = description
-        meant: Meant = {404: WorkspaceNotFound}
-        made = self._ask("POST", "backend/v1/projects/create", meant, new)
+        made = self._ask("POST", "backend/v1/projects/create", _NO_WORKSPACE, new)
         return f"{made['organizationName']}/{made['name']}"
 
     def delete(self, project: str) -> None:
-        """Ask for a project to be deleted, which a server refuses, and says what to do instead."""
-        meant: Meant = {404: ProjectNotFound, 403: AccessRevokedOnDeletion}
+        """Request the deletion of a project; a server refuses it and says what to do instead."""
+        meant = {**_NO_PROJECT, 403: AccessRevokedOnDeletion}
         self._ask("DELETE", "backend/v1/projects/delete", meant, projectIdentifier=project)
 
     # ------------------------------------------------------------------ members
 
     def members(self, project: str, *, service: bool) -> dict[str, str]:
-        """Return the roles that people, or service accounts, have in a project."""
+        """Return the roles of users, or of service accounts, in a project."""
         path = "backend/v1/accounts" if service else "backend/v1/members"
-        found = self._ask("GET", path, {404: ProjectNotFound}, projectIdentifier=project)
+        found = self._ask("GET", path, _NO_PROJECT, projectIdentifier=project)
         if service:
             return {one["serviceAccountInfo"]["displayName"]: _ROLES[one["role"]] for one in found}
         return {one["registeredMemberInfo"]["username"]: _ROLES[one["role"]] for one in found}
 
     def add(self, project: str, user: str, role: str, *, service: bool) -> None:
-        """Give somebody a role in a project."""
+        """Give a user a role in a project."""
         body = {"role": _WORDS[role], "serviceAccountId" if service else "userId": user}
         path = "backend/v1/accounts" if service else "backend/v1/members"
         taken = ServiceAccountAlreadyHasAccess if service else UserAlreadyHasAccess
-        meant: Meant = {404: ProjectNotFound, 409: taken}
+        meant = {**_NO_PROJECT, 409: taken}
         self._ask("POST", path, meant, body, projectIdentifier=project)
 
     def remove(self, project: str, user: str, *, service: bool) -> None:
-        """Take somebody's role in a project away."""
+        """Remove a user's role in a project."""
         meant: Meant
         if service:
             path, who = "backend/v1/accounts", {"serviceAccountId": user}
@@ -154,11 +144,7 @@ class Served:
         self._ask("DELETE", path, meant, projectIdentifier=project, **who)
 
     def expect_service(self, project: str, user: str) -> None:
-        """Make sure that a service account belongs to the workspace of a project.
-
-        Raises:
-            ServiceAccountNotFound: If it does not.
-        """
+        """Raise `ServiceAccountNotFound` unless the workspace has the service account."""
         workspace = project.partition("/")[0]
         if user not in self.service_accounts(workspace):
             msg = f"workspace {workspace!r} has no service account {user!r}"
@@ -168,31 +154,44 @@ class Served:
 
     def workspace_members(self, workspace: str) -> dict[str, str]:
         """Return the roles of people in a workspace."""
-        meant: Meant = {404: WorkspaceNotFound}
-        path = "backend/v1/organizations/members"
-        found = self._ask("GET", path, meant, organizationIdentifier=workspace)
+        found = self._ask(
+            "GET",
+            "backend/v1/organizations/members",
+            _NO_WORKSPACE,
+            organizationIdentifier=workspace,
+        )
         return {
             one["registeredMemberInfo"]["username"]: _WORKSPACE_ROLES[one["role"]] for one in found
         }
 
     def service_accounts(self, workspace: str) -> dict[str, str]:
         """Return the service accounts of a workspace; all of them are members."""
-        meant: Meant = {404: WorkspaceNotFound}
-        path = "backend/v1/organizations/accounts"
-        found = self._ask("GET", path, meant, organizationIdentifier=workspace)
+        found = self._ask(
+            "GET",
+            "backend/v1/organizations/accounts",
+            _NO_WORKSPACE,
+            organizationIdentifier=workspace,
+        )
         return {one["displayName"]: "member" for one in found}
 
     def status(self, workspace: str) -> dict[str, int]:
-        """Return what is known of a workspace."""
-        meant: Meant = {404: WorkspaceNotFound}
-        path = "backend/v1/organizations/status"
-        found: dict[str, int] = self._ask("GET", path, meant, organizationIdentifier=workspace)
-        return found
+        """Return the facts about a workspace."""
+        found = self._ask(
+            "GET",
+            "backend/v1/organizations/status",
+            _NO_WORKSPACE,
+            organizationIdentifier=workspace,
+        )
+        return dict(found)
 
     def invite(self, workspace: str, invitation: Mapping[str, Any]) -> None:
-        """Ask for somebody to be invited, which a server refuses, and says what to do instead."""
-        body = {"organizationIdentifier": workspace, "invitationsEntries": [dict(invitation)]}
-        self._ask("POST", "backend/v1/organizations/invitations", {404: WorkspaceNotFound}, body)
+        """Request an invitation; a server refuses it and says what to do instead."""
+        self._ask(
+            "POST",
+            "backend/v1/organizations/invitations",
+            _NO_WORKSPACE,
+            {"organizationIdentifier": workspace, "invitationsEntries": [dict(invitation)]},
+        )
 
     # ------------------------------------------------------------------ the trash
 
@@ -206,20 +205,18 @@ class Served:
         self._each("leaderboard/v1/delete", project, ids)
 
     def _each(self, path: str, project: str, ids: Sequence[str]) -> int:
-        done, meant = 0, {404: ProjectNotFound}
+        done = 0
         for start in range(0, len(ids), _AT_ONCE):
             some = [f"{project}/{one}" for one in ids[start : start + _AT_ONCE]]
-            told = self._ask("POST", path, meant, some, projectIdentifier=project)
+            told = self._ask("POST", path, _NO_PROJECT, some, projectIdentifier=project)
             done += len(told["updatedExperimentIdentifiers"])
             _warn(told["errors"])
         return done
 
     def clear(self, project: str) -> None:
         """Delete all for good that is in the trash."""
-        meant: Meant = {404: ProjectNotFound}
-        _warn(
-            self._ask("DELETE", "leaderboard/v1/trash", meant, projectIdentifier=project)["errors"]
-        )
+        told = self._ask("DELETE", "leaderboard/v1/trash", _NO_PROJECT, projectIdentifier=project)
+        _warn(told["errors"])
 
 
 def _warn(errors: Iterable[Mapping[str, Any]]) -> None:

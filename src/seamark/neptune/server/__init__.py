@@ -1,8 +1,7 @@
-"""Routes that the PyPI package ``neptune`` talks to, unmodified: a team server answers them too.
+"""Routes of a team server for the unmodified PyPI package ``neptune``.
 
-What arrives becomes records in a journal of the run, through the path that all journals take
-(`seamark.neptune.server.log`), and what is read comes from the folded store. `mount` is called by
-the server; nothing here is imported before.
+What arrives becomes records in a journal of the run (`seamark.neptune.server.log`), and what is
+read comes from the folded store. `mount` is called by the server; nothing here is imported before.
 """
 
 from __future__ import annotations
@@ -21,6 +20,6 @@ def mount(app: FastAPI) -> None:
     Args:
         app: What `seamark.server.app.make_app` made.
     """
-    from seamark.neptune.server.mounting import add_routes
+    from seamark.neptune.server.signing_in import add_routes
 
     add_routes(app)

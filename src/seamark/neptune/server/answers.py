@@ -1,28 +1,376 @@
-"""Admission of requests of the client, and refusals in the form that it understands."""
+"""Requests of Neptune's client: access checks and bodies, and answers and errors in its form.
+
+Bodies declare only the fields that are used; all others are accepted. A field that may be null may
+also be left out, because versions of the client differ in that.
+
+The client knows operations by name and reads their addresses from Swagger 2.0 documents, so the
+addresses are Seamark's own. `Routes` mounts each operation at the address in these documents.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import json
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
-from seamark.neptune.server.documents import BY_NAME
 from seamark.server.failures import Refusal, refusal_of
-from seamark.server.guard import server_of
+from seamark.server.guard import address_of, server_of
 
 if TYPE_CHECKING:
     from seamark.server.access import Identity
 
-__all__ = ["ContainerNotFound", "Routes", "answer", "asker", "secret_in_api_token", "short"]
+__all__ = [
+    "BY_NAME",
+    "DOCUMENTS",
+    "ContainerNotFound",
+    "Creation",
+    "Grant",
+    "Invitations",
+    "NewProject",
+    "Routes",
+    "Wanted",
+    "answer",
+    "asker",
+    "document",
+    "identify",
+    "short",
+]
 
+
+Word = Annotated[str, Field(max_length=8192)]
+_MOST: Final = 10_000
+
+
+class NewProject(BaseModel):
+    """A project to be made: ``priv``, ``pub`` or ``workspace``."""
+
+    organization: Word | None = Field(None, alias="organizationId")
+    name: Word | None = None
+    visibility: Word | None = None
+    key: Word | None = Field(None, alias="projectKey")
+
+
+class Grant(BaseModel):
+    """A role that a person or a service account gets: ``viewer``, ``member`` or ``manager``."""
+
+    user: Word | None = Field(None, alias="userId")
+    account: Word | None = Field(None, alias="serviceAccountId")
+    role: Word | None = None
+
+
+class Invitation(BaseModel):
+    """Invitation of a ``user`` or an ``emailRecipient`` as ``member`` or ``owner``."""
+
+    invitee: Word | None = None
+    kind: Word | None = Field(None, alias="invitationType")
+    role: Word | None = Field(None, alias="roleGrant")
+    to_all: bool | None = Field(None, alias="addToAllProjects")
+
+
+class _Invitations(BaseModel):
+    organization: Word | None = Field(None, alias="organizationIdentifier")
+    entries: list[Invitation] | None = Field(None, alias="invitationsEntries", max_length=_MOST)
+
+
+class Invitations(_Invitations):
+    """Some of them; the client wraps them once more, its document does not say so."""
+
+    inner: _Invitations | None = Field(None, alias="newOrganizationInvitations")
+
+
+class Creation(BaseModel):
+    """A ``run``, ``model`` or ``modelVersion`` to be made.
+
+    `custom` is the id that its maker has for a run, `parent` that of the model of a version.
+    """
+
+    project: Word | None = Field(None, alias="projectIdentifier")
+    kind: Word | None = Field(None, alias="type")
+    custom: Word | None = Field(None, alias="customId")
+    key: Word | None = None
+    parent: Word | None = Field(None, alias="parentId")
+    git: dict[str, Any] | None = Field(None, alias="gitInfo")
+
+
+class _Page(BaseModel):
+    limit: int | None = None
+    offset: int | None = None
+
+
+class _Query(BaseModel):
+    query: str | None = None
+
+
+class _Column(BaseModel):
+    name: Word | None = None
+
+
+class _Sorting(BaseModel):
+    by: _Column | None = Field(None, alias="sortBy")
+    order: Word | None = Field(None, alias="dir")
+
+
+class _Path(BaseModel):
+    path: Word
+
+
+class Wanted(BaseModel):
+    """Selection of rows, in the client's language, and columns of a table; None for all."""
+
+    query: _Query | None = None
+    page: _Page | None = Field(None, alias="pagination")
+    sorting: _Sorting | None = None
+    columns: list[_Path] | None = Field(None, alias="attributeFilters", max_length=_MOST)
+
+
+DOCUMENTS: Final = ("backend", "leaderboard", "artifacts")
+
+
+class Operation(NamedTuple):
+    """Operation that the client can request, described in one of `DOCUMENTS`.
+
+    `parameters` are names: ``name[]`` for several values, ``@name`` for the body, ``^name`` for a
+    header, all others in the query. `result` is the definition of its response; empty if the client
+    reads none.
+    """
+
+    name: str
+    document: str
+    method: str
+    path: str
+    parameters: str
+    result: str
+
+
+_TABLE: Final = """
+backend getClientConfig GET /api/backend/v1/clients/config | ^X-Neptune-Api-Token alpha | ClientConfig
+backend exchangeApiToken GET /api/backend/v1/authorization/oauth-token | ^X-Neptune-Api-Token | Tokens
+backend getProject GET /api/backend/v1/projects/get | projectIdentifier | Project
+backend listProjects GET /api/backend/v1/projects/list | organizationIdentifier searchTerm sortBy[] sortDirection[] userRelation limit offset | ProjectList
+backend listOrganizations GET /api/backend/v1/organizations | | Organization*
+backend createProject POST /api/backend/v1/projects/create | @projectToCreate | Project
+backend deleteProject DELETE /api/backend/v1/projects/delete | projectIdentifier |
+backend listProjectMembers GET /api/backend/v1/members | projectIdentifier | ProjectMember*
+backend addProjectMember POST /api/backend/v1/members | projectIdentifier @member | ProjectMember
+backend deleteProjectMember DELETE /api/backend/v1/members | projectIdentifier userId | ProjectMember
+backend listProjectServiceAccounts GET /api/backend/v1/accounts | projectIdentifier | ProjectAccount*
+backend addProjectServiceAccount POST /api/backend/v1/accounts | projectIdentifier @account | ProjectAccount
+backend deleteProjectServiceAccount DELETE /api/backend/v1/accounts | projectIdentifier serviceAccountId | ProjectAccount
+backend listOrganizationMembers GET /api/backend/v1/organizations/members | organizationIdentifier | OrganizationMember*
+backend listServiceAccounts GET /api/backend/v1/organizations/accounts | organizationIdentifier deactivated | ServiceAccount*
+backend createOrganizationInvitations POST /api/backend/v1/organizations/invitations | @newOrganizationInvitations |
+backend workspaceStatus GET /api/backend/v1/organizations/status | organizationIdentifier | WorkspaceStatus
+leaderboard createExperiment POST /api/leaderboard/v1/experiments | @experimentCreationParams ^X-Neptune-CliVersion ^X-Neptune-LegacyClient | Experiment
+leaderboard getExperiment GET /api/leaderboard/v1/experiments | experimentId | Experiment
+leaderboard ping POST /api/leaderboard/v1/ping | experimentId |
+leaderboard executeOperations POST /api/leaderboard/v1/operations | experimentId @operations | Error*
+leaderboard getExperimentAttributes GET /api/leaderboard/v1/attributes | experimentId | Attributes
+leaderboard trashExperiments POST /api/leaderboard/v1/trash | projectIdentifier @experimentIdentifiers | BatchResult
+leaderboard deleteExperiments POST /api/leaderboard/v1/delete | projectIdentifier @experimentIdentifiers | BatchResult
+leaderboard deleteAllExperiments DELETE /api/leaderboard/v1/trash | projectIdentifier | BatchResult
+leaderboard createEmptyCheckpoint POST /api/leaderboard/v1/checkpoints | notebookId @checkpoint | Checkpoint
+leaderboard getFloatAttribute GET /api/leaderboard/v1/attribute/float | experimentId attribute | floatProperties
+leaderboard getIntAttribute GET /api/leaderboard/v1/attribute/int | experimentId attribute | intProperties
+leaderboard getBoolAttribute GET /api/leaderboard/v1/attribute/bool | experimentId attribute | boolProperties
+leaderboard getStringAttribute GET /api/leaderboard/v1/attribute/string | experimentId attribute | stringProperties
+leaderboard getDatetimeAttribute GET /api/leaderboard/v1/attribute/datetime | experimentId attribute | datetimeProperties
+leaderboard getStringSetAttribute GET /api/leaderboard/v1/attribute/stringSet | experimentId attribute | stringSetProperties
+leaderboard getFileAttribute GET /api/leaderboard/v1/attribute/file | experimentId attribute | fileProperties
+leaderboard getArtifactAttribute GET /api/leaderboard/v1/attribute/artifact | experimentId attribute | artifactProperties
+leaderboard getFloatSeriesAttribute GET /api/leaderboard/v1/attribute/floatSeries | experimentId attribute | floatSeriesProperties
+leaderboard getStringSeriesAttribute GET /api/leaderboard/v1/attribute/stringSeries | experimentId attribute | stringSeriesProperties
+leaderboard getFloatSeriesValues GET /api/leaderboard/v1/values/float | experimentId attribute limit offset | FloatValues
+leaderboard getStringSeriesValues GET /api/leaderboard/v1/values/string | experimentId attribute limit offset | StringValues
+leaderboard getImageSeriesValues GET /api/leaderboard/v1/values/image | experimentId attribute limit offset | ImageValues
+leaderboard getFloatSeriesValuesCSV GET /api/leaderboard/v1/values/csv | experimentId attribute |
+leaderboard getImageSeriesValue GET /api/leaderboard/v1/image | experimentId attribute index |
+leaderboard fileAtomUpload POST /api/leaderboard/v1/upload/file | experimentIdentifier attribute ext | UploadResult
+leaderboard fileAtomMultipartUploadStart POST /api/leaderboard/v1/upload/file/start | experimentIdentifier attribute ext totalLength | UploadStarted
+leaderboard fileAtomMultipartUploadPart POST /api/leaderboard/v1/upload/file/part | experimentIdentifier attribute uploadId uploadPartIdx | UploadResult
+leaderboard fileAtomMultipartUploadFinish POST /api/leaderboard/v1/upload/file/finish | experimentIdentifier attribute uploadId | UploadResult
+leaderboard fileSetFileUpload POST /api/leaderboard/v1/upload/member | experimentIdentifier attribute subPath | UploadResult
+leaderboard fileSetFileMultipartUploadStart POST /api/leaderboard/v1/upload/member/start | experimentIdentifier attribute subPath totalLength | UploadStarted
+leaderboard fileSetFileMultipartUploadPart POST /api/leaderboard/v1/upload/member/part | experimentIdentifier attribute subPath uploadId uploadPartIdx | UploadResult
+leaderboard fileSetFileMultipartUploadFinish POST /api/leaderboard/v1/upload/member/finish | experimentIdentifier attribute subPath uploadId | UploadResult
+leaderboard uploadFileSetAttributeTar POST /api/leaderboard/v1/upload/tar | experimentId attribute reset | UploadResult
+leaderboard downloadAttribute GET /api/leaderboard/v1/download/file | experimentId attribute |
+leaderboard lsFileSetAttribute GET /api/leaderboard/v1/files | experimentId attribute path | FileEntry*
+leaderboard prepareForDownloadFileSetAttributeZip POST /api/leaderboard/v1/download/prepare | experimentId attribute | Download
+leaderboard getDownloadPrepareRequest GET /api/leaderboard/v1/download/prepared | id | Download
+leaderboard searchLeaderboardEntries POST /api/leaderboard/v1/table | projectIdentifier type[] @params | Entries
+leaderboard getLeaderboard GET /api/leaderboard/v1/table/legacy | projectIdentifier shortId[] state[] owner[] tags[] tagsMode minRunningTimeSeconds sortBy[] sortFieldType[] sortDirection[] limit offset | LegacyEntries
+leaderboard searchLeaderboardAttributes POST /api/leaderboard/v1/table/columns | projectIdentifier search type[] @params | Columns
+artifacts createNewArtifact POST /api/artifacts/v1/new | projectIdentifier hash size parentIdentifier | Artifact
+artifacts uploadArtifactFilesMetadata POST /api/artifacts/v1/files | projectIdentifier hash @artifactFilesDTO | Artifact
+artifacts createArtifactVersion POST /api/artifacts/v1/version | projectIdentifier hash parentIdentifier @artifactFilesDTO | Artifact
+artifacts listArtifactFiles GET /api/artifacts/v1/files | projectIdentifier hash | ArtifactFiles
+"""  # noqa: E501 - a table
+_RESULTS: Final = """
+ClientConfig apiUrl applicationUrl pyLibVersions:LibVersions sysNameSetByBackend:boolean multiPartUpload:MultiPart artifacts:ArtifactsConfig
+LibVersions minRecommendedVersion minCompatibleVersion maxCompatibleVersion
+MultiPart enabled:boolean minChunkSize:integer maxChunkSize:integer maxChunkCount:integer maxSinglePartSize:integer
+ArtifactsConfig enabled:boolean apiVersion:integer
+Tokens accessToken refreshToken username
+Project id name organizationName organizationId projectKey version:integer visibility description
+ProjectList entries:Project* matchingItemCount:integer totalItemCount:integer
+Organization id name
+ProjectMember role registeredMemberInfo:MemberInfo
+MemberInfo username
+ProjectAccount role serviceAccountInfo:AccountInfo
+AccountInfo displayName
+OrganizationMember role registeredMemberInfo:MemberInfo
+ServiceAccount id displayName
+WorkspaceStatus membersCount:integer
+Experiment id type shortId organizationName projectName trashed:boolean
+Error errorDescription
+Attributes attributes:Attribute* systemAttributes:SystemAttributes
+SystemAttributes shortId:stringProperties name:stringProperties description:stringProperties owner:stringProperties hostname:stringProperties state:stringProperties creationTime:datetimeProperties runningTime:floatProperties size:floatProperties tags:stringSetProperties
+LegacyEntries totalItemCount:integer matchingItemCount:integer entries:LegacyEntry*
+LegacyEntry id organizationName projectName attributes:Attribute* systemAttributes:SystemAttributes
+Attribute name type floatProperties:floatProperties intProperties:intProperties boolProperties:boolProperties stringProperties:stringProperties datetimeProperties:datetimeProperties fileProperties:fileProperties fileSetProperties:fileSetProperties floatSeriesProperties:floatSeriesProperties stringSeriesProperties:stringSeriesProperties imageSeriesProperties:imageSeriesProperties stringSetProperties:stringSetProperties gitRefProperties:gitRefProperties experimentStateProperties:stringProperties notebookRefProperties:notebookRefProperties artifactProperties:artifactProperties
+floatProperties attributeName attributeType value:number
+intProperties attributeName attributeType value:integer
+boolProperties attributeName attributeType value:boolean
+stringProperties attributeName attributeType value
+datetimeProperties attributeName attributeType value:date-time
+fileProperties attributeName attributeType name ext size:integer
+fileSetProperties attributeName attributeType size:integer
+floatSeriesProperties attributeName attributeType last:number lastStep:number
+stringSeriesProperties attributeName attributeType last lastStep:number
+imageSeriesProperties attributeName attributeType lastStep:number
+stringSetProperties attributeName attributeType values:string*
+gitRefProperties attributeName attributeType commit:GitCommit
+GitCommit commitId message authorName authorEmail commitDate:date-time
+notebookRefProperties attributeName attributeType notebookName
+artifactProperties attributeName attributeType hash
+BatchResult errors:Error* updatedExperimentIdentifiers:string*
+Checkpoint id
+FloatValues totalItemCount:integer values:FloatValue*
+FloatValue timestampMillis:integer step:number value:number
+StringValues totalItemCount:integer values:StringValue*
+StringValue timestampMillis:integer step:number value
+ImageValues totalItemCount:integer values:StringValue*
+UploadResult errors:Error*
+UploadStarted uploadId errors:Error*
+FileEntry name size:integer mtime:date-time fileType
+Download id downloadUrl
+Entries matchingItemCount:integer totalItemCount:integer entries:Entry*
+Entry experimentId attributes:Attribute*
+Columns entries:Column*
+Column name type
+Artifact artifactHash receivedMetadata:boolean size:integer
+ArtifactFiles files:ArtifactFile*
+ArtifactFile filePath fileHash type size:integer metadata:ArtifactMetadata*
+ArtifactMetadata key value
+Refused code:integer errorType title
+"""  # noqa: E501 - a table
+"""What is answered. All that the client touches needs a name of its own and types."""
+_WHOLE: Final = frozenset({"limit", "offset", "index", "totalLength", "uploadPartIdx", "size"})
+_PLAIN: Final = frozenset({"string", "integer", "number", "boolean"})
+
+
+def _operations() -> dict[str, Operation]:
+    found = {}
+    for line in _TABLE.strip().splitlines():
+        head, parameters, result = (part.strip() for part in line.split("|"))
+        where, name, method, path = head.split()
+        found[name] = Operation(name, where, method, path, parameters, result)
+    return found
+
+
+BY_NAME: Final = _operations()
+
+
+@functools.cache
+def document(name: str) -> bytes:
+    """Return one of the `DOCUMENTS`, as JSON."""
+    paths: dict[str, Any] = {}
+    for each in BY_NAME.values():
+        if each.document == name:
+            paths.setdefault(each.path, {})[each.method.lower()] = _described(each)
+    made = {
+        "swagger": "2.0",
+        "info": {"title": f"Seamark, {name}", "version": "1"},
+        "produces": ["application/json"],
+        "consumes": ["application/json"],
+        "paths": paths,
+        "definitions": _definitions(),
+    }
+    return json.dumps(made, separators=(",", ":")).encode()
+
+
+def _described(operation: Operation) -> dict[str, Any]:
+    answer: dict[str, Any] = {"description": "OK"}
+    if operation.result:
+        answer["schema"] = _schema(operation.result)
+    # Any operation may be refused, by the server, its gate or a proxy: no status is unexpected.
+    refused = {"description": "Refused", "schema": _schema("Refused")}
+    answers: dict[str, Any] = {"200": answer, "default": refused}
+    if operation.name == "createProject":  # the client looks into this refusal
+        answers["400"] = {"description": "Refused", "schema": _schema("NotMade")}
+    return {
+        "operationId": operation.name,
+        "tags": ["api"],
+        "parameters": [_parameter(each) for each in operation.parameters.split()],
+        "responses": answers,
+    }
+
+
+def _parameter(text: str) -> dict[str, Any]:
+    if text.startswith("@"):
+        schema: dict[str, Any] = {}
+        if text == "@experimentCreationParams":  # has a time that the client writes only so
+            schema = {"$ref": "#/definitions/CreationParams"}
+        return {"name": text[1:], "in": "body", "required": False, "schema": schema}
+    if text.startswith("^"):
+        return {"name": text[1:], "in": "header", "type": "string", "required": False}
+    found: dict[str, Any] = {"name": text, "in": "query", "type": "string", "required": False}
+    if text.endswith("[]"):
+        items = {"type": "array", "items": {"type": "string"}, "collectionFormat": "multi"}
+        return found | {"name": text[:-2]} | items
+    if text in _WHOLE:
+        found["type"] = "integer"
+    return found
+
+
+def _schema(kind: str) -> dict[str, Any]:
+    if kind.endswith("*"):
+        return {"type": "array", "items": _schema(kind[:-1]), "x-nullable": True}
+    if kind == "date-time":
+        return {"type": "string", "format": "date-time", "x-nullable": True}
+    if kind in _PLAIN:
+        return {"type": kind, "x-nullable": True}
+    return {"$ref": f"#/definitions/{kind}"}
+
+
+def _definitions() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for line in _RESULTS.strip().splitlines():
+        name, *members = line.split()
+        parts = (member.partition(":") for member in members)
+        shown = {key: _schema(kind or "string") for key, _, kind in parts}
+        found[name] = {"type": "object", "x-nullable": True, "properties": shown}
+    for name, given in _GIVEN.items():
+        found[name] = {"type": "object", "x-nullable": True, "properties": given}
+    return found
+
+
+_GIVEN: Final[dict[str, dict[str, Any]]] = {
+    "CreationParams": {"gitInfo": {"$ref": "#/definitions/GitInfo"}},
+    "GitInfo": {"commit": {"$ref": "#/definitions/GitCommit"}},
+    "NotMade": {"validationErrors": {"type": "array", "items": {}}},
+}
+"""What has parts without a name; all else that is in it passes as it is."""
 _log: Final = logging.getLogger("seamark.server")
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 _SECRET: Final = "key"  # noqa: S105 - a name
@@ -67,7 +415,7 @@ class Routes(APIRouter):
         """Return a decorator that has a function answer an operation.
 
         Args:
-            name: Of the operation, as in `seamark.neptune.server.documents`.
+            name: Of the operation, as in `seamark.neptune.server.answers`.
         """
         operation = BY_NAME[name]
 
@@ -81,13 +429,13 @@ class Routes(APIRouter):
 
 
 def answer(value: Any = None) -> Response:
-    """Return what is answered. NaN is written as such: the client reads it."""
+    """Return a JSON response. NaN is written as ``NaN``, which the client accepts."""
     body = b"" if value is None else json.dumps(value, separators=(",", ":")).encode()
     return Response(body, media_type="application/json")
 
 
 def refused(error: Exception) -> Response:
-    """Return an error as the client reads it.
+    """Return an error in the client's form.
 
     It asks again for a minute after a 500, and what is wrong here stays so: 400 says it at once.
     It takes 422 as a limit that was exceeded.
@@ -114,7 +462,7 @@ def refused(error: Exception) -> Response:
 
 
 def short(value: Any) -> Any:
-    """Return what is said of a mistake: it may repeat what was given, however long that was."""
+    """Return an error message, shortened: it may repeat arguments of any length."""
     if not isinstance(value, str):
         return value
     return value[:_MOST_SAID].encode("utf-8", "replace").decode()
@@ -124,21 +472,19 @@ def short(value: Any) -> Any:
 
 
 def asker(request: Request) -> Identity:
-    """Return who asks; the client shows a token of ours inside of what it takes for its own.
+    """Return the requester; the client sends Seamark's token inside one of its own form."""
+    request.state.secret = secret = _secret_of(request)
+    request.state.identity = found = identify(request, secret)
+    return found
 
-    Raises:
-        Refusal: 401 if the token is unknown, expired or revoked; 429 after many such.
-    """
-    headers = dict(request.headers)
-    secret = _secret_of(request)
+
+def identify(request: Request, secret: str) -> Identity:
+    """Return the identity of a token, whatever the request itself carries."""
+    headers = dict(request.headers)  # of a header that is sent twice, the first one
     headers.pop("authorization", None)
     if secret:
         headers["authorization"] = f"Bearer {secret}"
-    address = request.client.host if request.client else ""
-    found = server_of(request).logins.identify(headers, address)
-    request.state.identity = found
-    request.state.secret = secret
-    return found
+    return server_of(request).logins.identify(headers, address_of(request))
 
 
 def _secret_of(request: Request) -> str:
@@ -149,7 +495,7 @@ def _secret_of(request: Request) -> str:
 
 
 def secret_in_api_token(token: str) -> str:
-    """Return the token of ours in what ``NEPTUNE_API_TOKEN`` holds; what is none as it is."""
+    """Return Seamark's token in the value of ``NEPTUNE_API_TOKEN``; other values unchanged."""
     try:
         found = json.loads(base64.b64decode(token + "=" * (-len(token) % 4)))
         return str(found["api_key"])
@@ -158,16 +504,11 @@ def secret_in_api_token(token: str) -> str:
 
 
 def access_token(secret: str, user: str, issuer: str, ends_s: int) -> str:
-    """Return a token of ours in the form of those that the client expects (a JWT).
+    """Return Seamark's token in the form that the client expects (a JWT).
 
-    The client reads from it when to ask for the next one, and where. It is as secret as what is in
-    it, and what counts here is only that: it ends when the token of ours does.
-
-    Args:
-        secret: The token.
-        user: Whose it is.
-        issuer: Address below which another one is asked for.
-        ends_s: When to do that, seconds since the Unix epoch.
+    The client reads from it when to ask for the next one (`ends_s`, seconds since the Unix epoch),
+    and below which address (`issuer`). It is as secret as what is in it, and what counts here is
+    only that: it ends when the token of ours does.
     """
     claims = {"exp": ends_s, "azp": "neptune-cli", "iss": issuer, "sub": user, _SECRET: secret}
     parts = ({"alg": "none", "typ": "JWT"}, claims)
@@ -175,7 +516,7 @@ def access_token(secret: str, user: str, issuer: str, ends_s: int) -> str:
 
 
 def secret_in_access_token(token: str) -> str:
-    """Return the token of ours in one of `access_token`; what is none as it is."""
+    """Return Seamark's token in a token made by `access_token`; other values unchanged."""
     parts = token.split(".")
     try:
         return str(

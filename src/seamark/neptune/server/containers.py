@@ -1,4 +1,4 @@
-"""Projects, runs, models: finding and making them, writing to them."""
+"""Routes for projects, runs and models: search, creation and writing."""
 
 from __future__ import annotations
 
@@ -13,21 +13,27 @@ from starlette.concurrency import run_in_threadpool
 
 from seamark.errors import SeamarkError
 from seamark.journal.folder import PROJECT_LOG, hashed_run_id, mint_run_id
-from seamark.neptune.server.answers import ContainerNotFound, Routes, answer
-from seamark.neptune.server.bodies import Creation  # noqa: TC001 - FastAPI asks for it
+from seamark.neptune.server.answers import (
+    ContainerNotFound,
+    Creation,
+    Routes,
+    answer,
+)
 from seamark.neptune.server.log import Sent
-from seamark.neptune.server.models import (
+from seamark.neptune.server.names import Container, container_id, is_behind, named, split_project
+from seamark.neptune.server.operations import Changes
+from seamark.neptune.server.projects import (
     API_KINDS,
     find_model,
+    find_run,
+    key_of,
+    last_number,
     new_model,
     new_version,
+    next_id,
     shown_id,
 )
-from seamark.neptune.server.names import Container, container_id, named, split_project
-from seamark.neptune.server.operations import Changes
-from seamark.neptune.server.projects import find_run, key_of, last_number, next_id
 from seamark.neptune.server.reading import Read, system_attributes
-from seamark.neptune.server.waiting import is_behind
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import asker, expect, expect_somebody, server_of
@@ -44,7 +50,6 @@ __all__ = [
     "log_of",
     "project_of",
     "read_of",
-    "router",
     "shown_project",
     "workspaces_of",
 ]
@@ -65,16 +70,11 @@ Asked = Annotated[str, Query(alias="experimentId", max_length=8192)]
 
 
 def find_container(request: Request, identifier: str, role: Role) -> Container:
-    """Return the container that an id means, for somebody with a role in its project.
+    """Return the container with an id; the requester needs at least a role in its project.
 
-    Args:
-        request: The request.
-        identifier: As `container_id` gave it, or ``workspace/project/SAN-1``, with the id of a run
-            of Seamark too; ``SAN-KEY`` is a model, and ``SAN-KEY-1`` a version of it.
-        role: The smallest role that will do.
-
-    Raises:
-        Refusal: 404 where it is not there or may not be seen, 403 for a role too small.
+    The id is as `container_id` gave it, or ``workspace/project/SAN-1``, with the id of a run of
+    Seamark too; ``SAN-KEY`` is a model, and ``SAN-KEY-1`` a version of it. It is refused with 404
+    where it is not there or may not be seen, with 403 for a role too small.
     """
     found = named(identifier)
     if found is None:
@@ -87,11 +87,7 @@ def find_container(request: Request, identifier: str, role: Role) -> Container:
 
 
 def expect_in(request: Request, project: str, role: Role, identifier: str = "") -> None:
-    """Go on only for somebody with a role in a project.
-
-    Raises:
-        Refusal: See `seamark.server.guard.expect`; 404 as the client knows it.
-    """
+    """Require a role in a project; the error 404 has the client's form."""
     try:
         expect(request, project, role)
     except Refusal as error:
@@ -101,7 +97,7 @@ def expect_in(request: Request, project: str, role: Role, identifier: str = "") 
 
 
 def _by_sys_id(server: Server, asked: Container, identifier: str) -> Container:
-    """Return what has an id; a run that was made a moment ago may have to be waited for."""
+    # A run that was made a moment ago may have to be waited for.
     if asked.run == key_of(server, asked.project):
         return Container(asked.project, PROJECT_LOG)
     if asked.run.startswith("."):
@@ -129,7 +125,7 @@ def _by_sys_id(server: Server, asked: Container, identifier: str) -> Container:
 
 
 def project_of(request: Request, identifier: str, role: Role) -> str:
-    """Return the project that an id or a name means, for somebody with a role in it."""
+    """Return the project with an id or a name; the requester needs a role in it."""
     found = named(identifier)
     project = found.home if found is not None else identifier
     expect(request, project, role)
@@ -137,13 +133,13 @@ def project_of(request: Request, identifier: str, role: Role) -> str:
 
 
 def log_of(request: Request, container: Container) -> Log:
-    """Return what writes to a run."""
+    """Return the writer of a run."""
     found: Log = request.app.state.neptune_logs.of(container)
     return found
 
 
 def read_of(request: Request, identifier: str) -> Read:
-    """Return what reads the container that an id means, for who may read it."""
+    """Return the reader of the container with an id; the requester must be allowed to read it."""
     return Read(server_of(request), find_container(request, identifier, Role.VIEWER))
 
 
@@ -189,7 +185,7 @@ def list_projects(
     limit: Annotated[int, Query(ge=0)] = _MOST_PROJECTS,
     offset: Annotated[int, Query(ge=0)] = 0,
 ) -> Response:
-    """Return projects that somebody may read, or record in."""
+    """Return the projects that the requester may read, or record in."""
     who, server = expect_somebody(request), server_of(request)
     found = []
     for project in _projects(request):
@@ -210,12 +206,12 @@ def list_projects(
 
 @router.answers("listOrganizations")
 def list_organizations(request: Request) -> Response:
-    """Return the workspaces that somebody knows."""
+    """Return the workspaces that the requester may know of."""
     return answer([{"id": name, "name": name} for name in sorted(workspaces_of(request))])
 
 
 def workspaces_of(request: Request) -> set[str]:
-    """Return the workspaces in which somebody may read something, or make projects."""
+    """Return the workspaces in which a user may read data, or make projects."""
     who = expect_somebody(request)
     found = {split_project(project)[0] for project in _projects(request)}
     found |= {project.partition("/")[0] for project in who.roles if project} | set(who.workspaces)
@@ -286,12 +282,10 @@ def _make_version(request: Request, project: str, given: Creation) -> Response:
         raise Refusal(400, "invalid", "the model is one of another project")
     version, born = new_version(server, model)
     _begin(request, version, born)
-    number = born["sys/version"]
-    return answer(_shown(server, version, shown_id(server, version, number)))
+    return answer(_shown(server, version, shown_id(server, version, born["sys/version"])))
 
 
 def _begin(request: Request, container: Container, born: Mapping[str, Any]) -> bool:
-    """Begin a model or a version, as `seamark.init_model` does; return whether it is new."""
     told = {path: list(encode_atom(value)) for path, value in born.items()}
 
     def fill(batch: Batch) -> None:
@@ -332,7 +326,7 @@ def _shown(server: Server, container: Container, sys_id: str = "") -> dict[str, 
 
 @router.answers("getExperiment")
 def get(request: Request, identifier: Asked) -> Response:
-    """Return what is known of a run, a project, a model or a version."""
+    """Return the facts about a run, a project, a model or a version."""
     container = find_container(request, identifier, Role.VIEWER)
     server = server_of(request)
     if not container.is_project and not server.intake.known(*container)[0]:
@@ -353,7 +347,7 @@ def ping(request: Request, identifier: Asked) -> Response:
 
 @router.answers("executeOperations")
 async def execute(request: Request, identifier: Asked) -> Response:
-    """Do what the client did; it is kept for good once this is answered."""
+    """Apply operations of the client, which are durable once this is answered."""
     length = request.headers.get("content-length", "")
     with server_of(request).intake.counting_bytes() as arriving:
         if length.isdecimal() and int(length[:9]) <= _SMALL_BODY:  # then one thread does it all
@@ -372,16 +366,7 @@ async def execute(request: Request, identifier: Asked) -> Response:
 
 
 async def body_of(request: Request, most: int, arriving: Callable[[int], None]) -> bytes:
-    """Return the body of a request of somebody who was let in.
-
-    Args:
-        request: The request.
-        most: How long it may be, bytes.
-        arriving: Told of every part.
-
-    Raises:
-        Refusal: 413 if it is longer.
-    """
+    """Return a body, telling `arriving` of every part; 413 if it is longer than `most` bytes."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
@@ -406,19 +391,19 @@ def _execute(request: Request, identifier: str, body: bytes, sent: Sent) -> Resp
 
 
 def digest_of(body: bytes) -> str:
-    """Return what tells one request from another."""
+    """Return the id of a request."""
     return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 @router.answers("getExperimentAttributes")
 def attributes(request: Request, identifier: Asked) -> Response:
-    """Return all that a run shows."""
+    """Return all attributes of a run."""
     found = read_of(request, identifier).attributes()
     return answer({"attributes": found, "systemAttributes": system_attributes(found)})
 
 
 @router.answers("createEmptyCheckpoint")
 def checkpoint(request: Request) -> Response:
-    """Say that there are no notebooks here; the client goes on without."""
+    """Answer that there are no notebooks; the client continues without them."""
     expect_somebody(request)
     raise Refusal(404, "not-here", "notebooks are not kept here")

@@ -1,4 +1,4 @@
-"""Files, sets of files and pictures: taking and giving them."""
+"""Routes for uploads and downloads of files, sets of files and pictures."""
 
 from __future__ import annotations
 
@@ -17,17 +17,15 @@ from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from seamark.blobs.read import download_name
+from seamark.blobs.contents import download_name
 from seamark.errors import ArgumentError, PathError
 from seamark.journal.safe import parts_of
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import Asked, body_of, find_container, log_of, read_of
-from seamark.neptune.server.contents import keep_content
-from seamark.neptune.server.operations import expect_free
+from seamark.neptune.server.operations import expect_free, keep_content
 from seamark.neptune.server.reading import as_time
-from seamark.neptune.server.series import At, missing
+from seamark.neptune.server.series import At, begin_upload, find_upload, is_stored, missing
 from seamark.neptune.server.signing_in import base_of
-from seamark.neptune.server.spool import begin_upload, find_upload, is_stored
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import expect_somebody, server_of
@@ -36,10 +34,9 @@ if TYPE_CHECKING:
     from seamark.neptune.server.log import Batch
     from seamark.neptune.server.names import Container
     from seamark.neptune.server.reading import Read
-    from seamark.server.blobs import Blob
+    from seamark.server.blobs.blobs import Blob
     from seamark.server.state import Server
 
-__all__ = ["router"]
 
 router: Final = Routes()
 _MOST_BODY: Final = 9 << 20
@@ -64,7 +61,6 @@ Total = Annotated[int, Query(alias="totalLength", ge=0, lt=1 << 62)]
 async def _take(
     request: Request, identifier: str, work: Callable[[Container, bytes], dict[str, Any] | None]
 ) -> Response:
-    """Read the body of a request from somebody who may write, and have it worked on."""
     container = await run_in_threadpool(find_container, request, identifier, Role.CONTRIBUTOR)
     server = server_of(request)
 
@@ -164,8 +160,11 @@ def _begin(request: Request, identifier: str, what: str, size: int) -> Response:
     container = find_container(request, identifier, Role.CONTRIBUTOR)
     server = server_of(request)
     if size > server.blobs.limits.blob_bytes:
-        hint = f"this server takes files of up to {server.blobs.limits.blob_bytes:,} bytes"
-        raise Refusal(413, "too-large", hint)
+        raise Refusal(
+            413,
+            "too-large",
+            f"this server takes files of up to {server.blobs.limits.blob_bytes:,} bytes",
+        )
     if server.quota is not None:
         server.quota.expect(container.project, size)
     return answer({"uploadId": begin_upload(server, container, what, size).name, "errors": []})
@@ -212,7 +211,7 @@ def begin_file(
     size: Total,
     ext: Annotated[str, Query(max_length=255)] = "",
 ) -> Response:
-    """Begin to take a large file; what its name ends with is said now alone."""
+    """Begin the upload of a large file; only this request has the extension of its name."""
     found = _begin(request, identifier, f"file {path}", size)
     if b'"uploadId"' in found.body and _ext(ext):
         told = json.loads(bytes(found.body))
@@ -286,11 +285,6 @@ async def put_tar(
 
 
 def _unpacked(body: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a package; links and devices in it are passed over.
-
-    Raises:
-        ArgumentError: If it is no package, or comes to more than one may.
-    """
     if not body:
         return
     unpacking = zlib.decompressobj(31)
@@ -371,7 +365,7 @@ def list_files(
     path: At,
     folder: Annotated[str, Query(alias="path", max_length=4096)] = "",
 ) -> Response:
-    """Return what is directly in a folder of a set of files."""
+    """Return the direct entries of a folder in a set of files."""
     members = _members(read_of(request, identifier), path)
     begin = folder.strip("/").removeprefix("./")
     begin = f"{begin}/" if begin not in ("", ".") else ""
@@ -435,8 +429,6 @@ def _unpack(text: str) -> str:
 
 
 class _Sink(io.RawIOBase):
-    """Takes what an archive is written to, and gives it on."""
-
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
@@ -448,7 +440,6 @@ class _Sink(io.RawIOBase):
         return len(self._parts[-1])
 
     def drain(self) -> bytes:
-        """Return what was written since the last call."""
         found = b"".join(self._parts)
         self._parts = []
         return found

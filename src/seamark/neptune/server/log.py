@@ -1,9 +1,8 @@
 """Journal of a run for requests of the client, which are stored before they are answered.
 
-All processes of a server append to the same journal of a run: its name is derived, and a batch is
-accepted only at the offset where the journal ends (`seamark.server.kept.intake`). A process that
-finds it longer than expected reads it again. What is remembered of a run between two requests, such
-as the last step of each series, is valid exactly as long as that offset is.
+All processes of a server append to the same journal of a run: a batch is accepted only at the
+offset where it ends (`seamark.server.kept.intake`). What is remembered of a run between two
+requests is valid exactly as long as that offset is.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import math
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,24 +27,23 @@ from seamark.journal.format import (
     frame_bytes,
     salt_of,
 )
-from seamark.journal.reader import Frame, JournalReader
 from seamark.neptune.server.answers import ContainerNotFound
 from seamark.neptune.server.names import Container, container_id
-from seamark.server.failures import later
-from seamark.server.kept.refusals import DivergedError, GapError
-from seamark.server.writer import NEPTUNE, own_journal
+from seamark.server.failures import GapError, later
+from seamark.server.kept.plan import DivergedError
+from seamark.server.writer import NEPTUNE, header_of, next_journal, own_journal
 from seamark.store.read.run import RunReader
 
 if TYPE_CHECKING:
+    from seamark.journal.reader import Frame
     from seamark.server.state import Server
     from seamark.store.read.series import Sources
 
-__all__ = ["BATCH_BYTES", "Batch", "Log", "Logs", "Opened", "Sent"]
+__all__ = ["Batch", "Log", "Logs", "Opened", "Sent"]
 
 BATCH_BYTES: Final = 32 << 20
 """About how many bytes one batch is to have at most; a frame may be longer."""
 _TRIES: Final = 20
-_MOST_JOURNALS: Final = 16
 _REMEMBERED: Final = 1000
 """Runs."""
 _PATHS: Final = 200_000
@@ -66,24 +64,20 @@ _COLUMN: Final = struct.Struct("<II")
 
 
 class Sent:
-    """A request that the client sends again if it gets no answer.
-
-    Args:
-        digest: Of the request.
-    """
+    """Request, identified by its digest, that the client repeats if it gets no answer."""
 
     def __init__(self, digest: str) -> None:
         self.digest = digest
         self._ended, self._answered = threading.Event(), True
 
     def end(self, *, answered: bool) -> None:
-        """Note whether somebody was still there to be answered."""
+        """Note whether the client was still connected for the answer."""
         self._answered = answered
         self._ended.set()
 
     @property
     def is_answered(self) -> bool:
-        """Whether somebody was, as far as is known yet."""
+        """Whether the client was still connected, if that is known."""
         return self._ended.is_set() and self._answered
 
     def is_lost(self) -> bool:
@@ -98,11 +92,7 @@ class Opened:
     Attributes:
         kinds: Kind of each path: ``"atom:float"`` and the like, or the family.
         steps: The last step of each series.
-        uid: Uid of the journal that is appended to.
-        writer: Its writer id.
-        size: Number of its bytes that are stored.
-        last_t: Time of its last frame, nanoseconds since the Unix epoch.
-        floor: All frames from now on are later than this.
+        floor: All frames from now on are later than this, nanoseconds since the Unix epoch.
         position: How many bytes of all journals of the run were kept when this was known.
         numbers: Of paths in the journal.
         request: Digest of the request that was kept last, as long as the journal says so and
@@ -138,12 +128,7 @@ class Opened:
 
 
 class Batch:
-    """Frames in the making, and what is known once they are kept.
-
-    Args:
-        opened: What is known before.
-        now_ns: The clock, nanoseconds since the Unix epoch.
-    """
+    """Frames of a request, and the state of the run after they are stored."""
 
     def __init__(self, opened: Opened, now_ns: int) -> None:
         self._opened = opened
@@ -162,7 +147,7 @@ class Batch:
     # ------------------------------------------------------------------ what is there
 
     def kind(self, path: str) -> str | None:
-        """Return what a path holds; None for nothing."""
+        """Return the content of a path; None if there is none."""
         if path in self._kinds:
             return self._kinds[path]
         return self._opened.kinds.get(path)
@@ -186,7 +171,7 @@ class Batch:
         return 0.0 if last is None else last + 1
 
     def holds(self, path: str, kind: str) -> None:
-        """Note what a path holds from now on."""
+        """Note the new content of a path."""
         self._kinds[path] = kind
 
     def saw_step(self, path: str, step: float) -> None:
@@ -219,11 +204,7 @@ class Batch:
         self.frame(Kind.COLUMN, payload, USER_TIME)
 
     def frame(self, kind: int, payload: bytes, flags: int = 0) -> None:
-        """Add a frame.
-
-        Raises:
-            ArgumentError: If it is longer than a frame may be.
-        """
+        """Add a frame, or raise `ArgumentError` if it is longer than a frame may be."""
         if len(payload) > MAX_PAYLOAD_BYTES:
             msg = f"a record of {len(payload):,} bytes; at most {MAX_PAYLOAD_BYTES:,} are kept"
             raise ArgumentError(msg)
@@ -251,7 +232,7 @@ class Batch:
         self.frame(Kind.HEARTBEAT, dump_json({_REQUEST: digest}))
 
     def begin(self, header: Mapping[str, Any]) -> None:
-        """Add what a journal begins with."""
+        """Add the first frames of a journal."""
         made = file_header(self._opened.uid)
         self._frames.append(made)
         self.size += len(made)
@@ -273,7 +254,7 @@ class Batch:
         return b"".join(self._frames)
 
     def keep(self, size: int, position: int) -> None:
-        """Take over what is known, once it is kept."""
+        """Adopt the new state after the frames are stored."""
         one = self._opened
         if len(one.numbers) > len(one.kinds) + _GONE:
             one.numbers.clear()  # they may be given again
@@ -305,16 +286,12 @@ class Log:
         return 0 if self._opened is None else len(self._opened.kinds)
 
     def create(self, header: Mapping[str, Any], fill: Callable[[Batch], None]) -> bool:
-        """Begin a run that is not there; return whether this call began it.
-
-        Args:
-            header: Facts of it, in addition to those that every journal has.
-            fill: Adds what it is born with.
-        """
+        """Begin a run that is not there; return whether this call began it."""
         with self._lock:
             if self._server.intake.known(*self.container)[0]:
                 return False
-            opened = self._named(0)
+            uid, writer = own_journal(self._server.instance, *self.container, 0, NEPTUNE)
+            opened = Opened(uid=uid, writer=writer)
             batch = Batch(opened, self._server.now_ns())
             batch.begin(self._header(opened, header, owner=True))
             fill(batch)
@@ -331,15 +308,12 @@ class Log:
         A client that got no answer sends the same request again. Where that is because the process
         that kept it has died, its journal says so; where the client was gone before it could be
         answered, this process knows. Nothing is added a second time then. Two requests are two,
-        however alike, if the first was answered.
-
-        Args:
-            fill: Adds it. Called again if another process was quicker.
-            sent: The request; None where doing it twice does no harm.
+        however alike, if the first was answered; without `sent`, doing it twice does no harm.
+        `fill` is called again if another process was quicker.
 
         Raises:
-            NotThere: If there is no such run.
-            NotTaken: If nothing can be kept now, or no more of this workspace.
+            ContainerNotFound: If there is no such run.
+            Rejected: If nothing can be kept now, or no more of this workspace.
         """
         with self._lock:
             for last in range(_TRIES, 0, -1):
@@ -372,7 +346,7 @@ class Log:
                 return
 
     def _is_true(self, opened: Opened) -> bool:
-        """Return whether what is remembered is so: another process may have written since."""
+        # Another process may have written since.
         return self._server.intake.known(*self.container)[1] == opened.position
 
     def beat(self) -> None:
@@ -383,7 +357,6 @@ class Log:
         self.write(Batch.beat)
 
     def _take(self, opened: Opened, batch: Batch) -> bool:
-        """Store a batch; return whether nobody else wrote to the run since it was opened."""
         data, name = batch.data, journal_name(opened.writer, opened.uid)
         kept = self._server.intake.take(*self.container, name, opened.size, data)
         alone = kept.position == opened.position + len(data)
@@ -392,25 +365,24 @@ class Log:
 
     # ------------------------------------------------------------------ opening
 
-    def _named(self, number: int) -> Opened:
-        uid, writer = own_journal(self._server.instance, *self.container, number, NEPTUNE)
-        return Opened(uid=uid, writer=writer)
-
     def _open(self) -> Opened:
-        """Look what is there: the journal to append to, and what the paths of the run hold."""
         server, container = self._server, self.container
         journals, position = server.intake.known(*container)
         if not journals and not container.is_project:
             raise ContainerNotFound(container_id(container))
-        now = server.now_ns()
-        opened = self._journal(journals, now + _AHEAD_NS)
-        opened.position = position
+        limit = server.now_ns() + _AHEAD_NS
+        at = next_journal(server.kept, server.instance, container, journals, limit, NEPTUNE)
+        opened = Opened(uid=at.uid, writer=at.writer, size=at.size, position=position)
+        if at.last is not None:
+            opened.last_t, opened.request = at.last.t, _request_of(at.last)
         if not journals:
             return opened
         if server.positions.wait_for(container, position, _PATIENCE_S):
-            hint = "what was sent before is still being worked on; send it again"
-            msg = "busy"
-            raise later(msg, hint, 2)
+            raise later(
+                error="busy",
+                hint="what was sent before is still being worked on; send it again",
+                seconds=2,
+            )
         reader = reader_of(server, container)
         opened.floor = max((one.last_t for one in reader.journals()), default=0)
         for each in reader.attributes():
@@ -420,43 +392,14 @@ class Log:
                 opened.steps[each.path] = float(step)
         return opened
 
-    def _journal(self, known: Iterable[str], limit: int) -> Opened:
-        known = set(known)
-        for number in range(_MOST_JOURNALS):
-            opened = self._named(number)
-            name = journal_name(opened.writer, opened.uid)
-            if name not in known:
-                return opened
-            with JournalReader(self._server.kept.source(*self.container, name)) as reader:
-                size, last = reader.size, reader.last_frame()
-            if last is not None and last.end == size and last.t < limit:
-                opened.size, opened.last_t = size, last.t
-                opened.request = _request_of(last)
-                return opened
-        msg = "the run has journals in the place of all that could be written to"
-        raise ArgumentError(msg)
-
     def _header(self, opened: Opened, facts: Mapping[str, Any], *, owner: bool) -> dict[str, Any]:
-        return {
-            "format": 1,
-            "run": self.container.run,
-            "project": self.container.project,
-            "writer": opened.writer,
-            "continues": None,
-            "prior_t": opened.floor,
-            "owner": owner,
-            "host": NEPTUNE,
-            **({"kind": kind} if (kind := self.container.kind) in _WITH_KIND else {}),
-            **facts,
-        }
+        header = header_of(*self.container, opened.writer, opened.floor, NEPTUNE, owner=owner)
+        kind = self.container.kind
+        return header | ({"kind": kind} if kind in _WITH_KIND else {}) | dict(facts)
 
 
 class Logs:
-    """The runs that a process writes to; those of long ago are let go of.
-
-    Args:
-        server: Which keeps them.
-    """
+    """The runs that a process writes to; those of long ago are let go of."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -484,7 +427,7 @@ class Logs:
 
 
 def reader_of(server: Server, container: Container) -> RunReader:
-    """Return what reads a run."""
+    """Return the reader of a run."""
     from functools import partial
 
     def source_of_run(project: str, run: str) -> Sources:
@@ -500,7 +443,6 @@ def reader_of(server: Server, container: Container) -> RunReader:
 
 
 def _request_of(last: Frame) -> str:
-    """Return which request the last frame of a journal ended; empty if it says nothing of one."""
     if last.kind != Kind.HEARTBEAT or not last.payload:
         return ""
     try:

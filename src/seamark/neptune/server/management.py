@@ -1,4 +1,4 @@
-"""Projects and who may do what in them, as the client's ``management`` asks for it.
+"""Projects and the roles in them, for the client's ``management``.
 
 Roles have other names there: ``viewer``, ``member`` (contributor) and ``manager`` (owner). A
 workspace is the first part of the path of a project.
@@ -13,8 +13,7 @@ from typing import Annotated, Any, Final
 from fastapi import Query, Request, Response
 
 from seamark.errors import PathError
-from seamark.neptune.server.answers import Routes, answer, short
-from seamark.neptune.server.bodies import Grant, Invitations, NewProject  # noqa: TC001 - FastAPI asks for it
+from seamark.neptune.server.answers import Grant, Invitations, NewProject, Routes, answer, short
 from seamark.neptune.server.containers import Text, project_of, shown_project, workspaces_of
 from seamark.neptune.server.names import key_of_project
 from seamark.neptune.server.projects import (
@@ -28,9 +27,7 @@ from seamark.paths import check_project
 from seamark.server.access import Identity, Role
 from seamark.server.accounts.accounts import NoSuch
 from seamark.server.failures import Refusal
-from seamark.server.guard import asker, expect, expect_somebody, server_of
-
-__all__ = ["router"]
+from seamark.server.guard import asker, expect, expect_somebody, note, server_of
 
 router: Final = Routes()
 _ROLES: Final = {"viewer": Role.VIEWER, "member": Role.CONTRIBUTOR, "manager": Role.OWNER}
@@ -74,21 +71,24 @@ def create(request: Request, given: NewProject) -> Response:
     if server.accounts.has_user(who.name):
         server.accounts.set_member(who.name, project, Role.OWNER)
         server.logins.forget()
-    _note(request, "project.create", project, visibility=visibility)
+    note(request, asker(request), "project.create", project, visibility=visibility)
     return answer(shown_project(server, project))
 
 
 @router.answers("deleteProject")
 def delete(request: Request, project_id: Of) -> Response:
-    """Forget a project in which nothing was recorded; what holds runs is purged run by run."""
+    """Remove a project without records; a project with runs has to be purged run by run."""
     project, server = project_of(request, project_id, Role.OWNER), server_of(request)
     if project.count("/") != 1 or holds_something(server, project):
-        hint = "only projects without runs are deleted here: remove their runs with seamark purge"
-        raise Refusal(400, "not-empty", hint)
+        raise Refusal(
+            400,
+            "not-empty",
+            "only projects without runs are deleted here: remove their runs with seamark purge",
+        )
     server.accounts.forget_project(project)
     forget_key(server, project)
     server.logins.forget()
-    _note(request, "project.delete", project)
+    note(request, asker(request), "project.delete", project)
     return answer({})
 
 
@@ -96,7 +96,7 @@ def delete(request: Request, project_id: Of) -> Response:
 
 
 def _people(request: Request, given: Mapping[str, Role | None]) -> dict[str, Role]:
-    """Return the role of each person among users; who has none reads what is visible to them."""
+    # Who has no role reads what is visible to them.
     services = _services(request)
     return {user: role or Role.VIEWER for user, role in given.items() if user not in services}
 
@@ -114,7 +114,7 @@ def _shown(user: str, role: Role | None, *, service: bool) -> dict[str, Any]:
 
 @router.answers("listProjectMembers")
 def members(request: Request, project_id: Of) -> Response:
-    """Return who has a role in a project; all of its workspace where that may see it.
+    """Return the users with a role in a project, and those of a workspace that may see it.
 
     Service accounts are not among them, as they were not with Neptune.
     """
@@ -129,7 +129,7 @@ def members(request: Request, project_id: Of) -> Response:
 
 @router.answers("listProjectServiceAccounts")
 def accounts_of(request: Request, project_id: Of) -> Response:
-    """Return which service accounts have a role in a project."""
+    """Return the service accounts with a role in a project."""
     project = project_of(request, project_id, Role.CONTRIBUTOR)
     services, found = _services(request), server_of(request).accounts.members(project)
     return answer([_shown(*each, service=True) for each in found.items() if each[0] in services])
@@ -150,7 +150,7 @@ def _add(
     except NoSuch as error:
         raise Refusal(404, "no-user", str(error)) from error
     server.logins.forget()
-    _note(request, "member.set", project, user=user, role=role.name.lower())
+    note(request, asker(request), "member.set", project, user=user, role=role.name.lower())
     return answer(_shown(user, role, service=service))
 
 
@@ -162,13 +162,13 @@ def _remove(request: Request, project_id: str, user: str, *, service: bool) -> R
         return _refusal(422, "NO_ACCESS", f"{user[:80]!r} has no role in {project}")
     server.accounts.set_member(user, project, None)
     server.logins.forget()
-    _note(request, "member.set", project, user=user, role=None)
+    note(request, asker(request), "member.set", project, user=user, role=None)
     return answer(_shown(user, found[user], service=service))
 
 
 @router.answers("addProjectMember")
 def add_member(request: Request, project_id: Of, member: Grant) -> Response:
-    """Give somebody a role in a project."""
+    """Give a user a role in a project."""
     return _add(request, project_id, member.user or "", member.role, service=False)
 
 
@@ -180,13 +180,13 @@ def add_account(request: Request, project_id: Of, account: Grant) -> Response:
 
 @router.answers("deleteProjectMember")
 def remove_member(request: Request, project_id: Of, user: User) -> Response:
-    """Take somebody's role in a project away."""
+    """Remove a user's role in a project."""
     return _remove(request, project_id, user, service=False)
 
 
 @router.answers("deleteProjectServiceAccount")
 def remove_account(request: Request, project_id: Of, user: Service) -> Response:
-    """Take a service account's role in a project away."""
+    """Remove a service account's role in a project."""
     return _remove(request, project_id, user, service=True)
 
 
@@ -195,7 +195,7 @@ def remove_account(request: Request, project_id: Of, user: Service) -> Response:
 
 @router.answers("listOrganizationMembers")
 def workspace_members(request: Request, workspace: Workspace) -> Response:
-    """Return who belongs to a workspace: its owners are those of all projects in it."""
+    """Return the users of a workspace; owners of it own all of its projects."""
     _expect_member(request, workspace)
     found = _people(request, server_of(request).accounts.belonging(workspace))
     return answer(
@@ -221,7 +221,7 @@ def service_accounts(request: Request, workspace: Workspace, deactivated: Text =
 
 @router.answers("createOrganizationInvitations")
 def invite(request: Request, given: Invitations) -> Response:
-    """Let users into a workspace who are there already: a server sends no mail."""
+    """Add existing users to a workspace; others are refused, as a server sends no mail."""
     whole = given.inner or given
     workspace, server = whole.organization or "", server_of(request)
     expect(request, workspace, Role.OWNER)
@@ -230,8 +230,11 @@ def invite(request: Request, given: Invitations) -> Response:
     for each in whole.entries or []:
         user = each.invitee or ""
         if each.kind != "user":
-            hint = "nobody is invited by mail here: make a token with seamark token create"
-            raise Refusal(400, "not-here", hint)
+            raise Refusal(
+                400,
+                "not-here",
+                "nobody is invited by mail here: make a token with seamark token create",
+            )
         if user in server.accounts.members(workspace):
             raise Refusal(409, "taken", f"{user[:80]!r} belongs to {workspace} already")
         if not server.accounts.has_user(user):
@@ -243,13 +246,20 @@ def invite(request: Request, given: Invitations) -> Response:
         else:
             server.accounts.set_member(user, workspace, role)
         server.logins.forget()
-        _note(request, "member.set", workspace, user=user, role=role.name.lower() if role else None)
+        note(
+            request,
+            asker(request),
+            "member.set",
+            workspace,
+            user=user,
+            role=role.name.lower() if role else None,
+        )
     return answer({})
 
 
 @router.answers("workspaceStatus")
 def status(request: Request, workspace: Workspace) -> Response:
-    """Return how many belong to a workspace and what room it has: its quota, else the disk's.
+    """Return the number of users of a workspace, and its quota or else the size of the disk.
 
     The client subtracts one number from the other and cannot do without.
     """
@@ -276,17 +286,13 @@ def _known_workspaces(request: Request) -> set[str]:
 
 
 def _expect_member(request: Request, workspace: str) -> None:
-    """Go on for somebody who belongs to a workspace, or records in it."""
     if workspace not in expect_somebody(request).workspaces:
         expect(request, workspace, Role.CONTRIBUTOR)
 
 
 def _expect_maker(request: Request, workspace: str) -> Identity:
-    """Go on for who may make a project that is theirs: owners, and who belongs to a workspace.
-
-    A token that is for less than its user may do there makes none, since the project would be
-    theirs. Who knows of the workspace is told why they may not.
-    """
+    # A token that is for less than its user may do there makes no project, since the project would
+    # be theirs. Who knows of the workspace is told why they may not.
     who = expect_somebody(request)
     token = server_of(request).accounts.token(who.token) if who.token else None
     if token is not None and workspace in who.workspaces and token.role in (None, Role.OWNER):
@@ -305,7 +311,7 @@ def _expect_maker(request: Request, workspace: str) -> Identity:
 
 
 def _not_valid(code: str, reason: str) -> Response:
-    """Refuse a new project; the client cannot show the text of its own kinds of this."""
+    # The client cannot show the text of its own kinds of this.
     errors = [{"errorCode": {"name": code}, "context": {"reason": reason}}]
     return _refusal(400, code, reason, validationErrors=[{"errors": errors}])
 
@@ -315,8 +321,3 @@ def _refusal(status_code: int, error_type: str, title: str, **more: Any) -> Resp
     found = answer({"code": status_code, "errorType": error_type, "title": title, **more})
     found.status_code = status_code
     return found
-
-
-def _note(request: Request, action: str, subject: str, **detail: Any) -> None:
-    address = request.client.host if request.client else ""
-    server_of(request).accounts.note(asker(request), action, subject, address=address, **detail)

@@ -1,17 +1,29 @@
-"""Names of containers and projects: those of the client, and those of Seamark."""
+"""Names and ids of containers, and waiting until written data can be read."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seamark.errors import PathError
 from seamark.journal.folder import PROJECT_LOG
-from seamark.paths import check_place, home_of, kind_of
+from seamark.paths import check_place, home_of, is_inside, kind_of
 
-__all__ = ["Container", "container_id", "key_of_project", "named", "split_project"]
+if TYPE_CHECKING:
+    from seamark.server.state import Server
+
+__all__ = [
+    "Container",
+    "container_id",
+    "is_behind",
+    "key_of_project",
+    "named",
+    "split_project",
+    "wait_in",
+]
+
 
 _KEY_CHARS: Final = 3
 _PARTS: Final = 2
@@ -20,9 +32,8 @@ _PARTS: Final = 2
 class Container(NamedTuple):
     """A run, a project itself, a model or a version of one.
 
-    Attributes:
-        project: Project path, or the place of models below one; see `seamark.paths.kind_of`.
-        run: Run id, ``.project``, key of a model, or id of a version.
+    `project` may be the place of models below one, see `seamark.paths.kind_of`; `run` is a run id,
+    ``.project``, the key of a model, or the id of a version.
     """
 
     project: str
@@ -45,7 +56,7 @@ class Container(NamedTuple):
 
 
 def container_id(container: Container) -> str:
-    """Return the id that the client gets: both names, in letters that suit files and addresses.
+    """Return the id for the client: both names, encoded for file names and URLs.
 
     Nothing has to be looked up to know what it means, and it says nothing that its owner did not.
     """
@@ -54,7 +65,7 @@ def container_id(container: Container) -> str:
 
 
 def named(identifier: str) -> Container | None:
-    """Return what an id of `container_id` means; None if it is none."""
+    """Return the container of an id made by `container_id`; None for any other text."""
     padded = identifier.upper() + "=" * (-len(identifier) % 8)
     try:
         project, _, run = base64.b32decode(padded).decode().rpartition("/")
@@ -65,12 +76,32 @@ def named(identifier: str) -> Container | None:
 
 
 def split_project(project: str) -> tuple[str, str]:
-    """Return workspace and name of a project; the client knows no other paths than of two parts."""
+    """Return workspace and name of a project; the client accepts only paths of two parts."""
     workspace, _, name = project.partition("/")
     return workspace, name
 
 
 def key_of_project(project: str) -> str:
-    """Return what the ids of runs in a project begin with where nobody chose it: ``"SAN"``."""
+    """Return the default prefix of run ids in a project, such as ``"SAN"``."""
     letters = re.sub(r"[^A-Z0-9]", "", project.rpartition("/")[2].upper())
     return letters[:_KEY_CHARS] or "RUN"
+
+
+_PATIENCE_S: Final = 5.0
+_MOST_WAITING: Final = 1000
+
+
+def is_behind(server: Server, project: str) -> bool:
+    """Return whether a project or a model in it may have runs that are not indexed yet."""
+    waiting = server.kept.unfolded(_MOST_WAITING)
+    return len(waiting) == _MOST_WAITING or any(is_inside(one.project, project) for one in waiting)
+
+
+def wait_in(server: Server, project: str) -> None:
+    """Wait a few seconds until everything in a project, or a place of models, is indexed."""
+    waiting = server.kept.unfolded(_MOST_WAITING)
+    wanted = {
+        (one.project, one.run): one.position for one in waiting if is_inside(one.project, project)
+    }
+    if wanted:
+        server.positions.wait_for_all(wanted, _PATIENCE_S)

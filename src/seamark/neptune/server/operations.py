@@ -1,4 +1,4 @@
-"""Changes of a run by the client, as records of a journal."""
+"""Operations of Neptune's client as records of a journal, with the contents of files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from seamark.errors import ArgumentError, PathError
 from seamark.journal.format import Kind, dump_json
-from seamark.neptune.server.contents import keep_content, kind_of_image
 from seamark.paths import STAGES, check_path, check_writable
 from seamark.values import encode_atom, escape
 
@@ -21,7 +20,41 @@ if TYPE_CHECKING:
     from seamark.neptune.server.names import Container
     from seamark.server.state import Server
 
-__all__ = ["Changes", "expect_free", "time_ms"]
+__all__ = ["PART_BYTES", "Changes", "expect_free", "keep_content"]
+
+
+PART_BYTES: Final = 8 << 20
+_IMAGES: Final = (
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"\xff\xd8\xff", "jpeg"),
+    (b"GIF8", "gif"),
+    (b"BM", "bmp"),
+)
+
+
+def keep_content(server: Server, container: Container, data: bytes) -> str:
+    """Store bytes durably, and return their SHA-256 (hex)."""
+    digest = hashlib.sha256(data).hexdigest()
+    project, run = container
+    for start in range(0, len(data), PART_BYTES) or (0,):
+        part = data[start : start + PART_BYTES]
+        server.blobs.put(project, run, digest, len(data), start, part)
+    return digest
+
+
+def kind_of_image(data: bytes) -> str:
+    """Return the extension of a picture, determined from its first bytes."""
+    for begin, ext in _IMAGES:
+        if data.startswith(begin):
+            return ext
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "webp"
+    return "png"
+
+
+class RefusedError(Exception):
+    """Error in a single operation; the others of its batch are done."""
+
 
 _STAGE: Final = "sys/stage"
 _SETS: Final = ("sys/tags", "sys/group_tags")
@@ -33,7 +66,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LONGEST_UNIT: Final = 1000
 _MOST_ERRORS: Final = 1000
 """So many are told of one batch: an answer is no longer than what is asked."""
-_NOT_AS_EXPECTED: Final = (
+_TOLD: Final = (
+    RefusedError,
+    ArgumentError,
+    PathError,
     TypeError,
     ValueError,
     KeyError,
@@ -53,13 +89,7 @@ _LIKE_STRINGS: Final = frozenset({"atom:string", "atom:text", "atom:null", "atom
 """What the client takes for strings."""
 
 
-class RefusedError(Exception):
-    """Error in a single operation; the others of its batch are done."""
-
-
 class _Column(NamedTuple):
-    """Points of a series of numbers that are still to be written."""
-
     steps: list[float]
     values: list[float]
     times: list[int]
@@ -72,17 +102,10 @@ def _write_column(batch: Batch, path: str, column: _Column) -> None:
 
 
 class Changes:
-    """A batch of operations.
+    """A batch of operations on paths, as the client sends them.
 
-    Args:
-        server: Which keeps files.
-        container: Of which run.
-        operations: As the client sends them: each has a path and what is done there.
-        sent: The request that they came in; it is noted where doing them again would do something
-            else, as points are kept however many have the same step.
-
-    Attributes:
-        errors: What was wrong with those that cannot be, in order.
+    `sent` is the request that they came in; it is noted where doing them again would do something
+    else, as points are kept however many have the same step. `errors` has what was wrong, in order.
     """
 
     def __init__(
@@ -100,17 +123,16 @@ class Changes:
         self._kept: dict[tuple[int, int], dict[str, Any] | None] = {}
 
     def fill(self, batch: Batch) -> None:
-        """Add what is done to a batch; what cannot be done is among the `errors`."""
+        """Add the operations to a batch; impossible ones are among the `errors`."""
         self.errors, self._atoms, self._columns, self._logs = [], {}, {}, False
         wrong = 0
         for place, each in enumerate(self._operations):
             path = each.get("path") if isinstance(each, dict) else None
             try:
                 self._add(batch, place, path, each)
-            except Exception as error:  # noqa: BLE001 - told below, or raised again
-                said = _describe_error(path, error)
+            except _TOLD as error:
                 if wrong < _MOST_ERRORS:
-                    self.errors.append(said)
+                    self.errors.append(_describe_error(path, error))
                 wrong += 1
         if wrong > _MOST_ERRORS:
             self.errors.append(f"and {wrong - _MOST_ERRORS:,} more")
@@ -132,8 +154,9 @@ class Changes:
             if name in _POINTS and what["entries"] == []:
                 self._announce(batch, checked, name, place)
                 continue
-            if (assign := _ASSIGNED.get(name)) is not None:
-                self._assign(batch, checked, name, assign(what))
+            if name in _ASSIGNED:
+                kind, value_of = _ASSIGNED[name]
+                self._assign(batch, checked, kind, value_of(what))
                 continue
             if name == "logFloats":
                 self._log_floats(batch, checked, what or {})
@@ -148,14 +171,13 @@ class Changes:
     # ------------------------------------------------------------------ single values
 
     def _change_stage(self, batch: Batch, each: Mapping[str, Any]) -> None:
-        """Say how far a version has come: the client assigns a string for it."""
         if set(each) != {"path", "assignString"} or each["assignString"]["value"] not in STAGES:
             msg = f"expected one of the stages {', '.join(STAGES)}, got {each!r:.200}"
             raise RefusedError(msg)
-        self._assign(batch, _STAGE, "assignString", each["assignString"]["value"])
+        self._assign(batch, _STAGE, "atom:string", each["assignString"]["value"])
 
-    def _assign(self, batch: Batch, path: str, name: str, value: Any) -> None:
-        there, kind, atom = batch.kind(path), _KINDS[name], list(encode_atom(value))
+    def _assign(self, batch: Batch, path: str, kind: str, value: Any) -> None:
+        there, atom = batch.kind(path), list(encode_atom(value))
         if there == "atom:float" and kind == "atom:int":
             kind, atom = there, ["float", float(value)]
         if there not in (None, kind) and not {there, kind} <= _LIKE_STRINGS:
@@ -169,7 +191,6 @@ class Changes:
         batch.holds(path, kind)
 
     def _flush(self, batch: Batch) -> None:
-        """Add the values and points that came since the last other operation."""
         some: dict[str, Any] = {}
         size = 0
         for path, atom in self._atoms.items():
@@ -189,7 +210,6 @@ class Changes:
     def _points(
         self, batch: Batch, path: str, what: Mapping[str, Any], family: str
     ) -> tuple[list[float], list[int]]:
-        """Return the steps and the times (ns) of points."""
         _expect(batch, path, family)
         steps, times = [], []
         for each in what["entries"]:
@@ -207,7 +227,7 @@ class Changes:
         return steps, times
 
     def _log_floats(self, batch: Batch, path: str, what: Mapping[str, Any]) -> None:
-        """Take points of a series; those of one path become one column, whatever is between."""
+        # Points of one path become one column, whatever is between.
         values = [float(each["value"]) for each in what["entries"]]
         steps, times = self._points(batch, path, what, "float_series")
         if not steps:
@@ -267,10 +287,8 @@ class Changes:
         return known
 
     def _announce(self, batch: Batch, path: str, name: str, place: int) -> None:
-        """Make a series without points, as the client before 0.9 asks for before it sends any.
-
-        A journal says so only by a point that is taken away again.
-        """
+        # The client before 0.9 asks for a series before it sends any points. A journal says so only
+        # by a point that is taken away again.
         family, value = _POINTS[name]
         _expect(batch, path, family)
         if batch.kind(path) is not None:
@@ -347,7 +365,7 @@ class Changes:
         return list(found.value) if found is not None and found.family == "file_set" else []
 
     def _artifact(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
-        from seamark.neptune.server.lists import record_of
+        from seamark.neptune.server.reading import record_of
 
         _expect(batch, path, "artifact")
         record = record_of(self._server, self._container, str(what["hash"]))
@@ -378,13 +396,10 @@ class Changes:
 
 
 def _describe_error(path: Any, error: Exception) -> str:
-    """Return what is said of an operation that cannot be; raises what is no mistake of its own."""
     if isinstance(error, RefusedError):
         return f"{_text(path)}: {error!s:.1000}"
     if isinstance(error, ArgumentError | PathError):
         return f"{error!s:.1000}"
-    if not isinstance(error, _NOT_AS_EXPECTED):
-        raise error
     return f"{_text(path)}: not as expected: {error!s:.1000}"
 
 
@@ -393,10 +408,6 @@ def _text(path: Any) -> str:
 
 
 # ---------------------------------------------------------------------- values
-
-
-def _float(what: Mapping[str, Any]) -> float:
-    return float(what["value"])
 
 
 def _int(what: Mapping[str, Any]) -> int:
@@ -414,36 +425,20 @@ def _bool(what: Mapping[str, Any]) -> bool:
     return bool(what["value"])
 
 
-def _string(what: Mapping[str, Any]) -> str:
-    return str(what["value"])
-
-
-def _datetime(what: Mapping[str, Any]) -> datetime:
-    return _EPOCH + timedelta(milliseconds=int(what["valueMilliseconds"]))
-
-
-_ASSIGNED: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
-    "assignFloat": _float,
-    "assignInt": _int,
-    "assignBool": _bool,
-    "assignString": _string,
-    "assignDatetime": _datetime,
-}
-_KINDS: Final = {
-    "assignFloat": "atom:float",
-    "assignInt": "atom:int",
-    "assignBool": "atom:bool",
-    "assignString": "atom:string",
-    "assignDatetime": "atom:datetime",
+_ASSIGNED: Final[dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]]] = {
+    "assignFloat": ("atom:float", lambda what: float(what["value"])),
+    "assignInt": ("atom:int", _int),
+    "assignBool": ("atom:bool", _bool),
+    "assignString": ("atom:string", lambda what: str(what["value"])),
+    "assignDatetime": (
+        "atom:datetime",
+        lambda what: _EPOCH + timedelta(milliseconds=int(what["valueMilliseconds"])),
+    ),
 }
 
 
 def time_ms(value: Any) -> int:
-    """Return a time in milliseconds as nanoseconds since the Unix epoch.
-
-    Raises:
-        ArgumentError: If it is none.
-    """
+    """Return a time in milliseconds as nanoseconds since the Unix epoch, or `ArgumentError`."""
     found = int(value) * _MS
     if not -_I63 <= found < _I63:
         msg = f"expected a time in milliseconds since 1970, got {value!r:.60}"
@@ -452,12 +447,7 @@ def time_ms(value: Any) -> int:
 
 
 def expect_free(batch: Batch, path: str, family: str) -> str:
-    """Return a path at which something may be put.
-
-    Raises:
-        PathError: If it is no path, or derived.
-        ArgumentError: If something else is there.
-    """
+    """Return a free path; `ArgumentError` if other data is there."""
     checked = check_writable(check_path(path))
     if (there := batch.kind(checked)) not in (None, family):
         msg = f"{checked}: holds {there}, and cannot be made {family}"

@@ -1,36 +1,55 @@
-"""Keys of projects, and the numbers of the runs in them."""
+"""Projects and models by the keys and numbers that Neptune's client shows.
+
+The id of a run, model or version consists of the key of its project and numbers. Keys and numbers
+are assigned in the database of accounts; they are not recorded in journals.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from seamark.neptune.server.names import Container, key_of_project
-from seamark.neptune.server.waiting import wait_in
-from seamark.paths import home_of
+from seamark.journal.folder import mint_run_id
+from seamark.neptune.server.names import Container, key_of_project, wait_in
+from seamark.paths import MODELS, check_key, home_of, model_key
 from seamark.server.access import Identity
 from seamark.server.accounts import tables
+from seamark.server.accounts.accounts import within
 from seamark.server.answering import may_read
+from seamark.server.failures import Refusal
 from seamark.server.kept.tables import runs as kept_runs
+from seamark.server.purging import is_purged
 from seamark.store import schema
 from seamark.store.database import Conflict, Upsert, can_hold
+from seamark.store.read.versions import version_numbers
 
 if TYPE_CHECKING:
     from seamark.server.state import Server
 
 __all__ = [
+    "API_KINDS",
     "all_projects",
     "choose_key",
+    "find_model",
     "find_run",
     "forget_key",
     "holds_something",
+    "in_our_words",
     "is_project",
     "key_of",
     "last_number",
+    "models_of",
+    "new_model",
+    "new_version",
     "next_id",
+    "place_of_models",
+    "shown_id",
     "trashed_runs",
+    "versions_of",
 ]
+
 
 _project = tables.neptune_project.c
 _TRIES: Final = 50
@@ -52,22 +71,20 @@ _NUMBERED: Final = sa.select(_run.sys_id).where(
 
 
 def key_of(server: Server, project: str) -> str:
-    """Return what the ids of runs in a project begin with."""
-    database = server.databases.account
-    with database.reading() as connection:
-        rows = database.rows(connection, _KEY, at=project)
+    """Return the key of a project, which is the prefix of the ids of its runs."""
+    rows = server.databases.account.fetch(_KEY, at=project)
     return str(rows[0][0]) if rows else key_of_project(project)
 
 
 def choose_key(server: Server, project: str, key: str) -> None:
-    """Say what the ids of runs in a new project begin with; a project that has a key keeps it."""
+    """Set the key of a new project; a project that has a key keeps it."""
     database = server.databases.account
     with database.writing() as connection:
         database.run(connection, _NEW, path=project, key=key, last=0)
 
 
 def forget_key(server: Server, project: str) -> None:
-    """Take back what the ids of runs begin with in a project that has none."""
+    """Remove the key of a project without runs."""
     database, table = server.databases.account, tables.neptune_project
     with database.writing() as connection:
         connection.execute(sa.delete(table).where(table.c.path == project))
@@ -75,19 +92,13 @@ def forget_key(server: Server, project: str) -> None:
 
 def holds_something(server: Server, project: str) -> bool:
     """Return whether a project or one in it has runs, purged ones included."""
-    low, high = f"{project}/", f"{project}0"
-    found = sa.or_(
-        kept_runs.c.project == project,
-        sa.and_(kept_runs.c.project > low, kept_runs.c.project < high),
-    )
+    found = sa.select(kept_runs.c.run).where(within(kept_runs.c.project, project)).limit(1)
     with server.databases.kept.reading() as connection:
-        return (
-            connection.execute(sa.select(kept_runs.c.run).where(found).limit(1)).first() is not None
-        )
+        return connection.execute(found).first() is not None
 
 
 def is_project(server: Server, project: str) -> bool:
-    """Return whether a project holds something or somebody said something of it."""
+    """Return whether a project has runs, or settings of its own."""
     return (
         holds_something(server, project)
         or server.accounts.is_named(project)
@@ -96,7 +107,7 @@ def is_project(server: Server, project: str) -> bool:
 
 
 def next_id(server: Server, project: str) -> str:
-    """Return an id for the next run of a project; nobody else gets the same.
+    """Return the id of the next run of a project; no other run gets it.
 
     The counter may be older than the runs, as after a backup was restored: ids that runs have are
     passed over.
@@ -137,42 +148,32 @@ def _skip(server: Server, project: str) -> None:
 
 
 def _greatest(server: Server, project: str) -> int:
-    database = server.store().database
-    with database.reading() as connection:
-        rows = database.rows(connection, _NUMBERED, project=project)
+    rows = server.store().database.fetch(_NUMBERED, project=project)
     numbers = (sys_id.rpartition("-")[2] for (sys_id,) in rows)
     return max((int(one) for one in numbers if one.isdecimal() and len(one) < 16), default=0)  # noqa: PLR2004
 
 
 def find_run(server: Server, project: str, sys_id: str) -> Container | None:
-    """Return the run that has an id such as ``SAN-1`` in a project; None if none has."""
+    """Return the run with an id such as ``SAN-1`` in a project; None if there is none."""
     if not sys_id or not can_hold(sys_id):
         return None
-    database = server.store().database
-    with database.reading() as connection:
-        rows = database.rows(connection, _FIND, project=project, sys_id=sys_id)
+    rows = server.store().database.fetch(_FIND, project=project, sys_id=sys_id)
     return Container(project, str(rows[0][0])) if rows else None
 
 
 def last_number(server: Server, project: str) -> tuple[str, int]:
-    """Return what ids begin with in a project, and the number that the last run got."""
-    database = server.databases.account
-    with database.reading() as connection:
-        rows = database.rows(connection, _LAST, at=project)
+    """Return the prefix of ids in a project, and the number of its last run."""
+    rows = server.databases.account.fetch(_LAST, at=project)
     return (str(rows[0][0]), int(rows[0][1])) if rows else (key_of_project(project), 0)
 
 
 def all_projects(server: Server, who: Identity) -> list[str]:
-    """Return the projects that somebody may read and the client can name, sorted.
-
-    Those that hold something, that somebody gave a key or said of who may read them.
-    """
+    """Return the projects that a user may read and the client can name, sorted."""
     account, store = server.databases.account, server.store().database
     with account.reading() as connection:
         found = {row[0] for row in account.rows(connection, _KEYED)}
         found |= {row[0] for row in account.rows(connection, _SAID)}
-    with store.reading() as connection:
-        found |= {home_of(row[0]) for row in store.rows(connection, _HOLDING)}
+    found |= {home_of(row[0]) for row in store.fetch(_HOLDING)}
     readable = server.accounts.readable(who)
     return sorted(each for each in found if each.count("/") == 1 and may_read(readable, each))
 
@@ -180,9 +181,7 @@ def all_projects(server: Server, who: Identity) -> list[str]:
 def trashed_runs(server: Server, project: str) -> list[Container]:
     """Return the runs in the trash of a project."""
     wait_in(server, project)
-    database = server.store().database
-    with database.reading() as connection:
-        rows = database.rows(connection, _TRASHED, project=project)
+    rows = server.store().database.fetch(_TRASHED, project=project)
     return [Container(project, str(name)) for (name,) in rows]
 
 
@@ -192,3 +191,171 @@ _HOLDING: Final = sa.select(_run.project).distinct()
 _TRASHED: Final = sa.select(_run.name).where(
     _run.project == sa.bindparam("project"), _run.trashed == 1
 )
+API_KINDS: Final = {
+    "run": "run",
+    "project": "project",
+    "model": "model",
+    "model_version": "modelVersion",
+}
+"""What the client calls each kind."""
+_taken: Final = tables.neptune_project.c
+_ROW: Final = sa.select(_taken.key, _taken.last).where(_taken.path == sa.bindparam("at"))
+_NEXT_NUMBER: Final = (
+    sa.update(tables.neptune_project)
+    .values(
+        last=sa.case(
+            (_taken.last < sa.bindparam("known"), sa.bindparam("known")), else_=_taken.last
+        )
+        + 1
+    )
+    .where(_taken.path == sa.bindparam("at"))
+)
+_IN: Final = sa.select(_run.name, _run.trashed).where(_run.project == sa.bindparam("project"))
+_NAMED: Final = sa.select(_run.project).where(
+    _run.kind == "model_version", _run.name == sa.bindparam("name")
+)
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
+_IDS: Final = re.compile(
+    r"(`sys/(?:model_)?id`|sys/(?:model_)?id)(\s*:\s*string)?(\s*!?=\s*)"
+    r"(?:\"([^\"\\]*)\"|'([^'\\]*)'|([\w.-]+))",
+    re.IGNORECASE,
+)
+
+
+def place_of_models(project: str) -> str:
+    """Return the place of a project's models; versions are below it, by the key of their model."""
+    return f"{project}/{MODELS}"
+
+
+def shown_id(server: Server, container: Container, number: object = None) -> str:
+    """Return the client's id of a project, a model or a version; its number is used if known."""
+    key = key_of(server, container.home)
+    if container.is_project:
+        return key
+    key = f"{key}-{model_key(*container)}"
+    if container.kind == "model":
+        return key
+    if not number:
+        store = server.store()
+        with store.database.reading() as connection:
+            number = version_numbers(store, connection, [container]).get(container)
+    return f"{key}-{number}" if number else container.run
+
+
+def find_model(server: Server, project: str, word: str) -> Container | None:
+    """Return a model or version of a project by its id; None if there is none.
+
+    The word is ``CLS-RESNET``, ``CLS-RESNET-3``, the same without the key of the project, or the id
+    that a version has of its own.
+    """
+    place, parts = place_of_models(project), word.split("-")
+    if len(parts) > 1 and parts[0] == key_of(server, project):
+        del parts[0]
+    if len(parts) == 1:
+        return _alone(server, place, parts[0])
+    key, *rest = parts
+    if len(rest) != 1 or not _NUMBER.fullmatch(rest[0]) or not can_hold(key):
+        return None
+    return _numbered(server, f"{place}/{key}").get(int(rest[0]))
+
+
+def _alone(server: Server, place: str, word: str) -> Container | None:
+    try:
+        model = Container(place, check_key(word))
+    except ValueError:
+        return None
+    if server.intake.known(*model)[0]:
+        return model
+    rows = server.store().database.fetch(_NAMED, name=word)
+    found = [Container(str(at), word) for (at,) in rows if at.startswith(f"{place}/")]
+    return found[0] if len(found) == 1 else None
+
+
+def _numbered(server: Server, place: str) -> dict[int, Container]:
+    wait_in(server, place)
+    store = server.store()
+    with store.database.reading() as connection:
+        found = version_numbers(store, connection, [(place, "")])
+    return {number: Container(*ref) for ref, number in found.items() if ref[0] == place}
+
+
+# ---------------------------------------------------------------------- in the trash
+
+
+def models_of(server: Server, project: str) -> list[tuple[Container, bool]]:
+    """Return the models of a project, and whether each is in the trash."""
+    return _in(server, place_of_models(project))
+
+
+def versions_of(server: Server, model: Container) -> list[tuple[Container, bool]]:
+    """Return the versions of a model, and whether each is in the trash."""
+    return _in(server, f"{model.project}/{model.run}")
+
+
+def _in(server: Server, place: str) -> list[tuple[Container, bool]]:
+    wait_in(server, place)
+    rows = server.store().database.fetch(_IN, project=place)
+    return [(Container(place, str(name)), bool(trashed)) for name, trashed in rows]
+
+
+# ---------------------------------------------------------------------- new ones
+
+
+def new_model(server: Server, project: str, key: object) -> tuple[Container, dict[str, Any]]:
+    """Reserve a key, or refuse (409); return the new model and its first attributes."""
+    model = Container(place_of_models(project), check_key(key))
+    for other, _ in models_of(server, project):
+        if other.run.casefold() == model.run.casefold():
+            raise _clash(model, f"there is a model {other.run!r}")
+    if is_purged(server.databases.account, *model):
+        raise _clash(model, "a model of this key was purged")
+    database, at = server.databases.account, _counter(model)
+    with database.writing() as connection:
+        database.run(connection, _NEW, path=at, key=model.run, last=0)
+        ((key, _),) = database.rows(connection, _ROW, at=at)
+    if key != model.run:
+        raise _clash(model, f"somebody took {key!r}")
+    return model, {"sys/model_id": model.run}
+
+
+def _clash(model: Container, why: str) -> Refusal:
+    return Refusal(409, "taken", f"{why} in project {model.home[:200]!r}: use another key")
+
+
+def new_version(server: Server, model: Container) -> tuple[Container, dict[str, Any]]:
+    """Reserve the next number of a model; return the new version and its first attributes."""
+    place = f"{model.project}/{model.run}"
+    known = max(_numbered(server, place), default=0)
+    database, at = server.databases.account, _counter(model)
+    with database.writing() as connection:
+        database.run(connection, _NEW, path=at, key=model.run, last=0)
+        database.run(connection, _NEXT_NUMBER, at=at, known=known)
+        ((_, number),) = database.rows(connection, _ROW, at=at)
+    return Container(place, mint_run_id()), {
+        "sys/model_id": model.run,
+        "sys/version": int(number),
+        "sys/stage": "none",
+    }
+
+
+def _counter(model: Container) -> str:
+    # However the key is written: folders of it lie on any disk.
+    return f"{model.project}/{model.run.casefold()}"
+
+
+# ---------------------------------------------------------------------- queries
+
+
+def in_our_words(server: Server, project: str, kind: str, query: str) -> str:
+    """Return a query of the client with its ids of models and versions replaced by Seamark's."""
+
+    def replaced(found: re.Match[str]) -> str:
+        word = next(one for one in found.groups()[3:] if one is not None)
+        if found[1].strip("`").lower() == "sys/model_id":
+            ours = word.removeprefix(f"{key_of(server, project)}-")
+        else:
+            meant = find_model(server, project, word)
+            ours = word if meant is None or meant.kind != kind else meant.run
+        return f'{found[1]}{found[2] or ""}{found[3]}"{ours}"'
+
+    return query if kind == "run" else _IDS.sub(replaced, query)

@@ -1,28 +1,102 @@
-"""Contents of a run, in the form that the client reads."""
+"""Attributes of runs and file lists of artifacts, as Neptune's client reads them."""
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import math
+import struct
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from seamark.errors import RunNotFoundError
+from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.journal.folder import PROJECT_LOG
 from seamark.neptune.server.answers import ContainerNotFound
 from seamark.neptune.server.log import reader_of
 from seamark.neptune.server.names import Container, container_id
 from seamark.store import schema
-from seamark.store.silence import state_of_row
+from seamark.store.schema import state_of_row
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
     from seamark.server.state import Server
 
-__all__ = ["Read", "as_time", "number", "shown", "shown_step", "system_attributes"]
+__all__ = [
+    "PLACE",
+    "Read",
+    "as_time",
+    "files_of",
+    "hash_of",
+    "number",
+    "record_of",
+    "shown_step",
+    "system_attributes",
+]
+
+
+PLACE: Final = "monitoring/neptune/artifacts"
+"""Where the log of a project has the lists."""
+_LENGTH: Final = struct.Struct(">I")
+_SIZE: Final = struct.Struct(">Q")
+_DIGEST_CHARS: Final = 64
+
+
+def files_of(server: Server, log: Container, given: str) -> list[dict[str, Any]] | None:
+    """Return the facts about the files of an artifact; None for an unknown artifact."""
+    found = Read(server, log).attribute(PLACE)
+    if found is None or found.family != "file_set" or given not in found.value:
+        return None
+    blob = server.blobs.find(log.project, found.value[given]["sha256"])
+    if blob is None:
+        return None
+    files: list[dict[str, Any]] = json.loads(b"".join(blob.read()))
+    return files
+
+
+def record_of(server: Server, container: Container, given: str) -> dict[str, Any]:
+    """Return the record of an artifact for a journal; `ArgumentError` for an unknown one."""
+    files = files_of(server, Container(container.home, PROJECT_LOG), given)
+    if files is None:
+        msg = f"no artifact of this project has the hash {given:.130}"
+        raise ArgumentError(msg)
+    tracked, references = [], []
+    for file in files:
+        places = [pair["value"] for pair in file["metadata"] if pair["key"] == "location"]
+        references += [str(one) for one in places if file["type"] != "Local"]
+        one: dict[str, Any] = {"path": file["filePath"]}
+        if file["size"] is not None:
+            one["size"] = file["size"]
+        if len(file["fileHash"]) == _DIGEST_CHARS:
+            one["sha256"] = file["fileHash"]
+        tracked.append(one)
+    return {"kind": "tracked", "files": tracked, "references": references, "hash": given}
+
+
+def hash_of(files: Iterable[Mapping[str, Any]], *, metadata: bool = False) -> str:
+    """Return the hash of an artifact, as the client computes it, by its files in order of path.
+
+    Lengths of texts are those in characters. `metadata` counts too, as for the first clients.
+    """
+    found = hashlib.sha256()
+    for file in sorted(files, key=lambda one: one["filePath"]):
+        found.update(b"#" + _counted(file["filePath"]) + b"#" + file["fileHash"].encode() + b"#")
+        if file["size"] is not None:
+            found.update(_SIZE.pack(file["size"]))
+        found.update(b"#" + _counted(file["type"]))
+        if metadata:
+            found.update(b"#")
+            for pair in file["metadata"]:
+                found.update(b"|" + _counted(pair["key"]) + b"|" + _counted(pair["value"]))
+    return found.hexdigest()
+
+
+def _counted(text: str) -> bytes:
+    return _LENGTH.pack(len(text)) + text.encode()
+
 
 _PATIENCE_S: Final = 10.0
 _GIT: Final = "source_code/git"
@@ -41,17 +115,11 @@ _ROW: Final = sa.select(_run.sys_id, _run.trashed, _run.beat, _run.state).where(
 
 
 class Read:
-    """A run or project, with all that was acknowledged until now.
-
-    Args:
-        server: Which keeps it.
-        container: What is read.
-        wait: Whether to wait for what was just acknowledged.
-    """
+    """A run or project; with `wait`, after waiting until acknowledged data can be read."""
 
     def __init__(self, server: Server, container: Container, *, wait: bool = True) -> None:
         self.server, self.container = server, container
-        self._reader = reader_of(server, container)
+        self.reader = reader_of(server, container)
         if wait:
             journals, self.position = server.intake.known(*container)
             if journals:
@@ -64,26 +132,20 @@ class Read:
     @functools.cached_property
     def row(self) -> tuple[str, bool, int, str]:
         """Its second id, whether it is in the trash, when it was last heard of, and its state."""
-        database = self.server.store().database
-        with database.reading() as connection:
-            rows = database.rows(
-                connection, _ROW, project=self.container.project, name=self.container.run
-            )
+        rows = self.server.store().database.fetch(
+            _ROW, project=self.container.project, name=self.container.run
+        )
         if not rows:
             return "", False, 0, "created"
         sys_id, trashed, beat, state = rows[0]
         return sys_id, bool(trashed), beat, state_of_row(state, beat, self.server.now_ns())
 
     def attributes(self, wanted: list[str] | None = None) -> list[dict[str, Any]]:
-        """Return attributes, those that the client expects of every container among them.
-
-        Args:
-            wanted: Only these paths; None for all.
-        """
+        """Return attributes, of some paths or all, with those that the client expects."""
         if wanted is None:
             found = {each.path: each for each in self._all()}
         else:
-            found = {each.path: each for each in self._reader.some(wanted)}
+            found = {each.path: each for each in self.reader.some(wanted)}
             found |= {each.path: each for each in self._all("sys")}
         told = [
             one
@@ -94,24 +156,19 @@ class Read:
         return told if wanted is None else [one for one in told if one["name"] in set(wanted)]
 
     def attribute(self, path: str) -> Attribute | None:
-        """Return what a path shows."""
+        """Return the attribute at a path."""
         try:
-            return self._reader.attribute(path)
+            return self.reader.attribute(path)
         except RunNotFoundError:
             return None
 
     def as_attribute(self, path: str) -> dict[str, Any] | None:
-        """Return what a path shows, as the client reads it; None for nothing."""
+        """Return the attribute at a path in the client's form; None if there is none."""
         if path.startswith("sys/"):
             found = {each.path: each for each in self._all("sys")}
             return next((one for one in self._facts(found) if one["name"] == path), None)
         found_one = self.attribute(path)
         return None if found_one is None else shown(found_one, self.text)
-
-    @property
-    def reader(self) -> Any:
-        """Reads points."""
-        return self._reader
 
     def text(self, record: Mapping[str, Any]) -> str:
         """Return a text that is kept as files are."""
@@ -122,14 +179,13 @@ class Read:
 
     def _all(self, namespace: str = "") -> list[Attribute]:
         try:
-            found: list[Attribute] = self._reader.attributes(namespace)
+            found: list[Attribute] = self.reader.attributes(namespace)
         except RunNotFoundError:
             return []
         return found
 
     def _facts(self, found: Mapping[str, Attribute]) -> list[dict[str, Any]]:
-        """Return what is below ``sys``."""
-        from seamark.neptune.server.models import shown_id
+        from seamark.neptune.server.projects import shown_id
 
         values = {path: each.value for path, each in found.items()}
         sys_id, trashed, beat, state = self.row
@@ -154,8 +210,10 @@ class Read:
         }
         if container.is_project:
             visible = self.server.accounts.visibility().of(container.project)
-            words = {"private": "priv", "public": "pub", "workspace": "workspace"}
-            facts["visibility"] = ("string", words[visible])
+            facts["visibility"] = (
+                "string",
+                {"private": "priv", "public": "pub", "workspace": "workspace"}[visible],
+            )
         else:
             facts |= {
                 "description": ("string", str(values.get("sys/description") or "")),
@@ -164,8 +222,10 @@ class Read:
                 "trashed": ("bool", trashed),
             }
         if container.kind == "model_version":
-            model = Container(*container.project.rsplit("/", 1))
-            facts["model_id"] = ("string", shown_id(self.server, model))
+            facts["model_id"] = (
+                "string",
+                shown_id(self.server, Container(*container.project.rsplit("/", 1))),
+            )
             facts["stage"] = ("string", str(values.get("sys/stage") or "none"))
         told = [_as_attribute(f"sys/{name}", kind, value) for name, (kind, value) in facts.items()]
         for path, each in found.items():
@@ -178,12 +238,7 @@ class Read:
 
 
 def shown(attribute: Attribute, text: Callable[[Mapping[str, Any]], str]) -> dict[str, Any] | None:
-    """Return an attribute as the client reads it; None for what it has no type for.
-
-    Args:
-        attribute: As the store has it.
-        text: Returns a text that is kept as files are.
-    """
+    """Return an attribute in the client's form; None if the client has no type for it."""
     show = _SHOWN.get(attribute.family)
     if show is not None:
         kind, more = show(attribute.value)
@@ -233,54 +288,43 @@ def _strings(value: Any) -> tuple[str, dict[str, Any]]:
     return "stringSeries", {"last": last, "lastStep": shown_step(value.last_step)}
 
 
-def _images(value: Any) -> tuple[str, dict[str, Any]]:
-    return "imageSeries", {"last": None, "lastStep": shown_step(value.last_step)}
-
-
-def _set(value: Any) -> tuple[str, dict[str, Any]]:
-    return "stringSet", {"values": sorted(value)}
-
-
 def _file(value: Any) -> tuple[str, dict[str, Any]]:
     known = value or {}
-    return "file", {name: known.get(name) or "" for name in ("name", "ext")} | {
-        "size": known.get("size") or 0
-    }
-
-
-def _files(value: Any) -> tuple[str, dict[str, Any]]:
-    return "fileSet", {"size": sum(one.get("size") or 0 for one in value.values())}
-
-
-def _artifact(value: Any) -> tuple[str, dict[str, Any]]:
-    return "artifact", {"hash": value.get("hash") or ""}
+    names = {name: known.get(name) or "" for name in ("name", "ext")}
+    return "file", names | {"size": known.get("size") or 0}
 
 
 _SHOWN: Final[dict[str, Callable[[Any], tuple[str, dict[str, Any]]]]] = {
     "float_series": _floats,
     "string_series": _strings,
-    "file_series": _images,
-    "string_set": _set,
+    "file_series": lambda value: (
+        "imageSeries",
+        {"last": None, "lastStep": shown_step(value.last_step)},
+    ),
+    "string_set": lambda value: ("stringSet", {"values": sorted(value)}),
     "file": _file,
-    "file_set": _files,
-    "artifact": _artifact,
+    "file_set": lambda value: (
+        "fileSet",
+        {"size": sum(one.get("size") or 0 for one in value.values())},
+    ),
+    "artifact": lambda value: ("artifact", {"hash": value.get("hash") or ""}),
 }
 
 
 def shown_step(step: float | None) -> float | int | None:
-    """Return a step as JSON: a whole one as an integer, and none for NaN."""
+    """Return a step as JSON: an integer if it is whole, None for NaN."""
     if step is None or not math.isfinite(step):
         return None
     return number(step)
 
 
 def number(value: float) -> float | int:
-    """Return a number, as an integer where it is one."""
+    """Return a number, as an integer if it is whole."""
     return int(value) if float(value).is_integer() else float(value)
 
 
 def as_time(moment: datetime) -> str:
-    """Return a time as the client reads it."""
+    """Return a time in the client's form."""
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 

@@ -1,20 +1,34 @@
-"""Single attributes and the points of series."""
+"""Series for Neptune's client, and temporary files for uploads in parts."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import Query, Request, Response
 
+from seamark.errors import ArgumentError
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import Asked, read_of
+from seamark.neptune.server.operations import PART_BYTES
 from seamark.neptune.server.reading import Read, number, shown_step
 from seamark.server.failures import Refusal
 
 if TYPE_CHECKING:
-    from seamark.reading.points import Points
+    from collections.abc import Iterator
 
-__all__ = ["At", "router"]
+    from seamark.neptune.server.names import Container
+    from seamark.reading.points import Points
+    from seamark.server.state import Server
+
+__all__ = ["At", "begin_upload", "find_upload", "is_stored"]
+
 
 router: Final = Routes()
 _MOST: Final = 10_000
@@ -30,14 +44,13 @@ _KINDS: Final = {
     "FloatSeries": ("floatSeries",),
     "StringSeries": ("stringSeries",),
 }
-
 At = Annotated[str, Query(alias="attribute", max_length=8192)]
 Offset = Annotated[int, Query(ge=0)]
 Limit = Annotated[int, Query(ge=0)]
 
 
 def missing(path: str) -> Refusal:
-    """Return the answer for a path that shows nothing of the kind."""
+    """Return the answer for a path without a value of the requested kind."""
     return Refusal(404, "no-attribute", f"nothing of that kind is at {path[:200]!r}")
 
 
@@ -56,7 +69,6 @@ for _name, _kinds in _KINDS.items():
 
 
 def _family(read: Read, path: str, family: str) -> int:
-    """Return how many points a series has."""
     found = read.attribute(path)
     if found is None or found.family != family:
         raise missing(path)
@@ -101,7 +113,7 @@ def strings(
 
 @router.answers("getImageSeriesValues")
 def images(request: Request, identifier: Asked, path: At) -> Response:
-    """Return how many pictures a series has."""
+    """Return the number of pictures in a series."""
     read = read_of(request, identifier)
     return answer({"totalItemCount": _family(read, path, "file_series"), "values": []})
 
@@ -118,3 +130,114 @@ def csv(request: Request, identifier: Asked, path: At) -> Response:
         for step, time, value in zip(*(column.tolist() for column in columns), strict=True)
     ]
     return Response("\n".join([*lines, ""]), media_type="text/csv")
+
+
+_FOLDER: Final = "neptune-uploads"
+_LEFT_S: Final = 24 * 3600
+"""What nobody went on with for so long is removed."""
+_NAME: Final = re.compile(r"[0-9a-f]{32}-([0-9a-f]{16})-(\d{1,18})")
+_RANGE: Final = re.compile(r"bytes=(\d{1,18})-(\d{1,18})/(\d{1,18})")
+
+
+class Upload:
+    """File of `size` bytes that one client uploads in parts, each to any process of a server."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self._path, self.size, self.name = path, size, path.name
+        self._parts = path.with_suffix(".parts")
+
+    def put(self, given: str, data: bytes) -> None:
+        """Take a part; the same again changes nothing.
+
+        `given` says which bytes they are, ``bytes=0-9/100``; `ArgumentError` if they are not.
+        """
+        found = _RANGE.fullmatch(given.strip())
+        start, last, whole = map(int, found.groups()) if found else (0, -2, -1)
+        if whole != self.size or last - start + 1 != len(data) or last >= self.size:
+            msg = "Length of stream does not match given range"  # the client begins again for it
+            raise ArgumentError(msg)
+        descriptor = os.open(self._path, os.O_WRONLY)
+        try:
+            view = memoryview(data)
+            while view:
+                written = os.pwrite(descriptor, view, start)
+                view, start = view[written:], start + written
+        finally:
+            os.close(descriptor)
+        with self._parts.open("a") as parts:
+            parts.write(f"{start - len(data)} {start}\n")
+
+    def keep(self, server: Server, container: Container) -> str:
+        """Keep the whole for good, and return its SHA-256 (hex)."""
+        if not self._is_whole():
+            msg = "Length of stream does not match given range"
+            raise ArgumentError(msg)
+        digest = hashlib.sha256()
+        for part in self._read():
+            digest.update(part)
+        name, (project, run), offset = digest.hexdigest(), container, 0
+        for part in self._read():
+            server.blobs.put(project, run, name, self.size, offset, part)
+            offset += len(part)
+        return name
+
+    def drop(self) -> None:
+        """Remove the received bytes; the fact that they were stored is remembered for a day."""
+        self._parts.touch()
+        self._parts.replace(self._path.with_suffix(".done"))
+        self._path.unlink(missing_ok=True)
+
+    def _is_whole(self) -> bool:
+        end = 0
+        with contextlib.suppress(OSError, ValueError):
+            lines = self._parts.read_text().splitlines()
+            for start, stop in sorted(tuple(map(int, line.split())) for line in lines):
+                if start > end:
+                    return False
+                end = max(end, stop)
+        return end == self.size
+
+    def _read(self) -> Iterator[bytes]:
+        with self._path.open("rb") as file:
+            while part := file.read(PART_BYTES):
+                yield part
+
+
+def begin_upload(server: Server, container: Container, what: str, size: int) -> Upload:
+    """Begin an upload of a number of bytes; `what` has its destination in the run."""
+    folder = server.settings.folder / _FOLDER
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _remove_old(folder)
+    path = folder / f"{secrets.token_hex(16)}-{_mark(container, what)}-{size}"
+    with path.open("xb") as file:
+        file.truncate(size)
+    return Upload(path, size)
+
+
+def find_upload(server: Server, container: Container, what: str, name: str) -> Upload | None:
+    """Return the upload that `begin_upload` began; None if there is none for this place."""
+    found = _NAME.fullmatch(name)
+    path = server.settings.folder / _FOLDER / name
+    if found is None or found[1] != _mark(container, what) or not path.is_file():
+        return None
+    return Upload(path, int(found[2]))
+
+
+def is_stored(server: Server, container: Container, what: str, name: str) -> bool:
+    """Return whether an upload is already stored; the answer to it may have been lost."""
+    found = _NAME.fullmatch(name)
+    if found is None or found[1] != _mark(container, what):
+        return False
+    return (server.settings.folder / _FOLDER / f"{name}.done").is_file()
+
+
+def _mark(container: Container, what: str) -> str:
+    return hashlib.sha256("\0".join([*container, what]).encode()).hexdigest()[:16]
+
+
+def _remove_old(folder: Path) -> None:
+    before = time.time() - _LEFT_S
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < before:
+                path.unlink()

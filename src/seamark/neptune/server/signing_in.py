@@ -1,20 +1,34 @@
-"""The three descriptions, the settings of the client, and how it gets in."""
+"""Sign-in of Neptune's client, and the routes that are mounted for it."""
 
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from seamark.neptune.server.answers import Routes, access_token, answer, secret_in_access_token
-from seamark.neptune.server.documents import DOCUMENTS, document
+from seamark.neptune.server.answers import (
+    DOCUMENTS,
+    Routes,
+    access_token,
+    answer,
+    asker,
+    document,
+    identify,
+    secret_in_access_token,
+)
+from seamark.neptune.server.log import Logs
 from seamark.server.failures import Refusal
-from seamark.server.guard import expect_somebody, open_to_all, server_of
+from seamark.server.guard import expect_somebody, open_to_all
 
-__all__ = ["open_router", "router"]
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+__all__ = ["add_routes"]
+
 
 router: Final = Routes()
 open_router: Final = APIRouter(include_in_schema=False)
@@ -25,13 +39,13 @@ _CHUNK: Final = 5 << 20
 
 
 def base_of(request: Request) -> str:
-    """Return where the client reached the server."""
+    """Return the address at which the client reached the server."""
     return str(request.base_url).rstrip("/")
 
 
 @open_router.get("/api/{name}/swagger.json")
 def describe(request: Request, name: str) -> Response:
-    """Return one of the descriptions; they say nothing of what is kept here."""
+    """Return one of the Swagger documents, which are public."""
     request.state.guarded = True
     if name not in DOCUMENTS:
         raise Refusal(404, "no-address", "there is no such description")
@@ -40,17 +54,13 @@ def describe(request: Request, name: str) -> Response:
 
 @open_router.post(_REALM + "/protocol/openid-connect/token")
 async def refresh(request: Request) -> Response:
-    """Return the next token for the one that the client has."""
+    """Return a new token in exchange for the client's token."""
     body = (await request.body()).decode("utf-8", "replace")
     given = parse_qs(body).get("refresh_token", [""])[0]
-    secret, server = secret_in_access_token(given), server_of(request)
+    secret = secret_in_access_token(given)
     request.state.guarded = True
-    headers = {name: value for name, value in request.headers.items() if name != "authorization"}
-    if secret:
-        headers["authorization"] = f"Bearer {secret}"
-    address = request.client.host if request.client else ""
     try:
-        who = await run_in_threadpool(server.logins.identify, headers, address)
+        who = await run_in_threadpool(identify, request, secret)
     except Refusal as error:
         if error.status_code != 401:  # noqa: PLR2004 - a status
             raise
@@ -76,7 +86,7 @@ def _json(value: Any, status: int = 200) -> Response:
 
 @router.answers("getClientConfig")
 def config(request: Request) -> Response:
-    """Return how the client is to behave."""
+    """Return the settings for the client."""
     open_to_all(request)
     base = base_of(request)
     return answer(
@@ -99,7 +109,7 @@ def config(request: Request) -> Response:
 
 @router.answers("exchangeApiToken")
 def exchange(request: Request) -> Response:
-    """Return what the client shows from now on."""
+    """Return the access token that the client sends from now on."""
     who = expect_somebody(request)
     token = _token(request, request.state.secret, who.name)
     return answer({"accessToken": token, "refreshToken": token, "username": who.name})
@@ -107,3 +117,25 @@ def exchange(request: Request) -> Response:
 
 def _token(request: Request, secret: str, user: str) -> str:
     return access_token(secret, user, base_of(request) + _REALM, int(time.time()) + _LASTS_S)
+
+
+_MODULES: Final = (
+    "signing_in",
+    "containers",
+    "trash",
+    "series",
+    "files",
+    "tracked",
+    "table",
+    "management",
+)
+
+
+def add_routes(app: FastAPI) -> None:
+    """Add all routes; each authenticates the requester first."""
+    app.state.neptune_logs = Logs(app.state.server)
+    app.include_router(open_router)
+    for name in _MODULES:
+        app.include_router(
+            import_module(f"seamark.neptune.server.{name}").router, dependencies=[Depends(asker)]
+        )

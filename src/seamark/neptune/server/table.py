@@ -1,4 +1,4 @@
-"""Tables of runs, models and versions, and which columns they may have."""
+"""Tables of runs, models and versions, and their possible columns."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import sqlalchemy as sa
 from fastapi import Query, Request, Response
 
 from seamark.errors import QueryError, RunNotFoundError
-from seamark.neptune.server.answers import Routes, answer
-from seamark.neptune.server.bodies import Wanted  # noqa: TC001 - FastAPI asks for it
+from seamark.neptune.server.answers import (
+    Routes,
+    Wanted,
+    answer,
+)
 from seamark.neptune.server.containers import Text, project_of
-from seamark.neptune.server.models import API_KINDS, in_our_words, place_of_models
-from seamark.neptune.server.names import Container, container_id, split_project
+from seamark.neptune.server.names import Container, container_id, split_project, wait_in
+from seamark.neptune.server.projects import API_KINDS, in_our_words, place_of_models
 from seamark.neptune.server.reading import Read, system_attributes
-from seamark.neptune.server.waiting import wait_in
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import server_of
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from seamark.server.state import Server
     from seamark.store.query.choosing import Chosen
 
-__all__ = ["router", "translated"]
+__all__ = ["translated"]
 
 router: Final = Routes()
 _MOST_PAGE: Final = 1000
@@ -176,14 +178,12 @@ def legacy(
 
 
 def _kind(kinds: list[str] | None) -> str | None:
-    """Return what is asked for, one of `seamark.paths.KINDS`; None for what no table has."""
     if not kinds or "run" in kinds:
         return "run"
     return next((ours for ours in ("model", "model_version") if API_KINDS[ours] in kinds), None)
 
 
 def _place(project: str, kind: str) -> tuple[str, Callable[[str], bool]]:
-    """Return below which path the table of a project looks, and what tells where exactly."""
     place = project if kind == "run" else place_of_models(project)
     if kind == "model_version":
         return place, lambda one: one.startswith(f"{place}/")
@@ -216,8 +216,7 @@ def _chosen(
         with store.database.reading() as connection:
             return choose(store, connection, selection, server.now_ns(), unknown=lambda _: None)
     except QueryError as error:
-        hint = str(error)
-        raise Refusal(400, "query", "Syntax error", detail=hint) from error
+        raise Refusal(400, "query", "Syntax error", detail=str(error)) from error
 
 
 def _entry(server: Server, container: Container, wanted: list[str] | None) -> dict[str, Any] | None:

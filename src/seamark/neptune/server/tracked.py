@@ -1,7 +1,7 @@
-"""Artifacts: lists of files that lie elsewhere, found by their hash.
+"""Artifacts: lists of files in other places, identified by their hash.
 
-Only what is known of the files travels, never their bytes. A list is kept in the log of its
-project, as a file there, so that it is in the journals as everything is.
+Only what is known of the files travels, never their bytes. A list is a file in the log of its
+project, so that it is in the journals as everything is.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from seamark.errors import ArgumentError
 from seamark.journal.folder import PROJECT_LOG
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import log_of, project_of
-from seamark.neptune.server.contents import keep_content
-from seamark.neptune.server.lists import PLACE, files_of, hash_of
 from seamark.neptune.server.names import Container
+from seamark.neptune.server.operations import keep_content
+from seamark.neptune.server.reading import PLACE, files_of, hash_of
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import server_of
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from seamark.neptune.server.log import Batch
     from seamark.server.state import Server
 
-__all__ = ["router"]
 
 router: Final = Routes()
 _MOST_FILES: Final = 100_000
@@ -47,7 +46,7 @@ def create(request: Request, project_id: Of, given: Hash, size: int = 0) -> Resp
 
 @router.answers("uploadArtifactFilesMetadata")
 def upload(request: Request, project_id: Of, given: Hash, body: Files) -> Response:
-    """Take what is known of the files of an artifact."""
+    """Store the facts about the files of an artifact."""
     _server, log = _log(request, project_id, Role.CONTRIBUTOR)
     files = _checked(body.get("files"))
     if given not in (hash_of(files), hash_of(files, metadata=True)):
@@ -74,7 +73,7 @@ def extend(request: Request, project_id: Of, given: Hash, body: Files) -> Respon
 
 @router.answers("listArtifactFiles")
 def list_files(request: Request, project_id: Of, given: Hash) -> Response:
-    """Return what is known of the files of an artifact."""
+    """Return the facts about the files of an artifact."""
     server, log = _log(request, project_id, Role.VIEWER)
     files = [] if given == hash_of([]) else files_of(server, log, given)
     if files is None:
@@ -88,11 +87,6 @@ def _log(request: Request, project_id: str, role: Role) -> tuple[Server, Contain
 
 
 def _checked(files: Any) -> list[dict[str, Any]]:
-    """Return files without what is not known of them.
-
-    Raises:
-        ArgumentError: If they are none.
-    """
     if not isinstance(files, list) or len(files) > _MOST_FILES:
         msg = f"files: expected a list of at most {_MOST_FILES:,}"
         raise ArgumentError(msg)

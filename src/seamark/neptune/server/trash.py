@@ -1,4 +1,4 @@
-"""The trash: runs, models and versions that are put there, and removed for good."""
+"""The trash of runs, models and versions, and their permanent removal."""
 
 from __future__ import annotations
 
@@ -10,24 +10,20 @@ from fastapi import Body, Request, Response
 from seamark.errors import SeamarkError
 from seamark.neptune.server.answers import ContainerNotFound, Routes, answer
 from seamark.neptune.server.containers import Text, find_container, project_of
-from seamark.neptune.server.models import models_of, versions_of
-from seamark.neptune.server.names import Container, container_id
-from seamark.neptune.server.projects import is_project, trashed_runs
+from seamark.neptune.server.names import Container, container_id, wait_in
+from seamark.neptune.server.projects import is_project, models_of, trashed_runs, versions_of
 from seamark.neptune.server.reading import Read
-from seamark.neptune.server.waiting import wait_in
 from seamark.server.access import Role
 from seamark.server.failures import Refusal, refusal_of
 from seamark.server.guard import server_of
-from seamark.server.routes.purging import purge_run
+from seamark.server.routes.edits import purge_run
 from seamark.values import encode_atom, escape
-
-__all__ = ["router"]
 
 router: Final = Routes()
 
 
 def _existing_project(request: Request, identifier: str) -> str:
-    """Return a project that exists, for who may read it: an admin may read all others, too."""
+    # An admin may read all others, too.
     project = project_of(request, identifier, Role.VIEWER)
     if not is_project(server_of(request), project):
         raise Refusal(404, "no-project", f"there is no project {project[:200]!r}")
@@ -88,8 +84,11 @@ def _purge(request: Request, container: Container) -> None:
     if container.kind == "model":
         versions = versions_of(server_of(request), container)
         if left := sum(not trashed for _, trashed in versions):
-            hint = f"{left} of its versions are not in the trash, and would go with it"
-            raise Refusal(409, "has-versions", hint)
+            raise Refusal(
+                409,
+                "has-versions",
+                f"{left} of its versions are not in the trash, and would go with it",
+            )
         for version, _ in versions:
             purge_run(request, *version)
     purge_run(request, *container)

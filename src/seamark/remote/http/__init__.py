@@ -1,1 +1,1 @@
-"""A Seamark server as a place elsewhere: what is sent to it, and what is read from it."""
+"""A Seamark server as a remote: sending runs to it, and reading from it."""

@@ -1,16 +1,41 @@
-"""Addresses of servers."""
+"""Address of a server, and the tokens for servers that this machine keeps.
+
+Tokens are in ``$XDG_CONFIG_HOME/seamark/credentials.json`` (``~/.config`` if that is not set),
+which only its owner can read::
+
+    {"servers": {"https://seamark.lab": {"token": "..."}}}
+"""
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import json
+import os
 import re
+import stat
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from seamark.errors import ArgumentError
+from seamark.process.interrupts import quietly
 
-__all__ = ["API", "Address", "is_loopback", "shown"]
+__all__ = [
+    "API",
+    "Address",
+    "bind_words",
+    "credentials_file",
+    "forget_token",
+    "is_loopback",
+    "keep_token",
+    "known_servers",
+    "shown",
+    "stored_servers",
+    "token_of",
+]
+
 
 API: Final = "/api/v1/"
 """Where a server answers, below its address."""
@@ -18,14 +43,7 @@ API: Final = "/api/v1/"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address of a server.
-
-    Attributes:
-        scheme: ``"https"`` or ``"http"``.
-        host: Name or IP address, without brackets.
-        port: Port number.
-        prefix: Path below which the server answers, without a trailing slash; mostly empty.
-    """
+    """Address of a server; `prefix` is the path before the API, without a trailing slash."""
 
     scheme: str
     host: str
@@ -63,18 +81,21 @@ class Address:
                 "the token and what is recorded; only a server on this machine may be asked so"
             )
             raise ArgumentError(msg)
-        prefix = parts.path.rstrip("/").removesuffix(API.rstrip("/")).rstrip("/")
-        return cls(scheme, host, port or (443 if scheme == "https" else 80), prefix)
+        return cls(
+            scheme,
+            host,
+            port or (443 if scheme == "https" else 80),
+            parts.path.rstrip("/").removesuffix(API.rstrip("/")).rstrip("/"),
+        )
 
     def __str__(self) -> str:
-        """Return it as a person writes it: without the usual port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         usual = self.port == (443 if self.scheme == "https" else 80)
         return f"{self.scheme}://{host}{'' if usual else f':{self.port}'}{self.prefix}"
 
 
 def shown(uri: str) -> str:
-    """Return a URI as messages may show it: without what may be a password."""
+    """Return a URI for messages, without a possible password."""
     return re.sub(r"//[^/@]*@", "//***@", uri)[:200]
 
 
@@ -84,3 +105,96 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() in ("localhost", "localhost.")
+
+
+def bind_words(host: str, port: int, error: OSError, taken: str) -> str:
+    """Return why nobody can listen at a port; ``taken`` says what to do if somebody else does."""
+    if error.errno == errno.EADDRINUSE:
+        return f"--port {port}: {taken}"
+    if error.errno == errno.EACCES:
+        return f"--port {port}: this user may not listen there: choose one from 1024 up"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"--host {host}: this machine does not have that address"
+    return f"cannot listen at {host} port {port}: {error.strerror}"
+
+
+def credentials_file() -> Path:
+    """Return where tokens are kept; the file may not be there."""
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111
+    return Path(base) / "seamark" / "credentials.json"
+
+
+def token_of(address: str) -> str | None:
+    """Return the token that is shown to a server; None if there is none. Never raises.
+
+    ``SEAMARK_API_TOKEN``, else what was kept for this very address, as `Address` writes it.
+    """
+    if told := os.environ.get("SEAMARK_API_TOKEN", "").strip():
+        return told
+    with quietly(only=OSError):
+        entry = _servers(_read()).get(address)
+        token = entry.get("token") if isinstance(entry, dict) else None
+        return token if isinstance(token, str) and token else None
+    return None
+
+
+def stored_servers() -> list[str]:
+    """Return the addresses of the servers for which a token is kept, sorted."""
+    with quietly(only=OSError):
+        return sorted(_servers(_read()))
+    return []
+
+
+def known_servers() -> list[str]:
+    """Return the addresses of servers that ``SEAMARK_REMOTE`` names, else those with a token."""
+    given = [each.strip() for each in os.environ.get("SEAMARK_REMOTE", "").split(",")]
+    return [one for one in given if one.startswith(("https://", "http://"))] or stored_servers()
+
+
+def keep_token(address: str, token: str) -> None:
+    """Keep the token of a server, by its address as `Address` writes it."""
+    told = _read()
+    told["servers"] = {**_servers(told), address: {"token": token}}
+    _write(told)
+
+
+def forget_token(address: str) -> bool:
+    """Forget the token of a server; return whether there was one."""
+    told = _read()
+    servers = dict(_servers(told))
+    found = servers.pop(address, None) is not None
+    if found:
+        told["servers"] = servers
+        _write(told)
+    return found
+
+
+def _servers(told: dict[str, Any]) -> dict[str, Any]:
+    servers = told.get("servers")
+    return servers if isinstance(servers, dict) else {}
+
+
+def _read() -> dict[str, Any]:
+    with quietly(only=(FileNotFoundError, NotADirectoryError, ValueError)):
+        file = credentials_file()
+        if stat.S_ISREG(file.stat().st_mode):
+            told = json.loads(file.read_bytes())
+            return told if isinstance(told, dict) else {}
+    return {}
+
+
+def _write(told: dict[str, Any]) -> None:
+    file = credentials_file()
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as out:
+            os.fchmod(out.fileno(), 0o600)  # also of one that an earlier try has left
+            out.write(json.dumps(told, indent=1).encode())
+            out.flush()
+            os.fsync(out.fileno())
+        draft.replace(file)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise

@@ -1,4 +1,4 @@
-"""Asking a server for what it has folded: its clock, its errors, what it has told before."""
+"""Questions to a server about folded runs, with its clock, its errors and its notices."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from msgspec import UNSET
 
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.reading.codec import WireError, unpack
-from seamark.reading.verbs import Answer as Told
+from seamark.reading.reader import Answer as Told
 from seamark.remote import shipper
-from seamark.remote.http.connection import OTHER_VERSION, Connection, run_path
+from seamark.remote.http.connection import OTHER_VERSION, Connection
 from seamark.remote.protocol import Busy, Missing, RemoteError, RunKey, TooLong
 
 if TYPE_CHECKING:
@@ -45,14 +45,9 @@ _MESSAGE: Final = 4000
 
 
 class Asking:
-    """Asks one server for what can be read there; for any number of threads.
+    """Sends questions to one server; for any number of threads.
 
-    Args:
-        connection: To the server.
-
-    Attributes:
-        connection: The same.
-        behind: Whether the last answer lacked something that was named as sent before.
+    `behind` tells whether the last answer lacked something that was named as sent before.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -72,33 +67,21 @@ class Asking:
         return time.time_ns() + self._ahead_ns
 
     def send_first(self, seconds: float = _SEND_S) -> bool:
-        """Wait a little until this process has sent to the server what it recorded so far.
-
-        Args:
-            seconds: How long at most.
-
-        Returns:
-            Whether it has.
-        """
+        """Wait a little until the server has the records of this process; return whether it has."""
         return shipper.flush(self.where, seconds)
 
     def edited(self, run: RunKey, position: int) -> None:
-        """Make sure that later reads see an edit.
-
-        Args:
-            run: The run.
-            position: Position that the server returned for it.
-        """
+        """Make sure that later reads see an edit, by the position that the server returned."""
         shipper.note_edit(self.where, run, position)
 
     # ---------------------------------------------------------------- asking
 
     def read(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Any:
-        """Return what is answered to a question; see `parts`."""
+        """Return the answer to a question; see `parts`."""
         return self.whole(verb, kind, question).answer
 
     def whole(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Told[Any]:
-        """Return the answer to a question, with what is said of it, as one; see `parts`."""
+        """Return the whole answer to a question, with its further fields; see `parts`."""
         parts = self.parts(verb, kind, question)
         found = next(parts)
         if found.next is not None and not isinstance(found.answer, list):
@@ -111,16 +94,9 @@ class Asking:
     def parts(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Iterator[Told[Any]]:
         """Yield the answer to a question in the parts in which it comes.
 
-        Args:
-            verb: See `seamark.server.reads`.
-            kind: Type of the answer.
-            question: Its arguments.
-
-        Raises:
-            QueryError: If the server says so.
-            ArgumentError: If the server says so.
-            RunNotFoundError: If there is no such run for who asks.
-            RemoteError: If the server cannot be asked, or does not answer as agreed.
+        `verb` is one of `seamark.server.reads`, `kind` the type of the answer. `RemoteError` is
+        raised if the server cannot be asked; what it says of a question is a `QueryError`, an
+        `ArgumentError` or a `RunNotFoundError`.
         """
         asked = question
         for _ in range(_MOST_PARTS):
@@ -157,7 +133,7 @@ class Asking:
         return found
 
     def send(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask for something to be done, and return what is said of it; see `read`."""
+        """Send a request for a change, and return the answer; see `read`."""
         return self._send(method, path, body, {}).record()
 
     def _send(
@@ -171,10 +147,6 @@ class Asking:
         self._learn_time(answer)
         return answer
 
-    def of_run(self, run: RunKey, what: str) -> str:
-        """Return the path of something of a run."""
-        return f"{run_path(run)}/{what}"
-
     def _with(self, headers: Mapping[str, str]) -> dict[str, str]:
         some = list(shipper.positions(self.where).items())[-_MOST_POSITIONS:]
         if not some:
@@ -185,7 +157,6 @@ class Asking:
         return {**headers, _POSITION: told}
 
     def _patient(self, ask: Callable[[], Answer], path: str) -> Answer:
-        """Ask, and again for a while where the server asks for time."""
         until = time.monotonic() + _BUSY_S
         while True:
             try:
@@ -199,11 +170,6 @@ class Asking:
                 _raise(error, path)
 
     def _decoded(self, answer: Answer, kind: Any) -> Told[Any]:
-        """Return what is in an answer.
-
-        Raises:
-            WireError: If it is none of a Seamark server, or of a newer one.
-        """
         from seamark import __version__
 
         try:
@@ -224,7 +190,6 @@ class Asking:
 
 
 def _raise(error: RemoteError, path: str) -> NoReturn:
-    """Raise what an error of a server is in Python, where the same is wrong below a root."""
     slug, hint = error.said.get("error"), error.said.get("hint")
     words = _legible(hint) if isinstance(hint, str) else ""
     if slug == "query" and words:
@@ -238,16 +203,11 @@ def _raise(error: RemoteError, path: str) -> NoReturn:
 
 
 def _legible(text: str) -> str:
-    """Return a text of several lines of which a terminal obeys nothing."""
     return "".join(one if one.isprintable() or one == "\n" else " " for one in text)[:_MESSAGE]
 
 
 def part(found: Mapping[str, Any], name: str, kind: type[T]) -> T:
-    """Return a member of an answer.
-
-    Raises:
-        WireError: If it is missing or of another kind.
-    """
+    """Return a member of an answer; raise `WireError` if it is missing or of another kind."""
     value = found.get(name)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         msg = (
@@ -258,5 +218,4 @@ def part(found: Mapping[str, Any], name: str, kind: type[T]) -> T:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can hold in place of an argument."""
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else list(value)

@@ -1,4 +1,4 @@
-"""The runs of a server: every verb of a catalog, asked over HTTP."""
+"""The runs of a server: every verb of a catalog over HTTP."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from seamark.errors import QueryError, RunNotFoundError
 from seamark.paths import PROJECT_LOG, is_inside
-from seamark.reading.answers import Curves, SeriesPart, Table
 from seamark.reading.catalog import (
+    ChangedRun,
+    Changes,
     Columns,
     Progress,
     Ref,
@@ -23,8 +24,7 @@ from seamark.reading.catalog import (
     Wanted,
     refuse,
 )
-from seamark.reading.changes import ChangedRun, Changes
-from seamark.reading.codec import WireError
+from seamark.reading.codec import Curves, SeriesPart, Table, WireError
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.drawn import Key, curves_of_runs
 from seamark.reading.groups import RunGroup, RunGroups
@@ -32,15 +32,14 @@ from seamark.reading.names import RunName
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 from seamark.remote.http.asking import Asking, part
-from seamark.remote.http.connection import Connection
+from seamark.remote.http.connection import Connection, run_path
 from seamark.remote.http.run import RemoteRun, add_parts, joined, reader
 from seamark.remote.protocol import RemoteError, RunKey, TooLong
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from seamark.reading.reader import Reader
-    from seamark.reading.verbs import Answer
+    from seamark.reading.reader import Answer, Reader
 
 __all__ = ["RemoteCatalog"]
 
@@ -69,11 +68,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class RemoteCatalog:
-    """The runs that a server lets its asker read; see `seamark.reading.catalog.Catalog`.
-
-    Args:
-        connection: To the server.
-    """
+    """The runs that a server lets its asker read; see `seamark.reading.catalog.Catalog`."""
 
     def __init__(self, connection: Connection) -> None:
         self._asking = Asking(connection)
@@ -83,15 +78,7 @@ class RemoteCatalog:
 
     @classmethod
     def open(cls, uri: str, token: str | None = None) -> Self:
-        """Return the runs of a server; nothing is asked yet.
-
-        Args:
-            uri: Its address.
-            token: To show there; None for ``SEAMARK_API_TOKEN`` or what ``seamark login`` kept.
-
-        Raises:
-            ArgumentError: If the address cannot be used.
-        """
+        """Return the runs of a server; nothing is asked yet."""
         return cls(Connection(uri, token))
 
     @property
@@ -111,18 +98,12 @@ class RemoteCatalog:
 
     @contextmanager
     def moment(self) -> Iterator[None]:
-        """Ask at once for what is known of each run that is viewed in a block, but its points."""
+        """Request all facts of a run but its points at once, for each run viewed in a block."""
         before, self._at_once = self._at_once, True
         try:
             yield
         finally:
             self._at_once = before
-
-    @contextmanager
-    def snapshot(self, project: str, run: str) -> Iterator[Reader]:
-        """Give the reader of one run; see `moment`."""
-        with self.moment():
-            yield self.view(project, run)
 
     def nearby_root(self) -> str | None:
         """Return None: no other place is known."""
@@ -133,11 +114,9 @@ class RemoteCatalog:
         self._asking.connection.close()
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go of the connections."""
         self.close()
 
     def refresh(
@@ -147,18 +126,17 @@ class RemoteCatalog:
         *,
         progress: Progress | None = None,
     ) -> None:
-        """Make later answers show what was recorded before this call.
+        """Make later answers include everything that was recorded before this call.
 
         What this process recorded is sent first, for 2 s at most.
         """
-        del project, run, progress
         self._names = {}
         self._asking.send_first()
 
     # ------------------------------------------------------------------ many runs
 
     def names(self, kind: str = "run") -> list[RunName]:
-        """Return every run, model or version and what it is called, the newest first."""
+        """Return every run, model or version with its names, the newest first."""
         found = self._names.get(kind)
         if found is None:
             found = self._asking.read("names", list[RunName], {"kind": kind})
@@ -174,7 +152,6 @@ class RemoteCatalog:
     def _ask(
         self, verb: str, kind: type[T], question: Mapping[str, Any], unknown: Unknown
     ) -> Answer[T]:
-        """Return an answer, once what it says of paths that no run has was told."""
         found = self._asking.whole(verb, kind, question)
         for message in found.told:
             unknown(QueryError(message))
@@ -186,7 +163,7 @@ class RemoteCatalog:
         return self._ask("select", list[Ref], _question(selection, unknown) | more, unknown).answer
 
     def count(self, selection: Wanted) -> int:
-        """Return how many runs match, regardless of ``limit`` and ``offset``."""
+        """Return the number of matching runs, regardless of ``limit`` and ``offset``."""
         question = _question(selection, _ignore) | {"offset": 0, "limit": 1}
         return self._ask("select", list[Ref], question, _ignore).total or 0
 
@@ -228,7 +205,6 @@ class RemoteCatalog:
         return RunGroups(found.answer, found.total or 0)
 
     def _tables(self, question: dict[str, Any], selection: Wanted, unknown: Unknown) -> RunsTable:
-        """Return a table that may come in several answers, one below the other."""
         found: RunsTable | None = None
         most, begun, done = _ROWS, selection.offset, 0
         while True:
@@ -261,7 +237,7 @@ class RemoteCatalog:
         return replace(news, runs=[] if news.reset else list(found.values()))
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
-        """Return what is missing of runs, only of those of which something is."""
+        """Return the lost records of runs, only for runs that have any."""
         return self._of_runs("losses", dict[str, int], refs)
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
@@ -365,11 +341,7 @@ class RemoteCatalog:
     # ------------------------------------------------------------------ one run
 
     def view(self, project: str, run: str) -> Reader:
-        """Return one run.
-
-        Raises:
-            RunNotFoundError: If there is no such run for who asks.
-        """
+        """Return one run; `RunNotFoundError` if there is none that the user may read."""
         found = RemoteRun(self._asking, project, run)
         if (project, run) in self._there and not self._at_once:
             return cast(
@@ -390,16 +362,10 @@ class RemoteCatalog:
         return self.view(project, run)
 
     def edit(self, ref: Ref, changes: Mapping[str, Any]) -> None:
-        """Change what people may change of a run.
+        """Change editable fields of a run.
 
-        Args:
-            ref: (project, run id) of the run.
-            changes: ``name``, ``description`` (with ``description_was``), ``add_tags``,
-                ``remove_tags`` and ``trashed``, as far as they change.
-
-        Raises:
-            RunNotFoundError: If there is no such run for who asks.
-            RemoteError: If the server refuses it.
+        `changes` has ``name``, ``description`` (with ``description_was``), ``add_tags``,
+        ``remove_tags`` and ``trashed``, as far as they change.
         """
         answer = self._asking.send("PATCH", "runs", {"refs": [ref], **changes})
         for one in part(answer, "runs", list):
@@ -411,17 +377,9 @@ class RemoteCatalog:
     def take_claim(
         self, refs: Sequence[Ref], claimant: Mapping[str, Any], *, groups: bool
     ) -> tuple[Ref, int] | None:
-        """Claim the first of some runs that nobody has; None if there is none.
+        """Claim the first of some runs, or groups, that nobody has; None if there is none.
 
         What was sent of it by then is seen by the reads that follow.
-
-        Args:
-            refs: (project, run id) of runs, or (project, name) of groups; the best first.
-            claimant: What is said of this process.
-            groups: Whether groups are claimed.
-
-        Raises:
-            RemoteError: If the server cannot be asked, or refuses it.
         """
         kind = "group" if groups else "run"
         body = {"refs": [list(ref) for ref in refs], "kind": kind, "claimant": claimant}
@@ -438,11 +396,7 @@ class RemoteCatalog:
         return part(self._asking.send("POST", "runs/claims/held", body), "held", bool)
 
     def release_claim(self, ref: Ref, number: int, key: str, *, groups: bool) -> None:
-        """Give a claim back, once the server has all that this process recorded.
-
-        Raises:
-            RemoteError: If it does not get that within a few seconds, or cannot be asked.
-        """
+        """Give a claim back, once the server has all that this process recorded."""
         if not self._asking.send_first(_RELEASE_S):
             msg = f"{self.where} does not have all yet that was recorded"
             raise RemoteError(msg)
@@ -452,20 +406,13 @@ class RemoteCatalog:
 
     def purge(self, ref: Ref) -> None:
         """Delete a run for good; see `edit`."""
-        run = RunKey(*ref)
-        self._asking.send("DELETE", self._asking.of_run(run, "").rstrip("/"), {})
+        self._asking.send("DELETE", run_path(RunKey(*ref)), {})
 
 
 def _rectangles(
     each: Sequence[tuple[Ref, str]], paths: int, most: int
 ) -> Iterator[Sequence[tuple[Ref, str]]]:
-    """Yield series of runs so that those of one question are some runs and some paths of each.
-
-    Args:
-        each: Run and path of every series, run by run.
-        paths: How many paths each run is asked for.
-        most: How many series one question may be about.
-    """
+    # The series of one question are some runs and some paths of each.
     if paths <= most:
         size = most // max(1, paths) * paths
         yield from (each[start : start + size] for start in range(0, len(each), max(1, size)))
@@ -481,12 +428,6 @@ def _claim_body(ref: Ref, number: int, key: str, *, groups: bool) -> dict[str, A
 
 
 def _question(selection: Wanted, unknown: Unknown) -> dict[str, Any]:
-    """Return which runs are meant, as the server takes it.
-
-    Raises:
-        ArgumentError: If an argument has a value that cannot be used.
-        QueryError: If the query breaks the grammar.
-    """
     selection.check()
     selection.expression()
     found = {name: _plain(getattr(selection, name)) for name in _OF_SELECTION}
@@ -501,13 +442,8 @@ def _plain(value: Any) -> Any:
 
 
 def _moments(query: str) -> dict[str, int]:
-    """Return the times in a query that name no offset, as they are in this computer's time zone.
-
-    Which of them is compared with a time, and which is just a text, the server knows.
-
-    Returns:
-        Microseconds since the Unix epoch by the text of the time.
-    """
+    # Times are in microseconds since the Unix epoch. Which of them is compared with a time, and
+    # which is just a text, the server knows.
     found = {}
     for one in _TOKEN.finditer(query):
         text = next((group for group in one.groups() if group), "")
@@ -528,7 +464,7 @@ def _ref(one: Any) -> Ref:
 
 
 def _below(first: RunsTable, second: RunsTable, offset: int) -> RunsTable:
-    """Return two parts of a table as one; a column that one of them lacks is empty there."""
+    # A column that one of the parts lacks is empty there.
     columns = list(dict.fromkeys([*first.columns, *second.columns]))
     empty = [None] * len(first.refs), [None] * len(second.refs)
     cells = {

@@ -1,7 +1,6 @@
-"""Connection to a server: requests over HTTP, the token, and the errors of both sides.
+"""HTTP connection to a server: sockets, compression and errors.
 
-All requests to a server go through a `Connection`. It does not retry: the caller knows whether a
-retry is of use.
+A connection does not retry: the caller knows whether a retry is useful.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import io
 import json
 import os
 import re
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,8 +19,10 @@ from http.client import BadStatusLine, RemoteDisconnected
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote, urlencode
 
-from seamark.remote.credentials import token_of
-from seamark.remote.http.address import API, Address, is_loopback, shown
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+from seamark.remote.http.address import API, Address, is_loopback, shown, token_of
 from seamark.remote.protocol import (
     Busy,
     Diverged,
@@ -37,7 +39,41 @@ from seamark.remote.protocol import (
 if TYPE_CHECKING:
     from seamark.remote.protocol import RunKey
 
-__all__ = ["API", "OTHER_VERSION", "Address", "Answer", "Connection", "run_path"]
+__all__ = ["OTHER_VERSION", "Address", "Answer", "Connection", "run_path"]
+
+
+STALLED_S: Final = 30.0
+"""How long the other side may take nothing of what is sent to it, in seconds."""
+
+
+class _Http(HTTPConnection):
+    def connect(self) -> None:
+        super().connect()
+        _patient(self.sock)
+
+
+class _Https(HTTPSConnection):
+    def connect(self) -> None:
+        super().connect()
+        _patient(self.sock)
+
+
+def _patient(sock: socket.socket | None) -> None:
+    if sock is not None:  # else a limit of 5 s would count for each piece on a slow link
+        sock.settimeout(STALLED_S)
+
+
+class HttpPool(HTTPConnectionPool):
+    """Connections over http."""
+
+    ConnectionCls = _Http
+
+
+class HttpsPool(HTTPSConnectionPool):
+    """Connections over https."""
+
+    ConnectionCls = _Https
+
 
 CONNECT_S: Final = 5.0
 """How long a server may take to accept a connection, in seconds."""
@@ -78,24 +114,14 @@ def run_path(run: RunKey, *more: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Response of a server.
-
-    Attributes:
-        status: HTTP status: 200 to 299, or 304.
-        headers: Header fields, whose names may be in any case.
-        body: The whole body.
-    """
+    """Response of a server, whose header names may be in any case."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     def json(self) -> Any:
-        """Return what the body says.
-
-        Raises:
-            RemoteError: If it is no JSON.
-        """
+        """Return the decoded body; `RemoteError` if it is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -103,11 +129,7 @@ class Answer:
             raise RemoteError(msg) from None
 
     def record(self) -> dict[str, Any]:
-        """Return what the body says, which is an object.
-
-        Raises:
-            RemoteError: If it is not.
-        """
+        """Return the object that the body is; `RemoteError` if it is none."""
         found = self.json()
         if not isinstance(found, dict):
             msg = f"the server answered with {type(found).__name__}, where an object was expected"
@@ -122,15 +144,9 @@ class Connection:
         uri: ``https://host[:port][/prefix]``, or ``http://`` on this machine.
         token: Shown with every question; None takes ``SEAMARK_API_TOKEN`` or what
             `seamark login` has kept for this server. An empty one shows none.
-        answer_s: How long the server may be silent when it is to answer, in seconds.
+        answer_s: How long the server may be silent when it is to answer.
         most: Bytes of the longest answer that `ask` takes, before and after it was inflated.
         api: Address on the server below which everything is that is asked.
-
-    Attributes:
-        address: Where the server is.
-
-    Raises:
-        ArgumentError: If the address cannot be used.
     """
 
     def __init__(
@@ -151,7 +167,6 @@ class Connection:
         self._pid = -1
 
     def __repr__(self) -> str:
-        """Return where it leads; never the token."""
         return f"<seamark server {self.address}>"
 
     def close(self) -> None:
@@ -174,7 +189,7 @@ class Connection:
         answer_s: float | None = None,
         most: int | None = None,
     ) -> Answer:
-        """Ask once and return what was answered.
+        """Send one request and return the answer.
 
         Args:
             method: Of HTTP.
@@ -189,9 +204,8 @@ class Connection:
         Raises:
             Unreachable: If it could not be asked, or failed.
             Busy: If it asks to be left alone for a while.
-            Refused: If it does not allow it.
-            Missing: If there is no such thing for who asks.
-            Purged: If the run was purged there.
+            Refused: If it does not allow it, has no such thing (`Missing`) or purged the run
+                (`Purged`).
             Gap: If bytes are missing there.
             Diverged: If it keeps other bytes.
             RemoteError: If it answers something that nobody asked for.
@@ -206,22 +220,15 @@ class Connection:
                 headers=headers,
                 answer_s=answer_s,
             ) as response,
-            self._translate_errors(),
+            self.translate_errors(),
         ):
             limit = self._most if most is None else most
             data = self._body(response, limit)
             return Answer(response.status, response.headers, data)
 
     def _body(self, response: Any, most: int) -> bytes:
-        """Return the body of a response, which has to end.
-
-        It is inflated here: some versions of urllib3 leave zstd as it came, and others inflate as
-        much as comes, however long that gets.
-
-        Raises:
-            RemoteError: If it is longer than may be, or damaged.
-            Unreachable: If it comes too slowly.
-        """
+        # It is inflated here: some versions of urllib3 leave zstd as it came, and others inflate as
+        # much as comes, however long that gets.
         until = time.monotonic() + self._answer_s + most / _SLOWEST
         parts, size = [], 0
         while part := response.read1(_PIECE, decode_content=False):
@@ -265,7 +272,7 @@ class Connection:
     ) -> Iterator[Any]:
         """Ask once and give the response, whose body is read by the caller; see `ask`.
 
-        Wrap reads of its body in `told`, which says what goes wrong with them.
+        Wrap reads of its body in `translate_errors`.
         """
         url = f"{self.address.prefix}{self._api}{path}"
         if query:
@@ -280,7 +287,7 @@ class Connection:
             sent["Content-Length"] = str(size or 0)
         if body is None and method in ("GET", "HEAD"):
             sent.pop("Content-Length")
-        with self._translate_errors():
+        with self.translate_errors():
             response = self._opened().request(
                 method,
                 self._url(url),
@@ -294,25 +301,21 @@ class Connection:
             )
         try:
             if response.status not in _GOOD:
-                with self._translate_errors(), contextlib.suppress(RemoteError):
+                with self.translate_errors(), contextlib.suppress(RemoteError):
                     said = b""
                     said = self._body(response, _MOST_ERROR)
-                failure = self._failure(response.status, response.headers, said, path)
-                failure.status, failure.said = response.status, _record(said)
+                told = _record(said)
+                failure = self._failure(response.status, response.headers, told, path)
+                failure.status, failure.said = response.status, told
                 raise failure
             yield response
         finally:
             # One whose body was not read to its end cannot be used again.
             if response.closed or response.length_remaining == 0:
-                with contextlib.suppress(Exception):
-                    response.drain_conn()
+                response.drain_conn()  # raises nothing of a broken connection
                 response.release_conn()
             else:
                 response.close()
-
-    def translate_errors(self) -> contextlib.AbstractContextManager[None]:
-        """Raise network errors within a block as `Unreachable`."""
-        return self._translate_errors()
 
     # ---------------------------------------------------------------- inside
 
@@ -335,13 +338,14 @@ class Connection:
         return Timeout(connect=CONNECT_S, read=self._answer_s if answer_s is None else answer_s)
 
     def _opened(self) -> Any:
-        """Return the connections; those of the process that this one was forked from are its."""
+        # Connections of the process that this one was forked from are its own.
         if self._pool is None or self._pid != os.getpid():
             self._pool, self._pid = _pool(self.address), os.getpid()
         return self._pool
 
     @contextlib.contextmanager
-    def _translate_errors(self) -> Iterator[None]:
+    def translate_errors(self) -> Iterator[None]:
+        """Raise what urllib3 and sockets raise as `Unreachable`."""
         from urllib3.exceptions import HTTPError
 
         try:
@@ -353,10 +357,9 @@ class Connection:
             raise Unreachable(msg) from error
 
     def _failure(
-        self, status: int, headers: Mapping[str, str], body: bytes, path: str
+        self, status: int, headers: Mapping[str, str], said: Mapping[str, Any], path: str
     ) -> RemoteError:
-        """Return what an answer that is none means."""
-        slug, hint, known = _words(body)
+        slug, hint, known = _words(said)
         where = f"{self.address} answered {status}"
         message = f"{where}: {hint or self._strange(status)}"
         if status in _BUSY:
@@ -382,7 +385,6 @@ class Connection:
         return _REFUSALS.get(status, Refused)(message)
 
     def _strange(self, status: int) -> str:
-        """Return what an answer means that is not in the words of a Seamark server."""
         if status in _PROXY:
             return "something in front of the server answers, but does not reach it"
         if status in _BUSY or status == HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -394,7 +396,6 @@ class Connection:
         return f"no Seamark server answers there; is it the right address{scheme}?"
 
     def _other_token(self) -> str:
-        """Return how to show another token than the one that was not good, or none."""
         if self._token:  # it was given for this: what is kept or set was not shown
             return "; who runs the server makes tokens with `seamark token create`"
         if self._token is None and os.environ.get("SEAMARK_API_TOKEN", "").strip():
@@ -403,16 +404,6 @@ class Connection:
 
 
 def _inflated(packed: bytes, encoding: str, most: int) -> bytes:
-    """Return what was packed, or its first bytes.
-
-    Args:
-        packed: What came.
-        encoding: How it is packed; empty if it is not.
-        most: How many bytes at most.
-
-    Raises:
-        ValueError: If it is damaged, or packed in another way than was asked for.
-    """
     if not packed or encoding in ("", "identity"):
         return packed
     if encoding == "zstd":
@@ -436,7 +427,6 @@ def _inflated(packed: bytes, encoding: str, most: int) -> bytes:
 
 
 def _record(body: bytes) -> dict[str, Any]:
-    """Return an error as it was answered; empty if it is no object."""
     with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(body)
         if isinstance(found, dict):
@@ -444,14 +434,7 @@ def _record(body: bytes) -> dict[str, Any]:
     return {}
 
 
-def _words(body: bytes) -> tuple[str, str, int | None]:
-    """Return slug, hint and known offset of an error, as far as it has them."""
-    try:
-        told = json.loads(body)
-    except (ValueError, RecursionError):
-        return "", "", None
-    if not isinstance(told, dict):
-        return "", "", None
+def _words(told: Mapping[str, Any]) -> tuple[str, str, int | None]:
     slug, hint, known = told.get("error"), told.get("hint"), told.get("known")
     is_count = isinstance(known, int) and not isinstance(known, bool) and known >= 0
     words = hint if isinstance(hint, str) else slug if isinstance(slug, str) else ""
@@ -460,7 +443,6 @@ def _words(body: bytes) -> tuple[str, str, int | None]:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """Return for how long a server asks to be left alone, in seconds; 0 if it does not say."""
     told = headers.get("Retry-After", "")
     with contextlib.suppress(ValueError):
         return min(_MOST_WAIT_S, max(0.0, float(told)))
@@ -473,7 +455,6 @@ def _retry_after(headers: Mapping[str, str]) -> float:
 
 
 def _why(error: BaseException) -> str:
-    """Return the last cause of an error of urllib3, in few words."""
     reason = getattr(error, "reason", None)
     if isinstance(reason, BaseException):
         return _why(reason)
@@ -492,7 +473,6 @@ def _why(error: BaseException) -> str:
 
 
 def _tls_words(told: str) -> str:
-    """Return what OpenSSL says of a connection, with what to do; other texts as they are."""
     told = re.sub(r"^\[\w+: \w+\] | \(_ssl\.c:\d+\)$", "", told)
     if "wrong version number" in told or "record layer failure" in told:
         return "it does not speak TLS there: is it the right port, or http:// on this machine?"
@@ -502,12 +482,9 @@ def _tls_words(told: str) -> str:
 
 
 def _pool(address: Address) -> Any:
-    """Return what keeps connections to a server."""
     import urllib.request
 
     import urllib3
-
-    from seamark.remote.http.sockets import HttpPool, HttpsPool
 
     proxy = None
     if not is_loopback(address.host) and not urllib.request.proxy_bypass(address.host):

@@ -1,29 +1,198 @@
-"""Run on a server: every method of a reader, over HTTP."""
+"""Reads of a run on a server, and the contents of its files."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+import hashlib
+import io
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
+from seamark.blobs.contents import Copy, digest_of, write_parts
+from seamark.errors import FileMissingError
+from seamark.journal.safe import MAX_TEXT_BYTES
 from seamark.paths import is_inside
-from seamark.reading.answers import Facts, Overview, SeriesPart
 from seamark.reading.attributes import Attribute
-from seamark.reading.codec import WireError
+from seamark.reading.codec import Facts, Overview, SeriesPart, WireError
 from seamark.reading.curves import Curve, Drawing, Look, check_points
 from seamark.reading.points import Attempt, Points, check_attempt
-from seamark.reading.reader import Reader
-from seamark.reading.verbs import Verb, verbs_of
-from seamark.remote.http.contents import RemoteContents
-from seamark.remote.protocol import RunKey
+from seamark.reading.reader import Reader, Verb, verbs_of
+from seamark.remote.http.connection import run_path
+from seamark.remote.protocol import Missing, RemoteError, RunKey, Unreachable
 
 if TYPE_CHECKING:
     from seamark.process.crashes import Crash
     from seamark.reading.drawn import Key
     from seamark.remote.http.asking import Asking
 
-__all__ = ["RemoteRun", "add_parts", "joined", "reader"]
+__all__ = ["RemoteContents", "RemoteRun", "add_parts", "joined", "reader"]
+
+
+_TRIES: Final = 5
+"""How often a download goes on that broke off without a further byte."""
+_PIECE: Final = 1 << 16
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class RemoteContents:
+    """The files of a run on a server; see `seamark.reading.contents.Contents`."""
+
+    kind = "server"
+
+    def __init__(self, asking: Asking, run: RunKey) -> None:
+        self._asking = asking
+        self._run = run
+        self._there: dict[str, bool] = {}
+
+    @property
+    def where(self) -> str:
+        """Address of the server."""
+        return self._asking.where
+
+    def text(self, record: Mapping[str, Any]) -> str:
+        """Return a very long text."""
+        sha256, size = str(record.get("sha256")), record.get("size")
+        if not isinstance(size, int) or not 0 <= size <= MAX_TEXT_BYTES:
+            msg = f"the text {sha256} has {size!r:.40} bytes, too many to read at once"
+            raise FileMissingError(msg)
+        return self._whole(sha256, size).decode("utf-8", "backslashreplace")
+
+    def read(self, file: Mapping[str, Any], path: str, *, references: bool = False) -> bytes:
+        """Return the bytes of a recorded file."""
+        _refuse_reference(file, path)
+        return self._whole(*digest_of(file, path))
+
+    def write(
+        self,
+        file: Mapping[str, Any],
+        target: Path,
+        path: str,
+        *,
+        name: str | None = None,
+        references: bool = False,
+        verify: bool = False,
+    ) -> Path:
+        """Write a recorded file, or folder, to disk."""
+        _refuse_reference(file, path)
+
+        @contextlib.contextmanager
+        def opened(where: str, inner: Sequence[str]) -> Iterator[Copy]:
+            sha256, size = digest_of(file, where, inner)
+            yield lambda out: self._fetch(sha256, size, out)
+
+        return write_parts(opened, file, target, path, name=name, verify=verify)
+
+    def begin_of(self, sha256: str, size: int, most: int) -> bytes:
+        """Return the first bytes of a content that the server keeps."""
+        wanted = min(size, most)
+        if not wanted:
+            return b""
+        with self._opened(sha256, {"Range": f"bytes=0-{wanted - 1}"}) as response:
+            data: bytes = response.read(wanted, decode_content=False)
+        return data
+
+    def finish(self, files: Collection[Mapping[str, Any]]) -> bool:
+        """Return False: unfinished files are only on the machine of their process."""
+        return False
+
+    def whereabouts(self, record: Mapping[str, Any]) -> str:
+        """Return the place of the content of a FILE record; ``pending`` if it is not sent yet."""
+        if record.get("ref"):
+            return "reference"
+        digest = record.get("sha256")
+        if not digest:
+            return "pending" if record.get("pending") else "kept"
+        return "kept" if self._exists(str(digest)) else "pending"
+
+    def referred(self, record: Mapping[str, Any]) -> str:
+        """Return where a FILE record leads; empty if it is no reference."""
+        return str(record.get("ref") or "")
+
+    def stored_at(self, sha256: str) -> str:
+        """Return the address of a content."""
+        return f"{self.where}/api/v1/{run_path(self._run, 'blobs', sha256)}"
+
+    def shorter(self, name: str) -> str:
+        """Return the name of a file as it is."""
+        return name
+
+    # ---------------------------------------------------------------- inside
+
+    def _exists(self, sha256: str) -> bool:
+        if sha256 not in self._there:
+            try:
+                with self._opened(sha256, {"If-None-Match": f'"{sha256}"', "Range": "bytes=0-0"}):
+                    self._there[sha256] = True
+            except FileMissingError:
+                self._there[sha256] = False
+        return self._there[sha256]
+
+    @contextlib.contextmanager
+    def _opened(self, sha256: str, headers: Mapping[str, str]) -> Iterator[Any]:
+        if not _DIGEST.fullmatch(sha256):
+            msg = f"{sha256!r:.80} is no digest of a file"
+            raise FileMissingError(msg)
+        connection = self._asking.connection
+        path = run_path(self._run, "blobs", sha256)
+        plain = {"Accept-Encoding": "identity", **headers}
+        try:
+            with (
+                connection.open("GET", path, headers=plain) as response,
+                connection.translate_errors(),
+            ):
+                yield response
+        except Missing as error:
+            msg = f"the content {sha256} is not on {self.where}: it was not sent, or not yet"
+            raise FileMissingError(msg) from error
+
+    def _rest(self, sha256: str, done: int) -> Iterator[bytes]:
+        more = {"Range": f"bytes={done}-", "If-Range": f'"{sha256}"'} if done else {}
+        with self._opened(sha256, more) as response:
+            if done and response.status != 206:  # noqa: PLR2004 - not the rest alone
+                msg = f"{self.where} does not go on with a download that broke off"
+                raise RemoteError(msg)
+            yield from response.stream(_PIECE, decode_content=False)
+
+    def _whole(self, sha256: str, size: int | None) -> bytes:
+        out = io.BytesIO()
+        self._fetch(sha256, size, out)
+        return out.getvalue()
+
+    def _fetch(self, sha256: str, size: int | None, out: BinaryIO) -> None:
+        digest, done, tries = hashlib.sha256(), 0, _TRIES
+        while tries > 0:
+            begun = done
+            try:
+                for block in self._rest(sha256, done):
+                    done += len(block)
+                    digest.update(block)
+                    out.write(block)
+                    if size is not None and done > size:
+                        break
+            except Unreachable:
+                if tries == 1 and done == begun:
+                    raise
+            else:
+                if size is None or done >= size:
+                    break
+            tries = _TRIES if done > begun else tries - 1
+        if digest.hexdigest() != sha256 or (size is not None and done != size):
+            msg = f"the content {sha256} came from {self.where} with other bytes than were recorded"
+            raise FileMissingError(msg)
+
+
+def _refuse_reference(file: Mapping[str, Any], path: str) -> None:
+    if "ref" in file:
+        msg = (
+            f"{path}: it refers to {file['ref']}, which only the machine has that recorded it; "
+            "copy it from there"
+        )
+        raise FileMissingError(msg)
+
 
 _FLOATS: Final = "float_series"
 _PATHS_AT_ONCE: Final = 500
@@ -42,17 +211,7 @@ class RemoteRun:
     """Run as a server has it; see `seamark.reading.reader.Reader`.
 
     What is not defined here asks the question of its name. Answers are cached: a view shows the run
-    at one moment, and a new one at a later moment.
-
-    Args:
-        asking: Asks the server.
-        project: Project path.
-        run: Run id.
-
-    Attributes:
-        project: Project path.
-        name: Run id.
-        contents: Its files.
+    at one moment, and a new one at a later moment. `name` is the run id.
     """
 
     def __init__(self, asking: Asking, project: str, run: str) -> None:
@@ -63,11 +222,6 @@ class RemoteRun:
         self.contents = RemoteContents(asking, RunKey(project, run))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Return the method that asks a question.
-
-        Raises:
-            AttributeError: If there is no such question.
-        """
         if (verb := _VERBS.get(name)) is None:
             raise AttributeError(name)
         return functools.partial(self._ask_verb, verb)
@@ -97,20 +251,12 @@ class RemoteRun:
     # ------------------------------------------------------------------ the whole
 
     def overview(self) -> Overview:
-        """Return how the run is doing.
-
-        Raises:
-            RunNotFoundError: If it is not there.
-        """
+        """Return how the run is doing; `RunNotFoundError` if it is not there."""
         found: Overview = self._once("overview", Overview)
         return found
 
     def keep_facts(self) -> None:
-        """Ask for all but points at once, so that what is read of it is of one moment.
-
-        Raises:
-            RunNotFoundError: If it is not there.
-        """
+        """Request all facts but points at once, so that they are of one moment."""
         facts: Facts = self._ask("facts", Facts)
         self._known.update({one.name: getattr(facts, one.name) for one in fields(Facts)})
 
@@ -143,7 +289,7 @@ class RemoteRun:
         return self.overview().failed
 
     def problems(self) -> dict[str, Any]:
-        """Return what went wrong with the run, by name; only what is not empty."""
+        """Return the problems of the run, by name; only those that are not empty."""
         return self.overview().troubles
 
     def ranks(self) -> list[Any]:
@@ -151,20 +297,20 @@ class RemoteRun:
         return list(self._once("ranks", _VERBS["ranks"].answer))
 
     def journals(self) -> list[Any]:
-        """Return what is known of every journal, sorted by writer."""
+        """Return the facts about every journal, sorted by writer."""
         return list(self._once("journals", _VERBS["journals"].answer))
 
     # ------------------------------------------------------------------ attributes
 
     def attributes(self, namespace: str = "") -> list[Attribute]:
-        """Return what is visible at and below a path, sorted by path."""
+        """Return the visible attributes at and below a path, sorted by path."""
         if namespace and "attributes" not in self._known:
             return list(self._ask("attributes", list[Attribute], namespace=namespace))
         found = self._once("attributes", list[Attribute])
         return [one for one in found if is_inside(one.path, namespace)]
 
     def attribute(self, path: str) -> Attribute | None:
-        """Return what a path shows, or None."""
+        """Return the attribute at a path, or None."""
         if "attributes" in self._known:
             return next((one for one in self.attributes() if one.path == path), None)
         found: Attribute | None = self._ask("attribute", Attribute | None, path=path)
@@ -175,14 +321,14 @@ class RemoteRun:
         return [path for path, family in self.families().items() if family == _FLOATS]
 
     def families(self) -> dict[str, str]:
-        """Return what each path holds, sorted by path, without reading it."""
+        """Return the family of each path, sorted by path, without reading values."""
         if "attributes" in self._known:
             return {one.path: one.family for one in self.attributes()}
         found = self._once("families", dict[str, str])
         return {path: found[path] for path in sorted(found)}
 
     def some(self, paths: Collection[str]) -> list[Attribute]:
-        """Return what some paths show, in their order."""
+        """Return the attributes at some paths, in their order."""
         wanted = list(paths)
         if "attributes" in self._known:
             known = {one.path: one for one in self.attributes()}
@@ -236,7 +382,6 @@ class RemoteRun:
 
 
 def _in_parts(paths: list[str]) -> list[list[str]]:
-    """Return paths in parts that go into one question each."""
     found: list[list[str]] = []
     size = _MOST_BYTES
     for path in paths:
@@ -251,13 +396,8 @@ def _in_parts(paths: list[str]) -> list[list[str]]:
 def add_parts(found: dict[Key, list[Any]], parts: Sequence[SeriesPart], kind: str) -> None:
     """Add parts of series to those that came before; one that begins again replaces them.
 
-    Args:
-        found: What came before, by project, run id and path.
-        parts: What came now.
-        kind: ``"points"`` or ``"curve"``.
-
-    Raises:
-        WireError: If there is nothing in one, or nothing before it.
+    `kind` is ``"points"`` or ``"curve"``. A part without any, or without those before, is a
+    `WireError`.
     """
     for part in parts:
         some = getattr(part, kind)

@@ -1,4 +1,4 @@
-"""A Seamark server as a remote: what is sent goes over HTTP."""
+"""A Seamark server as a remote that receives journals and files over HTTP."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote
 
 from seamark.journal.shipping import Batch
-from seamark.reading.answers import Opening
 from seamark.reading.arriving import Arrival
-from seamark.reading.codec import WireError, unpack
-from seamark.reading.verbs import Answer as Told
+from seamark.reading.codec import Opening, WireError, unpack
+from seamark.reading.reader import Answer as Told
 from seamark.remote.http.connection import Answer, Connection, run_path
-from seamark.remote.protocol import Missing, RemoteError, Sent, Unreachable
-from seamark.remote.remote_run import RemoteRun
+from seamark.remote.protocol import Missing, RemoteError, RemoteRun, Sent, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -45,17 +43,12 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class HttpRemote:
-    """Sends to a Seamark server; see `seamark.remote.protocol.Remote`.
-
-    Args:
-        connection: To the server; closed with it.
-    """
+    """Sends to a Seamark server; see `seamark.remote.protocol.Remote`."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
     def __repr__(self) -> str:
-        """Return where it leads."""
         return repr(self.connection)
 
     def journals(self, run: RunKey) -> Mapping[str, int]:
@@ -194,9 +187,12 @@ class HttpRemote:
             "make_project": make_project,
             **({"versions": list(versions[:_MOST_VERSIONS])} if versions else {}),
         }
-        told = self._answer_or_none("arrivals", asked)
-        if told is None:
-            return None
+        try:
+            told = self.connection.send_json("POST", "arrivals", asked).record()
+        except Missing as error:
+            if error.said:
+                raise
+            return None  # a server of an earlier version
         others, t_ns = told.get("others"), told.get("t_ns")
         return Arrival(
             str(told.get("outcome")),
@@ -205,30 +201,17 @@ class HttpRemote:
             t_ns if isinstance(t_ns, int) else None,
         )
 
-    def _answer_or_none(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return what a server answers; None if it is of an earlier version."""
-        try:
-            return self.connection.send_json("POST", path, asked).record()
-        except Missing as error:
-            if error.said:
-                raise
-            return None
-
     def close(self) -> None:
         """See `seamark.remote.protocol.Remote.close`."""
         self.connection.close()
 
 
 def open_remote(uri: str, token: str | None) -> HttpRemote:
-    """Return a Seamark server as a remote; nothing is asked yet.
-
-    Raises:
-        ArgumentError: If the address cannot be used.
-    """
+    """Return a Seamark server as a remote; nothing is asked yet."""
     # Now: a thread that opens a remote holds off forks meanwhile, as for every import.
     import zstandard  # noqa: F401
 
-    import seamark.remote.http.sockets  # noqa: F401
+    import seamark.remote.http.connection  # noqa: F401
 
     return HttpRemote(Connection(uri, token, most=_MOST_ANSWER))
 

@@ -1,9 +1,8 @@
-"""The accounts in the database: who may do what, and how that is changed."""
+"""Accounts in the database: users, roles and tokens, and changes of them."""
 
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,11 +15,11 @@ from seamark.errors import ArgumentError, SeamarkError
 from seamark.paths import check_name, check_project, is_inside
 from seamark.server.access import NOBODY, Identity, Readable, Role
 from seamark.server.accounts import tables
-from seamark.server.accounts.facts import lock_account
+from seamark.server.accounts.tables import lock_account
 from seamark.server.accounts.tokens import NewToken, Token, hash_of, new_token
 from seamark.store.database import Database, Upsert, can_hold
 
-__all__ = ["Accounts", "NameInUse", "NoSuch", "Visibility", "role_of"]
+__all__ = ["Accounts", "NameInUse", "NoSuch", "within"]
 
 VISIBILITIES: Final = ("private", "workspace", "public")
 _KEEP_S: Final = 2.0
@@ -37,16 +36,12 @@ class NoSuch(SeamarkError, LookupError):  # noqa: N818 - says what is so
 
 
 class NameInUse(SeamarkError, ValueError):  # noqa: N818 - says what is so
-    """The name is somebody's already."""
+    """The name belongs to another user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """Visibility of projects to users without a role in them.
-
-    Attributes:
-        rows: Visibility by project path.
-    """
+    """Visibility of projects, by project path, to users without a role in them."""
 
     rows: Mapping[str, str]
 
@@ -59,19 +54,13 @@ class Visibility:
         return "private"
 
     def shows(self, project: str, who: Identity) -> bool:
-        """Return whether somebody without a role reads a project."""
+        """Return whether a user without a role may read a project."""
         kind = self.of(project)
         return kind == "public" or (kind == "workspace" and _workspace(project) in who.workspaces)
 
 
 class Accounts:
-    """Users, tokens, roles and visibility in the tables of ``account``; thread-safe.
-
-    Args:
-        database: Database with the tables, at this version.
-        now_ns: Returns the time, nanoseconds since the Unix epoch.
-        keep_s: How long the visibility of projects is cached, seconds.
-    """
+    """Users, tokens, roles and visibility in the tables of ``account``; thread-safe."""
 
     def __init__(
         self,
@@ -79,18 +68,13 @@ class Accounts:
         now_ns: Callable[[], int] = time.time_ns,
         keep_s: float = _KEEP_S,
     ) -> None:
-        self._database, self._now_ns, self._keep_s = database, now_ns, keep_s
-        self._lock = threading.Lock()
+        self._database, self.now_ns, self._keep_s = database, now_ns, keep_s
         self._visible: tuple[float, Visibility] | None = None
-
-    def now_ns(self) -> int:
-        """Return the time, nanoseconds since the Unix epoch."""
-        return self._now_ns()
 
     # ------------------------------------------------------------------ deciding
 
     def role(self, who: Identity, project: str) -> Role | None:
-        """Return the role of somebody in a project; None if they may not know that it exists."""
+        """Return a user's role in a project; None if they may not know that it exists."""
         if who.admin:
             return Role.OWNER
         found = role_of(who, project)
@@ -99,11 +83,11 @@ class Accounts:
         return found
 
     def may_publish(self, who: Identity, project: str) -> bool:
-        """Return whether somebody may make a project public: as owner of its workspace."""
+        """Return whether a user may make a project public, as an owner of its workspace."""
         return self.role(who, _workspace(project)) == Role.OWNER
 
     def readable(self, who: Identity) -> Readable:
-        """Return which projects somebody may read."""
+        """Return the projects that a user may read."""
         if who.admin or "" in who.roles:
             return Readable(everything=True)
         visible = self.visibility()
@@ -112,30 +96,23 @@ class Accounts:
         return Readable(projects=frozenset({*who.roles, *shown}), but=frozenset(hidden))
 
     def visibility(self) -> Visibility:
-        """Return who reads what without a role, as it was at most a few seconds ago."""
-        with self._lock:
-            if self._visible is not None and time.monotonic() < self._visible[0]:
-                return self._visible[1]
+        """Return the visibility of projects, at most a few seconds old."""
+        known = self._visible
+        if known is not None and time.monotonic() < known[0]:
+            return known[1]
         rows = self._rows(sa.select(tables.project.c.path, tables.project.c.visibility))
         found = Visibility(dict(map(tuple, rows)))
-        with self._lock:
-            self._visible = (time.monotonic() + self._keep_s, found)
+        self._visible = (time.monotonic() + self._keep_s, found)
         return found
 
     # ------------------------------------------------------------------ who asks
 
     def by_token(self, secret: str) -> tuple[Token, Identity] | None:
-        """Return a token and who asks with it; None for one that was never made.
-
-        Whether it is still good is the caller's to decide.
-        """
+        """Return a token, valid or not, and its identity; None for an unknown one."""
         return self._find_token(tables.token.c.hash == hash_of(secret))
 
     def by_prefix(self, token: str) -> tuple[Token, Identity] | None:
-        """Return a token and whoever asks with it, as `by_token`, by its public prefix.
-
-        It is no secret: this is for what was signed here for somebody who had shown the token.
-        """
+        """Return a token by its prefix, which is no secret; only for texts signed by Seamark."""
         return self._find_token(tables.token.c.id == token) if can_hold(token) else None
 
     def _find_token(self, wanted: sa.ColumnElement[bool]) -> tuple[Token, Identity] | None:
@@ -153,11 +130,10 @@ class Accounts:
         token = Token.of(row)
         if row.disabled_ns is not None:
             return token, NOBODY
-        whole = Identity(row.user, token.id, bool(row.admin), *roles)
-        return token, _limited(whole, token)
+        return token, _limited(Identity(row.user, token.id, bool(row.admin), *roles), token)
 
     def by_name(self, name: str) -> Identity | None:
-        """Return who a user is, all that they may included; None if there is none (any more)."""
+        """Return the identity of a user with all rights; None if there is no such user."""
         columns = tables.user.c.admin, tables.user.c.disabled_ns
         statement = sa.select(*columns).where(tables.user.c.name == name)
         if not can_hold(name):
@@ -173,7 +149,7 @@ class Accounts:
         table = tables.token
         with self._database.writing() as connection:
             connection.execute(
-                sa.update(table).where(table.c.id == token).values(used_ns=self._now_ns())
+                sa.update(table).where(table.c.id == token).values(used_ns=self.now_ns())
             )
 
     def _roles(
@@ -188,14 +164,11 @@ class Accounts:
     # ------------------------------------------------------------------ changing
 
     def has_users(self) -> bool:
-        """Return whether there is anybody yet."""
+        """Return whether there are any users."""
         return bool(self._rows(sa.select(tables.user.c.name).limit(1)))
 
     def first_admin(self) -> NewToken | None:
-        """Make the first admin and their token; None if there is a user already.
-
-        Of several processes that start at once, one gets it.
-        """
+        """Make the first admin and their token, in one process only; None if a user exists."""
         with self._alone() as connection:
             if connection.execute(sa.select(tables.user.c.name).limit(1)).first():
                 return None
@@ -203,12 +176,7 @@ class Accounts:
             return self._insert_token(connection, _FIRST, by=_FIRST, label="first start")
 
     def add_user(self, name: str, *, service: bool = False, admin: bool = False) -> None:
-        """Add a person or a service account.
-
-        Raises:
-            PathError: If the name is none.
-            Taken: If somebody has it.
-        """
+        """Add a user or a service account; raise `NameInUse` if the name is taken."""
         check_name(name, "user")
         with self._alone() as connection:
             if self._has_user(connection, name):
@@ -219,17 +187,12 @@ class Accounts:
     def set_user(
         self, name: str, *, admin: bool | None = None, disabled: bool | None = None
     ) -> None:
-        """Make somebody an admin or not, or let none of their tokens count.
-
-        Raises:
-            NoSuch: If nobody has the name.
-            ArgumentError: If no admin would be left.
-        """
+        """Make a user an admin or not, or disable their tokens; one admin must remain."""
         values: dict[str, Any] = {}
         if admin is not None:
             values["admin"] = admin
         if disabled is not None:
-            values["disabled_ns"] = self._now_ns() if disabled else None
+            values["disabled_ns"] = self.now_ns() if disabled else None
         with self._alone() as connection:
             self._expect_user(connection, name)
             table = tables.user
@@ -241,7 +204,7 @@ class Accounts:
                 raise ArgumentError(msg)
 
     def has_user(self, name: str) -> bool:
-        """Return whether somebody has a name."""
+        """Return whether a name is taken."""
         with self._database.reading() as connection:
             return self._has_user(connection, name)
 
@@ -264,12 +227,7 @@ class Accounts:
             )
 
     def raise_member(self, user: str, project: str, role: Role) -> bool:
-        """Give somebody a role in a project unless they have it or more; return whether it was so.
-
-        Raises:
-            NoSuch: If nobody has the name.
-            PathError: If the project has no legal path.
-        """
+        """Give a user at least a role in a project; return whether they had less before."""
         who = self.by_name(user)
         if who is not None and (who.admin or (role_of(who, project) or 0) >= role):
             return False
@@ -294,26 +252,16 @@ class Accounts:
     ) -> NewToken:
         """Make a token of a user.
 
-        Args:
-            user: Whose it is.
-            by: Who makes it.
-            label: What it is for.
-            role: The most that it may do; by default what its user may.
-            project: The one project it is for, with all that is in it.
-            expires_ns: When it ends, nanoseconds since the Unix epoch.
-            made_with: Beginning of the limited token that it is made with: revoking that one
-                revokes it, too.
-
-        Raises:
-            NoSuch: If nobody has the name.
-            ArgumentError: If the label or the end cannot be.
+        `role` is the most that it may do, by default what its user may. `project` limits it to that
+        project with all that is in it. `expires_ns` is in nanoseconds since the Unix epoch.
+        Revoking `made_with`, the prefix of the limited token that it is made with, revokes it, too.
         """
         if project is not None:
             check_project(project)
         if len(label) > _LABEL_CHARS or not label.isprintable() or not can_hold(label):
             msg = f"label: expected up to {_LABEL_CHARS} printable characters, got {label!r:.80}"
             raise ArgumentError(msg)
-        if expires_ns is not None and not self._now_ns() < expires_ns < 1 << 63:
+        if expires_ns is not None and not self.now_ns() < expires_ns < 1 << 63:
             msg = "expires: expected a time that is still to come"
             raise ArgumentError(msg)
         with self._alone() as connection:
@@ -330,11 +278,7 @@ class Accounts:
             )
 
     def token(self, token: str) -> Token:
-        """Return what is known of a token by its beginning.
-
-        Raises:
-            NoSuch: If none begins so.
-        """
+        """Return the facts about a token by its beginning; raise `NoSuch` if there is none."""
         statement = sa.select(tables.token).where(tables.token.c.id == token)
         found = self._rows(statement) if can_hold(token) else ()
         if not found:
@@ -350,11 +294,7 @@ class Accounts:
         return list(map(Token.of, self._rows(statement)))
 
     def revoke(self, token: str) -> None:
-        """End a token for good, and those that were made with it; harmless when it has ended.
-
-        Raises:
-            NoSuch: If there is none.
-        """
+        """End a token for good, and those that were made with it; harmless when it has ended."""
         self.token(token)
         table = tables.token
         ended, made = set[str](), [token]
@@ -364,7 +304,7 @@ class Accounts:
                 connection.execute(
                     sa.update(table)
                     .where(table.c.id.in_(made), table.c.revoked_ns.is_(None))
-                    .values(revoked_ns=self._now_ns())
+                    .values(revoked_ns=self.now_ns())
                 )
                 of_these = sa.select(table.c.id).where(table.c.made_with.in_(made))
                 made = [
@@ -372,14 +312,7 @@ class Accounts:
                 ]
 
     def set_member(self, user: str, project: str, role: Role | None) -> None:
-        """Give somebody a role in a project and all that is in it, or take it away.
-
-        In a workspace (the first part of a path) an owner is its admin.
-
-        Raises:
-            NoSuch: If nobody has the name.
-            PathError: If the project has no legal path.
-        """
+        """Set a user's role in a project and all below it; None removes it."""
         check_project(project)
         table = tables.member
         mine = (table.c.user == user, table.c.project == project)
@@ -392,7 +325,7 @@ class Accounts:
                 )
 
     def add_to_workspace(self, user: str, workspace: str) -> None:
-        """Let somebody read what is visible in a workspace, where they have no role yet."""
+        """Make a user a member of a workspace, unless they have a role there."""
         check_name(workspace, "workspace")
         with self._alone() as connection:
             self._expect_user(connection, user)
@@ -409,96 +342,84 @@ class Accounts:
         return sorted({name for name, path in self._rows(statement) if is_inside(path, project)})
 
     def members(self, project: str) -> dict[str, Role | None]:
-        """Return who has a role in a project itself; None for who only belongs to a workspace."""
+        """Return the users of a project itself with their roles; None for mere members."""
         table = tables.member.c
         statement = sa.select(table.user, table.role).where(table.project == project)
         rows = self._rows(statement.order_by(table.user))
         return {user: Role(role) if role else None for user, role in rows}
 
     def belonging(self, workspace: str) -> dict[str, Role | None]:
-        """Return who belongs to a workspace and their role in all of it, by name.
-
-        None for who has a role in some of its projects only, or reads what is visible in it.
-        """
+        """Return the users of a workspace by name, with their role in all of it or None."""
         table = tables.member.c
-        inside = _within(table.project, workspace)
-        rows = self._rows(sa.select(table.user).where(inside).distinct().order_by(table.user))
+        rows = self._rows(
+            sa.select(table.user)
+            .where(within(table.project, workspace))
+            .distinct()
+            .order_by(table.user)
+        )
         return {**dict.fromkeys(row.user for row in rows), **self.members(workspace)}
 
     def workspaces(self) -> set[str]:
-        """Return the workspaces to which somebody belongs, or in a project of which."""
+        """Return the workspaces in which a user is a member, or has a role in a project."""
         rows = self._rows(sa.select(tables.member.c.project).distinct())
         return {_workspace(row.project) for row in rows}
 
     def is_named(self, project: str) -> bool:
-        """Return whether anything is said of a project or of one in it: who, or by whom seen."""
+        """Return whether a project or one below it has roles or a visibility."""
         columns = (tables.member.c.project, tables.project.c.path)
         return any(
-            self._rows(sa.select(column).where(_within(column, project)).limit(1))
+            self._rows(sa.select(column).where(within(column, project)).limit(1))
             for column in columns
         )
 
     def forget_project(self, project: str) -> None:
-        """Take back all roles in a project itself, and what was said of who reads it."""
+        """Remove all roles in a project itself, and its visibility."""
         with self._alone() as connection:
             for column in (tables.member.c.project, tables.project.c.path):
                 connection.execute(sa.delete(column.table).where(column == project))
-        with self._lock:
-            self._visible = None
+        self._visible = None
 
     def set_visibility(self, project: str, visibility: str, *, by: str) -> None:
-        """Say who reads a project without a role in it.
-
-        Raises:
-            ArgumentError: If it is none of ``private``, ``workspace`` and ``public``.
-            PathError: If the project has no legal path.
-        """
+        """Set the visibility of a project to users without a role, one of `VISIBILITIES`."""
         check_project(project)
         if visibility not in VISIBILITIES:
             msg = f"visibility: expected one of {', '.join(VISIBILITIES)}, got {visibility!r:.80}"
             raise ArgumentError(msg)
         table = tables.project
         with self._alone() as connection:
-            made = {"created_ns": self._now_ns(), "created_by": by}
-            self._database.run(connection, _ADD, path=project, visibility=visibility, **made)
+            self._database.run(
+                connection,
+                _ADD,
+                path=project,
+                visibility=visibility,
+                created_ns=self.now_ns(),
+                created_by=by,
+            )
             mine = table.c.path == project
             connection.execute(sa.update(table).where(mine).values(visibility=visibility))
-        with self._lock:
-            self._visible = None
+        self._visible = None
 
     # ------------------------------------------------------------------ what was done
 
     def note(
         self, who: Identity, action: str, subject: str, *, address: str = "", **detail: Any
     ) -> None:
-        """Write down what somebody did.
-
-        Args:
-            who: Who did it.
-            action: What, such as ``"token.create"``.
-            subject: To what, such as a project path.
-            address: From where.
-            **detail: More, as JSON; never a secret.
-        """
-        row = {
-            "t_ns": self._now_ns(),
-            "who": who.name,
-            "token": who.token,
-            "address": address,
-            "action": action,
-            "subject": subject,
-            "detail": json.dumps(detail, sort_keys=True),
-        }
+        """Add an entry to the audit log; `detail` is JSON, and never a secret."""
         with self._database.writing() as connection:
-            connection.execute(sa.insert(tables.audit).values(**row))
+            connection.execute(
+                sa.insert(tables.audit).values(
+                    t_ns=self.now_ns(),
+                    who=who.name,
+                    token=who.token,
+                    address=address,
+                    action=action,
+                    subject=subject,
+                    detail=json.dumps(detail, sort_keys=True),
+                )
+            )
 
     def audit(self, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
-        """Return what was done, newest first.
-
-        Args:
-            before: Only what has a smaller ``id``, for the next page.
-            limit: At most so many.
-        """
+        """Return the audit log, newest first; with `before`, only entries with a smaller ``id``."""
         table = tables.audit
         statement = sa.select(table).order_by(table.c.id.desc()).limit(min(limit, _MANY))
         if before is not None:
@@ -514,7 +435,6 @@ class Accounts:
 
     @contextmanager
     def _alone(self) -> Iterator[sa.Connection]:
-        """Run a block that looks before it writes, while nobody else does so."""
         with self._database.writing() as connection:
             lock_account(connection)
             yield connection
@@ -533,28 +453,37 @@ class Accounts:
     def _insert_user(
         self, connection: sa.Connection, name: str, *, service: bool, admin: bool
     ) -> None:
-        row = {"name": name, "service": service, "admin": admin, "created_ns": self._now_ns()}
-        connection.execute(sa.insert(tables.user).values(**row))
+        connection.execute(
+            sa.insert(tables.user).values(
+                name=name, service=service, admin=admin, created_ns=self.now_ns()
+            )
+        )
 
     def _insert_token(
         self, connection: sa.Connection, user: str, *, by: str, label: str, **rest: Any
     ) -> NewToken:
         made = new_token()
-        row = {"id": made.prefix, "hash": made.hash, "user": user, "label": label, **rest}
         connection.execute(
-            sa.insert(tables.token).values(**row, created_ns=self._now_ns(), created_by=by)
+            sa.insert(tables.token).values(
+                id=made.prefix,
+                hash=made.hash,
+                user=user,
+                label=label,
+                created_ns=self.now_ns(),
+                created_by=by,
+                **rest,
+            )
         )
         return made
 
 
 def role_of(who: Identity, project: str) -> Role | None:
-    """Return the role that somebody was given in a project or in one above it."""
+    """Return the role given to a user in a project or in one above it."""
     found = [role for path, role in who.roles.items() if is_inside(project, path)]
     return max(found, default=None)
 
 
 def _limited(who: Identity, token: Token) -> Identity:
-    """Take off what a token does not allow."""
     roles: dict[str, Role] = {"": Role.OWNER} if who.admin else dict(who.roles)
     if token.role is None and token.project is None:
         return who
@@ -568,8 +497,8 @@ def _limited(who: Identity, token: Token) -> Identity:
     return Identity(who.name, who.token, admin=False, roles=roles, workspaces=spaces)
 
 
-def _within(project: sa.Column[str], place: str) -> sa.ColumnElement[bool]:
-    """Return the condition that a project is some place or in it."""
+def within(project: sa.Column[str], place: str) -> sa.ColumnElement[bool]:
+    """Return the condition that a project is one place or inside it; an index serves."""
     return sa.or_(project == place, sa.and_(project > f"{place}/", project < f"{place}0"))
 
 

@@ -1,4 +1,4 @@
-"""Authentication: the identity of a requester, from the headers of a request."""
+"""Authentication of requests, and the rate limit on failed attempts."""
 
 from __future__ import annotations
 
@@ -10,45 +10,64 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.server.access import NOBODY, Identity
-from seamark.server.accounts.throttle import Throttle
 from seamark.server.accounts.tokens import hash_of, is_token, prefix_of
-from seamark.server.failures import Refusal
+from seamark.server.failures import Refusal, warn_rarely
 from seamark.server.latest import Latest
-from seamark.server.rare_log import warn_rarely
 
 if TYPE_CHECKING:
     from seamark.server.accounts.accounts import Accounts
     from seamark.server.accounts.tokens import Token
 
-__all__ = ["AUTH_GROUP", "Deciding", "Logins", "deciding_by"]
+__all__ = ["Logins", "Throttle", "deciding_by"]
+
+_S: Final = 1_000_000_000
+
+
+class Throttle:
+    """Limit on failures by key: `burst` at once, then one each `every_s`; for `keys` keys."""
+
+    def __init__(self, burst: int, every_s: float, keys: int, now_ns: Callable[[], int]) -> None:
+        self._burst, self._every_ns = burst, int(every_s * _S)
+        self._now_ns = now_ns
+        self._debts = Latest[str, int](keys)  # when all is forgiven, by key
+        self._lock = threading.Lock()
+
+    def wait_s(self, key: str) -> float:
+        """Return how long a key has to wait before it may be wrong again, seconds; 0 for not."""
+        with self._lock:
+            debt = self._debts.get(key, 0) - self._now_ns()
+        return max(0.0, (debt - (self._burst - 1) * self._every_ns) / _S)
+
+    def failed(self, key: str) -> None:
+        """Count a failure."""
+        with self._lock:
+            now = self._now_ns()
+            most = now + self._burst * self._every_ns  # who goes on guessing waits no longer
+            self._debts[key] = min(most, max(now, self._debts.get(key, 0)) + self._every_ns)
+
+    def __len__(self) -> int:
+        return len(self._debts)
+
 
 AUTH_GROUP: Final = "seamark.auth"
 """Entry points that say who asks; one is used if the server is told its name."""
 Deciding = Callable[[Mapping[str, str], str], Identity | str | None]
 """From headers (names in lower case) and the address of a client to an identity, the name of a
 user, or None for "look at the token"."""
-
 _KEEP_S: Final = 2.0
 _KEPT: Final = 10_000
-_SECONDS: Final = 1_000_000_000
-_NOTED_NS: Final = 300 * _SECONDS
+_NOTED_NS: Final = 300 * _S
 """How much older the last use of a token that is written down may be."""
 _log: Final = logging.getLogger("seamark.server")
 
 
 class Logins:
-    """Finds who asks; safe to use from many threads.
+    """Finds the identity of a requester; safe to use from many threads.
 
-    What was found is believed for two seconds: no revocation takes longer to be noticed.
-
-    Args:
-        accounts: The accounts.
-        deciding: A lab's own way to say who asks, before tokens.
-        now_ns: Nanoseconds since the Unix epoch.
-        steady_ns: Nanoseconds of a clock that never goes back.
-        processes: How many processes answer for the server. Each takes its share of what may be
-            wrong, so that all of them together let no more pass than one would: nothing has to be
-            written down for a stranger's request, which a shared count would take.
+    Results are cached for two seconds, so a revocation takes effect within that time. `deciding` is
+    an authentication of the lab's own, which is tried before tokens. Each of the `processes` of a
+    server has its share of the permitted failures: a common count would need a write for each
+    request without a valid token.
     """
 
     def __init__(
@@ -69,19 +88,9 @@ class Logins:
         self._prefixes = Throttle(max(1, 10 // each), 6 * each, _KEPT, steady_ns)
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
-        """Return who asks; `NOBODY` if they do not say.
-
-        Args:
-            headers: Of the request.
-            address: Of the client.
-
-        Raises:
-            Refusal: 401 if the token is unknown, expired or revoked; 429 after many such.
-        """
-        if self._deciding is not None:
-            found = self._identify_externally(headers, address)
-            if found is not None:
-                return found
+        """Return the requester, else `NOBODY`; refuse an invalid token (401, after many 429)."""
+        if (found := self._identify_externally(headers, address)) is not None:
+            return found
         secret = _secret(headers)
         if not secret:
             return NOBODY
@@ -95,14 +104,7 @@ class Logins:
         return looked_up[2]
 
     def again(self, token: str, name: str) -> Identity:
-        """Return who somebody is now who asked before; `NOBODY` if that opens nothing any more.
-
-        The database is asked each time, so that what was revoked has ended at once.
-
-        Args:
-            token: Public prefix of the token that they showed; empty for none.
-            name: Theirs; counts where there was no token.
-        """
+        """Return an earlier requester with present rights; `NOBODY` if the token is not valid."""
         if not token:
             return (self._accounts.by_name(name) if name else None) or NOBODY
         found = self._accounts.by_prefix(token)
@@ -111,8 +113,7 @@ class Logins:
     def forget(self) -> None:
         """Believe nothing that was found before: something was changed here."""
         with self._lock:
-            for key, (_, ends, who) in list(self._known.items()):
-                self._known[key] = 0, ends, who
+            self._known.clear()
 
     def _remembered(self, key: str) -> Identity | None:
         with self._lock:
@@ -134,7 +135,7 @@ class Logins:
             warn_rarely(f"bad-token {why.split()[-1]}", "refused (401) from %s: %s", address, why)
             raise Refusal(401, "bad-token", why, headers={"WWW-Authenticate": "Bearer"})
         token, who = found
-        return self._steady_ns() + int(_KEEP_S * _SECONDS), token.expires_ns, who
+        return self._steady_ns() + int(_KEEP_S * _S), token.expires_ns, who
 
     def _ended(self, token: Token, who: Identity) -> str:
         if token.revoked_ns is not None:
@@ -144,18 +145,19 @@ class Logins:
         return f"the user of the token {token.id}… is disabled" if who == NOBODY else ""
 
     def _refuse_guessing(self, secret: str, address: str) -> None:
-        """Let who was wrong too often wait.
-
-        Only who is wrong again: a good token passes whatever others send from its address or with
-        its beginning, so nobody can lock anybody out. None can be guessed: 208 bits are unknown.
-        """
+        # Only who is wrong again waits: a good token passes whatever others send from its address
+        # or with its beginning, so nobody can lock anybody out. None can be guessed: 208 bits are
+        # unknown.
         wait = max(self._addresses.wait_s(address), self._prefixes.wait_s(prefix_of(secret)))
         if wait > 0:
-            hint = "too many wrong tokens came from this address; wait, and check the token"
-            raise Refusal(429, "too-many", hint, headers={"Retry-After": str(int(wait) + 1)})
+            raise Refusal(
+                429,
+                "too-many",
+                "too many wrong tokens came from this address; wait, and check the token",
+                headers={"Retry-After": str(int(wait) + 1)},
+            )
 
     def _note_use(self, token: str) -> None:
-        """Write down that a token is in use, some times an hour; never in the way of a request."""
         now = self._steady_ns()
         with self._lock:
             if now - self._noted.get(token, -_NOTED_NS) < _NOTED_NS:
@@ -167,25 +169,24 @@ class Logins:
             _log.warning("the last use of a token could not be written: %s", type(error).__name__)
 
     def _identify_externally(self, headers: Mapping[str, str], address: str) -> Identity | None:
-        assert self._deciding is not None  # noqa: S101 - asked by the caller
+        if self._deciding is None:
+            return None
         plain = {name.lower(): value for name, value in headers.items()}
         found = self._deciding(plain, address)
         if not isinstance(found, str):
             return found
         who = self._accounts.by_name(found)
         if who is None:
-            hint = f"no user is called {found[:80]!r} here: an admin of the server adds users"
-            raise Refusal(401, "no-user", hint)
+            raise Refusal(
+                401,
+                "no-user",
+                f"no user is called {found[:80]!r} here: an admin of the server adds users",
+            )
         return who
 
 
 def deciding_by(name: str) -> Deciding | None:
-    """Return the entry point of the group ``seamark.auth`` with a name; None for no name.
-
-    Raises:
-        ArgumentError: If no package that is installed has it.
-        SeamarkError: If it cannot be loaded.
-    """
+    """Return the entry point of the group ``seamark.auth`` with a name; None for no name."""
     if not name:
         return None
     from importlib.metadata import entry_points

@@ -1,19 +1,35 @@
-"""The tables of ``account``: all that cannot be made again from what runs recorded.
+"""Tables of accounts, and their migrations.
 
-Migrations make and change them (`seamark.server.accounts.migrations`); a test compares the two.
+These tables hold everything that cannot be rebuilt from recorded runs. The steps in
+`seamark.server.accounts.migrations` create and change them; a test compares the result with the
+tables here.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import secrets
+from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
+
+from seamark.server.databases import SchemaNewer
+from seamark.store.database import Upsert
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+    from seamark.store.database import Database
 
 __all__ = [
     "audit",
     "fact",
+    "instance_of",
+    "is_current",
+    "link_key_of",
+    "lock_account",
     "member",
     "metadata",
+    "migrate",
     "neptune_project",
     "project",
     "reservation",
@@ -22,11 +38,11 @@ __all__ = [
     "user",
 ]
 
+
 metadata: Final = sa.MetaData()
 _Text: Final = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 """Names are compared by their bytes on every engine."""
 _Serial: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-
 fact: Final = sa.Table(
     "fact",
     metadata,
@@ -34,7 +50,6 @@ fact: Final = sa.Table(
     sa.Column("value", _Text, nullable=False),
 )
 """What is known of the server itself, such as its ``instance``, a random name."""
-
 user: Final = sa.Table(
     "user",
     metadata,
@@ -45,7 +60,6 @@ user: Final = sa.Table(
     sa.Column("disabled_ns", sa.BigInteger),
 )
 """People and service accounts (``service``); an ``admin`` may do everything everywhere."""
-
 token: Final = sa.Table(
     "token",
     metadata,
@@ -67,7 +81,6 @@ token: Final = sa.Table(
 ``role`` and ``project`` are what it is limited to, if anything; ``made_with`` is the ``id`` of the
 limited token that made it, which it does not outlive.
 """
-
 member: Final = sa.Table(
     "member",
     metadata,
@@ -80,7 +93,6 @@ member: Final = sa.Table(
 A workspace is the first part of a project's path: an owner there is its admin, and role 0 means
 somebody who belongs to it and reads what is visible in it.
 """
-
 project: Final = sa.Table(
     "project",
     metadata,
@@ -93,7 +105,6 @@ project: Final = sa.Table(
 
 What has no row is as the nearest project above it, and private where none is.
 """
-
 audit: Final = sa.Table(
     "audit",
     metadata,
@@ -107,7 +118,6 @@ audit: Final = sa.Table(
     sa.Column("detail", _Text, nullable=False),
 )
 """What was done, by whom and from where; ``detail`` is JSON. It never has a secret."""
-
 tombstone: Final = sa.Table(
     "tombstone",
     metadata,
@@ -117,7 +127,6 @@ tombstone: Final = sa.Table(
     sa.Column("who", _Text, nullable=False),
 )
 """Runs that were purged and must not come back, until somebody restores what they sent."""
-
 neptune_project: Final = sa.Table(
     "neptune_project",
     metadata,
@@ -130,7 +139,6 @@ neptune_project: Final = sa.Table(
 
 Of a model, whose path is ``<project>/.models/<key>`` with the key in lower case, it is the key as
 it was taken, and the number of the last version that the client made."""
-
 reservation: Final = sa.Table(
     "reservation",
     metadata,
@@ -143,4 +151,89 @@ reservation: Final = sa.Table(
 )
 """Reservations, rows that are inserted once and never changed: the claims of each run,
 or group (``kind``), by processes (``holder``, JSON), and that they were given back; see
-`seamark.server.claims`."""
+`seamark.server.purging`."""
+_fact: Final = fact.c
+_VALUE: Final = sa.select(_fact.value).where(_fact.key == sa.bindparam("at"))
+_DRAW: Final = Upsert(fact, ("key", "value"), ("key",))
+
+
+def instance_of(account: Database) -> str:
+    """Return the random name of this server, which is made the first time."""
+    return _random_fact(account, "instance", 8)
+
+
+def link_key_of(account: Database) -> bytes:
+    """Return the key that signs addresses of contents, the same in all processes."""
+    return bytes.fromhex(_random_fact(account, "link_key", 32))
+
+
+def _random_fact(account: Database, key: str, size: int) -> str:
+    rows = account.fetch(_VALUE, at=key)
+    if not rows:
+        with account.writing() as connection:  # of several that draw at once the first one counts
+            account.run(connection, _DRAW, key=key, value=secrets.token_hex(size))
+            rows = account.rows(connection, _VALUE, at=key)
+    return str(rows[0][0])
+
+
+def lock_account(connection: sa.Connection) -> None:
+    """Let nobody else look before they write in ``account`` until a transaction has ended."""
+    if connection.dialect.name != "sqlite":  # whose transactions keep others out
+        connection.execute(sa.text("LOCK TABLE fact IN EXCLUSIVE MODE"))
+
+
+HEAD: Final = "0005"
+"""The last step. Whoever is there needs no Alembic, which is long to import for every process."""
+_PLACE: Final = "seamark.server.accounts:migrations"
+_STEPS: Final = sa.table("alembic_version", sa.column("version_num"))
+_LOCK: Final = 0x5EA3A12C
+"""Of PostgreSQL's advisory locks, held until the transaction ends."""
+
+
+def migrate(database: Database) -> None:
+    """Take every step that is missing, in one transaction; several processes may do so at once."""
+    if is_current(database):
+        return
+    from alembic import command
+
+    config = _config()
+    with database.writing() as connection:
+        if connection.dialect.name != "sqlite":
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+        _refuse_newer(connection, config)
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def is_current(database: Database) -> bool:
+    """Return whether no step is missing; raise `SchemaNewer` for tables of a later version."""
+    with database.reading() as connection:
+        if not sa.inspect(connection).has_table(_STEPS.name):
+            return False
+        if list(connection.scalars(sa.select(_STEPS.c.version_num))) == [HEAD]:
+            return True
+        _refuse_newer(connection, _config())
+    return False
+
+
+def _refuse_newer(connection: sa.Connection, config: Config) -> None:
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    current = MigrationContext.configure(connection).get_current_revision()
+    known = {step.revision for step in ScriptDirectory.from_config(config).walk_revisions()}
+    if current is not None and current not in known:
+        msg = (
+            f"the database was changed by a newer Seamark (step {current!r} of its accounts, which"
+            " this one does not know): update this Seamark"
+        )
+        raise SchemaNewer(msg)
+
+
+def _config() -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", _PLACE)
+    config.set_main_option("path_separator", "os")
+    return config

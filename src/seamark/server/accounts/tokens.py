@@ -1,4 +1,4 @@
-"""Tokens: how they look, and what is kept of them."""
+"""Form of tokens, and the parts of them that are stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from seamark.server.access import Role
 
-__all__ = ["PREFIX_CHARS", "NewToken", "Token", "hash_of", "is_token", "new_token", "prefix_of"]
+__all__ = ["NewToken", "Token", "hash_of", "is_token", "new_token", "prefix_of"]
 
 _BEGIN: Final = "seamark_"
 """Lets people and scanners of secrets see what it is."""
@@ -19,13 +19,9 @@ _FORM: Final = re.compile(r"seamark_[A-Za-z0-9_-]{43}")
 
 
 class NewToken(NamedTuple):
-    """A token that was just made, and is never shown again.
+    """A token that was just made; its secret is never shown again.
 
-    Attributes:
-        secret: The whole.
-        prefix: Its beginning, which names it from then on.
-        hash: SHA-256 of the whole, hex; all that is kept of it. It has 256 random bits, so that
-            nothing slower is needed.
+    `hash` is the SHA-256 of the whole, hex: it has 256 random bits, so nothing slower is needed.
     """
 
     secret: str
@@ -35,20 +31,11 @@ class NewToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Public data of a token, without its secret.
+    """Public data of a token, without its secret; times are in nanoseconds since the Unix epoch.
 
-    Attributes:
-        id: Its public prefix.
-        user: User that it belongs to.
-        label: Purpose of the token.
-        role: Highest role that it grants, or None for the roles of its user.
-        project: Project that it is limited to, with everything in it, or None.
-        created_ns: Time of creation; like all times, nanoseconds since the Unix epoch.
-        created_by: User who created it.
-        expires_ns: Time at which it expires, or None.
-        revoked_ns: When it was revoked, or None.
-        used_ns: About when it was last used, or None.
-        made_with: The limited token that created it, or None; revoking that one revokes it.
+    `id` is its public prefix. `role` is the highest role that it grants, `project` what it is
+    limited to with everything in it; None for no limit. `used_ns` is approximate. Revoking
+    `made_with`, the limited token that created it, revokes it, too.
     """
 
     id: str

@@ -1,33 +1,7 @@
 """Contents of files on the server, by project.
 
-A digest is no key: somebody who knows the SHA-256 of a file has no right to its bytes. A project
-has a content only if somebody sent the bytes to that project; two projects that have the same
-content have it twice.
-
-A content arrives in parts. Each part is an object of its own, written before the transaction that
-says that it is there; once all are there, the SHA-256 of the whole is compared. The names of the
-objects say what they are, so that the tables can be made again from the objects alone.
+A digest is no key: a project has a content only if somebody sent the bytes to that project, and
+two projects that have the same content have it twice. Each part is an object of its own, written
+before the transaction that says that it is there; once all are there, the SHA-256 is compared.
+The names of the objects say what they are, so that the tables can be made again from them alone.
 """
-
-from __future__ import annotations
-
-from seamark.server.blobs.blobs import Blob, BlobLimits, Blobs, Progress
-from seamark.server.blobs.refusals import (
-    BlobRefused,
-    DigestWrong,
-    OffsetGap,
-    QuotaExceeded,
-    TooLarge,
-)
-
-__all__ = [
-    "Blob",
-    "BlobLimits",
-    "BlobRefused",
-    "Blobs",
-    "DigestWrong",
-    "OffsetGap",
-    "Progress",
-    "QuotaExceeded",
-    "TooLarge",
-]

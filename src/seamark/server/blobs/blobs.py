@@ -1,4 +1,4 @@
-"""Contents of files by project and digest: whether they are there, taking, reading and leaving."""
+"""Storage of file contents by project and digest."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, FileMissingError
-from seamark.server.blobs import statements as sql
-from seamark.server.blobs.names import ONE, WHOLE, BlobObject, is_digest, new_object
-from seamark.server.blobs.refusals import DigestWrong, OffsetGap, TooLarge
+from seamark.server.blobs import tables as sql
+from seamark.server.blobs.tables import ONE, WHOLE, BlobObject, is_digest, new_object
+from seamark.server.failures import GapError, Rejected
 from seamark.server.latest import Latest
 
 if TYPE_CHECKING:
@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from seamark.server.quota import Quota
     from seamark.store.database import Database
 
-__all__ = ["Blob", "BlobLimits", "Blobs", "Progress"]
+__all__ = [
+    "Blob",
+    "BlobLimits",
+    "Blobs",
+    "Progress",
+]
+
 
 RESERVED_NS: Final = 24 * 3600 * 10**9
 """For how long a content is kept that somebody was told is there."""
@@ -40,13 +46,7 @@ _MANIFEST: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class BlobLimits:
-    """Limits on the contents that are accepted.
-
-    Attributes:
-        part_bytes: Largest part of a content in one request.
-        blob_bytes: Largest content.
-        digests: Most contents that one query may name.
-    """
+    """Limits on the contents that are accepted; `digests` is how many a query may name."""
 
     part_bytes: int = 8 << 20
     blob_bytes: int = 1 << 40
@@ -55,12 +55,7 @@ class BlobLimits:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of the upload of a content.
-
-    Attributes:
-        offset: Number of bytes that have arrived.
-        complete: Whether all of it is stored, and matches its digest.
-    """
+    """Progress of an upload: bytes that have arrived, and whether all is stored and matches."""
 
     offset: int
     complete: bool
@@ -68,13 +63,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A content that is there.
-
-    Attributes:
-        digest: SHA-256, hex.
-        size: In bytes.
-        parts: Offset, length and object of each part, in order.
-    """
+    """A content that is there; `parts` are offset, length and object of each part, in order."""
 
     digest: str
     size: int
@@ -82,11 +71,7 @@ class Blob:
     objects: ObjectStore
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Yield its bytes from one offset to another, a megabyte at most at a time.
-
-        Raises:
-            OSError: If the place of the objects fails.
-        """
+        """Yield its bytes from one offset to another, a megabyte at most at a time."""
         end = self.size if end is None else min(end, self.size)
         for offset, length, name in self.parts:
             at, last = max(start, offset), min(end, offset + length)
@@ -101,8 +86,6 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class _Upload:
-    """A content on its way."""
-
     project: str
     digest: str
     size: int
@@ -111,15 +94,7 @@ class _Upload:
 
 
 class Blobs:
-    """Contents of files on the server; from any thread and, on the same tables, any process.
-
-    Args:
-        database: Holds the tables, which are made if they are not there.
-        objects: Where the bytes are.
-        limits: How much is taken.
-        now_ns: The clock, nanoseconds since the Unix epoch.
-        quota: Tells whether a workspace has room for more; None for no limit.
-    """
+    """Contents of files on the server; from any thread and, on the same tables, any process."""
 
     def __init__(
         self,
@@ -140,17 +115,10 @@ class Blobs:
     # ------------------------------------------------------------------ whether it is there
 
     def missing(self, project: str, run: str, digests: Collection[str]) -> list[str]:
-        """Return those contents that a project does not have; the others stay for a day at least.
-
-        The run counts from now on as one that needs them.
-
-        Raises:
-            ArgumentError: If something is no digest.
-            TooLarge: If they are too many for one question.
-        """
+        """Return the contents that a project lacks; the others are kept for a day, for the run."""
         if len(digests) > self.limits.digests:
             msg = f"at most {self.limits.digests:,} digests at a time, got {len(digests):,}"
-            raise TooLarge(msg)
+            raise Rejected(msg, "too-large", 413)
         wanted = sorted({_checked(each) for each in digests})
         until = self._now_ns() + RESERVED_NS
         with self._database.writing() as connection:
@@ -181,11 +149,7 @@ class Blobs:
         return Blob(digest, size, parts, self._objects)
 
     def missing_contents(self, project: str, digests: Collection[str]) -> list[str]:
-        """Return those contents that a project does not have, sorted; nothing is changed by that.
-
-        Raises:
-            ArgumentError: If something is no digest.
-        """
+        """Return the contents that a project lacks, sorted; nothing is changed by that."""
         wanted = {_checked(each) for each in digests}
         if not wanted:
             return []
@@ -195,13 +159,7 @@ class Blobs:
         return sorted(wanted - there)
 
     def progress(self, project: str, digest: str, size: int | None = None) -> Progress:
-        """Return how far a content has arrived.
-
-        Args:
-            project: Project path.
-            digest: SHA-256, hex.
-            size: As the sender says; None takes the upload that is furthest.
-        """
+        """Return how far a content has arrived; without a size, the upload that is furthest."""
         with self._database.reading() as connection:
             rows = self._database.rows(
                 connection, sql.FIND, at_project=project, at_digest=_checked(digest)
@@ -219,26 +177,15 @@ class Blobs:
     def put(
         self, project: str, run: str, digest: str, size: int, offset: int, data: bytes
     ) -> Progress:
-        """Take a part of a content; what is there already is left as it is.
+        """Store a part of a content; bytes that are already stored stay unchanged.
 
         When this returns, the part is on the disk for good. With the last one the digest is
         compared; a sender whose last answer was lost sends an empty part at the end.
 
-        Args:
-            project: Project path.
-            run: Who needs it.
-            digest: SHA-256 of the whole content, hex.
-            size: Of the whole content, bytes.
-            offset: Of the part in the content.
-            data: The part.
-
         Raises:
-            ArgumentError: If the part does not fit into the content.
-            TooLarge: If the content or the part is larger than the limits say.
-            QuotaExceeded: If its workspace may not keep that much.
-            OffsetGap: If bytes before the part are missing.
-            DigestWrong: If all is there and is something else.
-            OSError: If the disk refuses.
+            GapError: If bytes before the part are missing.
+            Rejected: If the content or the part is larger than the limits say, its workspace may
+                not keep that much, or all is there and is something else.
         """
         _checked(digest)
         self._expect_fit(size, offset, data)
@@ -249,7 +196,7 @@ class Blobs:
             known = self.progress(project, digest, size)
         if offset > known.offset:
             msg = f"bytes {known.offset:,} to {offset:,} of {digest} are missing: send them first"
-            raise OffsetGap(msg, known=known.offset)
+            raise GapError(msg, known=known.offset)
         data = data[known.offset - offset :]
         if known.offset == 0 and len(data) == size:
             return self._put_whole(project, run, digest, data)
@@ -264,10 +211,10 @@ class Blobs:
         limits = self.limits
         if size > limits.blob_bytes:
             msg = f"this server takes files of up to {limits.blob_bytes:,} bytes, got {size:,}"
-            raise TooLarge(msg)
+            raise Rejected(msg, "too-large", 413)
         if len(data) > limits.part_bytes:
             msg = f"send parts of at most {limits.part_bytes:,} bytes, got {len(data):,}"
-            raise TooLarge(msg)
+            raise Rejected(msg, "too-large", 413)
         if not 0 <= offset <= offset + len(data) <= size:
             msg = (
                 f"expected a part of {size:,} bytes, got bytes {offset:,} to {offset + len(data):,}"
@@ -275,17 +222,11 @@ class Blobs:
             raise ArgumentError(msg)
 
     def _check_quota(self, project: str, size: int) -> None:
-        """Refuse a content that a workspace has no room for, and count it.
-
-        Raises:
-            QuotaExceeded: If it would be too much.
-        """
         if self._quota is not None:
             self._quota.expect(project, size)
             self._quota.added(project, size)
 
     def _put_whole(self, project: str, run: str, digest: str, data: bytes) -> Progress:
-        """Take a content that fits into one part."""
         if hashlib.sha256(data).hexdigest() != digest:
             raise _wrong(digest)
         self._check_quota(project, len(data))
@@ -295,10 +236,8 @@ class Blobs:
         return Progress(len(data), complete=True)
 
     def _upload(self, project: str, run: str, digest: str, size: int) -> _Upload:
-        """Return the upload of a content, begun if nobody has."""
         at = {"at_project": project, "at_digest": digest, "at_size": size}
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, sql.UPLOAD, **at)
+        rows = self._database.fetch(sql.UPLOAD, **at)
         if not rows:
             self._check_quota(project, size)
             with self._database.writing() as connection:
@@ -310,7 +249,6 @@ class Blobs:
         return _Upload(project, digest, size, *rows[0])
 
     def _append(self, upload: _Upload, data: bytes) -> _Upload:
-        """Add a part to what is there, unless somebody else was faster."""
         made = new_object(upload.project, upload.digest, upload.size, upload.upload, upload.offset)
         self._objects.put(made.name, data)
         end = upload.offset + len(data)
@@ -334,7 +272,6 @@ class Blobs:
         return _Upload(*_key(upload), upload.upload, end)
 
     def _finish(self, run: str, upload: _Upload) -> Progress:
-        """Compare the digest of what has arrived, and keep it."""
         known = self.progress(upload.project, upload.digest, upload.size)
         if known.complete and self._mark_used(upload.project, run, upload.digest):
             return known  # by somebody else, just now
@@ -356,7 +293,7 @@ class Blobs:
         return Progress(upload.size, complete=True)
 
     def _keep(self, run: str, made: BlobObject, parts: Iterable[tuple[int, int, str]]) -> None:
-        """Say that a content is there; if it has come another way, ours is not needed."""
+        # If the content has come another way meanwhile, this upload is not needed.
         now = self._now_ns()
         given = {"project": made.project, "digest": made.digest, "size": made.size}
         with self._database.writing() as connection:
@@ -379,7 +316,7 @@ class Blobs:
             self._hashes.forget(made.upload)
 
     def _mark_used(self, project: str, run: str, digest: str) -> bool:
-        """Say who needs a content; return whether it is there still, and has not just left."""
+        # The result says whether it is there still, and has not just left.
         until = self._now_ns() + RESERVED_NS
         with self._database.writing() as connection:
             self._use(connection, project, run, [digest])
@@ -395,19 +332,14 @@ class Blobs:
     # ------------------------------------------------------------------ leaving
 
     def forget_run(self, project: str, run: str) -> None:
-        """Note that a run was purged; what no other of its project needs goes with `collect`."""
+        """Note that a run was purged; `collect` removes contents that no other run needs."""
         with self._database.writing() as connection:
             self._database.run(connection, sql.FORGET_RUN, at_project=project, at_run=run)
 
     def collect(self, *, reserved: bool = True) -> int:
-        """Remove what no run needs, uploads that were given up, and objects that are left over.
+        """Remove unused contents, abandoned uploads and orphaned objects; return their number.
 
-        Args:
-            reserved: Keep what somebody was told in the last day is there; False where the bytes
-                have to go, because a person purged them.
-
-        Returns:
-            How many contents and uploads were removed.
+        Without `reserved`, what somebody was told in the last day is there goes, too.
         """
         now = self._now_ns()
         limit = now if reserved else 1 << 62
@@ -417,8 +349,7 @@ class Blobs:
         count = sum(self._remove_unused(row[0], row[1], row[2], limit) for row in unused)
         for (upload,) in given_up:
             count += self._drop(upload)
-        with self._database.reading() as connection:
-            done = [row[0] for row in self._database.rows(connection, sql.GARBAGE, now=now)]
+        done = [row[0] for row in self._database.fetch(sql.GARBAGE, now=now)]
         self._delete(done)
         with self._database.writing() as connection:
             for name in done:
@@ -426,7 +357,6 @@ class Blobs:
         return count
 
     def _remove_unused(self, project: str, digest: str, upload: str, limit: int) -> bool:
-        """Remove a content unless somebody needs it by now."""
         with self._database.writing() as connection:
             gone = self._database.run(
                 connection, sql.LEAVE, at_project=project, at_digest=digest, now=limit
@@ -436,7 +366,6 @@ class Blobs:
         return bool(gone)
 
     def _drop(self, upload: str) -> bool:
-        """Give an upload up."""
         with self._database.writing() as connection:
             gone = self._database.run(connection, sql.END_UPLOAD, at_upload=upload)
             if gone:
@@ -445,7 +374,6 @@ class Blobs:
         return bool(gone)
 
     def _discard(self, connection: sa.Connection, upload: str) -> None:
-        """Let the objects of an upload go, once nobody can be reading them."""
         after = self._now_ns() + _LEAVING_NS
         rows = self._database.rows(connection, sql.OBJECTS, at_upload=upload)
         self._database.run_many(connection, sql.LET_GO, [(row[0], after) for row in rows])
@@ -463,17 +391,13 @@ class Blobs:
 
 
 class _Hashes:
-    """Digests of contents on their way, as far as this process has seen their parts in order.
-
-    What another process took, or what came before a restart, is read again at the end.
-    """
+    """Digests of parts that this process has seen in order; others are read again at the end."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._known = Latest[str, tuple[int, Any]](_HASHES)
 
     def add(self, upload: str, offset: int, data: bytes) -> None:
-        """Go on with a digest, if nothing is missing in between."""
         with self._lock:
             at, digest = self._known.get(upload, (0, None))
             if at != offset:
@@ -484,7 +408,6 @@ class _Hashes:
             self._known[upload] = offset + len(data), digest
 
     def digest(self, upload: str, blob: Blob) -> str:
-        """Return the SHA-256 of all parts; what was not seen is read."""
         with self._lock:
             at, digest = self._known.pop(upload, (0, None))
         digest = hashlib.sha256() if digest is None else digest
@@ -494,7 +417,6 @@ class _Hashes:
         return found
 
     def forget(self, upload: str) -> None:
-        """Let a digest go."""
         with self._lock:
             self._known.pop(upload, None)
 
@@ -510,12 +432,12 @@ def _key(upload: _Upload) -> tuple[str, str, int]:
     return upload.project, upload.digest, upload.size
 
 
-def _wrong(digest: str) -> DigestWrong:
+def _wrong(digest: str) -> Rejected:
     msg = (
         f"what arrived is not the content {digest}: it was changed on its way or while it was"
         " read; nothing was kept, send it again from its beginning"
     )
-    return DigestWrong(msg)
+    return Rejected(msg, "digest")
 
 
 def _manifest(parts: Iterable[tuple[int, int, str]]) -> bytes:

@@ -1,21 +1,74 @@
-"""The tables of contents: what is whole, what is on its way, which objects hold it, who names it.
+"""Tables of file contents, their SQL statements, and how they are rebuilt from the objects.
 
-All of it can be made again from the names of the objects, but for who names what, which follows
-from the journals and is filled as senders ask.
+The tables can be rebuilt from the names of the objects::
+
+    blobs/<project>/.sha256/<digest>.<size>.<upload>.one-<n>       a content in one part
+    blobs/<project>/.sha256/<digest>.<size>.<upload>.<offset>-<n>  a part
+    blobs/<project>/.sha256/<digest>.<size>.<upload>.whole-<n>     JSON: the parts of a content
+
+``<n>`` is random, so two processes never write the same object. Which runs need a content is not in
+the names; it is derived from the journals (`settle_blobs`).
 """
 
 from __future__ import annotations
 
-from typing import Final
+import contextlib
+import json
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import sqlalchemy as sa
 
-__all__ = ["blob", "garbage", "metadata", "part", "upload", "use"]
+from seamark.journal.format import ZLIB
+from seamark.journal.reader import JournalReader, payload_of
+from seamark.store.database import Upsert
+
+if TYPE_CHECKING:
+    from seamark.journal.reader import Block
+    from seamark.journal.source import Source
+    from seamark.server.objects import ObjectStore
+    from seamark.store.database import Database
+
+__all__ = [
+    "ADD_PART",
+    "ADVANCE",
+    "BEGIN",
+    "END_GARBAGE",
+    "END_UPLOAD",
+    "FIND",
+    "FORGET_PARTS",
+    "FORGET_RUN",
+    "GARBAGE",
+    "GIVEN_UP",
+    "KEEP",
+    "LEAVE",
+    "LET_GO",
+    "OBJECTS",
+    "ONE",
+    "PARTS",
+    "RESERVE",
+    "UNUSED",
+    "UPLOAD",
+    "UPLOADS",
+    "USE",
+    "WHOLE",
+    "BlobObject",
+    "blob",
+    "is_digest",
+    "metadata",
+    "new_object",
+    "parse",
+    "rebuild_blobs",
+    "settle_blobs",
+    "upload",
+    "use",
+]
+
 
 metadata = sa.MetaData()
-
 _Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-
 blob = sa.Table(
     "blob",
     metadata,
@@ -28,7 +81,6 @@ blob = sa.Table(
     sa.Column("reserved", sa.BigInteger, nullable=False),  # not garbage before this time
 )
 """Contents that are whole."""
-
 upload = sa.Table(
     "blob_upload",
     metadata,
@@ -40,7 +92,6 @@ upload = sa.Table(
     sa.Column("touched", sa.BigInteger, nullable=False),
 )
 """Contents on their way. All who send the same one add to the same row."""
-
 part = sa.Table(
     "blob_part",
     metadata,
@@ -49,7 +100,6 @@ part = sa.Table(
     sa.Column("length", sa.BigInteger, nullable=False),
     sa.Column("object", _Text, nullable=False),
 )
-
 use = sa.Table(
     "blob_use",
     metadata,
@@ -59,7 +109,6 @@ use = sa.Table(
     sa.Index("blob_use_by_run", "project", "run"),
 )
 """Which runs have asked for a content or sent it: as long as one is left, it is kept."""
-
 garbage = sa.Table(
     "blob_garbage",
     metadata,
@@ -67,5 +116,254 @@ garbage = sa.Table(
     sa.Column("after", sa.BigInteger, nullable=False),  # deleted from this time on
 )
 """Objects that hold nothing any more, until those who read them are done."""
-
 TABLES: Final = (blob, upload, part, use, garbage)
+PREFIX: Final = "blobs/"
+ONE: Final = "one"
+WHOLE: Final = "whole"
+_FOLDER: Final = ".sha256"
+_NAME: Final = re.compile(
+    r"blobs/(?P<project>.+)/\.sha256/"
+    r"(?P<digest>[0-9a-f]{64})\.(?P<size>\d{1,19})\.(?P<upload>[0-9a-f]{16})\."
+    r"(?P<what>one|whole|\d{1,19})-(?P<attempt>[0-9a-f]{8})"
+)
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def is_digest(text: object) -> bool:
+    """Return whether something is a SHA-256 in lower-case hexadecimal digits."""
+    return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
+
+
+class BlobObject(NamedTuple):
+    """Fields of the name of an object.
+
+    `what` is ``one``, ``whole``, or the offset of a part. `upload` tells uploads of a content
+    apart, `attempt` objects with the same bytes. `size` is that of the content, in bytes.
+    """
+
+    project: str
+    digest: str
+    size: int
+    upload: str
+    what: str
+    attempt: str
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return (
+            f"{PREFIX}{self.project}/{_FOLDER}/"
+            f"{self.digest}.{self.size}.{self.upload}.{self.what}-{self.attempt}"
+        )
+
+
+def new_object(project: str, digest: str, size: int, upload: str, what: str | int) -> BlobObject:
+    """Return an object that does not exist yet; see `BlobObject`."""
+    return BlobObject(project, digest, size, upload, str(what), secrets.token_hex(4))
+
+
+def parse(name: str) -> BlobObject | None:
+    """Return the parsed name of an object; None for other objects."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    size, rest = int(found["size"]), found.group("upload", "what", "attempt")
+    return BlobObject(found["project"], found["digest"], size, *rest)
+
+
+_project: Final[sa.BindParameter[str]] = sa.bindparam("at_project")
+_digest: Final[sa.BindParameter[str]] = sa.bindparam("at_digest")
+_upload: Final[sa.BindParameter[str]] = sa.bindparam("at_upload")
+_at_blob: Final = sa.and_(blob.c.project == _project, blob.c.digest == _digest)
+_used: Final = (
+    sa.select(use.c.run)
+    .where(use.c.project == blob.c.project, use.c.digest == blob.c.digest)
+    .exists()
+)
+# ---------------------------------------------------------------------- contents
+
+FIND: Final = sa.select(blob.c.size, blob.c.upload).where(_at_blob)
+RESERVE: Final = sa.update(blob).where(_at_blob).values(reserved=sa.bindparam("until"))
+KEEP: Final = Upsert(blob, tuple(blob.c.keys()), ("project", "digest"))
+THERE: Final = sa.select(blob.c.digest).where(
+    blob.c.project == _project, blob.c.digest.in_(sa.bindparam("digests", expanding=True))
+)
+UNUSED: Final = sa.select(blob.c.project, blob.c.digest, blob.c.upload).where(
+    blob.c.reserved < sa.bindparam("now"), ~_used
+)
+LEAVE: Final = sa.delete(blob).where(_at_blob, blob.c.reserved < sa.bindparam("now"), ~_used)
+USE: Final = Upsert(use, tuple(use.c.keys()), ("project", "digest", "run"))
+USED_BY: Final = sa.select(use.c.project, use.c.digest).where(use.c.run == sa.bindparam("at_run"))
+END_USE: Final = sa.delete(use).where(
+    use.c.project == _project, use.c.digest == _digest, use.c.run == sa.bindparam("at_run")
+)
+FORGET_RUN: Final = sa.delete(use).where(
+    use.c.project == _project, use.c.run == sa.bindparam("at_run")
+)
+# ---------------------------------------------------------------------- on their way
+
+UPLOAD: Final = sa.select(upload.c.upload, upload.c.offset).where(
+    upload.c.project == _project,
+    upload.c.digest == _digest,
+    upload.c.size == sa.bindparam("at_size"),
+)
+UPLOADS: Final = sa.select(upload.c.size, upload.c.upload, upload.c.offset).where(
+    upload.c.project == _project, upload.c.digest == _digest
+)
+BEGIN: Final = Upsert(upload, tuple(upload.c.keys()), ("project", "digest", "size"))
+ADVANCE: Final = (
+    sa.update(upload)
+    .where(upload.c.upload == _upload, upload.c.offset == sa.bindparam("at_offset"))
+    .values({"offset": sa.bindparam("to_offset"), "touched": sa.bindparam("now")})
+)
+END_UPLOAD: Final = sa.delete(upload).where(upload.c.upload == _upload)
+GIVEN_UP: Final = sa.select(upload.c.upload).where(upload.c.touched < sa.bindparam("before"))
+PARTS: Final = (
+    sa.select(part.c.offset, part.c.length, part.c.object)
+    .where(part.c.upload == _upload, part.c.offset >= 0)
+    .order_by(part.c.offset)
+)
+OBJECTS: Final = sa.select(part.c.object).where(part.c.upload == _upload)
+ADD_PART: Final = Upsert(part, tuple(part.c.keys()), ("upload", "offset"))
+FORGET_PARTS: Final = sa.delete(part).where(part.c.upload == _upload)
+# ---------------------------------------------------------------------- left over
+
+LET_GO: Final = Upsert(garbage, tuple(garbage.c.keys()), ("object",))
+GARBAGE: Final = sa.select(garbage.c.object).where(garbage.c.after <= sa.bindparam("now"))
+END_GARBAGE: Final = sa.delete(garbage).where(garbage.c.object == sa.bindparam("at_object"))
+UNKNOWN_RUN: Final = ""
+"""In the place of the runs that need a content, until the journals were asked; see `settle_blobs`.
+"""
+_LOST_RUN: Final = "."
+"""The same where a journal cannot be asked, because bytes of it are lost: no run is called so."""
+_ANY_DIGEST: Final = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+_LISTS: Final = b'"dir"'
+"""In a record that names a folder, whose content is the list of its members."""
+_LIST_BYTES: Final = 64 << 20
+_PACKED: Final = -1
+"""A kind that no frame has: frames are asked for by their flag alone."""
+
+
+def rebuild_blobs(
+    database: Database, objects: ObjectStore, now_ns: int, *, whole: bool = True
+) -> int:
+    """Fill the tables of contents from the objects, keeping existing rows; return the count.
+
+    Which runs need what is not known then: `settle_blobs` finds it out. If not all journals could
+    be read (`whole`), nobody knows what those need of which bytes are lost, and all stays for good.
+    """
+    database.create_tables(metadata)
+    count = 0
+    for each in filter(None, (parse(one.name) for one in objects.listed(PREFIX))):
+        if each.what not in (ONE, WHOLE):
+            continue
+        parts = _parts_of(objects, each)
+        if parts is None:
+            continue
+        with database.writing() as connection:
+            given = {"project": each.project, "digest": each.digest, "size": each.size}
+            new = database.run(
+                connection, KEEP, **given, upload=each.upload, arrived=now_ns, reserved=now_ns
+            )
+            if new:
+                database.run_many(connection, ADD_PART, [(each.upload, *one) for one in parts])
+                row = (each.project, each.digest, UNKNOWN_RUN if whole else _LOST_RUN)
+                database.run_many(connection, USE, [row])
+        count += new
+    return count
+
+
+def settle_blobs(
+    database: Database,
+    objects: ObjectStore,
+    runs: Callable[[], Iterable[tuple[str, str, int]]],
+    opened: Callable[[str, str], Iterator[tuple[str, Source]]],
+    reserved_ns: int,
+    stop: Callable[[], bool] = lambda: False,
+) -> int:
+    """Find out which runs need the contents that `rebuild_blobs` found; return of how many.
+
+    A run needs what any record of its journals names, however it does. Senders that are about to
+    name something ask first, so that what no journal names is kept until `reserved_ns` (nanoseconds
+    since the Unix epoch), and collected then. `runs` returns project, run id and position of all
+    runs, `opened` name and bytes of each journal of one. What was not settled when `stop` returned
+    True is settled another time.
+
+    Raises:
+        OSError: If a journal cannot be read now, or needs a newer version of this package; nothing
+            is settled in its project.
+    """
+    rows = database.fetch(USED_BY, at_run=UNKNOWN_RUN)
+    unknown: dict[str, set[str]] = {}
+    for project, digest in rows:
+        unknown.setdefault(project, set()).add(digest)
+    count = 0
+    for project, digests in sorted(unknown.items()) if unknown else ():
+        found: list[tuple[str, str, str]] = []
+        for where, run, _ in runs():
+            if stop():
+                return count
+            if where == project:
+                named = _named(database, objects, project, run, opened(project, run)) & digests
+                found += [(project, digest, run) for digest in sorted(named)]
+        with database.writing() as connection:
+            database.run_many(connection, USE, found)
+            for digest in sorted(digests):
+                at = {"at_project": project, "at_digest": digest}
+                database.run(connection, RESERVE, **at, until=reserved_ns)
+                database.run(connection, END_USE, **at, at_run=UNKNOWN_RUN)
+        count += len(digests)
+    return count
+
+
+def _named(
+    database: Database,
+    objects: ObjectStore,
+    project: str,
+    run: str,
+    journals: Iterable[tuple[str, Source]],
+) -> set[str]:
+    found: set[str] = set()
+    lists: set[str] = set()
+    for name, source in journals:
+        with JournalReader(source) as reader:
+            for block in reader.blocks(unknown=True):
+                for data in _plain(block):
+                    digests = {each.decode() for each in _ANY_DIGEST.findall(data)}
+                    found |= digests
+                    if _LISTS in data:
+                        lists |= digests
+            if reader.stopped is not None:
+                msg = f"journal {name!r} of {project}/{run}: {reader.stopped}"
+                raise OSError(msg)
+    for digest in sorted(lists):
+        found |= _members(database, objects, project, digest)
+    return found
+
+
+def _plain(block: Block) -> Iterator[bytes]:
+    yield block.data
+    for frame in block.frames.some(_PACKED, ZLIB):
+        with contextlib.suppress(ValueError):
+            yield payload_of(block.data, frame)
+
+
+def _members(database: Database, objects: ObjectStore, project: str, digest: str) -> set[str]:
+    with database.reading() as connection:
+        rows = database.rows(connection, FIND, at_project=project, at_digest=digest)
+        if not rows or rows[0][0] > _LIST_BYTES:
+            return set()
+        parts = database.rows(connection, PARTS, at_upload=rows[0][1])
+    data = b"".join(objects.get(name) for _, _, name in parts)
+    return {each.decode() for each in _ANY_DIGEST.findall(data)}
+
+
+def _parts_of(objects: ObjectStore, found: BlobObject) -> Iterable[tuple[int, int, str]] | None:
+    if found.what == ONE:
+        return [(0, found.size, found.name)]
+    try:
+        listed = json.loads(objects.get(found.name))["parts"]
+        parts = [(int(offset), int(length), str(name)) for offset, length, name in listed]
+    except (ValueError, KeyError, TypeError, FileNotFoundError):
+        return None
+    return [*parts, (-1, 0, found.name)]

@@ -1,1 +1,1 @@
-"""Folding what is kept into the store, in processes of its own."""
+"""Folding of stored journals into the store, in separate processes."""

@@ -1,8 +1,11 @@
-"""A process that folds what is kept into the store, run by run, as long as it is not told to stop.
+"""Process that folds received journals into the store.
 
-Any number of them share the work. What one of them was doing when it died is done again by another
-once its lease has lapsed; nothing is lost and nothing counted twice, because how far a run is
-folded is written together with what was folded.
+Any number of these processes share the work. If one dies, another one repeats its work once the
+lease has lapsed. Nothing is counted twice, because the position up to which a run is folded is
+committed together with the folded data.
+
+A run counts as crashed if nothing was received from it for a while. The time of the last batch is
+stored with the folded data, but folding may be minutes behind; therefore it is also written ahead.
 """
 
 from __future__ import annotations
@@ -13,31 +16,98 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, Final
 
+import sqlalchemy as sa
+
+from seamark.server.changes import Positions, note_changes
 from seamark.server.database import DatabaseUnreachable, is_undefined
 from seamark.server.databases import Databases, SchemaNewer, open_databases
-from seamark.server.folding.hearing import note_activity
-from seamark.server.folding.leases import Leases
 from seamark.server.folding.refold import is_whole, mark_whole
+from seamark.server.folding.tables import Leases
 from seamark.server.folding.turns import fold_turn, forget
 from seamark.server.latest import Latest
 from seamark.server.objects import ObjectsUnreachable
-from seamark.server.positions import Positions
+from seamark.store import schema
 from seamark.store.database import Conflict
-from seamark.store.runs import places_of
+from seamark.store.runs import RUNS_AT_ONCE, places_of
 
 if TYPE_CHECKING:
     from seamark.server.kept.journals import IntakeJournals, IntakeRun
     from seamark.server.settings import Settings
     from seamark.store.runs import Store
 
-__all__ = ["FoldWorker", "main"]
+__all__ = ["FoldWorker", "main", "note_activity"]
+
+
+Ref = tuple[str, str]
+_run, _journal = schema.run.c, schema.journal.c
+_LOCK: Final = (
+    sa.select(_run.id)
+    .where(_run.id.in_(sa.bindparam("numbers", expanding=True)))
+    .order_by(_run.id)
+    .with_for_update()
+)
+_HEAR: Final = (
+    sa.update(schema.journal)
+    .values(heard=sa.bindparam("at"))
+    .where(
+        _journal.run == sa.bindparam("of_run"),
+        _journal.file == sa.bindparam("of_file"),
+        _journal.heard < sa.bindparam("at"),
+    )
+)
+_newest: Final = (
+    sa.select(sa.func.max(sa.func.coalesce(_journal.heard, _journal.last_t)))
+    .where(_journal.run == _run.id, _journal.owner == 1)
+    .scalar_subquery()
+)
+_BEAT: Final = (
+    sa.update(schema.run)
+    .values(beat=sa.func.coalesce(_newest, _run.beat))
+    .where(_run.id == sa.bindparam("of_run"))
+)
+
+
+def note_activity(store: Store, kept: IntakeJournals, refs: Collection[Ref]) -> int:
+    """Write into a store when the journals of runs were heard of last; return how many changed.
+
+    Runs that the store does not have yet are passed over. A fold that began before and is saved
+    afterwards writes what it knew; the next call mends that. After a `Conflict` raised by another
+    transaction, what was done so far stays.
+    """
+    changed, wanted = 0, list(refs)
+    for start in range(0, len(wanted), RUNS_AT_ONCE):
+        part = wanted[start : start + RUNS_AT_ONCE]
+        heard = {ref: kept.journals(*ref) for ref in part}
+        with store.database.writing() as connection:
+            changed += _note_activity(store, connection, heard)
+    return changed
+
+
+def _note_activity(store: Store, connection: sa.Connection, heard: dict[Ref, Any]) -> int:
+    numbers = {one.number: ref for ref, one in places_of(store, connection, list(heard)).items()}
+    if not numbers:
+        return 0
+    # In the order in which a run is saved: its own row, then those of its journals.
+    connection.execute(_LOCK, {"numbers": sorted(numbers)}).all()
+    changed = []
+    for number, ref in sorted(numbers.items()):
+        found = 0
+        for name, one in heard[ref].items():
+            values = {"of_run": number, "of_file": name, "at": one.heard_ns}
+            found += connection.execute(_HEAR, values).rowcount
+        if found:
+            connection.execute(_BEAT, {"of_run": number})
+            changed.append(ref)
+    if changed:
+        note_changes(store.database, connection, changed)
+    return len(changed)
+
 
 _chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _log: Final = logging.getLogger("seamark.server")
-
 _POLL_S: Final = 0.03
 """How often it is asked for something to fold, seconds: most of what a reader waits. Somebody who
 sends a little all the time is folded as often and not more: a turn costs as much as taking it."""
@@ -63,21 +133,10 @@ _HEARD: Final = ("", ".heard")
 """What is leased by the process that notes that."""
 _LATE_AT_ONCE: Final = 1000
 
-Ref = tuple[str, str]
-
 
 def main(settings: Settings, stop: threading.Event) -> None:
-    """Fold until it is told to stop.
-
-    Args:
-        settings: Of the server.
-        stop: Set when to stop; what is being folded then is finished first.
-
-    Raises:
-        SchemaNewer: If a newer Seamark has taken over.
-        SeamarkError: If the databases or the objects cannot be opened.
-    """
-    from seamark.server.identity import open_matching_objects
+    """Fold until `stop` is set; a run that is being folded is finished."""
+    from seamark.server.checks import open_matching_objects
     from seamark.server.kept import tables
     from seamark.server.kept.journals import IntakeJournals
 
@@ -93,7 +152,6 @@ def main(settings: Settings, stop: threading.Event) -> None:
 
 
 def _opened(url: str, stop: threading.Event) -> Databases | None:
-    """Return the databases as soon as they answer; None if it was told to stop before."""
     said = False
     while not stop.is_set():
         try:
@@ -107,15 +165,7 @@ def _opened(url: str, stop: threading.Event) -> Databases | None:
 
 
 class FoldWorker:
-    """Folds what is kept and not folded yet; one of perhaps several on the same store.
-
-    Args:
-        databases: Of the server.
-        kept: What is kept.
-        stop: Set when to stop.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-        store: Returns the store to fold into; the live one if left out.
-    """
+    """Folds stored bytes that are not folded yet; several workers may use the same store."""
 
     def __init__(
         self,
@@ -182,24 +232,12 @@ class FoldWorker:
             thread.join()
 
     def _pause_s(self, begun: float, now: float, worked: float) -> float:
-        """Return how long to wait after a round, seconds.
-
-        Args:
-            begun: When it began.
-            now: When it was over.
-            worked: When the last one was over that had something to do.
-        """
         if worked < now:
             return _POLL_S if now - worked < _IDLE_AFTER_S else _IDLE_POLL_S
         return 0.0 if self._more else max(0.0, begun + _POLL_S - now)
 
     def round(self) -> bool:
-        """Give each run of which more is kept than folded one turn; return whether there was any.
-
-        Raises:
-            DatabaseUnreachable: If the database is not there.
-            ObjectsUnreachable: If the place of the objects is not there.
-        """
+        """Give each run of which more is kept than folded one turn; return if there was any."""
         self._kept.check()
         store = self._store()
         leases = self._leases_of(store)
@@ -226,7 +264,6 @@ class FoldWorker:
         return worked
 
     def _fold(self, store: Store, leases: Leases, run: IntakeRun) -> bool:
-        """Give a run its turn; return whether it was this process that did."""
         ref = (run.project, run.run)
         if not leases.claim(*ref):
             return False
@@ -253,10 +290,7 @@ class FoldWorker:
         return True
 
     def _make_whole(self, store: Store, leases: Leases) -> bool:
-        """Fold what a store lacks that is new, or was made anew; return whether it has all now.
-
-        What arrives meanwhile is folded in between.
-        """
+        # What arrives meanwhile is folded in between.
         if not is_whole(store):
             positions, last = Positions(lambda: store), time.monotonic()
             for run in self._kept.runs():
@@ -281,11 +315,8 @@ class FoldWorker:
         return True
 
     def _look_again(self, store: Store) -> None:
-        """Mark runs as unfolded that were noted as folded while the store has less of them.
-
-        The notes and the folded runs are in two sets of tables: after a power loss, or the loss of
-        one of the sets, either may lack the latest changes of the other.
-        """
+        # The notes and the folded runs are in two sets of tables: after a power loss, or the loss
+        # of one of the sets, either may lack the latest changes of the other.
         folded = Positions(lambda: store).all()
         less = [
             (run.project, run.run)
@@ -328,7 +359,7 @@ class FoldWorker:
             self._leases = None
 
     def tend(self, store: Store) -> None:
-        """Compact and collect what is due, and bring to its end what was not removed in full."""
+        """Do the maintenance that is due, and complete interrupted removals."""
         self._kept.tend(self._stop.is_set)
         self._forget_purged(store)
 
@@ -341,7 +372,6 @@ class FoldWorker:
     def _now_and_then(
         self, what: str, every_s: float, leased: Ref, do: Callable[[Store], None]
     ) -> None:
-        """Do something again and again until it is told to stop; one process at a time does."""
         while not self._stop.wait(every_s * _chance.uniform(0.5, 1.5)):
             try:
                 store = self._store()
@@ -358,7 +388,6 @@ class FoldWorker:
                 _log.exception("%s failed; it is tried again", what)
 
     def _forget_purged(self, store: Store) -> None:
-        """Remove what a purge that died had no time to remove."""
         from seamark.server.purging import purged
 
         with store.database.reading() as connection:

@@ -1,4 +1,4 @@
-"""Folding everything again into a new store, beside the one that is read meanwhile."""
+"""Folding of everything into a new store, beside the one that is still read."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
 
+from seamark.server.changes import Positions
 from seamark.server.databases import store_name
 from seamark.server.folding.turns import fold_turn
-from seamark.server.positions import Positions
 from seamark.store import schema
 from seamark.store.database import Upsert, retry
 
@@ -35,8 +35,7 @@ Progress = Callable[[int, int], object]
 
 def is_whole(store: Store) -> bool:
     """Return whether everything that was kept has been folded into a store once."""
-    with store.database.reading() as connection:
-        return bool(store.database.rows(connection, _IS_WHOLE))
+    return bool(store.database.fetch(_IS_WHOLE))
 
 
 def mark_whole(store: Store) -> None:
@@ -50,21 +49,12 @@ def refold_server(
 ) -> str:
     """Fold everything that a server keeps again; return the name of the new store.
 
-    It may serve meanwhile, unless the tables of what is kept are made again as well.
-
-    Args:
-        settings: Of the server.
-        objects: Whether to make the tables of what is kept again from the objects; done unasked
-            where they are empty. Nobody may send meanwhile.
-        progress: Called with the bytes that are done and all of them.
-
-    Raises:
-        SeamarkError: If something cannot be opened, or a server runs on files whose tables are to
-            be made again.
+    It may serve meanwhile, unless the tables of what is kept are made again from the `objects` as
+    well, which is also done unasked where they are empty. `progress` is called with the bytes that
+    are done and all of them.
     """
-    from seamark.server.alone import alone
+    from seamark.server.checks import alone, open_matching_objects
     from seamark.server.databases import open_databases
-    from seamark.server.identity import open_matching_objects
     from seamark.server.kept.journals import IntakeJournals
     from seamark.server.kept.rebuild import needs_rebuild
     from seamark.server.state import make_tables
@@ -82,11 +72,11 @@ def refold_server(
 
 
 def take_up(databases: Databases, objects: ObjectStore) -> None:
-    """Make the tables of what is kept again from the objects; nobody may send meanwhile.
+    """Rebuild the tables of stored journals from the objects; senders must wait meanwhile.
 
     Runs that were purged are left out, as far as the tables of accounts remember them.
     """
-    from seamark.server.blobs.rebuild import rebuild_blobs
+    from seamark.server.blobs.tables import rebuild_blobs
     from seamark.server.kept.rebuild import rebuild
     from seamark.server.purging import is_purged
 
@@ -102,16 +92,9 @@ def refold(
     progress: Progress | None = None,
     now_ns: Callable[[], int] = time.time_ns,
 ) -> str:
-    """Fold all runs into a new store, make it the live one, and remove the others.
+    """Fold all runs into a new store, make it the live one, remove the others; return its name.
 
-    Args:
-        databases: Of the server.
-        kept: What is kept.
-        progress: Called with the bytes that are done and all of them.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-
-    Returns:
-        The name of the new store.
+    `progress` is called with the number of bytes that are done, and the total.
     """
     there, copy = databases.stores(), 0
     while (name := store_name(copy=copy)) in there:
@@ -139,7 +122,6 @@ def refold(
 def _fold_all(
     store: Store, kept: IntakeJournals, now_ns: Callable[[], int], progress: Progress | None
 ) -> None:
-    """Fold all runs as far as they are kept, again and again until nothing is new."""
     positions, runs = Positions(lambda: store), list(kept.runs())
     total, done = sum(run.position for run in runs), 0
     if progress is not None:

@@ -1,27 +1,37 @@
-"""Additional tables in the store of a server: positions, leases and changes.
+"""Tables that a server adds to a store, and leases on runs.
 
-They are in the database of the folded runs, so that the position of a run is committed together
-with what was folded.
+The tables are in the database of the folded runs, so that the position of a run is committed
+together with the folded data. A lease only avoids duplicate work; saving a run
+(`seamark.store.runs.Saving`) ensures that nothing is folded twice.
 """
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
 import sqlalchemy as sa
 
-__all__ = ["change", "changed", "folded", "lease", "metadata"]
+from seamark.store.database import Conflict, Upsert
+
+if TYPE_CHECKING:
+    from seamark.store.database import Database
+
+__all__ = ["Leases", "change", "changed", "folded", "lease", "metadata"]
+
 
 metadata = sa.MetaData()
 _Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-
 folded = sa.Table(
     "folded",
     metadata,
     sa.Column("project", _Text, primary_key=True),
     sa.Column("run", _Text, primary_key=True),
-    # Bytes of all journals that were kept when they were folded; see seamark.server.positions.
+    # Bytes of all journals that were kept when they were folded; see seamark.server.changes.
     sa.Column("position", sa.BigInteger, nullable=False),
 )
-
 lease = sa.Table(
     "lease",
     metadata,
@@ -30,7 +40,6 @@ lease = sa.Table(
     sa.Column("owner", _Text, nullable=False),  # of a process, drawn at its start
     sa.Column("until", sa.BigInteger, nullable=False),  # ns since the Unix epoch, by the database
 )
-
 changed = sa.Table(
     "changed",
     metadata,
@@ -40,7 +49,6 @@ changed = sa.Table(
     sa.Column("gone", sa.SmallInteger, nullable=False),  # whether the run is no more
 )
 """Which runs changed when; see `seamark.server.changes`."""
-
 change = sa.Table(
     "change",
     metadata,
@@ -48,3 +56,116 @@ change = sa.Table(
     sa.Column("number", sa.BigInteger, nullable=False),
 )
 """One row: the number of the last change."""
+LEASE_S: Final = 8.0
+"""After so many seconds without a word, somebody else may fold the run of a process that died."""
+_NS: Final = 10**9
+Ref = tuple[str, str]
+_lease: Final = lease.c
+_this: Final = sa.and_(
+    _lease.project == sa.bindparam("at_project"), _lease.run == sa.bindparam("at_run")
+)
+_MAKE: Final = Upsert(
+    lease, ("project", "run", "owner", "until"), ("project", "run"), returned=_lease.owner
+)
+_TAKE: Final = (
+    sa.update(lease)
+    .values(owner=sa.bindparam("new_owner"), until=sa.bindparam("new_until"))
+    .where(_this)
+    .where(sa.or_(_lease.until < sa.bindparam("now"), _lease.owner == sa.bindparam("mine")))
+)
+_LEAVE: Final = sa.delete(lease).where(_this, _lease.owner == sa.bindparam("mine"))
+_TAKEN: Final = sa.select(_lease.project, _lease.run).where(
+    _lease.until >= sa.bindparam("now"), _lease.owner != sa.bindparam("mine")
+)
+_POSTGRESQL_NOW: Final = sa.select(
+    sa.cast(sa.extract("epoch", sa.func.clock_timestamp()) * _NS, sa.BigInteger)
+)
+
+
+class Leases:
+    """The leases of the process `owner`, by the clock of the database; safe to use from threads.
+
+    A lease that is not renewed lasts for `seconds`.
+    """
+
+    def __init__(self, database: Database, owner: str, seconds: float = LEASE_S) -> None:
+        self._database, self._owner = database, owner
+        self._ns = int(seconds * _NS)
+        self._every_s = seconds / 3
+        self._held: set[Ref] = set()
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def claim(self, project: str, run: str) -> bool:
+        """Return whether this process may fold a run now; nobody else does until it lets go."""
+        database = self._database
+        try:
+            with database.writing() as connection:
+                now = self._now(connection)
+                row = {"project": project, "run": run, "until": now + self._ns}
+                if not database.rows(connection, _MAKE, owner=self._owner, **row) and (
+                    not self._extend(connection, (project, run), now)
+                ):
+                    return False
+        except Conflict:
+            return False
+        with self._lock:
+            self._held.add((project, run))
+        self._renew_always()
+        return True
+
+    def active_leases(self) -> Collection[Ref]:
+        """Return the runs that others fold now."""
+        database = self._database
+        with database.reading() as connection:
+            now = self._now(connection)
+            return {
+                (row[0], row[1])
+                for row in database.rows(connection, _TAKEN, now=now, mine=self._owner)
+            }
+
+    def release(self, connection: sa.Connection, project: str, run: str) -> None:
+        """Let go of a run, within a transaction that writes."""
+        self.let_lapse(project, run)
+        self._database.run(connection, _LEAVE, at_project=project, at_run=run, mine=self._owner)
+
+    def let_lapse(self, project: str, run: str) -> None:
+        """Renew the lease of a run no more, where the database cannot be told."""
+        with self._lock:
+            self._held.discard((project, run))
+
+    def drop(self, project: str, run: str) -> None:
+        """Let go of a run."""
+        with self._database.writing() as connection:
+            self.release(connection, project, run)
+
+    def close(self) -> None:
+        """Stop renewing the leases, which then lapse. Harmless when called twice."""
+        self._ended.set()
+
+    def _now(self, connection: sa.Connection) -> int:
+        if self._database.dialect == "sqlite":
+            return time.time_ns()  # all who use the file are on one machine
+        return int(self._database.rows(connection, _POSTGRESQL_NOW)[0][0])
+
+    def _extend(self, connection: sa.Connection, ref: Ref, now: int) -> bool:
+        where = {"at_project": ref[0], "at_run": ref[1], "now": now, "mine": self._owner}
+        new = {"new_owner": self._owner, "new_until": now + self._ns}
+        return bool(self._database.run(connection, _TAKE, **where, **new))
+
+    def _renew_always(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._renew, name="seamark-leases", daemon=True)
+            self._thread.start()
+
+    def _renew(self) -> None:
+        while not self._ended.wait(self._every_s):
+            with self._lock:
+                held = list(self._held)
+            for ref in held:
+                try:
+                    with self._database.writing() as connection:
+                        self._extend(connection, ref, self._now(connection))
+                except Exception:  # noqa: BLE001, S112 - it lapses, which costs work only
+                    continue

@@ -1,4 +1,4 @@
-"""Folding one run by one turn: what is kept and not folded yet, up to a limit."""
+"""A turn of folding: the next stored bytes of one run, up to a limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState
     from seamark.store.runs import Store
 
-__all__ = ["TURN_BYTES", "Turn", "fold_turn", "forget"]
+__all__ = ["fold_turn", "forget"]
 
 TURN_BYTES: Final = 16 << 20
 """How much of one run is folded before others have their turn, bytes."""
@@ -38,49 +38,36 @@ _FORGET: Final = sa.delete(tables.folded).where(
 
 
 class Turn(NamedTuple):
-    """Result of one turn of folding a run.
-
-    Attributes:
-        position: How many bytes of it are kept.
-        more: Whether some of them wait for another turn.
-    """
+    """Result of one turn: how many bytes of the run are kept, and whether `more` are to fold."""
 
     position: int
     more: bool
 
 
 class _Part:
-    """The first bytes of a journal: the rest has to wait for another turn."""
-
     def __init__(self, source: Source, end: int) -> None:
         self._source, self._end = source, end
         self.name = source.name
 
     def size(self) -> int:
-        """See `Source.size`."""
         return min(self._end, self._source.size())
 
     def pread(self, size: int, offset: int) -> bytes:
-        """See `Source.pread`."""
         try:
             return self._source.pread(max(0, min(size, self._end - offset)), offset)
         except OSError as error:
             raise _later(error) from error
 
     def quiet_since_ns(self) -> int | None:
-        """See `Source.quiet_since_ns`."""
         return self._source.quiet_since_ns()
 
     def owner(self) -> int | None:
-        """See `Source.owner`."""
         return None
 
     def gap_end(self, offset: int) -> int | None:
-        """See `Source.gap_end`."""
         return self._source.gap_end(offset) if offset < self._end else None
 
     def close(self) -> None:
-        """See `Source.close`."""
         self._source.close()
 
 
@@ -94,16 +81,9 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
     most: int = TURN_BYTES,
     more: Callable[[sa.Connection], None] | None = None,
 ) -> Turn:
-    """Fold what is kept of a run and not folded yet, at most so much, and save it.
+    """Fold the next stored bytes of a run, at most `most`, and save the result.
 
-    Args:
-        store: Where it goes.
-        kept: What is kept.
-        project: Project path.
-        run: Run id.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-        most: How many bytes at most, but for one frame that is longer.
-        more: Writes further rows in the same transaction.
+    One frame that is longer is folded whole. `more` writes further rows in the same transaction.
 
     Raises:
         Conflict: If another process folded the run at the same time; nothing is lost.
@@ -160,7 +140,7 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
 
 
 def _later(error: OSError) -> OSError:
-    """Return the error of bytes that cannot be read now: without a number it would be for good."""
+    # Without a number the error would be for good.
     return OSError(error.errno or errno.EIO, str(error))
 
 
@@ -185,7 +165,7 @@ def forget(
 
 
 def _is_continued(journal: JournalState, kept: Mapping[str, IntakeJournal]) -> bool:
-    """Return whether what was folded of a journal is still kept; bytes are never replaced."""
+    # Bytes are never replaced.
     found = kept.get(journal.file)
     return found is not None and found.size >= journal.offset
 
@@ -193,10 +173,7 @@ def _is_continued(journal: JournalState, kept: Mapping[str, IntakeJournal]) -> b
 def _shares(
     known: Iterable[JournalState], kept: Mapping[str, IntakeJournal], most: int
 ) -> dict[str, int]:
-    """Return up to which byte each journal is folded in this turn.
-
-    Those with little first, so that a long one does not hold up the others.
-    """
+    # Those with little first, so that a long one does not hold up the others.
     folded = {one.file: one.offset for one in known}
     left, ends = most, {}
     rests = sorted((one.size - folded.get(name, 0), name) for name, one in kept.items())

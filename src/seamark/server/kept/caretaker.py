@@ -1,7 +1,6 @@
 """Maintenance of objects after they are written: compaction, rewriting, garbage collection.
 
-Fold workers run it periodically, possibly several at once: every step either takes effect as a
-whole or is undone.
+Several fold workers may run the maintenance at once: every step is done completely or undone.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import random
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -23,7 +23,7 @@ from seamark.server.kept import tables
 from seamark.server.kept.commit import OutrunError, insert_object
 from seamark.server.kept.parts import PREFIX, Part, names_of_worker, packed, read_parts
 from seamark.server.kept.plan import key_of, read_rows
-from seamark.server.kept.releasing import REMOVE_NS, release
+from seamark.server.kept.tables import REMOVE_NS, release
 from seamark.store.database import Conflict, insertion
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ ORPHANS_EVERY_NS: Final = 3600 * 10**9
 """How often they are looked for; all objects are listed then."""
 
 _AT_ONCE: Final = 50
+_LISTED: Final = 500
 _LATER_NS: Final = 3600 * 10**9
 """After how long it is tried again with what failed."""
 
@@ -114,8 +115,6 @@ _NEW_SEGMENT: Final = insertion(_segment)
 
 
 class _Stretch(NamedTuple):
-    """A row of `_STRETCHES`."""
-
     run: int
     project: str
     run_id: str
@@ -132,18 +131,11 @@ class _Stretch(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Number of bytes that it has in its object."""
         return 0 if self.place is None else self.length
 
 
 class Caretaker:
-    """Takes care of objects that hold journals.
-
-    Args:
-        database: The set of tables that is called ``kept``.
-        objects: Where bytes lie.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-    """
+    """Takes care of objects that hold journals."""
 
     def __init__(
         self, database: Database, objects: ObjectStore, now_ns: Callable[[], int] = time.time_ns
@@ -155,11 +147,7 @@ class Caretaker:
         self._failed: dict[tuple[str, int], int] = {}
 
     def tend(self, stop: Callable[[], bool]) -> None:
-        """Do what is to be done now, a little of each.
-
-        Args:
-            stop: Returns whether to end soon.
-        """
+        """Do a limited amount of each kind of due work; `stop` returns whether to end soon."""
         self.remove_due(stop)
         self.compact(stop)
         self.rewrite(stop)
@@ -171,8 +159,7 @@ class Caretaker:
 
     def remove_due(self, stop: Callable[[], bool]) -> None:
         """Remove objects that were let go of long enough ago."""
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, _DUE, now=self._now_ns())
+        rows = self._database.fetch(_DUE, now=self._now_ns())
         for number, name, state in rows:
             if stop():
                 return
@@ -189,16 +176,16 @@ class Caretaker:
                 connection.execute(done)
 
     def claim_orphans(self, stop: Callable[[], bool]) -> None:
-        """Claim the names of objects that nobody named, so that nobody can any more.
+        """Claim the names of objects that the tables do not list, so that nobody can register them.
 
-        Whoever wrote one and died had acknowledged nothing; whoever is only late will find the name
-        taken, and write another object. An object with bytes that are kept nowhere else is left
-        alone: it may be that the tables were lost, or are those of a backup.
+        A process that died before registering its object has acknowledged nothing; one that is only
+        late finds the name claimed and writes another object. An object with bytes that are kept
+        nowhere else is left alone: the tables may have been lost, or come from a backup.
         """
         alone = 0
         before = self._now_ns() - ORPHAN_NS
         old = (found for found in self._objects.listed(PREFIX) if found.made_ns < before)
-        for some in _chunks(old, 500):
+        while some := list(islice(old, _LISTED)):
             if stop():
                 return
             names = [found.name for found in some]
@@ -225,7 +212,7 @@ class Caretaker:
             )
 
     def _is_spare(self, found: ObjectInfo) -> bool:
-        """Return whether all that an object holds is kept elsewhere too, or was purged."""
+        # It is spare if all that it holds is kept elsewhere too, or was purged.
         try:
             parts = read_parts(self._objects, found.name, found.size).parts
         except FileNotFoundError:
@@ -258,17 +245,13 @@ class Caretaker:
     def compact(self, stop: Callable[[], bool]) -> None:
         """Give runs objects of their own in the place of those that they share."""
         now = self._now_ns()
-        with self._database.reading() as connection:
-            rows = self._database.rows(
-                connection, _LOOSE, bytes=COMPACT_BYTES, before=now - REST_NS
-            )
+        rows = self._database.fetch(_LOOSE, bytes=COMPACT_BYTES, before=now - REST_NS)
         for (number,) in rows:
             self._rewrite(stop, "run", number, _OF_RUN)
 
     def rewrite(self, stop: Callable[[], bool]) -> None:
         """Write objects anew that hold bytes of purged runs beside others."""
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, _STALE)
+        rows = self._database.fetch(_STALE)
         for (number,) in rows:
             self._rewrite(stop, "object", number, _OF_OBJECT)
             with self._database.writing() as connection:
@@ -277,8 +260,7 @@ class Caretaker:
     def _rewrite(self, stop: Callable[[], bool], what: str, number: int, statement: Any) -> None:
         if stop() or self._failed.get((what, number), 0) > self._now_ns():
             return
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, statement, number=number)
+        rows = self._database.fetch(statement, number=number)
         try:
             for group in _groups(_Stretch(*row) for row in rows):
                 if stop():
@@ -293,13 +275,6 @@ class Caretaker:
             self._failed[what, number] = now + _LATER_NS
 
     def _move(self, group: list[_Stretch]) -> None:
-        """Write stretches into an object of their own and name that in their place.
-
-        Raises:
-            OutrunError: If one of them is not where it was any more.
-            OSError: If bytes cannot be read or written.
-            ValueError: If they are not what they were.
-        """
         merged = list(_merged(group))
         data = [self._read(stretches) for stretches in merged]
         parts = [
@@ -328,7 +303,7 @@ class Caretaker:
             raise
 
     def _read(self, stretches: list[_Stretch]) -> bytes:
-        """Return the bytes of adjacent stretches, each frame of which is checked once more."""
+        # Each frame is checked once more.
         first = stretches[0]
         if first.place is None:
             return b""
@@ -387,19 +362,7 @@ class Caretaker:
             release(connection, sorted({each.object for each in group}), self._now_ns() + REMOVE_NS)
 
 
-def _chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    some = []
-    for item in items:
-        some.append(item)
-        if len(some) == size:
-            yield some
-            some = []
-    if some:
-        yield some
-
-
 def _groups(stretches: Iterable[_Stretch]) -> Iterator[list[_Stretch]]:
-    """Yield what goes into one object: of one run, and not too much."""
     group: list[_Stretch] = []
     size = 0
     for each in stretches:
@@ -413,7 +376,6 @@ def _groups(stretches: Iterable[_Stretch]) -> Iterator[list[_Stretch]]:
 
 
 def _merged(group: Iterable[_Stretch]) -> Iterator[list[_Stretch]]:
-    """Yield stretches that follow each other in one journal, bytes and gaps apart."""
     found: list[_Stretch] = []
     for each in group:
         if found and (

@@ -1,21 +1,39 @@
-"""The transaction that names an object: offsets advance by compare-and-set, all or none."""
+"""Transactions that register an object, and objects that grow with many groups of batches.
+
+On SQLite, small groups of batches are appended to a growing object. Its bytes are durable before a
+sender is answered; the rows that name them need not be, because after a loss of power the object
+still has what the tables lost. The object's own row is durable before its first byte, and with it
+all earlier rows. Therefore only the newest object can hold acknowledged bytes that the tables lack.
+It has the state `GROWING`, and is read before any new batch is accepted (`take_up`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
 from seamark.server.kept import tables
+from seamark.server.kept.parts import Part, read_parts
 from seamark.server.kept.plan import Key, Rows, key_of, read_rows, read_runs
+from seamark.server.kept.tables import REMOVE_NS, release
 from seamark.store.database import Upsert, insertion
 
 if TYPE_CHECKING:
-    from seamark.server.kept.parts import Part
+    from seamark.server.objects import GrowingObject, ObjectStore
     from seamark.store.database import Database
 
-__all__ = ["OutrunError", "commit", "insert_object"]
+__all__ = [
+    "GROWN_BYTES",
+    "SMALL_BYTES",
+    "Growing",
+    "OutrunError",
+    "commit",
+    "insert_object",
+    "take_up",
+]
 
 
 class OutrunError(Exception):
@@ -78,11 +96,7 @@ def insert_object(
     stale: bool = False,
     state: int = tables.LIVE,
 ) -> int:
-    """Name an object in the tables; return its number.
-
-    Raises:
-        OutrunError: If the name was claimed, because nobody seemed to want it any more.
-    """
+    """Name an object in the tables; return its number, or raise `OutrunError` if claimed."""
     rows = database.rows(
         connection,
         _NEW_OBJECT,
@@ -108,22 +122,18 @@ def commit(
     *,
     grown: int | None = None,
 ) -> Rows:
-    """Advance the journals of an object by what it holds.
+    """Advance journals by the bytes in a durable object; return the rows of journals and runs.
 
     Args:
         database: Which has the tables.
-        name: Of the object, which is durable.
+        name: Of the object.
         size: Of the object, bytes.
         parts: What it holds; those of one journal in order.
         sizes: How many bytes of each journal were kept when that was decided.
         most_journals: Of one run.
-        recent: Rows of all the journals as this process last saw them, which saves asking for
-            them; None to ask.
-        grown: Number of the object, if it is one that grows: then what is written here need not
-            outlive a loss of power, because it is found in the object (`growing.take_up`).
-
-    Returns:
-        The rows of runs and journals as they are now.
+        recent: Rows as this process last saw them, which saves asking; None to ask.
+        grown: Number of the object, if it grows: then what is written here need not outlive a
+            loss of power, because it is found in the object (`growing.take_up`).
 
     Raises:
         OutrunError: If one of the journals has another size by now, or its run was purged.
@@ -222,11 +232,6 @@ def _rows_of(
     of_runs: Mapping[str, Part],
     most_journals: int,
 ) -> Rows:
-    """Return the rows of journals and their runs, which are locked; those that are not there made.
-
-    Raises:
-        OutrunError: If a run has too many journals.
-    """
     _make_runs(database, connection, of_runs)
     runs, journals = read_rows(connection, keys, locked=True)
     new = [key for key in sorted(keys) if key not in journals]
@@ -248,7 +253,7 @@ def _rows_of(
 
 
 def _make_runs(database: Database, connection: sa.Connection, of_runs: Mapping[str, Part]) -> None:
-    """Make the rows of runs that are not there, before any row is locked: no two wait in a ring."""
+    # Rows are made before any is locked, so that no two transactions wait in a ring.
     there = {
         row[0]
         for row in connection.execute(
@@ -280,3 +285,157 @@ def _check_count(connection: sa.Connection, runs: set[int], most: int) -> None:
     )
     if any(row[0] > most for row in counts):
         raise OutrunError  # planned again, that batch alone is refused
+
+
+GROWN_BYTES: Final = 1 << 20
+"""How large an object may grow."""
+SMALL_BYTES: Final = 64 << 10
+"""What is more at once gets an object of its own."""
+_OLD_NS: Final = 600 * 10**9
+"""An object grows no longer than this."""
+_ANY: Final = 1 << 62
+_log: Final = logging.getLogger("seamark.server")
+_object = tables.objects
+_GROWING: Final = (
+    sa.select(_object.c.number, _object.c.name)
+    .where(_object.c.state == tables.GROWING)
+    .order_by(_object.c.number)
+)
+_SEAL: Final = (
+    sa.update(_object)
+    .values(state=tables.LIVE, size=sa.bindparam("end"))
+    .where(_object.c.number == sa.bindparam("row"), _object.c.state == tables.GROWING)
+)
+
+
+class Growing:
+    """The object of one process that grows; for one thread at a time."""
+
+    def __init__(
+        self,
+        database: Database,
+        objects: ObjectStore,
+        names: Iterator[str],
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._database, self._objects, self._names = database, objects, names
+        self._now_ns = now_ns
+        self._file: GrowingObject | None = None
+        self._until_ns = 0
+        self._grows = True
+        self.name = ""
+        self.number = 0
+
+    def open(self, size: int) -> GrowingObject | None:
+        """Return the growing object for a number of bytes; None if they need one of their own."""
+        if size > SMALL_BYTES or not self._grows:
+            return None
+        if self._file is None or self._file.capacity < size or self.is_old():
+            self.seal()
+            self._file = self._begin()
+        return self._file
+
+    def _begin(self) -> GrowingObject | None:
+        name, now = next(self._names), self._now_ns()
+        file = self._objects.grow(name, GROWN_BYTES)
+        if file is None:
+            self._grows = False
+            return None
+        try:
+            with self._database.writing() as connection:  # lasting, with all before it
+                self.number = insert_object(
+                    self._database, connection, name, GROWN_BYTES, state=tables.GROWING
+                )
+        except BaseException:
+            file.close()
+            raise
+        self.name, self._until_ns = name, now + _OLD_NS
+        return file
+
+    def is_old(self) -> bool:
+        """Return whether it is time to `seal` it."""
+        return self._file is not None and self._now_ns() > self._until_ns
+
+    def abandon(self) -> None:
+        """Add nothing more to an object that could not be written; it is taken up later."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def seal(self) -> None:
+        """Let the object be one like all others; after an error it is taken up later."""
+        file = self._file
+        if file is None:
+            return
+        self.abandon()
+        _seal(self._database, self._objects, self.number, self.name, file.end, self._now_ns())
+
+
+def _seal(
+    database: Database, objects: ObjectStore, number: int, name: str, end: int, now_ns: int
+) -> None:
+    objects.cut(name, end)
+    with database.writing(lasting=False) as connection:
+        database.run(connection, _SEAL, row=number, end=end)
+        release(connection, [number], now_ns + REMOVE_NS)
+
+
+def take_up(
+    database: Database,
+    objects: ObjectStore,
+    *,
+    gone: Callable[[str, str], bool],
+    now_ns: Callable[[], int],
+) -> int:
+    """Register the contents of growing objects of ended processes that the tables lack.
+
+    Nobody may send anything meanwhile. `gone` tells whether a run that the tables do not know was
+    purged. The result is the number of bytes of journals that were named.
+    """
+    rows = database.fetch(_GROWING)
+    total = 0
+    for number, name in rows:
+        size = next((each.size for each in objects.listed(name) if each.name == name), None)
+        if size is None:
+            _log.error("the object %r is not there any more", name)
+            continue
+        try:
+            listed = read_parts(objects, name, size)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            _log.error("what was kept last cannot be read: %s", error)
+            continue
+        new, sizes = _missing_parts(database, listed.parts, gone)
+        if new and (number, name) == rows[-1]:  # of the others it was never acknowledged
+            commit(database, name, size, new, sizes, _ANY, grown=number)
+            total += sum(part.length for part in new)
+        _seal(database, objects, number, name, listed.end, now_ns())
+    if total:
+        _log.info("took up %d bytes of journals that had been kept last", total)
+    if rows:
+        with database.writing():  # lasting, with what was written above
+            pass
+    return total
+
+
+def _missing_parts(
+    database: Database, parts: Sequence[Part], gone: Callable[[str, str], bool]
+) -> tuple[list[Part], dict[Key, int]]:
+    with database.reading() as connection:
+        keys = {(key_of(part.project, part.run), part.journal) for part in parts}
+        runs, journals = read_rows(connection, keys)
+    ends: dict[Key, int] = {}
+    sizes: dict[Key, int] = {}
+    new: list[Part] = []
+    for part in parts:
+        run = key_of(part.project, part.run)
+        key = run, part.journal
+        if (runs[run].purged_ns is not None) if run in runs else gone(part.project, part.run):
+            continue
+        known = ends.get(key, journals[key].size if key in journals else 0)
+        if part.offset > known:
+            _log.error("journal %r of %r lacks what is before byte %d", *reversed(key), part.offset)
+        elif part.offset == known:  # rows come whole: of what they have a part of, they have others
+            sizes.setdefault(key, known)
+            ends[key] = part.end
+            new.append(part)
+    return new, sizes

@@ -1,8 +1,7 @@
-"""Taking batches of journals: what several runs sent is kept together, and then acknowledged.
+"""Intake of batches: the batches of several runs are stored together, then acknowledged.
 
-One thread collects what has arrived for a moment, writes it into one object, and names that object
-in one transaction. Only then are the senders answered, so what was acknowledged is kept for good.
-Who sends something while nobody else does keeps it itself, without waiting for that thread.
+A thread collects the batches of a short interval, writes them to one object, and registers it in
+one transaction; only then are the senders answered. A single sender does not wait for the thread.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
@@ -23,14 +22,22 @@ from seamark.journal.folder import DEEPEST
 from seamark.journal.shipping import check_frames, check_gap
 from seamark.journal.walk import walk
 from seamark.paths import check_place
+from seamark.server.failures import Rejected, warn_rarely
 from seamark.server.kept import tables
-from seamark.server.kept.commit import OutrunError, commit
-from seamark.server.kept.growing import Growing
+from seamark.server.kept.commit import Growing, OutrunError, commit
 from seamark.server.kept.parts import names_of_worker, packed
-from seamark.server.kept.plan import Arrived, Plan, Receipt, Rows, RunRow, key_of
-from seamark.server.kept.recent import Recent
-from seamark.server.kept.refusals import FullError, PurgedError, Rejected, ReservedError
-from seamark.server.rare_log import warn_rarely
+from seamark.server.kept.plan import (
+    Arrived,
+    FullError,
+    JournalRow,
+    Key,
+    Plan,
+    Receipt,
+    Rows,
+    RunRow,
+    key_of,
+)
+from seamark.server.latest import Latest
 from seamark.server.writer import Stored
 from seamark.store.database import Conflict, Database
 
@@ -39,6 +46,47 @@ if TYPE_CHECKING:
     from seamark.server.quota import Quota
 
 __all__ = ["Intake", "check_run"]
+
+
+_MOST: Final = 10_000
+"""Journals, and runs, of which it is remembered."""
+
+
+class Recent:
+    """Rows of the journals that were kept last, for one thread.
+
+    Another process may have changed them: the transaction finds out (`seamark.server.kept.commit`).
+    """
+
+    def __init__(self) -> None:
+        self._runs = Latest[str, RunRow](_MOST)
+        self._journals = Latest[Key, JournalRow](_MOST)
+
+    def of(self, group: Iterable[Arrived]) -> Rows | None:
+        """Return the rows of a group; None unless each batch begins at the end of its journal."""
+        ends: dict[Key, int] = {}
+        rows = Rows({}, {})
+        for batch in group:
+            key = batch.key
+            run, journal = self._runs.get(key[0]), self._journals.get(key)
+            if run is None or journal is None:
+                return None
+            if batch.offset != ends.get(key, journal.size) or not batch.length:
+                return None
+            ends[key] = batch.end
+            rows.runs[run.key], rows.journals[key] = run, journal
+        return rows
+
+    def note(self, runs: Mapping[str, RunRow], journals: Mapping[Key, JournalRow]) -> None:
+        """Remember rows as they are now."""
+        self._runs.update(runs)
+        self._journals.update(journals)
+
+    def forget(self, group: Iterable[Arrived]) -> None:
+        """Believe nothing about the journals of a group any more."""
+        for batch in group:
+            self._journals.pop(batch.key, None)
+
 
 WINDOW_S: Final = 0.25
 """How long batches are collected at most, seconds."""
@@ -52,7 +100,6 @@ MOST_JOURNALS: Final = 4096
 """Of one run."""
 AHEAD_NS: Final = 3600 * 10**9
 """A writer's clock that is further ahead is noted."""
-
 _MOST_PROJECT_BYTES: Final = 1024
 _EACH_S: Final = 0.01
 """How much longer is collected for each batch that the last group had beside the first: alone,
@@ -68,9 +115,7 @@ _LEAST_S: Final = 1.0
 _MOST_S: Final = 10.0
 _MEMORY: Final = 0.9
 """How much of what was known of the load stays with every group."""
-
 _log: Final = logging.getLogger("seamark.server")
-
 _KNOWN: Final = (
     sa.select(
         tables.runs.c.position,
@@ -86,11 +131,7 @@ _KNOWN: Final = (
 
 
 def check_run(project: str, run: str) -> None:
-    """Make sure that a project and a run id can be those of a run.
-
-    Raises:
-        PathError: If they cannot.
-    """
+    """Raise `PathError` unless a project and a run id can be those of a run."""
     check_place(project, run)
     if len(project) > _MOST_PROJECT_BYTES or project.count("/") >= DEEPEST:
         msg = (
@@ -112,7 +153,7 @@ class Intake:
         most_journals: Of one run.
         window_s: How long batches are collected at most, seconds.
         grows: Whether what is small goes into an object that grows, see
-            `seamark.server.kept.growing`: for one process, whose tables are files of its machine.
+            `seamark.server.kept.commit`: for one process, whose tables are files of its machine.
         quota: Tells whether a workspace has room for more; None for no limit.
         reserved: Tells whether a journal (project path, run id, file name) is one that the server
             writes itself, with `take`.
@@ -125,14 +166,14 @@ class Intake:
         *,
         quota: Quota | None = None,
         reserved: Callable[[str, str, str], bool] | None = None,
-        gone: Callable[[str, str], bool] | None = None,
+        gone: Callable[[str, str], bool] = lambda *_: False,
         now_ns: Callable[[], int] = time.time_ns,
         most_journals: int = MOST_JOURNALS,
         window_s: float = WINDOW_S,
         grows: bool = False,
     ) -> None:
         self._database, self._objects = database, objects
-        self._gone = gone or _nobody
+        self._gone = gone
         self._quota, self._reserved = quota, reserved
         self._now_ns, self._most, self._window_s = now_ns, most_journals, window_s
         self._names = names_of_worker()
@@ -152,18 +193,12 @@ class Intake:
     # ------------------------------------------------------------------ asking
 
     def known(self, project: str, run: str) -> tuple[dict[str, int], int]:
-        """Return how many bytes of each journal of a run are kept, and its position.
-
-        Raises:
-            PathError: If these are no names.
-            PurgedError: If the run was purged.
-        """
+        """Return kept bytes by journal and the position of a run, or refuse a purged one (410)."""
         check_run(project, run)
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, _KNOWN, key=key_of(project, run))
+        rows = self._database.fetch(_KNOWN, key=key_of(project, run))
         if any(row[1] is not None for row in rows) or (not rows and self._gone(project, run)):
             msg = f"run {run!r} of {project!r} was purged here and is not taken back"
-            raise PurgedError(msg)
+            raise Rejected(msg, "purged", 410)
         return {row[2]: row[3] for row in rows if row[2]}, rows[0][0] if rows else 0
 
     # ------------------------------------------------------------------ taking
@@ -183,18 +218,16 @@ class Intake:
 
         Raises:
             BatchError: If it is no such batch, or exceeds a limit.
-            NotTaken: If it is not taken: `GapError`, `DivergedError`, `PurgedError`,
-                `TooManyError`, `ReservedError`, `QuotaExceeded`, `FullError`.
+            Rejected: If it is not taken: as a `GapError`, `DivergedError` or `FullError`, if the
+                run was purged or has too many journals, the journal is the server's own, or the
+                workspace has no room.
             PathError: If project or run are no names.
         """
         self._check(project, run, journal)
         return self._keep_now(self._arrived(project, run, journal, offset, data, gap))
 
     def take(self, project: str, run: str, journal: str, offset: int, data: bytes) -> Stored:
-        """Keep a batch of a journal that may be the server's own.
-
-        See `put` and `seamark.server.writer.Takes`.
-        """
+        """Keep a batch of a journal that may be the server's own; see `put`."""
         check_run(project, run)
         kept = self._keep_now(self._arrived(project, run, journal, offset, data))
         return Stored(kept.offset, kept.position)
@@ -212,12 +245,11 @@ class Intake:
         check_run(project, run)
         if self._reserved is not None and self._reserved(project, run, journal):
             msg = f"journal {journal!r} is the server's own, in which it keeps what people edit"
-            raise ReservedError(msg)
+            raise Rejected(msg, "reserved")
 
     def _arrived(
         self, project: str, run: str, journal: str, offset: int, data: bytes, gap: int = 0
     ) -> Arrived:
-        """Return a batch that was checked."""
         now = self._now_ns()
         ahead = 0
         if gap:
@@ -228,7 +260,6 @@ class Intake:
         return Arrived(project, run, journal, offset, gap or len(data), data, now, ahead)
 
     def _keep_now(self, batch: Arrived) -> Receipt:
-        """Store a batch, in this thread if no other one is storing and few arrive at once."""
         if self._last_group > 1 or not self._turn.acquire(blocking=False):
             self._queue_up(batch)
             return batch.done.result()
@@ -264,14 +295,7 @@ class Intake:
 
     @contextlib.contextmanager
     def counting_bytes(self) -> Iterator[Callable[[int], None]]:
-        """Count the bytes of a request while it is read, for all senders together.
-
-        Yields:
-            What to call with the size of every part.
-
-        Raises:
-            FullError: If the server has too much to do as it is, at once or with a part.
-        """
+        """Count bytes of requests being read, of all senders; `FullError` if too many."""
         mine = 0
 
         def more(size: int) -> None:
@@ -291,7 +315,7 @@ class Intake:
                 self._arriving -= mine
 
     def close(self) -> None:
-        """Keep what was accepted, then accept no more; harmless when called twice."""
+        """Store accepted batches, then accept no more; harmless when called twice."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -314,7 +338,6 @@ class Intake:
                     self._seal()
 
     def _wait(self) -> bool:
-        """Wait until there is something to do; return whether there will be more."""
         with self._changed:
             while not self._queue and not self._closing:
                 if not self._changed.wait(_LOOK_S) and self._is_old():
@@ -327,7 +350,6 @@ class Intake:
             return bool(self._queue) or not self._closing
 
     def _next_group(self) -> list[Arrived]:
-        """Return what to keep together; called with the lock."""
         group: list[Arrived] = []
         size = 0
         while self._queue and (not group or size + len(self._queue[0].data) <= GROUP_BYTES):
@@ -336,7 +358,6 @@ class Intake:
         return group
 
     def _keep_group(self, group: list[Arrived]) -> None:
-        """Keep what was taken off the queue; whatever goes wrong, the senders are told."""
         started = time.monotonic()
         try:
             self._keep(group)
@@ -354,7 +375,7 @@ class Intake:
         return self._growing is not None and self._growing.is_old()
 
     def _seal(self) -> None:
-        """Let the object that grew be; what cannot be said of it now is found out later."""
+        # What cannot be said of it now is found out later.
         try:
             if self._growing is not None:
                 self._growing.seal()
@@ -362,14 +383,12 @@ class Intake:
             _log.warning("an object could not be brought to its end: %s", error)
 
     def _measure(self, started: float) -> None:
-        """Note how much of the time since the last group this one took."""
         now = time.monotonic()
         busy = (now - started) / max(now - self._ended, 1e-6)
         self._load = _MEMORY * self._load + (1 - _MEMORY) * min(1.0, busy)
         self._ended = now
 
     def _wait_s(self, batch: Arrived) -> float:
-        """Return when the sender of a batch is welcome again."""
         busy = max(0.0, 2 * self._load - 1)  # below one half nobody is in anybody's way
         if len(batch.data) >= _BULK_BYTES:
             return round(busy, 2)
@@ -402,7 +421,6 @@ class Intake:
             _fail(batch, FullError(msg))
 
     def _write(self, plan: Plan, recent: Rows | None) -> Rows:
-        """Write an object and name it; return the rows of what is in it."""
         if not plan.parts:
             return Rows({}, {})
         sizes = [len(data) for data in plan.data]
@@ -438,7 +456,6 @@ class Intake:
             raise
 
     def _write_alone(self, plan: Plan, recent: Rows | None, sizes: list[int]) -> Rows:
-        """Write an object that does not grow, and name it."""
         name = next(self._names)
         head, parts = packed(plan.parts, self._now_ns(), shared=True, sizes=sizes)
         self._objects.put(name, head, *plan.data)
@@ -477,8 +494,3 @@ def _fail(batch: Arrived, error: Exception) -> None:
         refusal.__cause__ = error
         error = refusal
     batch.done.set_exception(error)
-
-
-def _nobody(project: str, run: str) -> bool:
-    del project, run
-    return False

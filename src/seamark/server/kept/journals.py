@@ -1,4 +1,4 @@
-"""The journals that a server keeps, as those see them who fold and read them."""
+"""Journals stored by a server, for folding and reading."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from seamark.errors import FileMissingError
 from seamark.server.blobs.tables import use
 from seamark.server.kept import tables
 from seamark.server.kept.caretaker import Caretaker
-from seamark.server.kept.plan import key_of
-from seamark.server.kept.releasing import REMOVE_NS, release
-from seamark.server.kept.source import StoredSource, segments_of
+from seamark.server.kept.plan import StoredSource, key_of, segments_of
+from seamark.server.kept.tables import REMOVE_NS, release
 from seamark.store.database import Upsert
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from seamark.journal.source import Source
-    from seamark.server.blobs import Blobs
+    from seamark.server.blobs.blobs import Blobs
     from seamark.server.objects import ObjectStore
     from seamark.store.database import Database
 
@@ -98,13 +97,7 @@ _COLLECT_NS: Final = 600 * 10**9
 
 
 class IntakeRun(NamedTuple):
-    """A run, and how much of it is kept.
-
-    Attributes:
-        project: Project path.
-        run: Run id, or ``.project``.
-        position: How many bytes of all its journals are kept, gaps included.
-    """
+    """A run, or ``.project``, and how many bytes of its journals are kept, gaps included."""
 
     project: str
     run: str
@@ -112,25 +105,14 @@ class IntakeRun(NamedTuple):
 
 
 class IntakeJournal(NamedTuple):
-    """Size of a stored journal, and the time when its last bytes arrived.
-
-    Attributes:
-        size: Size in bytes, gaps included.
-        heard_ns: Time when its last bytes arrived, by the server's clock, ns since the Unix epoch.
-    """
+    """Size of a stored journal, gaps included, and when its last bytes arrived here."""
 
     size: int
     heard_ns: int
 
 
 class IntakeJournals:
-    """The journals that a server keeps, as those see them who fold and read them; thread-safe.
-
-    Args:
-        database: The set of tables that is called ``kept``.
-        objects: Object storage that holds the bytes.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-    """
+    """Journals stored by a server, for folding and reading; thread-safe."""
 
     def __init__(
         self,
@@ -145,11 +127,7 @@ class IntakeJournals:
     # ------------------------------------------------------------------ runs
 
     def check(self) -> None:
-        """See that what is kept can be read.
-
-        Raises:
-            ObjectsUnreachable: If the place of the objects is away.
-        """
+        """Check that stored journals can be read, or raise `ObjectsUnreachable`."""
         self._objects.check()
 
     def unfolded(self, most: int) -> list[IntakeRun]:
@@ -157,8 +135,7 @@ class IntakeJournals:
 
         It is asked several times a second: one look into an index.
         """
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, _UNFOLDED, most=most)
+        rows = self._database.fetch(_UNFOLDED, most=most)
         return [IntakeRun(*row) for row in rows]
 
     def note(self, project: str, run: str, position: int) -> None:
@@ -171,16 +148,12 @@ class IntakeJournals:
             self._database.run(connection, _NOTE, run_key=key_of(project, run), folded=position)
 
     def late(self, before_ns: int, most: int) -> list[IntakeRun]:
-        """Return those of `unfolded` that have waited since before a moment, longest first.
-
-        The moment is of the clock by which `KeptJournal.heard_ns` is told.
-        """
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, _LATE, most=most, before=before_ns)
+        """Return those of `unfolded` that have waited since before a moment, longest first."""
+        rows = self._database.fetch(_LATE, most=most, before=before_ns)
         return [IntakeRun(*row) for row in rows]
 
     def wait_again(self, runs: Sequence[tuple[str, str]]) -> None:
-        """Mark runs as `unfolded` again, because what was noted of them is wrong."""
+        """Mark runs as `unfolded` again, because their noted positions are wrong."""
         keys = sorted(key_of(*run) for run in runs)
         for start in range(0, len(keys), _AT_ONCE):
             with self._database.writing() as connection:
@@ -190,8 +163,7 @@ class IntakeJournals:
         """Yield all runs, ordered by project and run id."""
         project = run = ""
         while True:
-            with self._database.reading() as connection:
-                rows = self._database.rows(connection, _NEXT, project=project, run_id=run)
+            rows = self._database.fetch(_NEXT, project=project, run_id=run)
             yield from (IntakeRun(*row) for row in rows)
             if len(rows) < _AT_ONCE:
                 return
@@ -200,19 +172,15 @@ class IntakeJournals:
     # ------------------------------------------------------------------ journals
 
     def journals(self, project: str, run: str) -> Mapping[str, IntakeJournal]:
-        """Return what is kept of a run now, by file name; empty for a run that is not there."""
-        with self._database.reading() as connection:
-            rows = self._database.rows(connection, _OF_RUN, run_key=key_of(project, run))
+        """Return the stored journals of a run by file name; empty for an unknown run."""
+        rows = self._database.fetch(_OF_RUN, run_key=key_of(project, run))
         return {name: IntakeJournal(size, heard_ns) for name, size, heard_ns, _ in rows}
 
     def source(self, project: str, run: str, journal: str) -> Source:
-        """Open a journal.
+        """Open a journal; `FileMissingError` if nothing is kept of it.
 
         Gaps are bytes that are no frames. `Source.quiet_since_ns` is None: only whole frames and
         declared gaps come, so that what is there is final.
-
-        Raises:
-            FileMissingError: If nothing is kept of it.
         """
         key = key_of(project, run)
         with self._database.reading() as connection:
@@ -253,16 +221,12 @@ class IntakeJournals:
         self._blobs().forget_run(project, run)
 
     def _blobs(self) -> Blobs:
-        from seamark.server.blobs import Blobs
+        from seamark.server.blobs.blobs import Blobs
 
         return Blobs(self._database, self._objects, now_ns=self._now_ns)
 
     def tend(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Compact objects and collect those that nobody needs, a little each time.
-
-        Args:
-            stop: Returns whether it must end soon.
-        """
+        """Compact objects and collect those that nobody needs, a little each time."""
         self._caretaker.tend(stop)
         if self._now_ns() - self._collected_ns > _COLLECT_NS and not stop():
             self._collected_ns = self._now_ns()
@@ -272,9 +236,8 @@ class IntakeJournals:
             self._blobs().collect()
 
     def _settle(self, stop: Callable[[], bool]) -> None:
-        """Find out who needs the contents that were taken up from the objects alone."""
         from seamark.server.blobs.blobs import RESERVED_NS
-        from seamark.server.blobs.rebuild import settle_blobs
+        from seamark.server.blobs.tables import settle_blobs
 
         until = self._now_ns() + RESERVED_NS
         try:
@@ -283,7 +246,6 @@ class IntakeJournals:
             _log.warning("who needs files that were taken up cannot be found out now: %s", error)
 
     def _opened(self, project: str, run: str) -> Iterator[tuple[str, Source]]:
-        """Yield name and bytes of each journal of a run."""
         for name in self.journals(project, run):
             with contextlib.suppress(FileMissingError):  # purged in this moment
                 yield name, self.source(project, run, name)

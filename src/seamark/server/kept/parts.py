@@ -1,4 +1,4 @@
-"""Objects that hold stretches of journals, and say themselves which.
+"""Format of objects that hold parts of journals, and bounded decompression of batches.
 
 ::
 
@@ -6,14 +6,14 @@
     8   4  u32 length of the list      12  4  u32 crc32 of the list
     16  …  the list: JSON, then the bytes of its parts, one after the other
 
-The list has when the object was written, and for each part the run, the journal, where in the
-file it begins, how long it is, when it came, and its CRC. A declared gap is a part without bytes.
-An object that grows (`seamark.server.kept.growing`) has more of the same behind it: magic, list and
-bytes, again and again, and zeros up to its end.
+The list has the time of writing and, for each part, its run, journal, offset in the journal,
+length, time of arrival and CRC. A declared gap is a part without bytes. A growing object
+(`seamark.server.kept.commit`) repeats this layout (magic, list, bytes) and ends with zeros.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import secrets
 import struct
@@ -22,11 +22,20 @@ from collections.abc import Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import zstandard
+
 from seamark.errors import PathError
-from seamark.journal.format import dump_json
-from seamark.journal.records import WHOLE, whole
-from seamark.journal.shipping import BatchError, check_journal_name
+from seamark.journal.format import (
+    FILE_HEADER_BYTES,
+    FRAME_HEADER_BYTES,
+    MAX_PAYLOAD_BYTES,
+    WHOLE,
+    dump_json,
+    whole,
+)
+from seamark.journal.shipping import BATCH_BYTES, PLAIN_BYTES, BatchError, check_journal_name
 from seamark.paths import check_scope
+from seamark.server.failures import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,17 +44,66 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PREFIX",
-    "Listed",
     "Part",
     "is_sound",
+    "longest_body",
     "names_of_worker",
     "packed",
     "read_parts",
+    "unpacked",
 ]
+
+
+_LONGEST_FRAME: Final = FILE_HEADER_BYTES + FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES
+_OVERHEAD: Final = 64 << 10
+"""What compression may add to bytes that cannot be compressed; much more than it does."""
+_WINDOW_BYTES: Final = 32 << 20
+"""How much memory a frame of zstd may ask for before anything is written."""
+_PART_BYTES: Final = 1 << 20
+_TOO_LONG: Final[dict[str, Any]] = {"limit": "plain_bytes", "allowed": PLAIN_BYTES}
+
+
+def longest_body() -> int:
+    """Return how long a body may be, bytes: a batch, or one frame that cannot be compressed."""
+    return max(BATCH_BYTES, _LONGEST_FRAME) + _OVERHEAD
+
+
+def unpacked(body: bytes, packing: str) -> bytes:
+    """Return a request body decoded by its ``Content-Encoding``, ``zstd`` or ``identity``."""
+    if packing in ("", "identity"):
+        data = body
+    elif packing != "zstd":
+        msg = f"Content-Encoding: expected zstd or none, got {packing!r:.40}"
+        raise Rejected(msg, "bad-encoding", 415)
+    elif not body:
+        data = b""
+    else:
+        data = _inflated(body)
+    if len(body) > BATCH_BYTES + _OVERHEAD and len(data) > _LONGEST_FRAME:
+        msg = f"batch_bytes: at most {BATCH_BYTES} are accepted, got {len(body)}: send less at once"
+        raise Rejected(msg, "too-large", 413, **_TOO_LONG)
+    return data
+
+
+def _inflated(body: bytes) -> bytes:
+    # Piece by piece: what a frame says of its size is somebody's word.
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+    plain = io.BytesIO()  # grows in place, where a list of parts would be held twice
+    try:
+        with decompressor.stream_reader(io.BytesIO(body), read_across_frames=True) as reader:
+            while part := reader.read(_PART_BYTES):
+                if plain.tell() + len(part) > PLAIN_BYTES:
+                    msg = f"plain_bytes: at most {PLAIN_BYTES} are accepted: send less at once"
+                    raise Rejected(msg, "too-large", 413, **_TOO_LONG)
+                plain.write(part)
+    except zstandard.ZstdError as error:
+        msg = f"the body is not zstd: {error}"
+        raise Rejected(msg, "bad-encoding") from error
+    return plain.getvalue()
+
 
 PREFIX: Final = "journals/"
 """What the names of these objects begin with."""
-
 _MAGIC: Final = b"\x89SMO\r\n\x1a\n"
 _HEAD: Final = struct.Struct("<8sII")
 _MOST_BYTES: Final = 64 << 20
@@ -55,18 +113,11 @@ _FOLDER: Final = 1000
 
 
 class Part(NamedTuple):
-    """A stretch of a journal in an object.
+    """A stretch of a journal in an object; `offset` and `length` are of the journal, in bytes.
 
-    Attributes:
-        project: Project path.
-        run: Run id.
-        journal: File name.
-        offset: In the journal, bytes.
-        length: In bytes.
-        heard_ns: When the last of it came, ns since the Unix epoch by the clock of the server.
-        ahead_ns: How far its writer's clock was ahead, ns; 0 if by less than an hour.
-        crc: CRC32 of its bytes; None for a declared gap.
-        place: Where it is in the object, bytes; None for a declared gap.
+    `heard_ns` is when the last of it came, ns since the Unix epoch by the clock of the server, and
+    `ahead_ns` how far its writer's clock was ahead, 0 if by less than an hour. `crc` (CRC32) and
+    `place`, its offset in the object, are None for a declared gap.
     """
 
     project: str
@@ -100,14 +151,10 @@ def packed(
     sizes: Sequence[int],
     start: int = 0,
 ) -> tuple[bytes, list[Part]]:
-    """Return what goes before the bytes of parts, and the parts with their places.
+    """Return the bytes before those of the parts, and the parts with their places.
 
-    Args:
-        parts: In the order in which their bytes follow.
-        made_ns: Now, nanoseconds since the Unix epoch.
-        shared: Whether it is of several runs.
-        sizes: How many bytes each part has in the object; 0 for a declared gap.
-        start: Where in the object this goes.
+    `sizes` are the bytes that each part has in the object, 0 for a declared gap; `start` is the
+    place of all this in the object. `shared` tells whether it is of several runs.
     """
     listed = {
         "format": _FORMAT,
@@ -125,13 +172,10 @@ def packed(
 
 
 class Listed(NamedTuple):
-    """Contents of an object, as the lists in it declare them.
+    """Contents of an object, as the lists in it declare them; `end` is that of the last part.
 
-    Attributes:
-        parts: Parts, in order.
-        shared: Whether they are of several runs.
-        end: End of the last of them, bytes.
-        whole: Whether everything else in the object is zeros, which it may grow into.
+    `shared` tells whether the parts are of several runs, `whole` whether everything else in the
+    object is zeros, which it may grow into.
     """
 
     parts: list[Part]
@@ -141,19 +185,10 @@ class Listed(NamedTuple):
 
 
 def read_parts(objects: ObjectStore, name: str, size: int) -> Listed:
-    """Return what an object holds.
+    """Return the contents of an object; `ValueError` if its beginning is invalid or damaged.
 
     One that grew holds several lists, each with its parts. Its end may be torn, if a machine lost
     power: what is there was not acknowledged, and is passed over.
-
-    Args:
-        objects: Where it is.
-        name: Of the object.
-        size: Of the object, bytes.
-
-    Raises:
-        ValueError: If it is no such object, or damaged where it begins.
-        OSError: If it cannot be read.
     """
     found: list[Listed] = []
     end, whole = 0, True
@@ -223,11 +258,7 @@ def _section(objects: ObjectStore, name: str, start: int, size: int) -> Listed:
 
 
 def _sound(one: Any) -> Part:
-    """Return a part of a list, checked: a bucket may hold what somebody else has put there.
-
-    Raises:
-        ValueError: If it is none.
-    """
+    # A bucket may hold what somebody else has put there.
     part = Part(*one)
     numbers = (part.offset, part.length, part.heard_ns, part.ahead_ns)
     try:

@@ -1,19 +1,19 @@
-"""Plan for a group of batches: what to store, what is stored already, and what to refuse."""
+"""Plan for a group of batches, and the journals they are compared with."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from seamark.server.failures import GapError, Rejected
 from seamark.server.kept import tables
 from seamark.server.kept.parts import Part
-from seamark.server.kept.refusals import DivergedError, GapError, PurgedError, TooManyError
-from seamark.server.kept.source import StoredSource, segments_of
 
 if TYPE_CHECKING:
     from seamark.server.objects import ObjectStore
@@ -22,33 +22,152 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Arrived",
+    "DivergedError",
+    "FullError",
     "JournalRow",
     "Key",
     "Plan",
     "Receipt",
     "Rows",
     "RunRow",
+    "StoredSource",
     "key_of",
     "read_rows",
     "read_runs",
+    "segments_of",
 ]
+
+
+class DivergedError(Rejected):
+    """Other bytes are kept in its place; ``known`` says how many are kept."""
+
+    slug = "diverged"
+    status = 409
+
+
+class FullError(Rejected):
+    """The server has too much to do, or cannot write now; the same may be sent again."""
+
+    slug = "busy"
+    status = 503
+    wait_s = 5.0
+
+
+class Segment(NamedTuple):
+    """Location of a range of bytes of a journal in an object.
+
+    `place` is the offset in the object, bytes; None for a declared gap, which is in no object.
+    """
+
+    offset: int
+    length: int
+    name: str
+    place: int | None
+
+    @property
+    def end(self) -> int:
+        """End of the range in the journal."""
+        return self.offset + self.length
+
+
+_of = tables.segments.c
+_SEGMENTS = (
+    sa.select(_of.offset, _of.length, tables.objects.c.name, _of.place)
+    .join(tables.objects, tables.objects.c.number == _of.object)
+    .where(_of.journal == sa.bindparam("journal"), _of.offset < sa.bindparam("end"))
+    .where(_of.offset + _of.length > sa.bindparam("start"))
+    .order_by(_of.offset)
+)
+_ALL = (1 << 63) - 1
+
+
+def segments_of(
+    database: Database, connection: sa.Connection, journal: int, start: int = 0, end: int = _ALL
+) -> list[Segment]:
+    """Return where a journal lies, or its stretches that touch the bytes from start to end."""
+    rows: list[Any] = database.rows(connection, _SEGMENTS, journal=journal, start=start, end=end)
+    return [Segment(*row) for row in rows]
+
+
+class StoredSource:
+    """Bytes of a journal that were stored when it was opened.
+
+    Declared gaps read as zeros, which are no frame.
+    """
+
+    def __init__(self, objects: ObjectStore, name: str, segments: Sequence[Segment]) -> None:
+        self.name = name
+        self._objects = objects
+        self._segments = segments
+        self._starts = [segment.offset for segment in segments]
+
+    def size(self) -> int:
+        """See `seamark.journal.source.Source.size`."""
+        return self._segments[-1].end if self._segments else 0
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """See `seamark.journal.source.Source.pread`."""
+        parts = [
+            bytes(length) if data is None else data
+            for length, data in self.stretches(offset, offset + size)
+        ]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def stretches(self, start: int, end: int) -> Iterator[tuple[int, bytes | None]]:
+        """Yield the stored data piece by piece: length, and bytes or None for a gap."""
+        index = max(0, bisect_right(self._starts, start) - 1)
+        for segment in self._segments[index:]:
+            first, last = max(start, segment.offset), min(end, segment.end)
+            if segment.offset >= end:
+                return
+            if first >= last:
+                continue
+            if segment.place is None:
+                yield last - first, None
+                continue
+            place = segment.place + first - segment.offset
+            data = self._objects.get(segment.name, place, last - first)
+            if len(data) < last - first:
+                msg = f"object {segment.name!r} is shorter than it was"
+                raise OSError(msg)
+            yield last - first, data
+
+    def quiet_since_ns(self) -> int | None:
+        """Return None: only whole frames and declared gaps are stored, so all bytes are final."""
+        return None
+
+    def owner(self) -> int | None:
+        """See `seamark.journal.source.Source.owner`."""
+        return None
+
+    def gap_end(self, offset: int) -> int | None:
+        """See `seamark.journal.source.Source.gap_end`."""
+        index = bisect_right(self._starts, offset) - 1
+        found = None
+        for segment in self._segments[max(0, index) :]:
+            if segment.place is not None or not segment.offset <= (found or offset) < segment.end:
+                break
+            found = segment.end
+        return found
+
+    def close(self) -> None:
+        """See `seamark.journal.source.Source.close`."""
+
 
 Key = tuple[str, str]
 """Key of a run (see `key_of`) and file name of a journal."""
 
 
 def key_of(project: str, run: str) -> str:
-    """Return what tells a run from all others: run ids have no slash."""
+    """Return the unique key of a run; run ids have no slash."""
     return f"{project}/{run}"
 
 
 class Receipt(NamedTuple):
     """Answer to a batch that was stored.
 
-    Attributes:
-        offset: Number of bytes of the journal that are stored now.
-        position: Number of bytes of all journals of the run that are stored now.
-        wait_s: Seconds to wait before the next batch is sent.
+    `offset` counts the bytes of its journal, `position` those of all journals of the run. The next
+    batch may be sent after `wait_s` seconds.
     """
 
     offset: int
@@ -58,18 +177,10 @@ class Receipt(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Arrived:
-    """A batch that was checked, and waits to be kept.
+    """A batch that was checked, and waits to be kept; `data` is empty for a declared gap.
 
-    Attributes:
-        project: Project path.
-        run: Run id.
-        journal: File name.
-        offset: In the journal, bytes.
-        length: In bytes.
-        data: These bytes; empty for a declared gap.
-        heard_ns: When it came, nanoseconds since the Unix epoch.
-        ahead_ns: How far its writer's clock was ahead, ns; 0 if by less than an hour.
-        done: Takes the answer.
+    `heard_ns` is when it came, ns since the Unix epoch; `ahead_ns` how far its writer's clock was
+    ahead, 0 if by less than an hour. `done` takes the answer.
     """
 
     project: str
@@ -112,12 +223,7 @@ class JournalRow(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Runs and journals as the tables have them.
-
-    Attributes:
-        runs: By their keys.
-        journals: By theirs.
-    """
+    """Runs and journals as the tables have them, by their keys."""
 
     runs: dict[str, RunRow]
     journals: dict[Key, JournalRow]
@@ -145,13 +251,9 @@ _COUNTS: Final = (
 def read_runs(
     connection: sa.Connection, keys: Iterable[str], *, locked: bool = False
 ) -> dict[str, RunRow]:
-    """Return the rows of runs.
+    """Return the rows of runs by their keys, locked until the transaction ends if so asked.
 
-    Args:
-        connection: Of a transaction.
-        keys: Of the runs.
-        locked: Whether nobody else may change them before the transaction ends. Rows are locked in
-            the order of their keys, by everybody.
+    Everybody locks rows in the order of their keys.
     """
     statement = _RUNS_LOCKED if locked else _RUNS
     rows = connection.execute(statement, {"keys": sorted(set(keys))})
@@ -161,13 +263,7 @@ def read_runs(
 def read_rows(
     connection: sa.Connection, keys: Iterable[Key], *, locked: bool = False
 ) -> tuple[dict[str, RunRow], dict[Key, JournalRow]]:
-    """Return the rows of runs and of journals.
-
-    Args:
-        connection: Of a transaction.
-        keys: Of the journals.
-        locked: See `read_runs`.
-    """
+    """Return the rows of runs and of journals by their keys; see `read_runs`."""
     wanted = list(keys)
     runs = read_runs(connection, (key for key, _ in wanted), locked=locked)
     if not runs:
@@ -179,14 +275,7 @@ def read_rows(
 
 
 class Plan:
-    """A group of batches, sorted out against what is kept.
-
-    Args:
-        database: Which has the tables.
-        objects: Where bytes lie.
-        most_journals: Of one run.
-        gone: Tells whether a run was purged, for those that the tables do not have.
-        quota: Tells whether a workspace has room for more; None for no limit.
+    """Group of batches, divided by comparison with the stored journals.
 
     Attributes:
         parts: What is new, in order.
@@ -220,10 +309,8 @@ class Plan:
     def make(self, arrived: Iterable[Arrived], recent: Rows | None = None) -> None:
         """Sort out batches, in the order in which they came.
 
-        Args:
-            arrived: The batches.
-            recent: Rows of all their journals, if each goes on where its journal ended when they
-                were read; None to read what is kept.
+        `recent` are the rows of all their journals, if each batch goes on where its journal ended
+        when they were read; None to read what is kept.
         """
         group = list(arrived)
         if recent is not None:
@@ -273,24 +360,23 @@ class Plan:
             self.settled.append((batch, Receipt(self.sizes[key], position)))
 
     def _admit(self, batch: Arrived) -> None:
-        """Refuse what belongs to a run that was purged, or has too many journals."""
         key = batch.key
         row = self._runs.get(key[0])
         if (row and row.purged_ns is not None) or (
             row is None and self._gone(batch.project, batch.run)
         ):
             msg = f"run {batch.run!r} of {batch.project!r} was purged here and is not taken back"
-            raise PurgedError(msg)
+            raise Rejected(msg, "purged", 410)
         if key in self._journals or key in self._ends:
             return
         count = self._counts.get(key[0], 0) + 1
         if count > self._most:
             msg = f"run {batch.run!r} has {self._most} journals, more are not taken"
-            raise TooManyError(msg, limit="journals", allowed=self._most)
+            raise Rejected(msg, "too-large", 413, limit="journals", allowed=self._most)
         self._counts[key[0]] = count
 
     def _check_quota(self, project: str, more: int) -> None:
-        """Refuse what a workspace has no room for, beside what of it came in the same group."""
+        # What came of the workspace in the same group counts, too.
         if self._quota is None:
             return
         workspace = project.partition("/")[0]
@@ -299,7 +385,6 @@ class Plan:
         self._new[workspace] = new
 
     def _compare(self, connection: sa.Connection, batch: Arrived, known: int) -> None:
-        """Make sure that what a batch repeats is what is kept."""
         at, end = batch.offset, min(batch.end, known)
         for length, data in self._stored_bytes(connection, batch.key, at, end):
             start = at - batch.offset
@@ -315,7 +400,7 @@ class Plan:
     def _stored_bytes(
         self, connection: sa.Connection, key: Key, start: int, end: int
     ) -> Iterator[tuple[int, bytes | None]]:
-        """Yield what is kept, and what is about to be, from one byte to another."""
+        # What is kept, then what is about to be.
         stored = min(end, self.sizes[key])
         if start < stored:
             found = segments_of(

@@ -1,4 +1,4 @@
-"""Making the tables of journals again from the objects alone.
+"""Rebuilding of the tables of journals from the objects alone.
 
 An object says what it holds. Of stretches that overlap, because objects were being compacted or
 were written and never named, those are taken that reach furthest; what is the same stays the same.
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from seamark.server.kept import tables
 from seamark.server.kept.commit import insert_object
-from seamark.server.kept.parts import PREFIX, Part, is_sound, read_parts
+from seamark.server.kept.parts import PREFIX, Part, read_parts
 from seamark.server.kept.plan import key_of
 from seamark.store.database import insertion
 
@@ -22,21 +22,17 @@ if TYPE_CHECKING:
     from seamark.server.objects import ObjectStore
     from seamark.store.database import Database
 
-__all__ = ["Rebuilt", "needs_rebuild", "rebuild"]
+__all__ = ["needs_rebuild", "rebuild"]
 
 _log: Final = logging.getLogger("seamark.server")
 _SEGMENT: Final = insertion(tables.segments)
 
 
 class Rebuilt(NamedTuple):
-    """Result of a rebuild.
+    """Result of a rebuild; `bytes` are stored ones, gaps included.
 
-    Attributes:
-        runs: Number of runs.
-        journals: Number of journals.
-        bytes: Number of bytes of them that are stored, gaps included.
-        damaged: Names of objects that could not be read.
-        missing: Journals of which a stretch is missing: (run's key, file name, from which byte on).
+    `damaged` are the names of objects that could not be read. `missing` are journals that lack a
+    stretch: (run's key, file name, from which byte on).
     """
 
     runs: int
@@ -47,15 +43,13 @@ class Rebuilt(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A part, and the object that it is in."""
-
     part: Part
     name: str
     shared: bool
 
 
 def needs_rebuild(database: Database, objects: ObjectStore) -> bool:
-    """Return whether there are objects, but no row says what is in them."""
+    """Return whether there are objects without any rows about their contents."""
     with database.reading() as connection:
         if connection.execute(sa.select(tables.objects.c.number).limit(1)).first():
             return False
@@ -63,35 +57,16 @@ def needs_rebuild(database: Database, objects: ObjectStore) -> bool:
 
 
 def rebuild(
-    database: Database,
-    objects: ObjectStore,
-    *,
-    gone: Callable[[str, str], bool],
-    verify: bool = False,
-    stop: Callable[[], bool] = lambda: False,
+    database: Database, objects: ObjectStore, *, gone: Callable[[str, str], bool]
 ) -> Rebuilt:
-    """Make the tables again; nobody may send or fold meanwhile.
+    """Make the tables of journals again; nobody may send or fold meanwhile.
 
-    Args:
-        database: The set of tables that is called ``kept``; what is in those of journals is
-            replaced.
-        objects: Where bytes lie.
-        gone: Tells whether a run (project path, run id) was purged; its bytes are left to the
-            collection.
-        verify: Whether to read all bytes and compare their CRC; what is damaged counts as missing.
-        stop: Returns whether to give up; then the tables stay as they were.
-
-    Raises:
-        InterruptedError: If it was given up.
-        OSError: If the place of the objects fails.
+    `gone` tells whether a run was purged; its bytes are left to the collection.
     """
     found: dict[str, dict[str, list[_Found]]] = {}
     sizes: dict[str, int] = {}
     damaged: list[str] = []
     for info in objects.listed(PREFIX):
-        if stop():
-            msg = "given up"
-            raise InterruptedError(msg)
         try:
             listed = read_parts(objects, info.name, info.size)
         except FileNotFoundError:
@@ -105,17 +80,13 @@ def rebuild(
             _log.error("rebuild: %r is damaged", info.name)
             damaged.append(info.name)
         for part in listed.parts:
-            if verify and not is_sound(objects, info.name, part):
-                _log.error("rebuild: %r is damaged at byte %s", info.name, part.place)
-                damaged.append(info.name)
-                continue
             of_run = found.setdefault(key_of(part.project, part.run), {})
             of_run.setdefault(part.journal, []).append(_Found(part, info.name, listed.shared))
     return _Writer(database, sizes, gone).write(found, sorted(set(damaged)))
 
 
 def _chain(found: Iterable[_Found]) -> Iterator[tuple[int, int, _Found]]:
-    """Yield the stretches that follow each other from the beginning on: offset, end, where."""
+    # These stretches follow each other from the beginning on: offset, end, where.
     left = sorted(found, key=lambda each: (each.part.offset, -each.part.end, each.shared))
     known = index = 0
     while True:
@@ -131,8 +102,6 @@ def _chain(found: Iterable[_Found]) -> Iterator[tuple[int, int, _Found]]:
 
 
 class _Writer:
-    """Writes all rows, in one transaction."""
-
     def __init__(
         self, database: Database, sizes: dict[str, int], gone: Callable[[str, str], bool]
     ) -> None:
@@ -174,7 +143,6 @@ class _Writer:
 
     @staticmethod
     def _write_purged(connection: sa.Connection, key: str, files: dict[str, list[_Found]]) -> None:
-        """Write that a run was purged, so that what is left of it is collected."""
         parts = [each.part for some in files.values() for each in some]
         heard = max(part.heard_ns for part in parts)
         _inserted(

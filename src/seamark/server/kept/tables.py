@@ -1,9 +1,9 @@
-"""The tables of the set ``kept`` that are about journals; see `seamark.server.databases`.
-
-All of them are derived from objects; see `seamark.server.kept.rebuild`.
-"""
+"""Tables of stored journals (database ``kept``), and the release of objects."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -11,28 +11,27 @@ __all__ = [
     "CLAIMED",
     "GROWING",
     "LIVE",
-    "RELEASED",
+    "REMOVE_NS",
     "journals",
     "metadata",
     "objects",
+    "release",
     "runs",
     "segments",
 ]
 
+
 metadata = sa.MetaData()
 _Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # only that counts by itself there
-
 LIVE = 0
 """State of an object that segments name."""
 RELEASED = 1
 """State of one that nothing names any more; its row goes with it."""
 CLAIMED = 2
 """State of one that nobody had named in time. Its row stays, so that nobody does so later."""
-
 GROWING = 3
 """State of one to which bytes are added: it stays whatever names it."""
-
 runs = sa.Table(
     "kept_run",
     metadata,
@@ -64,7 +63,6 @@ sa.Index(
     postgresql_where=runs.c.loose > 0,
 )
 sa.Index("kept_run_of_project", runs.c.project, runs.c.run)
-
 journals = sa.Table(
     "kept_journal",
     metadata,
@@ -78,7 +76,6 @@ journals = sa.Table(
     sa.Column("ahead_ns", sa.BigInteger, nullable=False),
     sa.UniqueConstraint("run", "name"),
 )
-
 objects = sa.Table(
     "kept_object",
     metadata,
@@ -103,7 +100,6 @@ sa.Index(
     sqlite_where=objects.c.stale > 0,
     postgresql_where=objects.c.stale > 0,
 )
-
 segments = sa.Table(
     "kept_segment",
     metadata,
@@ -119,3 +115,32 @@ segments = sa.Table(
     # Whether it still shares its object with other runs.
     sa.Column("loose", sa.SmallInteger, nullable=False),
 )
+REMOVE_NS: Final = 24 * 3600 * 10**9
+"""How long an object stays that nothing names any more: somebody may be reading it."""
+_AT_ONCE: Final = 500
+_object, _segment = objects, segments
+
+
+def release(
+    connection: sa.Connection, numbers: Sequence[int], remove_ns: int, *, stale: bool = False
+) -> None:
+    """Let go of those objects that no segment names any more; those that grow stay as they are.
+
+    They may be removed from `remove_ns` on, ns since the Unix epoch. With `stale`, those that are
+    still named hold bytes that have to go, and are written anew.
+    """
+    for start in range(0, len(numbers), _AT_ONCE):
+        some = list(numbers[start : start + _AT_ONCE])
+        named = sa.select(_segment.c.object).where(_segment.c.object.in_(some)).distinct()
+        left = {row[0] for row in connection.execute(named)}
+        gone = [number for number in some if number not in left]
+        if gone:
+            connection.execute(
+                sa.update(_object)
+                .where(_object.c.number.in_(gone), _object.c.state != GROWING)
+                .values(state=RELEASED, remove_ns=remove_ns, stale=0)
+            )
+        if left and stale:
+            connection.execute(
+                sa.update(_object).where(_object.c.number.in_(sorted(left))).values(stale=1)
+            )

@@ -6,7 +6,7 @@ description at ``openapi.json`` of their types. The body is a JSON object: the a
 ``project`` and ``run`` where the question is about one run (a run id, or ``.project`` for a
 project's own log), ``seen`` of an earlier answer, and ``next`` of the part before. The answer is
 ``{"answer": ..., "seen": ..., "next": ...}``, in MessagePack for who accepts
-``application/msgpack`` (`seamark.reading.codec`), else in JSON (`seamark.server.json_answers`);
+``application/msgpack`` (`seamark.reading.codec`), else in JSON (`seamark.server.answering`);
 ``?arrays=json`` writes arrays as lists of numbers.
 
 An answer has at most 1,000,000 points, a table at most 10,000 rows, and a list as many items as fit

@@ -1,4 +1,4 @@
-"""Tokens, users, roles and visibility over HTTP.
+"""Routes for tokens, users, roles and visibility.
 
 Nobody gets more through these routes than they have: what a token may hand on is bounded by its
 own user, role, project and end.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from seamark.paths import is_inside
 from seamark.server.access import Identity, Role
@@ -17,9 +17,11 @@ from seamark.server.accounts.accounts import Accounts, NoSuch
 from seamark.server.accounts.tokens import Token
 from seamark.server.failures import Refusal
 from seamark.server.guard import (
+    Body,
     expect,
     expect_admin,
     expect_somebody,
+    note,
     open_to_all,
     server_of,
 )
@@ -35,21 +37,12 @@ Project = Annotated[str, Field(min_length=1, max_length=1024)]
 ProjectQuery = Annotated[str, Query(min_length=1, max_length=1024)]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class NewTokenBody(_Body):
+class NewTokenBody(Body):
     """Request for a new token.
 
-    Attributes:
-        user: User of the token; by default the requester. A user that does not exist is created.
-        service: Whether a user that is created is a service account.
-        admin: Whether a user that is created is an admin of the server.
-        label: Purpose of the token.
-        role: Highest role that it grants.
-        project: Project that it is limited to, with everything in it.
-        expires_s: Time until it expires, seconds.
+    `user` is by default the requester; one that does not exist is created, as a service account
+    or an admin if so asked. `role` is the highest that the token grants, `project` what it is
+    limited to with everything in it.
     """
 
     user: Name | None = None
@@ -61,22 +54,22 @@ class NewTokenBody(_Body):
     expires_s: int | None = Field(None, ge=1, le=_YEARS)
 
 
-class MemberBody(_Body):
-    """The role that somebody gets in a project; None takes it away."""
+class MemberBody(Body):
+    """Role for a user in a project; None removes it."""
 
     user: Name
     project: Project
     role: RoleName | None
 
 
-class VisibilityBody(_Body):
+class VisibilityBody(Body):
     """Visibility of a project to users without a role in it."""
 
     project: Project
     visibility: Literal["private", "workspace", "public"]
 
 
-class UserBody(_Body):
+class UserBody(Body):
     """Changes to a user."""
 
     admin: bool | None = None
@@ -88,7 +81,7 @@ class UserBody(_Body):
 
 @router.get("/me")
 def me(request: Request) -> dict[str, Any]:
-    """Return who asks and what they may do; without a token, nobody."""
+    """Return the identity and the rights of the requester; without a token, nobody."""
     who = open_to_all(request)
     return {
         "name": who.name,
@@ -161,7 +154,7 @@ def create_token(request: Request, body: NewTokenBody) -> dict[str, Any]:
         expires_ns=expires,
         made_with=own.id if own is not None and _is_limited(own) else None,
     )
-    _note(request, who, "token.create", made.prefix, user=user, project=project)
+    note(request, who, "token.create", made.prefix, user=user, project=project)
     return {"token": made.secret, "id": made.prefix, "user": user, "expires_ns": expires}
 
 
@@ -178,11 +171,14 @@ def revoke_token(request: Request, token: str) -> dict[str, Any]:
     except NoSuch:
         found = None
     if found is None or not _may_end(server.accounts, who, found):
-        hint = "no such token, or it is not yours to revoke; seamark token list shows yours"
-        raise Refusal(404, "no-token", hint)
+        raise Refusal(
+            404,
+            "no-token",
+            "no such token, or it is not yours to revoke; seamark token list shows yours",
+        )
     server.accounts.revoke(token)
     server.logins.forget()
-    _note(request, who, "token.revoke", token, user=found.user)
+    note(request, who, "token.revoke", token, user=found.user)
     return {"revoked": token}
 
 
@@ -198,12 +194,12 @@ def users(request: Request) -> dict[str, Any]:
 
 @router.patch("/users/{name}")
 def change_user(request: Request, name: str, body: UserBody) -> dict[str, Any]:
-    """Make somebody an admin or not, or let none of their tokens count; for an admin."""
+    """Make a user an admin or not, or disable their tokens; for admins."""
     who = expect_admin(request)
     server = server_of(request)
     server.accounts.set_user(name, admin=body.admin, disabled=body.disabled)
     server.logins.forget()
-    _note(request, who, "user.change", name, **body.model_dump(exclude_none=True))
+    note(request, who, "user.change", name, **body.model_dump(exclude_none=True))
     return {"user": name}
 
 
@@ -212,7 +208,7 @@ def change_user(request: Request, name: str, body: UserBody) -> dict[str, Any]:
 
 @router.get("/members")
 def members(request: Request, project: ProjectQuery) -> dict[str, Any]:
-    """Return who has a role in a project itself, for who may read it with a role of their own."""
+    """Return the users with a role in the project itself; the requester needs a role there."""
     expect(request, project, Role.CONTRIBUTOR)
     server = server_of(request)
     found = server.accounts.members(project)
@@ -224,26 +220,29 @@ def members(request: Request, project: ProjectQuery) -> dict[str, Any]:
 
 @router.put("/members")
 def set_member(request: Request, body: MemberBody) -> dict[str, Any]:
-    """Give somebody a role in a project and all that is in it, or take it away; for its owners."""
+    """Set or remove a user's role in a project and all below it; for its owners."""
     who = expect(request, body.project, Role.OWNER)
     server = server_of(request)
     role = None if body.role is None else Role[body.role.upper()]
     server.accounts.set_member(body.user, body.project, role)
     server.logins.forget()
-    _note(request, who, "member.set", body.project, user=body.user, role=body.role)
+    note(request, who, "member.set", body.project, user=body.user, role=body.role)
     return body.model_dump()
 
 
 @router.put("/visibility")
 def set_visibility(request: Request, body: VisibilityBody) -> dict[str, Any]:
-    """Say who reads a project without a role in it; for its owners, and of its workspace."""
+    """Set the visibility of a project; for its owners and those of its workspace."""
     who = expect(request, body.project, Role.OWNER)
     accounts = server_of(request).accounts
     if body.visibility == "public" and not accounts.may_publish(who, body.project):
-        hint = "only owners of its workspace make a project public: everybody reads it then"
-        raise Refusal(403, "role-too-small", hint)
+        raise Refusal(
+            403,
+            "role-too-small",
+            "only owners of its workspace make a project public: everybody reads it then",
+        )
     accounts.set_visibility(body.project, body.visibility, by=who.name)
-    _note(request, who, "visibility.set", body.project, visibility=body.visibility)
+    note(request, who, "visibility.set", body.project, visibility=body.visibility)
     return body.model_dump()
 
 
@@ -253,7 +252,7 @@ def audit(
     before: Annotated[int | None, Query(ge=1, lt=1 << 62)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> dict[str, Any]:
-    """Return what was done, newest first; for an admin."""
+    """Return the audit log, newest entries first; for admins."""
     expect_admin(request)
     return {"audit": server_of(request).accounts.audit(before, limit)}
 
@@ -264,7 +263,6 @@ def audit(
 def _expect_hand_out(
     request: Request, accounts: Accounts, user: str, body: NewTokenBody, role: Role | None
 ) -> Role | None:
-    """See that somebody may make a token for another user, who is made if there is none."""
     who = expect_somebody(request)
     if not who.admin:
         if body.project is None:
@@ -282,13 +280,13 @@ def _expect_hand_out(
         role = role or Role.CONTRIBUTOR
     if not accounts.has_user(user):
         accounts.add_user(user, service=body.service or not who.admin, admin=body.admin)
-        _note(request, who, "user.add", user, service=body.service, admin=body.admin)
+        note(request, who, "user.add", user, service=body.service, admin=body.admin)
     elif body.admin or body.service:
         raise Refusal(409, "taken", f"user {user!r} exists already: leave admin and service out")
     if body.project is not None:
         role = role or Role.CONTRIBUTOR
         if accounts.raise_member(user, body.project, role):
-            _note(request, who, "member.set", body.project, user=user, role=role.name.lower())
+            note(request, who, "member.set", body.project, user=user, role=role.name.lower())
             server_of(request).logins.forget()
     return role
 
@@ -296,13 +294,15 @@ def _expect_hand_out(
 def _bounded(
     own: Token, role: Role | None, project: str | None, expires: int | None
 ) -> tuple[Role | None, str | None, int | None]:
-    """Return what a token may hand on to another one of the same user."""
     if own.role is not None:
         role = own.role if role is None else min(role, own.role)
     if own.project is not None:
         if project is not None and not is_inside(project, own.project):
-            hint = f"this token is for {own.project} only, and so are those that it makes"
-            raise Refusal(403, "role-too-small", hint)
+            raise Refusal(
+                403,
+                "role-too-small",
+                f"this token is for {own.project} only, and so are those that it makes",
+            )
         project = project or own.project
     return role, project, _earlier(own.expires_ns, expires)
 
@@ -323,10 +323,5 @@ def _may_end(accounts: Accounts, who: Identity, token: Token) -> bool:
 
 
 def _is_limited(token: Token) -> bool:
-    """Return whether a token may do less than its user: such are given to machines, and leak."""
+    # Tokens that may do less than their user are given to machines, and leak.
     return token.role is not None or token.project is not None
-
-
-def _note(request: Request, who: Identity, action: str, subject: str, **detail: Any) -> None:
-    address = request.client.host if request.client else ""
-    server_of(request).accounts.note(who, action, subject, address=address, **detail)

@@ -1,6 +1,6 @@
-"""Contents of files: asking for what is missing, and sending in parts.
+"""Routes for uploads of contents: which ones are missing, and transfer in parts.
 
-`seamark.server.routes.contents` gives them.
+`seamark.server.routes.contents` has the downloads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from seamark.server.kept.intake import check_run
 from seamark.server.purging import is_purged
 
 if TYPE_CHECKING:
-    from seamark.server.blobs import Blobs, Progress
+    from seamark.server.blobs.blobs import Progress
 
 __all__ = ["router"]
 
@@ -38,7 +38,7 @@ def ask(
 ) -> dict[str, list[str]]:
     """Return those contents that the project does not have; the others stay for a day at least."""
     _check_not_purged(request, project, run)
-    return {"missing": _blobs(request).missing(project, run, digests)}
+    return {"missing": server_of(request).blobs.missing(project, run, digests)}
 
 
 @router.put(_OF_RUN + "/{digest}", dependencies=_WRITES)
@@ -55,8 +55,7 @@ async def put(
 
     def take() -> Progress:
         _check_not_purged(request, project, run)
-        data = b"".join(parts)
-        return _blobs(request).put(project, run, digest, size, offset, data)
+        return server_of(request).blobs.put(project, run, digest, size, offset, b"".join(parts))
 
     with server_of(request).intake.counting_bytes() as arriving:
         async for part in request.stream():
@@ -75,24 +74,13 @@ def progress(
 ) -> dict[str, Any]:
     """Return how much of a content has arrived: where to go on with it."""
     del run
-    return _as_json(_blobs(request).progress(project, digest, size))
+    return _as_json(server_of(request).blobs.progress(project, digest, size))
 
 
 def _check_not_purged(request: Request, project: str, run: str) -> None:
-    """Refuse what belongs to a run that was purged, or to what is the name of none.
-
-    Raises:
-        PathError: If it can be no run.
-        Refusal: 410 if it was purged.
-    """
     check_run(project, run)
     if is_purged(server_of(request).databases.account, project, run):
         raise Refusal(410, "purged", f"run {run!r} of {project!r} was purged here")
-
-
-def _blobs(request: Request) -> Blobs:
-    found: Blobs = server_of(request).blobs
-    return found
 
 
 def _as_json(found: Progress) -> dict[str, Any]:

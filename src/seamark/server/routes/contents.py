@@ -1,20 +1,19 @@
-"""Contents of files, whole or in parts, for who has a token and for who has a signed address."""
+"""Routes for contents of files, whole or in parts, with a token or a signed address."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
 from seamark.server.access import Role
 from seamark.server.failures import FAILURES, Refusal
-from seamark.server.guard import asker, expect, needs, public, serving_of
-from seamark.server.links import Link
+from seamark.server.guard import Body, asker, expect, needs, public, serving_of
+from seamark.server.serving import Link
 
 if TYPE_CHECKING:
     from seamark.server.serving import Content
@@ -94,14 +93,8 @@ def fetch(
     return _sent(request, digest, content, headers, _type_of(name))
 
 
-class _ContentsBody(BaseModel):
-    """Contents to look for.
-
-    Attributes:
-        sha256: SHA-256 of each, hex.
-    """
-
-    model_config = ConfigDict(extra="forbid")
+class _ContentsBody(Body):
+    """Contents to look for, by their SHA-256, hex."""
 
     sha256: Annotated[list[_Digest], Field(max_length=_MOST)]
 
@@ -118,18 +111,8 @@ def contents(request: Request, project: str, run: str, body: _ContentsBody) -> d
     return {"absent": serving_of(request).missing_contents(project, run, body.sha256)}
 
 
-class _LinkBody(BaseModel):
-    """Content to link to, and the way to show it.
-
-    Attributes:
-        project: Project path.
-        run: Run id.
-        sha256: SHA-256 of the content, hex.
-        name: File name; its extension determines the type.
-        preview: Whether it is to be shown in a frame, whatever it runs.
-    """
-
-    model_config = ConfigDict(extra="forbid")
+class _LinkBody(Body):
+    """Content (SHA-256, hex) to link to; the extension of its name determines the type."""
 
     project: Annotated[str, Field(max_length=4096)]
     run: Annotated[str, Field(max_length=4096)]
@@ -181,11 +164,8 @@ def linked(request: Request, signed: str, name: str) -> Response:
 
 
 def _may_still_read(request: Request, link: Link) -> bool:
-    """Return whether who asked for an address may still read what it leads to.
-
-    So may whoever shows by other means who they are: behind a proxy that signs people in, each
-    request does, and such people may be known to nobody else.
-    """
+    # Who asked for the address may, and who shows by other means who they are: behind a proxy that
+    # signs people in, each request does, and such people may be known to nobody else.
     serving = serving_of(request)
     for who in (serving.logins.again(link.token, link.user), asker(request)):
         role = serving.accounts.role(who, link.project)
@@ -197,29 +177,29 @@ def _may_still_read(request: Request, link: Link) -> bool:
 def _content(request: Request, project: str, run: str, digest: str) -> Content:
     content = serving_of(request).content(project, run, digest)
     if content is None:
-        hint = f"project {project!r} has no content {digest}: it was not sent, or not yet"
-        raise Refusal(404, "no-content", hint)
+        raise Refusal(
+            404,
+            "no-content",
+            f"project {project!r} has no content {digest}: it was not sent, or not yet",
+        )
     return content
 
 
 def _sent(
     request: Request, digest: str, content: Content, headers: dict[str, str], kind: str
 ) -> Response:
-    """Return a content as it is asked for."""
     headers = headers | {"Accept-Ranges": "bytes", "ETag": f'"{digest}"'}
     if request.headers.get("if-none-match") in (f'"{digest}"', "*"):
         return Response(status_code=304, headers=headers)
     if part := _part_of(request, digest):
         return _part(content, *part, headers, kind)
     headers["Content-Length"] = str(content.size)
-    return StreamingResponse(_read(content, 0, content.size), 200, headers, kind)
+    return StreamingResponse(content.read(0, content.size), 200, headers, kind)
 
 
 def _part_of(request: Request, digest: str) -> tuple[str, str] | None:
-    """Return first and last byte that a request asks for; None if it is to get the whole content.
-
-    That is where it names no range, several, or one of what this no longer is.
-    """
+    # None, for the whole content, where the request names no range, several, or one of what this no
+    # longer is.
     found = _RANGE.fullmatch(request.headers.get("range", "").strip())
     if found is None or not any(found.groups()):
         return None
@@ -228,7 +208,6 @@ def _part_of(request: Request, digest: str) -> tuple[str, str] | None:
 
 
 def _part(content: Content, first: str, last: str, headers: dict[str, str], kind: str) -> Response:
-    """Return the bytes that a range names."""
     start = int(first) if first else max(0, content.size - int(last))
     end = min(content.size, int(last) + 1) if first and last else content.size
     if start >= end:
@@ -236,15 +215,11 @@ def _part(content: Content, first: str, last: str, headers: dict[str, str], kind
         return Response(status_code=416, headers=headers)
     headers["Content-Range"] = f"bytes {start}-{end - 1}/{content.size}"
     headers["Content-Length"] = str(end - start)
-    return StreamingResponse(_read(content, start, end), 206, headers, kind)
-
-
-def _read(content: Content, start: int, end: int) -> Iterator[bytes]:
-    return content.read(start, end)
+    return StreamingResponse(content.read(start, end), 206, headers, kind)
 
 
 def _image_of(content: Content) -> str:
-    """Return the type of a picture that can run nothing, by how it begins; empty for all else."""
+    # Only pictures that can run nothing are told.
     begin = b"".join(content.read(0, _BEGINS))
     return next((kind for pattern, kind in _IMAGES if pattern.match(begin)), "")
 
@@ -258,7 +233,6 @@ def _type_of(name: str) -> str:
 
 
 def _disposition(how: str, name: str) -> str:
-    """Return the header that says what a file is called, whatever is in the name."""
     base = re.split(r"[/\\]", name)[-1].strip() or "file"
     plain = re.sub(r"[^A-Za-z0-9._ -]", "_", base)
     return f"{how}; filename=\"{plain}\"; filename*=UTF-8''{quote(base, safe='')}"

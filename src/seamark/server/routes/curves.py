@@ -8,12 +8,12 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from seamark.reading.answers import Curves
+from seamark.reading.codec import Curves
 from seamark.reading.curves import MOST_PARTS, Look, RunCurve
 from seamark.reading.drawn import GroupCurve, curves_of_runs
 from seamark.reading.drawn import group_curves as curves_of_groups
 from seamark.reading.points import Attempt
-from seamark.reading.verbs import Question
+from seamark.reading.reader import Question
 from seamark.server.answering import Several
 from seamark.server.failures import Refusal
 from seamark.server.reads import of_all
@@ -43,19 +43,18 @@ class LookQuestion(Question, kw_only=True):
     width: float = 0.0
 
     def look(self, runs: int) -> Look:
-        """Return how the series of so many runs are drawn.
-
-        Raises:
-            ArgumentError: If they cannot be drawn so.
-            Refusal: 413 if they are too many at a time.
-        """
+        """Return the look of drawings for a number of runs; refuse too many (413)."""
         look = Look(points=self.px, **{name: getattr(self, name) for name in _OF_LOOK})
         look.check()
         asked = runs * len(self.paths)
         most = min(_MOST_SERIES, max(1, MOST_PARTS * 4 // self.px))
         if asked > most:
-            hint = f"{asked:,} series are too many at a time: ask for at most {most} of so many px"
-            raise Refusal(413, "too-many-series", hint, limit=most)
+            raise Refusal(
+                413,
+                "too-many-series",
+                f"{asked:,} series are too many at a time: ask for at most {most} of so many px",
+                limit=most,
+            )
         return look
 
 
@@ -63,7 +62,7 @@ Since = Annotated[Sequence[tuple[Text, Text, Text, Text]], Meta(max_length=_MOST
 
 
 class Group(Struct, forbid_unknown_fields=True):
-    """Runs, and what they have in common."""
+    """Group of runs, and their common values."""
 
     refs: Refs
     by: Annotated[dict[Text, Any], Meta(max_length=8)] = {}
@@ -94,7 +93,7 @@ def curves(every: Several, refs: Refs, since: Since = ()) -> Curves:
 
 @of_all(LookQuestion, heavy=True)
 def group_curves(every: Several, groups: Groups) -> list[GroupCurve]:
-    """Return what series of groups of runs come to: mean, deviation and range, part by part.
+    """Return mean, deviation and range of series over groups of runs, part by part.
 
     ``by`` of a group is what its runs have in common, as ``groups`` told it, and comes back.
     """

@@ -1,7 +1,7 @@
-"""Edits of runs: name, description, tags and the trash; see `seamark.server.routes`.
+"""Routes for edits and claims of runs, and for their permanent removal.
 
-An edit is written as records to a journal of the server's own, after all that the run holds. State,
-times and owner are derived, and cannot be edited.
+An edit is written to a journal of the server's own, and counts as newer than all records of the
+run. State, times and owner are derived and cannot be edited.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Depends, Response
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, Field, model_validator
 
-from seamark.errors import SeamarkError
-from seamark.paths import PROJECT_LOG
+from seamark.errors import PathError, SeamarkError
+from seamark.paths import PROJECT_LOG, check_name
 from seamark.server.access import Role
 from seamark.server.answering import Several, several
 from seamark.server.failures import FAILURES, Refusal, refusal_of
-from seamark.server.guard import asker
+from seamark.server.guard import Body, asker, expect, note, server_of
+from seamark.server.purging import is_purged, purge
 from seamark.server.routes.tables import Which
 from seamark.store.query.choosing import choose
 from seamark.values import encode_atom
@@ -27,9 +28,117 @@ from seamark.values import encode_atom
 if TYPE_CHECKING:
     from seamark.server.access import Identity
 
-__all__ = ["router"]
+__all__ = ["router", "server_router"]
+
 
 router: Final = APIRouter(tags=["runs"])
+server_router: Final = APIRouter(tags=["runs"])
+"""Routes of a server alone: the page has no claims and purges nothing."""
+_MOST: Final = 1000
+_LAST: Final = (1 << 63) - 1
+Kind = Literal["run", "group"]
+Key = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
+Name = Annotated[str, Field(max_length=200)]
+Count = Annotated[int, Field(ge=0, le=_LAST)]
+
+
+class _Claimant(Body):
+    """Description of the process that makes a claim, with a random key to release it."""
+
+    user: Name | None = None
+    host: Name
+    boot: Name | None = None
+    pid: Count
+    start: Count | None = None
+    pid_namespace: Count | None = None
+    key: Key
+    t: Count
+
+
+class _TakeBody(Body):
+    """Runs or groups to claim, in order of preference, and the claimant."""
+
+    refs: Annotated[list[Ref], Field(max_length=_MOST)]
+    kind: Kind = "run"
+    claimant: _Claimant
+
+
+class _ClaimBody(Body):
+    """A claim that was made."""
+
+    project: Text
+    name: Text
+    kind: Kind = "run"
+    number: Annotated[int, Field(ge=1, le=_LAST)]
+    key: Key
+
+
+class _Claimed(BaseModel):
+    """The claim that was made, or null; the run must be read up to `position`, bytes."""
+
+    ref: Ref | None
+    number: int | None
+    position: int | None
+
+
+class _Held(BaseModel):
+    """Whether a claim is, or was, the newest one and the asker's."""
+
+    held: bool
+
+
+def _answers(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    return {200: {"model": model}, **FAILURES}
+
+
+@server_router.post("/runs/claims", operation_id="claimRun", responses=_answers(_Claimed))
+def take(every: All, body: _TakeBody) -> Response:
+    """Claim the first of some runs, or groups, that nobody has and the asker may write to.
+
+    A claim ends when it is released, or when nothing was heard of the claimant for 90 s.
+    """
+    who, roles = asker(every.request), {}
+    for project, _ in body.refs:
+        if project not in roles:
+            roles[project] = every.server.accounts.role(who, project)
+    refs = [ref for ref in body.refs if (roles[ref[0]] or 0) >= Role.CONTRIBUTOR]
+    if body.refs and not refs:
+        raise Refusal(
+            403, "role-too-small", f"this needs the role contributor in {body.refs[0][0][:200]}"
+        )
+    found = server_of(every.request).claims.take(refs, body.kind, body.claimant.model_dump())
+    told: dict[str, Any] = {"ref": None, "number": None, "position": None}
+    if found is not None:
+        told = {"ref": list(found.ref), "number": found.number, "position": found.position}
+    return every.done(told)
+
+
+@server_router.post("/runs/claims/held", operation_id="holdsClaim", responses=_answers(_Held))
+def held(every: All, body: _ClaimBody) -> Response:
+    """Return whether a claim is still the newest, and was not released."""
+    expect(every.request, body.project, Role.CONTRIBUTOR)
+    return every.done(
+        {
+            "held": server_of(every.request).claims.holds(
+                (body.project, body.name), body.kind, body.number, body.key
+            )
+        }
+    )
+
+
+@server_router.post("/runs/claims/release", operation_id="releaseClaim", responses=_answers(_Held))
+def release(every: All, body: _ClaimBody) -> Response:
+    """Give a claim back; ``held`` says whether it was the newest, and the asker's."""
+    expect(every.request, body.project, Role.CONTRIBUTOR)
+    return every.done(
+        {
+            "held": server_of(every.request).claims.release(
+                (body.project, body.name), body.kind, body.number, body.key
+            )
+        }
+    )
+
+
 _MOST_RUNS: Final = 200
 _AT_ONCE: Final = 16
 """Records that wait for the same moment at which what was sent becomes durable."""
@@ -37,29 +146,18 @@ _NAME: Final = "sys/name"
 _DESCRIPTION: Final = "sys/description"
 _TAGS: Final = "sys/tags"
 _TRASHED: Final = "sys/trashed"
-
 All = Annotated[Several, Depends(several)]
 Text = Annotated[str, Field(max_length=4096)]
 Ref = tuple[Text, Text]
 Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=1000)]], Field(max_length=100)]
 
 
-class _EditBody(BaseModel):
-    """Runs to edit, and the changes; fields that are not given stay unchanged.
+class _EditBody(Body):
+    """Runs to edit, by refs or a query, and the changes; fields that are not given stay unchanged.
 
-    Attributes:
-        refs: Project and run id of the runs; without it, ``query`` selects them.
-        project: Project of the runs that ``query`` matches.
-        query: Query that selects the runs.
-        name: New name; null removes it.
-        description: New description; null removes it.
-        description_was: Description that the new one replaces; null for none.
-        add_tags: Tags to add.
-        remove_tags: Tags to remove.
-        trashed: Whether they are in the trash.
+    A null name or description removes it. ``description_was`` is the description that the new
+    one replaces; null for none.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     refs: Annotated[list[Ref], Field(min_length=1, max_length=_MOST_RUNS)] | None = None
     project: Text | None = None
@@ -82,7 +180,6 @@ class _EditBody(BaseModel):
         return self
 
     def ops(self) -> list[dict[str, Any]]:
-        """Return what is recorded in each of the runs."""
         atoms: dict[str, Any] = {}
         gone = []
         for field, path in (("name", _NAME), ("description", _DESCRIPTION)):
@@ -105,12 +202,9 @@ class _EditBody(BaseModel):
 
 
 class _EditedRun(BaseModel):
-    """Outcome for one run.
+    """Outcome for one run; the edit can be read from ``position`` on.
 
-    Attributes:
-        error: Reason why it was not edited, a short code; null if it was.
-        hint: The same as a sentence.
-        position: Position from which on the edit can be read.
+    If the run was not edited, ``error`` is a short code of the reason and ``hint`` explains it.
     """
 
     project: str
@@ -137,7 +231,7 @@ class _Edited(BaseModel):
     },
 )
 def edit(every: All, body: _EditBody) -> Response:
-    """Change name, description, tags or the trash of runs, and say for each what became of it.
+    """Change name, description, tags or the trash of runs; return the outcome for each run.
 
     If one run alone is named and cannot be edited, that is the answer: 403, 404, or 409 with
     ``description`` if it is not what ``description_was`` says.
@@ -161,13 +255,16 @@ def _matching(every: Several, body: _EditBody) -> Sequence[Ref]:
     with store.database.reading() as connection:
         chosen = choose(store, connection, selection, every.now_ns, counted=False)
     if len(chosen.refs) > _MOST_RUNS:
-        hint = f"more than {_MOST_RUNS} runs match, which is the most at a time: name fewer"
-        raise Refusal(413, "too-many-runs", hint, limit=_MOST_RUNS)
+        raise Refusal(
+            413,
+            "too-many-runs",
+            f"more than {_MOST_RUNS} runs match, which is the most at a time: name fewer",
+            limit=_MOST_RUNS,
+        )
     return chosen.refs
 
 
 def _edited(every: Several, who: Identity, body: _EditBody, ref: Ref) -> int | Refusal:
-    """Return the position at which the edit of one run can be read, or why there is none."""
     project, run = ref
     try:
         role = every.server.accounts.role(who, project)
@@ -195,9 +292,39 @@ def _edit_result(ref: Ref, found: int | Refusal) -> dict[str, Any]:
     project, run = ref
     told = {"project": project, "run": run, "ok": True, "error": None, "hint": None}
     if isinstance(found, Refusal):
-        return told | {"ok": False, "position": None, **_why(found)}
+        why = {"error": found.error, "hint": str(found.detail), **found.more}
+        return told | {"ok": False, "position": None} | why
     return told | {"position": found}
 
 
-def _why(refusal: Refusal) -> dict[str, Any]:
-    return {"error": refusal.error, "hint": str(refusal.detail), **refusal.more}
+@server_router.delete("/runs/{project:path}/{run}", operation_id="purgeRun")
+def purge_run(request: Request, project: str, run: str) -> dict[str, str]:
+    """Remove a run for good, with the files that no other run of its project refers to.
+
+    What was sent of it is never taken again (410). Copies elsewhere stay.
+    """
+    who = expect(request, project, Role.OWNER)
+    server = server_of(request)
+    try:
+        check_name(run, "run id")
+    except PathError as error:
+        raise _unknown(project, run) from error
+    account = server.databases.account
+    if not server.kept.journals(project, run) and not is_purged(account, project, run):
+        raise _unknown(project, run)
+    purge(
+        account,
+        server.kept,
+        server.store(),
+        project,
+        run,
+        who=who.name,
+        now_ns=server.now_ns(),
+        blobs=server.blobs.forget_run,
+    )
+    note(request, who, "run.purge", f"{project}/{run}")
+    return {"project": project, "run": run}
+
+
+def _unknown(project: str, run: str) -> Refusal:
+    return Refusal(404, "not-found", f"run {run[:200]!r} is not there in {project[:200]!r}")

@@ -1,4 +1,4 @@
-"""Journals as bytes: the size of each, appending to one, and reading one."""
+"""Routes for journals as bytes: sizes, appending and reading."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from seamark.errors import FileMissingError
 from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import (
     BATCH_BYTES,
-    PLAIN_BYTES,
     BatchError,
     TooLargeError,
     check_journal_name,
@@ -24,13 +23,12 @@ from seamark.server.access import Role
 from seamark.server.answering import compressed
 from seamark.server.failures import Refusal
 from seamark.server.guard import expect, needs, server_of
-from seamark.server.kept.packing import PackingError, longest_body, unpacked
+from seamark.server.kept.parts import longest_body, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from concurrent.futures import Future
 
-    from seamark.server.kept.intake import Intake
     from seamark.server.kept.plan import Receipt
 
 __all__ = ["router"]
@@ -49,7 +47,7 @@ _UNPACKING: Final = threading.BoundedSemaphore(4)
 def known(request: Request, project: str, run: str) -> dict[str, Any]:
     """Return how many bytes of each journal of a run are kept, by file name."""
     expect(request, project, Role.CONTRIBUTOR)
-    journals, position = _intake(request).known(project, run)
+    journals, position = server_of(request).intake.known(project, run)
     return {"journals": journals, "position": position}
 
 
@@ -111,7 +109,7 @@ async def put(
     The body is compressed with zstd (``Content-Encoding: zstd``), or plain. What is answered is
     kept for good.
     """
-    intake = _intake(request)
+    intake = server_of(request).intake
     packing = request.headers.get("content-encoding", "identity").strip().lower()
 
     def submit(body: bytes) -> Future[Receipt]:
@@ -128,18 +126,12 @@ async def put(
             waiting = await run_in_threadpool(submit, body)
             del body
         kept = await asyncio.wrap_future(waiting)
-    except (BatchError, PackingError) as error:
+    except BatchError as error:
         raise _batch_refusal(error) from error
     return {"offset": kept.offset, "position": kept.position, "wait_s": kept.wait_s}
 
 
 async def _body(request: Request, arriving: Callable[[int], None]) -> bytes:
-    """Read the body of a request, and no more of it than a batch may have.
-
-    Args:
-        request: The request.
-        arriving: Told of every part; refuses it where all senders together are too much.
-    """
     most, parts, size = longest_body(), [], 0
     stated = request.headers.get("content-length", "")
     if stated.isdigit() and len(stated) < 20 and int(stated) > most:  # noqa: PLR2004 - digits
@@ -168,22 +160,7 @@ def _too_long(size: int) -> Refusal:
     )
 
 
-def _intake(request: Request) -> Intake:
-    found: Intake = server_of(request).intake
-    return found
-
-
-def _batch_refusal(error: Exception) -> Refusal:
-    """Return the answer for what is no batch."""
-    more: Mapping[str, Any] = {}
-    status, slug = 422, "not-a-journal"
+def _batch_refusal(error: BatchError) -> Refusal:
     if isinstance(error, TooLargeError):
-        status, slug = 413, error.slug
-        more = {"limit": error.limit, "allowed": error.allowed}
-    elif isinstance(error, BatchError):
-        slug = error.slug
-    elif isinstance(error, PackingError):
-        status, slug = error.status, error.slug
-        if status == 413:  # noqa: PLR2004 - a status
-            more = {"limit": "plain_bytes", "allowed": PLAIN_BYTES}
-    return Refusal(status, slug, str(error), **more)
+        return Refusal(413, error.slug, str(error), limit=error.limit, allowed=error.allowed)
+    return Refusal(422, error.slug, str(error))

@@ -1,4 +1,4 @@
-"""Reads of one run that are not just a method of its reader; see `seamark.server.reads`."""
+"""Routes for reads that are not methods of a run's reader, and for changes of runs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,38 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from msgspec import Meta
 
-from seamark.reading.answers import Facts, Opening, Overview, SeriesPart
+from seamark.reading.catalog import Changes
+from seamark.reading.codec import Facts, Opening, Overview, SeriesPart
 from seamark.reading.names import generated_name
 from seamark.reading.points import Attempt
-from seamark.reading.stragglers import RankTiming, rank_timings
-from seamark.reading.verbs import Answer, Paths
-from seamark.server.answering import OneRun, fitting, to_next
-from seamark.server.reads import of_run, router
+from seamark.reading.rank_words import RankTiming, rank_timings
+from seamark.reading.reader import Answer, Path, Paths
+from seamark.server.answering import OneRun, Several, fitting, to_next
+from seamark.server.reads import of_all, of_run, router
 from seamark.store.read.run import RunReader
 from seamark.store.read.series import Mark
 
 __all__ = ["MOST_POINTS", "Place", "parts_from", "router"]
+
+
+def _tag(every: Several) -> str:
+    # Without a cursor the answer is one for whoever begins now, and as new as the question.
+    return every.tag() if every.question.cursor else ""
+
+
+@of_all(tag=_tag)
+def changes(
+    every: Several, cursor: Annotated[str, Meta(max_length=200)] = "", project: Path = ""
+) -> Answer[Changes]:
+    """Return the runs that changed since a cursor; without one, the cursor to begin with.
+
+    ``reset`` says that everything may have changed: the runs were folded anew, or the cursor is
+    none. Their paths say where to look first. With ``next`` there is more already; its value is
+    also the new cursor.
+    """
+    since = every.question.next or cursor
+    return every.server.changing.since(since, project, every.may_read, every.now_ns)
+
 
 MOST_POINTS: Final = 1_000_000
 """Points of numbers in one answer."""
@@ -30,14 +51,13 @@ _MOST_PAGES: Final = 16
 _STREAMS: Final = frozenset({"stdout", "stderr"})
 _TOLD: Final = ("attempt", "owner", "lineage", "rank", "restarts", "job", "continues", "ranks")
 """What of a HEADER matters to who goes on; the rest says where somebody else works."""
-
 Last = Annotated[int, Meta(ge=1, le=_MOST_READ)]
 Lines = Annotated[int, Meta(ge=1, le=_MOST_RECORDS)]
 
 
 @of_run()
 def overview(one: OneRun) -> Overview:
-    """Return how a run is doing, and what went wrong with it."""
+    """Return the state and the problems of a run."""
     read = one.read
     return Overview(
         one.project,
@@ -61,7 +81,6 @@ def facts(one: OneRun) -> Facts:
 
 
 def _name(read: RunReader, run: str) -> str:
-    """Return what a run is called: by the name that was given, or the generated one."""
     found = read.attribute("sys/name")
     given = None if found is None else found.value
     return given if isinstance(given, str) and given else generated_name(run)
@@ -75,7 +94,7 @@ def stragglers(one: OneRun) -> list[RankTiming]:
 
 @of_run(heavy=True, timely=True)
 def opening(one: OneRun) -> Opening:
-    """Return what has to be known before a run is gone on with."""
+    """Return the facts that are needed before a run is resumed."""
     journals, found = one.read.journals(), one.read.attributes()
     training, writers = one.read.training(), one.read.series_writers()
     headers = {each.writer: {key: each.header.get(key) for key in _TOLD} for each in journals}
@@ -98,11 +117,7 @@ def opening(one: OneRun) -> Opening:
 class Place(NamedTuple):
     """Place in the float series of a run, where the next part of them begins.
 
-    Attributes:
-        project: Project path.
-        run: Run id.
-        path: Of the series; empty for the first.
-        mark: Where the part before of this series ended; None to begin it.
+    `path` is empty for the first series; `mark` is where its part before ended, None to begin it.
     """
 
     project: str
@@ -135,19 +150,10 @@ def parts_from(
     limit: int | None = None,
     curve: int | None = None,
 ) -> tuple[list[SeriesPart], Place | None]:
-    """Return float series of a run from a place on, as much as there is room for.
+    """Return float series of a run from a place on, as much as there is room for, and the next one.
 
-    Args:
-        place: Where the part before ended; None to begin.
-        read: Reads the run.
-        paths: Of the series.
-        room: How many points fit.
-        attempt: See `seamark.reading.reader.Reader.points`.
-        limit: Only so many of the last points of each.
-        curve: Instead of the points: a curve of at most so many representative points.
-
-    Returns:
-        The parts, and where the next one begins; None there if these are the last ones.
+    The place is None for the beginning, and behind the last part. `room` counts points; `limit`
+    asks for the last points of each series, `curve` for at most so many representative ones.
     """
     found: list[SeriesPart] = []
     begin, mark = 0, None

@@ -1,4 +1,4 @@
-"""Reads of many runs at once; see `seamark.server.routes`."""
+"""Routes for reads of many runs at once; see `seamark.server.routes`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from msgspec import Meta
 
 from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.paths import is_inside
-from seamark.reading.answers import (
+from seamark.reading.catalog import RunField, SharedPath
+from seamark.reading.codec import (
     Attempts,
     ProjectCounts,
     SeriesPart,
     Table,
 )
-from seamark.reading.catalog import RunField, SharedPath
 from seamark.reading.curves import MOST_PARTS, check_points
 from seamark.reading.groups import RunGroup, group_table, in_order
 from seamark.reading.names import RunName
 from seamark.reading.points import Attempt, Points
-from seamark.reading.verbs import Answer, Count, Path, Question
+from seamark.reading.reader import Answer, Count, Path, Question
 from seamark.server.answering import Several, to_next
 from seamark.server.failures import Refusal
 from seamark.server.reads import of_all
@@ -32,14 +32,13 @@ from seamark.store.cells import CRASHED, UNKNOWN_NS
 from seamark.store.journals import load_attempts, load_losses, load_openings
 from seamark.store.query.choosing import choose, state_column
 from seamark.store.query.crash_reasons import reasons_of
+from seamark.store.query.expression import matcher
 from seamark.store.query.known import KnownPaths, in_projects
-from seamark.store.query.patterns import matcher
 from seamark.store.query.selection import Selection
 from seamark.store.read.begins import check_axis
-from seamark.store.read.fields import run_fields
+from seamark.store.read.inherited import shared_paths
 from seamark.store.read.many import lengths_of, read_many, series_of
-from seamark.store.read.names import names_of, run_names
-from seamark.store.read.shared import shared_paths
+from seamark.store.read.names import names_of, run_fields, run_names
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import numbers_of
 
@@ -72,11 +71,9 @@ Kind = Literal["run", "model", "model_version", "artifact", "project"]
 class Which(Question, kw_only=True):
     """Selection and order of runs; see `seamark.store.query.selection.Selection`.
 
-    Attributes:
-        unknown: Whether a path that no run has is an error, or is reported in the answer.
-        moments: Values of times in the query that name no UTC offset, by their text, in
-            microseconds since the Unix epoch; times that are not among them are in UTC.
-        counted: Whether those beyond the limit are counted, which takes time.
+    ``unknown`` tells whether a path that no run has is an error, or reported in the answer.
+    ``moments`` are the times of the query that name no UTC offset, by their text, in microseconds
+    since the Unix epoch; others are in UTC. Counting the runs beyond the limit takes time.
     """
 
     project: Text | None = None
@@ -96,11 +93,7 @@ class Which(Question, kw_only=True):
     counted: bool = True
 
     def selection(self, every: Several, **more: Any) -> Selection:
-        """Return it as the store takes it, restricted to what may be read.
-
-        Raises:
-            ArgumentError: If the query is too long.
-        """
+        """Return the selection for the store, restricted to readable projects."""
         if self.query is not None and len(self.query.encode("utf-8", "replace")) > _MOST_QUERY:
             msg = f"query: expected at most {_MOST_QUERY:,} bytes"
             raise ArgumentError(msg)
@@ -113,7 +106,6 @@ _OF_SELECTION: Final = set(Which.__struct_fields__) - {"unknown", "counted", "se
 
 @contextlib.contextmanager
 def _reading(every: Several) -> Iterator[tuple[Store, sa.Connection]]:
-    """Give one snapshot of the store: itself and a connection."""
     store = every.server.store()
     with store.database.reading() as connection:
         yield store, connection
@@ -127,7 +119,7 @@ def _restriction(every: Several) -> Callable[[str], bool] | None:
 
 
 def _table_tag(every: Several) -> str:
-    """Return what changes whenever a table may; times such as "-2h" change with every second."""
+    # Times such as "-2h" change with every second.
     query = every.question.query
     is_timely = query is not None and '"-' in query.replace("'", '"')
     return "" if is_timely else every.tag()
@@ -174,7 +166,7 @@ def select(every: Several) -> Answer[list[Ref]]:
 def shared(
     every: Several, contains: Text = "", sample: Annotated[int, Meta(ge=1, le=900)] = 50
 ) -> list[SharedPath]:
-    """Return which numbers, texts and series the first ``sample`` of the chosen runs have."""
+    """Return the numbers, texts and series of the first ``sample`` selected runs."""
     selection, wanted = every.question.selection(every), contains.lower()
     with _reading(every) as (store, asked):
         chosen = choose(store, asked, selection, every.now_ns, every.unknown, counted=False)
@@ -185,7 +177,7 @@ def shared(
 
 @of_all(Which, heavy=True)
 def fields(every: Several, contains: Text = "") -> list[RunField]:
-    """Return which paths the chosen runs show: of how many, as what, and whether they differ."""
+    """Return the paths of the selected runs: number of runs, types, and whether values differ."""
     selection = every.question.selection(every)
     with _reading(every) as (store, asked):
         chosen = choose(store, asked, selection, every.now_ns, every.unknown, counted=False)
@@ -213,8 +205,12 @@ def groups(
     with _reading(every) as (store, asked):
         runs = query_runs(store, asked, selection, shown, every.now_ns, every.unknown)
     if runs.total > len(runs):
-        hint = f"{runs.total:,} runs match, over {MOST_ROWS:,}: ask for fewer by a query"
-        raise Refusal(413, "too-many-runs", hint, limit=MOST_ROWS)
+        raise Refusal(
+            413,
+            "too-many-runs",
+            f"{runs.total:,} runs match, over {MOST_ROWS:,}: ask for fewer by a query",
+            limit=MOST_ROWS,
+        )
     found = group_table(runs, by, columns)
     if order is not None:
         found = in_order(found, order, ascending=least_first)
@@ -229,7 +225,7 @@ _run: Final = schema.run.c
 
 @of_all(tag=Several.tag)
 def projects(every: Several, project: Text = "", kind: Kind = "run") -> list[ProjectCounts]:
-    """Return the projects that may be read, with how many runs each has; the trash apart.
+    """Return the readable projects with their numbers of runs; runs in the trash are separate.
 
     ``running`` and ``crashed`` count runs in the states in which a table shows them.
     """
@@ -271,13 +267,12 @@ def projects(every: Several, project: Text = "", kind: Kind = "run") -> list[Pro
 
 @of_all(tag=Several.tag)
 def names(every: Several, project: Text = "", kind: Kind = "run") -> list[RunName]:
-    """Return every run, model or version and what it is called, the newest first."""
+    """Return every run, model or version with its names, the newest first."""
     with _reading(every) as (store, connection):
         return run_names(store, connection, _within(every, project), kind)
 
 
 def _within(every: Several, project: str) -> Callable[[str], bool] | None:
-    """Return what tells whether a project may be read and is in another; None if all are."""
     if not project:
         return _restriction(every)
     return lambda one: is_inside(one, project) and every.may_read(one)
@@ -302,13 +297,13 @@ def paths(every: Several, project: Text = "") -> list[str]:
 
 @of_all()
 def losses(every: Several, refs: Refs) -> list[tuple[str, str, dict[str, int]]]:
-    """Return what is missing of runs, only of those of which something is."""
+    """Return the lost records of runs, only for runs that have any."""
     return _of_runs(every, refs, load_losses)
 
 
 @of_all()
 def crash_reasons(every: Several, refs: Refs) -> list[tuple[str, str, str]]:
-    """Return why runs crashed, as far as that was told: the server saw none of their processes."""
+    """Return the recorded reasons of crashes; the server cannot check the processes themselves."""
 
     def reasons(store: Store, asked: sa.Connection, runs: Sequence[int]) -> dict[int, str]:
         return reasons_of(store, asked, runs, every.now_ns)
@@ -323,16 +318,20 @@ def attempts(
     paths: Annotated[Sequence[Text], Meta(max_length=_MOST_BEGINS)] = (),
     x: Text = "step",
 ) -> Attempts:
-    """Return how often runs were begun or gone on with, of those that were gone on with.
+    """Return the numbers of attempts and of openings of runs that have several.
 
-    With ``paths``, also where each attempt begins in these float series, as far as points of it
-    are shown: exactly, however few points a picture has. ``x`` is what is along x, as of curves; in
-    the order of recording nothing has a place.
+    With ``paths``, the answer also has the exact place at which each attempt begins in these float
+    series, if points of the attempt are visible. ``x`` is the x axis, as of curves; along the order
+    of recording there is no such place.
     """
     begins, asked = list[tuple[str, str, str, list[Any]]](), len(refs) * len(paths)
     if asked > _MOST_BEGINS:
-        hint = f"{asked:,} series are too many at a time: ask for at most {_MOST_BEGINS}"
-        raise Refusal(413, "too-many-series", hint, limit=_MOST_BEGINS)
+        raise Refusal(
+            413,
+            "too-many-series",
+            f"{asked:,} series are too many at a time: ask for at most {_MOST_BEGINS}",
+            limit=_MOST_BEGINS,
+        )
     check_axis(x)
     for ref in every.only_readable(refs) if paths else ():
         with contextlib.suppress(RunNotFoundError):
@@ -348,7 +347,6 @@ def _of_runs(
     refs: Sequence[Ref],
     question: Callable[[Store, sa.Connection, Sequence[int]], dict[int, T]],
 ) -> list[tuple[str, str, T]]:
-    """Return (project, run, answer) to a question about runs, which is asked by their numbers."""
     wanted = every.only_readable(refs)
     if not wanted:
         return []
@@ -364,7 +362,7 @@ def series_paths(
     refs: Refs,
     paths: Annotated[list[Text], Meta(max_length=_MOST_REFS)] | None = None,
 ) -> list[tuple[str, str, list[str]]]:
-    """Return which float series runs show, of some paths or of all."""
+    """Return the float series of runs, at some paths or at all."""
     wanted, readable = None if paths is None else set(paths), every.only_readable(refs)
     with _reading(every) as (store, connection):
         found = series_of(
@@ -408,10 +406,7 @@ def _series_parts(
     attempt: Attempt,
     points: int | None,
 ) -> tuple[list[SeriesPart], Place | None]:
-    """Return series of many runs from a place on, as much as there is room for.
-
-    Of runs whose series fit many are read at a time; see `parts_from` for the one that follows.
-    """
+    # Of runs whose series fit, many are read at a time; see `parts_from` for the one that follows.
     place = every.place(Place)
     if place is not None and place[:2] not in refs:  # not theirs any more: begin anew
         place = None
@@ -450,13 +445,6 @@ def _series_parts(
 def _fitting_runs(
     lengths: Mapping[Ref, Mapping[str, int]], points: int | None, room: int
 ) -> list[Ref]:
-    """Return the first runs whose points fit.
-
-    Args:
-        lengths: Of their series.
-        points: At most so many are answered of each; None for all.
-        room: For how many points.
-    """
     fit = []
     for ref, series in lengths.items():
         counts = series.values()
@@ -475,7 +463,6 @@ def _check_series(
     patterns: Sequence[str],
     found: set[str],
 ) -> None:
-    """Tell of patterns that are a series of no run that may be read."""
     seen = in_projects(store, connection, _restriction(every))
     checks = KnownPaths(store, connection, every.unknown, seen)
     for pattern in patterns:

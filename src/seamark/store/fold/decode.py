@@ -1,8 +1,4 @@
-"""The one decoder: from packed frames to columns of numbers, without an object for each point.
-
-The fold counts what comes out of here and the chunks keep it, so that a journal is read once for
-both. A plain loop in the tests says what has to come out.
-"""
+"""Decoder from packed frames to columns of numbers, without an object for each point."""
 
 from __future__ import annotations
 
@@ -15,12 +11,11 @@ import numpy as np
 
 from seamark.journal.format import FRAME_HEADER_BYTES, USER_TIME, ZLIB, Kind
 from seamark.journal.reader import Block, RawFrame, payload_of
-from seamark.store.fold.names import PATH_BYTES
+from seamark.store.fold.names import PATH_BYTES, Names
 from seamark.store.fold.payloads import legible, unpack_sparse
 
 if TYPE_CHECKING:
     from seamark.journal.walk import Frames
-    from seamark.store.fold.names import Names
     from seamark.values.arrays import Floats, Ints
 
 __all__ = ["Decoded", "RowBatch", "decode", "is_progress", "merge"]
@@ -74,8 +69,7 @@ class Decoded:
     Attributes:
         batches: Rows of numbers.
         records: Frames that hold JSON, or that this version does not know.
-        points: Number of readable frames with numbers of the training (see `tells_progress`), and
-            the times of the first and last of them.
+        points: Count, first and last time of readable frames with numbers of the training.
         notes: (offset, message, count) of what could not be decoded.
     """
 
@@ -85,7 +79,7 @@ class Decoded:
     notes: list[tuple[int, str, int]] = field(default_factory=list)
 
     def saw(self, paths: Iterable[str | None], count: int, first_t: int, last_t: int) -> None:
-        """Count frames with numbers of some series, if one of these is the training's."""
+        """Count frames with numbers, if one of the series is the training's."""
         if any(path and is_progress(path) for path in paths):
             self.points.append((count, first_t, last_t))
 
@@ -96,23 +90,17 @@ def decode(
     wanted: frozenset[str] | None = None,
     stop: int | None = None,
 ) -> Decoded:
-    """Return what one block of whole valid frames holds.
+    """Return the contents of a block of whole valid frames, of the ``wanted`` series or of all.
 
-    Args:
-        block: As `seamark.journal.reader.JournalReader.blocks` yields it.
-        names: Of the journal, as of where the block begins; learns what the block defines.
-        wanted: Read only these series; None for all.
-        stop: Leave out frames from this offset on; None for none.
+    ``names``, as of the beginning of the block, learns what the block defines. Frames from the
+    offset ``stop`` on are left out.
     """
     frames = block.frames if stop is None else block.frames.before(stop - block.base)
     return _Decoder(block, names, wanted).run(frames)
 
 
 def is_progress(path: str) -> bool:
-    """Return whether a point at a path shows that the training goes on.
-
-    What is captured beside it, such as the load of the machine, goes on while it hangs.
-    """
+    """Return whether a point shows progress of the training, unlike the load of the machine."""
     return not path.startswith("monitoring/")
 
 
@@ -158,7 +146,7 @@ class _Decoder:
     # ------------------------------------------------------------------ names
 
     def _path(self, frame: RawFrame, payload: bytes) -> None:
-        """Take what a number stands for from now on; nothing, if it can be no path."""
+        # A number whose path is invalid stands for nothing.
         number, path = int.from_bytes(payload[:4], "little"), legible(payload[4:].decode())
         size = len(path.encode())
         if not 0 < size <= PATH_BYTES:
@@ -191,7 +179,6 @@ class _Decoder:
             self._alike(words, frames.place[mine], frames.t[mine], frames.raw(int(picked[at])))
 
     def _alike(self, words: Ints, places: Ints, t: Ints, first: RawFrame) -> None:
-        """Take rows that have the schema, the flags and the length of the first of them."""
         _, _, flags, schema, _, length = first
         columns = self.names.columns(schema)
         if columns is None:
@@ -240,7 +227,6 @@ class _Decoder:
     def _inflated(
         self, places: Ints, flags: int, length: int, size: int
     ) -> tuple[Ints, Ints, list[int]]:
-        """Return compressed rows as 8-byte words, where each starts, and which could be read."""
         found: list[bytes] = []
         kept: list[int] = []
         for index, place in enumerate(places.tolist()):
@@ -331,7 +317,7 @@ class _Decoder:
 
 
 def may_hold_points(block: Block, frame: RawFrame) -> bool:
-    """Return whether a frame may hold points of series that are no numbers."""
+    """Return whether a frame may hold points of series that are not numbers."""
     if frame[1] not in _POINTS:
         return False
     if frame[1] != Kind.OP:
@@ -343,7 +329,7 @@ def may_hold_points(block: Block, frame: RawFrame) -> bool:
 
 
 def merge(batches: Sequence[RowBatch]) -> RowBatch:
-    """Return batches of one journal as one, in the order in which the rows were written."""
+    """Merge batches of one journal, in the order of writing."""
     if len(batches) == 1:
         return batches[0]
     if not batches:
@@ -354,9 +340,7 @@ def merge(batches: Sequence[RowBatch]) -> RowBatch:
     ]
     starts = np.cumsum([0, *(len(batch.step) for batch in batches)])
     order = np.argsort(columns[0], kind="stable")
-    in_order = bool((order[1:] > order[:-1]).all())
-    if not in_order:
-        columns = [column[order] for column in columns]
+    columns = [column[order] for column in columns]
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     found: dict[str, list[tuple[Ints, Floats]]] = {}

@@ -1,29 +1,25 @@
 """Folding: from frames to the state of a run, by table B of ``docs/explanation/journal.md``.
 
-`fold` is the only way in. It takes the frames of one journal after the other, in any batches, and
-whatever the order in which journals are read, the visible state is the same in the end. What an
-operation says is kept in registers (`seamark.store.fold.registers`) that forget nothing a later
-operation may need; only the summaries of series are counted up, and where counting up cannot be
-exact any more (a delete arrives after points on both sides of it were counted, or an attempt turns
-out to hide points that were counted) the run is marked with ``needs_refold``: another pass over the
-journals, by a run that knows beforehand what hides points (`RunState.anew`), gives the exact
+`fold` takes the frames of one journal after the other, in any batches; the visible state does not
+depend on the order in which journals are read. Operations are kept in registers
+(`seamark.store.fold.registers`) that forget nothing a later operation may need; only summaries of
+series are accumulated. Where that cannot be exact any more (a delete arrives after points on both
+sides of it were counted, or an attempt hides counted points), the run gets ``needs_refold``:
+another pass, by a run that knows beforehand what hides points (`RunState.anew`), gives the exact
 result.
 
-Nothing here raises because of what a frame holds: what cannot be applied is counted in ``errors``
-and passed over.
+The content of a frame never raises: what cannot be applied is counted in ``errors``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
-from seamark.journal.format import Kind
+from seamark.journal.format import Kind, sound_header
 from seamark.journal.reader import Block, RawFrame, decode_json, payload_of
-from seamark.journal.records import sound_header
-from seamark.reading.attributes import FORKED_AT, FORKED_FROM
-from seamark.reading.interest import holds_parameters
+from seamark.reading.attributes import FORKED_AT, FORKED_FROM, holds_parameters
 from seamark.store.fold.decode import Decoded, decode, is_progress
 from seamark.store.fold.payloads import (
     ATOM_TYPES,
@@ -43,6 +39,7 @@ from seamark.store.fold.payloads import (
 from seamark.store.fold.registers import (
     NEVER,
     AtomState,
+    FamilyState,
     FileSetState,
     FileState,
     FloatSeriesState,
@@ -58,6 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = ["fold"]
 
+S = TypeVar("S", bound=FamilyState)
 _OF_FORKS: Final = frozenset({FORKED_AT, FORKED_FROM})
 _STATES: Final = frozenset(
     {"created", "running", "completed", "failed", "interrupted", "suspended"}
@@ -65,17 +63,7 @@ _STATES: Final = frozenset(
 
 
 def fold(run: RunState, writer: str, block: Block) -> Decoded:
-    """Apply the frames of one block to a run; the only way in.
-
-    Args:
-        run: Changed in place.
-        writer: Which journal of the run the block is from.
-        block: Whole valid frames, as `seamark.journal.reader.JournalReader.blocks` yields them from
-            the journal's offset on.
-
-    Returns:
-        What was applied, decoded, for storing the points.
-    """
+    """Apply the next block of a journal, of whole valid frames, to a run; return it decoded."""
     journal = run.journals[writer]
     journal.touched = True
     decoded = decode(block, journal.names)
@@ -97,8 +85,6 @@ def _advance(journal: JournalState, block: Block) -> None:
 
 
 class _Record(NamedTuple):
-    """A frame that holds JSON."""
-
     offset: int
     kind: int
     t: int
@@ -107,17 +93,13 @@ class _Record(NamedTuple):
 
 @dataclass(slots=True)
 class _Folding:
-    """Folding of one block into a run: first its records, then its rows of numbers in bulk.
-
-    That order is free, because folding does not depend on order.
-    """
+    # Records first, then rows of numbers in bulk: folding does not depend on order.
 
     run: RunState
     journal: JournalState
     block: Block
 
     def apply(self, decoded: Decoded) -> None:
-        """Fold what a block holds."""
         for offset, message, count in decoded.notes:
             self.journal.note(offset, message, count)
         records = [record for record in map(self._read, decoded.records) if record is not None]
@@ -143,7 +125,6 @@ class _Folding:
                 self._extend(path, *batch.points(path))
 
     def _read(self, frame: RawFrame) -> _Record | None:
-        """Decode the JSON of a frame; None if there is nothing to apply."""
         pos, kind, _, _, t, length = frame
         offset = self.block.base + pos
         if kind not in self._READERS:
@@ -188,7 +169,7 @@ class _Folding:
     def _each(
         self, items: Iterable[Any], t: int, offset: int, apply: Callable[[Any, Key], None]
     ) -> None:
-        """Apply the items of one frame; a bad one does not take the others with it."""
+        # A bad item must not affect the others.
         uid = self.journal.uid
         for index, item in enumerate(items):
             try:
@@ -223,60 +204,44 @@ class _Folding:
     def _op_clear(self, record: dict[str, Any], t: int, offset: int) -> None:
         self.run.clear(record["path"], (t, self.journal.uid, 0))
 
-    def _set(self, record: dict[str, Any]) -> SetState:
-        state = self.run.family(record["path"], "string_set")
-        assert isinstance(state, SetState)  # noqa: S101
+    def _register(self, record: dict[str, Any], family: str, kind: type[S]) -> S:
+        state = self.run.family(record["path"], family)
+        assert isinstance(state, kind)  # noqa: S101 - families and classes correspond
         return state
 
-    def _put_elements(self, record: dict[str, Any], t: int, offset: int, *, there: bool) -> None:
+    def _op_elements(self, record: dict[str, Any], t: int, offset: int) -> None:
         def put(value: Any, key: Key) -> None:
-            self._set(record).put(key, text_of(value), there=there)
+            there = record["op"] != "remove"
+            self._register(record, "string_set", SetState).put(key, text_of(value), there=there)
 
+        if record["op"] == "assign_set":
+            self._register(record, "string_set", SetState).assign((t, self.journal.uid, 0))
         self._each(list_of(record["values"]), t, offset, put)
-
-    def _op_add(self, record: dict[str, Any], t: int, offset: int) -> None:
-        self._put_elements(record, t, offset, there=True)
-
-    def _op_remove(self, record: dict[str, Any], t: int, offset: int) -> None:
-        self._put_elements(record, t, offset, there=False)
-
-    def _op_assign_set(self, record: dict[str, Any], t: int, offset: int) -> None:
-        self._set(record).assign((t, self.journal.uid, 0))
-        self._put_elements(record, t, offset, there=True)
 
     def _op_file(self, record: dict[str, Any], t: int, offset: int) -> None:
         file, token = file_of(record["file"]), record.get("token")
-        state = self.run.family(record["path"], "file")
-        assert isinstance(state, FileState)  # noqa: S101
+        state = self._register(record, "file", FileState)
         state.upload((t, self.journal.uid, 0), file, None if token is None else text_of(token))
 
     def _op_digest(self, record: dict[str, Any], t: int, offset: int) -> None:
         file, token = file_of(record["file"]), text_of(record["token"])
-        state = self.run.family(record["path"], "file")
-        assert isinstance(state, FileState)  # noqa: S101
-        state.digest((t, self.journal.uid, 0), token, file)
+        self._register(record, "file", FileState).digest((t, self.journal.uid, 0), token, file)
 
     def _op_files(self, record: dict[str, Any], t: int, offset: int) -> None:
         def put(member: tuple[str, Any], key: Key) -> None:
             file = file_of(member[1])
-            self._members(record).put(key, member[0], file)
+            self._register(record, "file_set", FileSetState).put(key, member[0], file)
 
         self._each(record["members"].items(), t, offset, put)
 
     def _op_unfiles(self, record: dict[str, Any], t: int, offset: int) -> None:
         def put(name: Any, key: Key) -> None:
-            self._members(record).put(key, text_of(name), None)
+            self._register(record, "file_set", FileSetState).put(key, text_of(name), None)
 
         self._each(list_of(record["names"]), t, offset, put)
 
-    def _members(self, record: dict[str, Any]) -> FileSetState:
-        state = self.run.family(record["path"], "file_set")
-        assert isinstance(state, FileSetState)  # noqa: S101
-        return state
-
     def _op_artifact(self, record: dict[str, Any], t: int, offset: int) -> None:
-        state = self.run.family(record["path"], "artifact")
-        assert isinstance(state, RecordState)  # noqa: S101
+        state = self._register(record, "artifact", RecordState)
         state.assign((t, self.journal.uid, 0), artifact_of(record))
 
     def _op_file_point(self, record: dict[str, Any], t: int, offset: int) -> None:
@@ -286,13 +251,12 @@ class _Folding:
 
     def _op_statistic(self, record: dict[str, Any], t: int, offset: int) -> None:
         part, kind, told = statistic_of(record)
-        path, key = record["path"], (t, self.journal.uid, 0)
-        state = self.run.family(path, "statistic")
-        assert isinstance(state, StatisticState)  # noqa: S101
+        key = (t, self.journal.uid, 0)
+        state = self._register(record, "statistic", StatisticState)
         state.key = max(state.key, key)
         # As with points, what a later attempt goes back behind is hidden.
         self.journal.point_end = max(self.journal.point_end, offset)
-        self._progress(path, t)
+        self._progress(record["path"], t)
         if offset < self.run.cut(self.journal):
             state.put(key, part, kind, told)
 
@@ -308,21 +272,17 @@ class _Folding:
         if key > self.run.state[0]:
             self.run.state = (key, said)
         if record["state"] == "running":
-            self.run.began(t)
+            self.run.started = t if self.run.started is None else min(self.run.started, t)
 
     def _ignored_op(self, record: dict[str, Any], t: int, offset: int) -> None:
-        """Change nothing: it is for a process that loads the checkpoint, or that draws a series."""
+        """Change nothing: it concerns checkpoints or the drawing of a series."""
 
     # ------------------------------------------------------------------ points
 
-    def _texts(self, record: _Record) -> None:
-        self._points(record, "string_series", text_of_point)
-
-    def _histograms(self, record: _Record) -> None:
-        self._points(record, "histogram_series", histogram_of_point)
-
-    def _points(self, record: _Record, family: str, value: Callable[[list[Any]], Any]) -> None:
-        path = record.said["path"]
+    def _points(self, record: _Record) -> None:
+        path, is_text = record.said["path"], record.kind == Kind.TEXT
+        family = "string_series" if is_text else "histogram_series"
+        value: Callable[[list[Any]], Any] = text_of_point if is_text else histogram_of_point
 
         def put(point: list[Any], key: Key) -> None:
             self._add_point(path, family, key, record.offset, step_of(point[0]), value(point))
@@ -343,7 +303,6 @@ class _Folding:
             state.put(key, step, value)
 
     def _extend(self, path: str, offset: Ints, t: Ints, step: Floats, value: Floats) -> None:
-        """Add points of one float series, in the order in which they were written."""
         run, journal = self.run, self.journal
         try:
             state = run.series(path, "float_series", (int(t[-1]), journal.uid, 0))
@@ -367,8 +326,8 @@ class _Folding:
     _READERS: ClassVar[dict[int, Callable[[_Folding, _Record], None]]] = {
         Kind.HEADER: _header,
         Kind.OP: _op,
-        Kind.TEXT: _texts,
-        Kind.HISTOGRAM: _histograms,
+        Kind.TEXT: _points,
+        Kind.HISTOGRAM: _points,
         Kind.HEARTBEAT: _heartbeat,
         Kind.CLOSE: _close,
     }
@@ -377,9 +336,9 @@ class _Folding:
         "assign": _op_assign,
         "delete": _op_delete,
         "clear": _op_clear,
-        "add": _op_add,
-        "remove": _op_remove,
-        "assign_set": _op_assign_set,
+        "add": _op_elements,
+        "remove": _op_elements,
+        "assign_set": _op_elements,
         "file": _op_file,
         "own": _op_file,
         "digest": _op_digest,
@@ -395,7 +354,6 @@ class _Folding:
 
 
 def _touched(record: _Record, paths: set[str], namespaces: set[str]) -> None:
-    """Gather the paths that a record is about, and the namespaces that it deletes."""
     said = record.said
     if not isinstance(said, dict):
         return

@@ -19,13 +19,9 @@ Load = Callable[[set[int], set[int]], tuple[dict[int, str], dict[int, tuple[int,
 class Names:
     """Paths of a journal by number, and its schemas as numbers of paths.
 
-    Attributes:
-        load: Finds what was defined before the first frame that is decoded; None where that is the
-            first of the journal.
-        paths: Paths by number; empty for one that is not valid.
-        schemas: Numbers of paths, by number of the schema.
-        new_paths: (number, offset of the frame in bytes, path) of each path defined since.
-        new_schemas: The same of schemas.
+    ``load`` finds what was defined before the first decoded frame; None at the start of a journal.
+    An invalid path is empty. ``new_paths`` and ``new_schemas`` have (number, offset of the frame in
+    bytes, path or paths).
     """
 
     load: Load | None = None
@@ -38,7 +34,7 @@ class Names:
     _asked_schemas: set[int] = field(default_factory=set)
 
     def need(self, paths: Iterable[int], schemas: Iterable[int]) -> None:
-        """Make sure that these are here, if they were defined before."""
+        """Load paths and schemas that were defined before."""
         if self.load is None:
             return
         missing = set(schemas).difference(self.schemas, self._asked_schemas)
@@ -56,10 +52,7 @@ class Names:
     def columns(self, schema: int) -> tuple[str | None, ...] | None:
         """Return the paths of a schema, None for a path that was lost; None if it was lost."""
         known = self._columns.get(schema)
-        if known is None:
-            numbers = self.schemas.get(schema)
-            if numbers is None:
-                return None
+        if known is None and (numbers := self.schemas.get(schema)) is not None:
             known = self._columns[schema] = tuple(
                 self.paths.get(number) or None for number in numbers
             )

@@ -8,10 +8,9 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Final
 
-from seamark.journal.format import USER_TIME, Kind
+from seamark.journal.format import USER_TIME, WHOLE, Kind, digest_of_text, file_of, whole
 from seamark.journal.reader import decode_json
-from seamark.journal.records import WHOLE, digest_of_text, file_of, whole
-from seamark.values.aggregate_kinds import load_aggregate
+from seamark.values.statistics import load_aggregate
 
 __all__ = [
     "ATOM_TYPES",
@@ -51,15 +50,9 @@ _UNSAFE: Final = re.compile("[\x00\ud800-\udfff]")
 def record_points(
     kind: int, payload: bytes, path: str
 ) -> Iterator[tuple[int, float, Any, int | None]]:
-    """Yield index, step, value and the caller's time (ns) of one series' points in one record.
+    """Yield index, step, value and the caller's time (ns) of valid points in a record.
 
-    Points that the fold refused are passed over; the value of a file point is its file, name and
-    description.
-
-    Args:
-        kind: TEXT, HISTOGRAM or OP.
-        payload: Of the frame.
-        path: Of the series.
+    The value of a file point is its file, name and description.
     """
     try:
         record = decode_json(payload)
@@ -90,32 +83,21 @@ def record_points(
 
 
 def _time_of(value: Any) -> int | None:
-    """Return a time of the caller in ns; None for what is none, which is then that of the frame."""
     return value if type(value) is int and -WHOLE <= value < WHOLE else None
 
 
 def _texts_of(record: dict[str, Any], *names: str) -> dict[str, str | None]:
-    """Return what a record says under these names, None where that is not a string."""
     found = {name: record.get(name) for name in names}
     return {name: each if isinstance(each, str) else None for name, each in found.items()}
 
 
 def text_of_point(point: list[Any]) -> str | dict[str, Any]:
-    """Return a text, or the record of the blob that holds a very long one.
-
-    Raises:
-        TypeError: If it is neither.
-        ValueError: If the record of the blob is none.
-    """
+    """Return a text, or the record of the blob of a very long one; raises if it is neither."""
     return digest_of_text(point[1]) if isinstance(point[1], dict) else text_of(point[1])
 
 
 def histogram_of_point(point: list[Any]) -> list[list[float]]:
-    """Return edges and counts of a point.
-
-    Raises:
-        ValueError: If there is not one edge more than counts.
-    """
+    """Return edges and counts of a point; raise ValueError if their numbers do not fit."""
     edges, counts = [float(edge) for edge in point[1]], [float(count) for count in point[2]]
     if len(edges) != len(counts) + 1:
         msg = f"histogram: expected one more edge than counts, got {len(edges)} and {len(counts)}"
@@ -124,11 +106,7 @@ def histogram_of_point(point: list[Any]) -> list[list[float]]:
 
 
 def unpack_sparse(payload: bytes, flags: int) -> tuple[float, tuple[int, ...], tuple[float, ...]]:
-    """Return step, numbers of paths and values of a SPARSE payload.
-
-    Raises:
-        ValueError: If its length does not fit.
-    """
+    """Return step, path numbers and values of a SPARSE payload; raise ValueError by length."""
     (step,) = struct.unpack_from("<d", payload)
     start = 16 if flags & USER_TIME else 8
     (size,) = struct.unpack_from("<I", payload, start)
@@ -167,11 +145,7 @@ def atom_of(kind: str, value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """Return a string.
-
-    Raises:
-        TypeError: If it is none.
-    """
+    """Return a string; raise TypeError otherwise."""
     if not isinstance(value, str):
         msg = f"expected a string, got {value!r:.60}"
         raise TypeError(msg)
@@ -179,11 +153,7 @@ def text_of(value: Any) -> str:
 
 
 def list_of(value: Any) -> list[Any]:
-    """Return a list.
-
-    Raises:
-        TypeError: If it is none.
-    """
+    """Return a list; raise TypeError otherwise."""
     if not isinstance(value, list):
         msg = f"expected a list, got {value!r:.60}"
         raise TypeError(msg)
@@ -191,12 +161,7 @@ def list_of(value: Any) -> list[Any]:
 
 
 def artifact_of(record: dict[str, Any]) -> dict[str, Any]:
-    """Return what an artifact op says.
-
-    Raises:
-        TypeError: If a file, a reference or the hash is of another type.
-        ValueError: If a size is out of range.
-    """
+    """Return the content of an artifact op; raise TypeError or ValueError if it is invalid."""
     files = [_tracked(file) for file in list_of(record.get("files", []))]
     references = [text_of(one) for one in list_of(record.get("references", []))]
     found: dict[str, Any] = {"kind": text_of(record.get("kind", "tracked")), "files": files}
@@ -206,7 +171,6 @@ def artifact_of(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _source_of(told: Any) -> dict[str, Any]:
-    """Return what an input or output is, where that is more than files."""
     found: dict[str, Any] = {"kind": text_of(told["kind"])}
     found |= {key: text_of(told[key]) for key in _SOURCE if told.get(key) is not None}
     if whole(told.get("version")):
@@ -215,13 +179,12 @@ def _source_of(told: Any) -> dict[str, Any]:
 
 
 def _tracked(file: Any) -> dict[str, Any]:
-    """Return one file of an artifact: its path, and what identified its contents."""
     known = file_of({**file, "name": text_of(file["path"])})
     return {"path": known["name"]} | {key: known[key] for key in _TRACKED if key in known}
 
 
 def state_of(record: dict[str, Any]) -> dict[str, Any]:
-    """Return what a state op says, without what is not text: the state, and how it came to it."""
+    """Return state, signal, detail and error of a state op; values that are no text are dropped."""
     error = record.get("error")
     found: dict[str, Any] = {"state": record["state"], **_texts_of(record, "signal", "detail")}
     found["error"] = _texts_of(error, "type", "message") if isinstance(error, dict) else None
@@ -229,12 +192,7 @@ def state_of(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def statistic_of(record: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    """Return part, kind and state of what is kept of a series.
-
-    Raises:
-        TypeError: If the part is no text.
-        ValueError: If the part is too long, there is no such kind, or it has no such state.
-    """
+    """Return part, kind and state of a statistic op; raise if one is invalid."""
     part, kind = text_of(record["part"]), record.get("kind")
     if not 0 < len(part) <= _LONGEST_PART:
         msg = f"part: expected 1 to {_LONGEST_PART} characters, got {len(part)}"
@@ -244,21 +202,13 @@ def statistic_of(record: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
 
 
 def counts_of(record: Any) -> dict[str, int]:
-    """Return the counts of what a writer dropped, by reason.
-
-    Raises:
-        AttributeError: If it is not an object, or its counts are none.
-    """
+    """Return the counts of records that a writer lost, by reason; raises AttributeError."""
     dropped = record.get("dropped") or {}
     return {reason: count for reason, count in dropped.items() if whole(count) and count}
 
 
 def step_of(value: Any) -> float:
-    """Return a step.
-
-    Raises:
-        ValueError: If it is not a finite number.
-    """
+    """Return a step; raise ValueError if it is not a finite number."""
     try:
         step = float(value) if type(value) in (int, float) else math.nan
     except OverflowError:

@@ -1,9 +1,10 @@
-"""State of one attribute during folding: one register of operations for each family.
+"""State of one attribute during folding: one register for each family.
 
-An attribute is identified by run, path and family. Every class here takes operations in any order,
-any number of times (series: once a point), and ends in the same state;
-`docs/explanation/journal.md`, table B, has the rules. Nothing in this module knows about files
-or SQL.
+An attribute is identified by run, path and family. A register takes operations in any order and any
+number of times (series: each point once) and reaches the same state; table B of
+``docs/explanation/journal.md`` has the rules.
+
+Sums are exact: every finite float64 is a multiple of 2 ** -1074, so a sum is an int in that unit.
 """
 
 from __future__ import annotations
@@ -16,9 +17,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.reading.attributes import SeriesSummary, SeriesTail
-from seamark.store.fold.sums import SCALE, exact_sum, scaled_sum
-from seamark.values.aggregate_kinds import load_aggregate
-from seamark.values.statistics import Statistics
+from seamark.values.statistics import SCALE, Statistics, load_aggregate, scaled, scaled_sum
 
 if TYPE_CHECKING:
     from seamark.values.aggregates import Keep
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FAMILIES",
     "NEVER",
+    "SCALE",
     "AtomState",
     "FamilyState",
     "FileSetState",
@@ -35,40 +35,77 @@ __all__ = [
     "Key",
     "RecordState",
     "SeriesState",
-    "SeriesSummary",
-    "SeriesTail",
     "SetState",
     "StatisticState",
+    "exact_sum",
+    "scaled_sum",
     "to_json",
 ]
 
+
+_SMALL: Final = 512
+"""Values that `scaled_sum` adds as quickly."""
+_BLOCK: Final = 1 << 15
+"""Values taken in one go, so that what is made of them stays in a core's cache."""
+_LOW_BITS: Final = 26
+_UPPER: Final = (1 << 64) - (1 << _LOW_BITS)
+"""Mask of the upper half of a float64: the sign, the exponent and 27 of 53 bits of the mantissa."""
+_SAFE: Final = 1 << _LOW_BITS
+"""Halves of one exponent that float64 adds without rounding: 27 bits and 26 more make its 53."""
+_BINS: Final = 1 << 12
+"""Signs and exponents of float64."""
+_HUGE: Final = 2.0**972
+"""Numbers below it add up to no infinity."""
+_DOWN: Final = 1024
+"""Powers of two by which the others are brought down."""
+
+
+def exact_sum(values: Floats) -> int:
+    """Return the exact sum of finite float64 (N,), in units of 2 ** -1074."""
+    if len(values) < _SMALL:
+        return scaled_sum(values.tolist())
+    if max(values.max(), -values.min()) < _HUGE:
+        parts = (values[start : start + _SAFE] for start in range(0, len(values), _SAFE))
+        return sum(map(_binned_sum, parts))
+    import numpy as np
+
+    huge = np.abs(values) >= _HUGE
+    return exact_sum(values[~huge]) + (exact_sum(np.ldexp(values[huge], -_DOWN)) << _DOWN)
+
+
+def _binned_sum(values: Floats) -> int:
+    # Numbers of one sign and exponent go to one bin, upper and lower halves apart. Each half is a
+    # short multiple of one power of two, so nothing is rounded when they are added as floats.
+    import numpy as np
+
+    bins = np.zeros((2, _BINS))
+    for start in range(0, len(values), _BLOCK):
+        block = values[start : start + _BLOCK]
+        bits = block.view(np.uint64)
+        exponents = (bits >> 52).view(np.int64)
+        upper = (bits & _UPPER).view(np.float64)
+        bins[0] += np.bincount(exponents, upper, _BINS)
+        bins[1] += np.bincount(exponents, block - upper, _BINS)
+    return sum(map(scaled, bins[bins != 0].tolist()))
+
+
 Key = tuple[int, bytes, int]
 """Order of all operations: time (ns since the Unix epoch), uid of the journal, index in frame."""
-
 NEVER: Final[Key] = (-(1 << 64), b"", -1)
 """Smaller than every key that an operation can have."""
-
 _FEW: Final = 32
 """So few points are counted one by one."""
-
 Pack = Callable[[Key], list[int]]
 """Returns time, number of the journal and index of a key, which is what can be kept."""
 Unpack = Callable[[Sequence[int]], Key]
 """The way back."""
-
-
 to_json: Final = json.JSONEncoder(separators=(",", ":")).encode
 """ASCII, so that a lone surrogate stays an escape; NaN and infinities as Python writes them."""
 
 
 @dataclass(slots=True, eq=False)
 class FamilyState:
-    """State of one family of one path; ``key`` is the greatest key among all its operations.
-
-    Attributes:
-        family: See `seamark.values.FAMILIES`.
-        key: The register that decides which family a path shows.
-    """
+    """State of one family of one path; ``key`` is the greatest key of all its operations."""
 
     family: str
     key: Key = NEVER
@@ -78,7 +115,7 @@ class FamilyState:
         raise NotImplementedError
 
     def load(self, text: str, unpack: Unpack) -> None:
-        """Take back what `dump` returned."""
+        """Restore the state from the result of `dump`."""
         raise NotImplementedError
 
 
@@ -90,7 +127,7 @@ class AtomState(FamilyState):
     value: Any = None
 
     def dump(self, pack: Pack) -> str | None:
-        """Return where a very long text lies; other values have columns of their own."""
+        """Return the record of a very long text; other values have columns of their own."""
         return to_json(self.value) if self.type == "text" else None
 
 
@@ -116,11 +153,10 @@ class RecordState(FamilyState):
 
 @dataclass(slots=True, eq=False)
 class FileState(RecordState):
-    """A file. The digest with the token of its record completes it, whenever it arrives.
+    """A file, which the digest with the token of its record completes, whenever it arrives.
 
-    A digest has no rank of its own: the upload it belongs to decides, so that an old upload whose
-    bytes took long does not win over a newer one, and a digest that follows a delete does not bring
-    the file back.
+    A digest has no rank of its own: the upload it belongs to decides, so that a slow old upload
+    does not win over a newer one, and a digest that follows a delete does not bring the file back.
     """
 
     token: str | None = None
@@ -179,7 +215,7 @@ class SetState(FamilyState):
         self.key = max(self.key, key)
 
     def visible(self, after: Key) -> set[str]:
-        """Return the elements, leaving out what is not newer than ``after``."""
+        """Return the elements that are newer than ``after``."""
         base = self.base
         return {
             element
@@ -212,7 +248,7 @@ class FileSetState(FamilyState):
         self.key = max(self.key, key)
 
     def visible(self, after: Key) -> dict[str, dict[str, Any]]:
-        """Return the files by name, leaving out what is not newer than ``after``."""
+        """Return the files by name that are newer than ``after``."""
         found = {
             name: record
             for name, (key, record) in self.members.items()
@@ -233,11 +269,11 @@ class FileSetState(FamilyState):
 
 @dataclass(slots=True, eq=False)
 class SeriesState(FamilyState):
-    """Points in the order (step, key): how many, the first and last step, the last value.
+    """Points in the order (step, key): their number, first and last step, and last value.
 
-    ``low`` and ``high`` are the smallest and greatest key among the points that are counted here: a
-    delete below ``low`` changes nothing, one from ``high`` on empties the series, and one in
-    between needs the journals again.
+    ``low`` and ``high`` are the smallest and greatest key of the counted points: a delete below
+    ``low`` changes nothing, one from ``high`` on empties the series, and one in between needs the
+    journals again.
     """
 
     low: Key | None = None
@@ -266,7 +302,7 @@ class SeriesState(FamilyState):
             self.last_step, self.last_key, self.last = step, key, value
 
     def summary(self) -> SeriesSummary | SeriesTail:
-        """Return what a runs table shows."""
+        """Return the summary for a runs table."""
         return SeriesTail(self.last, self.count, self.first_step, self.last_step)
 
     def dump(self, pack: Pack) -> str | None:
@@ -274,7 +310,7 @@ class SeriesState(FamilyState):
         return None if self.low is None else f"{self._numbers(pack)}\n{to_json(self.last)}"
 
     def _numbers(self, pack: Pack) -> str:
-        """Return what all series keep, a number a word: quicker than JSON, and there are many."""
+        # Quicker than JSON, and there are many.
         assert self.low is not None  # noqa: S101 - asked by the callers
         keys = (*pack(self.low), *pack(self.high), *pack(self.last_key))
         return f"{' '.join(map(str, keys))} {self.count} {self.first_step!r} {self.last_step!r}"
@@ -307,69 +343,41 @@ class FloatSeriesState(SeriesState):
     infinite: int = 0
 
     def extend(self, uid: bytes, t: Ints, step: Floats, value: Floats) -> None:
-        """Count points of one journal, in the order in which they were written.
+        """Count points of one journal, of whole frames, in the order of writing.
 
-        Points of one frame have one key here: only their order within the frame tells them apart,
-        and a frame is never counted in parts.
-
-        Args:
-            uid: Of the journal.
-            t: Of the frames, nanoseconds since the Unix epoch, int64 (N,).
-            step: Finite, float64 (N,).
-            value: Any floats, float64 (N,).
+        Steps are finite; ``t`` is in nanoseconds since the Unix epoch.
         """
-        import numpy as np
-
         size = len(step)
-        if size <= _FEW:
-            self._extend_few(uid, t.tolist(), step.tolist(), value.tolist())
-            return
-        self._widen((int(t.min()), uid, 0), (int(t.max()), uid, 0))
-        newest = size - 1 - int(step[::-1].argmax())
+        finite: Any
+        if few := size <= _FEW:  # for few points, arrays take longer
+            times, steps, values = t.tolist(), step.tolist(), value.tolist()
+            low, high, least = min(times), max(times), min(steps)
+            newest = size - 1 - steps[::-1].index(max(steps))
+            all_sound = math.isfinite(sum(values))
+            finite = values if all_sound else [one for one in values if math.isfinite(one)]
+            nans = 0 if all_sound else sum(map(math.isnan, values))
+        else:
+            import numpy as np
+
+            low, high, least = int(t.min()), int(t.max()), float(step.min())
+            newest = size - 1 - int(step[::-1].argmax())
+            sound = np.isfinite(value)
+            all_sound = bool(sound.all())
+            finite = value if all_sound else value[sound]
+            nans = 0 if all_sound else int(np.isnan(value).sum())
+        self._widen((low, uid, 0), (high, uid, 0))
         self._place((int(t[newest]), uid, 0), float(step[newest]), float(value[newest]))
-        least = float(step.min())
         if not self.count or least < self.first_step:
             self.first_step = least
         self.count += size
-        finite = value
-        sound = np.isfinite(value)
-        if not sound.all():
-            finite = value[sound]
-            nans = int(np.isnan(value).sum())
-            self.nans += nans
-            self.infinite += size - len(finite) - nans
+        self.nans += nans
+        self.infinite += size - len(finite) - nans
         if len(finite):
+            lowest, highest = (min(finite), max(finite)) if few else (finite.min(), finite.max())
             # + 0.0: -0.0 and 0.0 are equal, and one of them must win
-            self.min = min(self.min, float(finite.min()) + 0.0)
-            self.max = max(self.max, float(finite.max()) + 0.0)
-            self.total += exact_sum(finite)
-
-    def _extend_few(
-        self, uid: bytes, t: list[int], steps: list[float], values: list[float]
-    ) -> None:
-        """Do the same for so few points that arrays take longer."""
-        size = len(steps)
-        self._widen((min(t), uid, 0), (max(t), uid, 0))
-        top, least = max(steps), min(steps)
-        newest = size - 1 if steps[-1] == top else size - 1 - steps[::-1].index(top)
-        self._place((t[newest], uid, 0), top, values[newest])
-        if not self.count or least < self.first_step:
-            self.first_step = least
-        self.count += size
-        finite = values
-        if not math.isfinite(sum(values)):
-            finite = [value for value in values if math.isfinite(value)]
-            nans = sum(1 for value in values if math.isnan(value))
-            self.nans += nans
-            self.infinite += size - len(finite) - nans
-        if finite:
-            self.min = min(self.min, min(finite) + 0.0)  # see `extend`
-            self.max = max(self.max, max(finite) + 0.0)
-            self.total += scaled_sum(finite)
-
-    def put(self, key: Key, step: float, value: Any) -> None:
-        """Count one point; see `SeriesState.put`."""
-        self._extend_few(key[1], [key[0]], [step], [value])
+            self.min = min(self.min, float(lowest) + 0.0)
+            self.max = max(self.max, float(highest) + 0.0)
+            self.total += scaled_sum(finite) if few else exact_sum(finite)
 
     @property
     def mean(self) -> float:
@@ -378,7 +386,7 @@ class FloatSeriesState(SeriesState):
         return self.total / (finite << SCALE) if finite else math.nan
 
     def summary(self) -> SeriesSummary:
-        """Return what a runs table shows."""
+        """Return the summary for a runs table."""
         finite = self.count > self.nans + self.infinite
         return SeriesSummary(
             last=self.last if self.count else math.nan,
@@ -416,22 +424,19 @@ class FloatSeriesState(SeriesState):
 class StatisticState(FamilyState):
     """State of a statistic of a fast series: the newest state of each part, merged when read.
 
-    A part covers what one process has seen since it began or resumed from a checkpoint. Each state
-    of a part includes the earlier ones.
+    A part covers one process since it began or resumed from a checkpoint. Each state of a part
+    includes the earlier ones.
     """
 
     parts: dict[str, tuple[Key, str, dict[str, Any]]] = field(default_factory=dict)
 
     def put(self, key: Key, part: str, kind: str, state: dict[str, Any]) -> None:
-        """Take a state, which is no attempt's that is hidden."""
+        """Take a state, unless its attempt is hidden."""
         if key > self.parts.get(part, (NEVER,))[0]:
             self.parts[part] = (key, kind, state)
 
     def visible(self, after: Key) -> Keep:
-        """Return what the parts come to, in the order in which they were last written.
-
-        Left out is what is not newer than ``after``, and what is of another kind than the newest.
-        """
+        """Return the merged parts newer than ``after`` and of the newest kind."""
         shown = sorted((one for one in self.parts.values() if one[0] > after), key=itemgetter(0))
         if not shown:
             return Statistics()

@@ -1,8 +1,4 @@
-"""State of one run and of its journals while they are folded.
-
-Registers forget nothing that a later operation may need; only the summaries of series are counted
-up, and where that cannot be exact any more the run is marked with ``needs_refold``.
-"""
+"""State of one run and of its journals while they are folded."""
 
 from __future__ import annotations
 
@@ -45,12 +41,7 @@ Load = Callable[[Iterable["JournalState"], Collection[str] | None, Collection[st
 
 
 class Fork(NamedTuple):
-    """Point at which a run was forked from another.
-
-    Attributes:
-        parent: Id or custom id of the other run, in the same project.
-        step: Last step up to which the points of the other run are also those of the fork.
-    """
+    """Run of the same project, by id or custom id, and the last step that a fork has from it."""
 
     parent: str
     step: float
@@ -58,45 +49,33 @@ class Fork(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class JournalState:
-    """State of one journal of a run: how far it is folded, and what it recorded about itself.
+    """State of one journal of a run: its folded position, and its facts about itself.
+
+    Offsets are in bytes, times in nanoseconds since the Unix epoch.
 
     Attributes:
-        writer: Writer id.
-        file: Name of the file.
-        uid: 16 bytes.
         number: Small number of the journal within its run, in the store.
         attempt: Number of the attempt that wrote it; None: of none, and never hidden.
         owner: Whether this writer may set the run's state; true where the header is damaged.
         header_text: HEADER record as JSON; empty where it is damaged or not read yet.
         positions_text: Positions that its attempt resumes from, as JSON; None if it names none.
-        offset: Offset at which folding continues, bytes.
         touched: Whether its row in the store is out of date.
-        last_offset: Offset of the last folded frame, bytes; 0 if there is none.
-        last_crc: Its CRC.
-        prefix_crc: CRC32 of all bytes before ``offset``.
+        last_offset: Offset of the last folded frame, whose CRC is ``last_crc``; 0 if there is none.
+        prefix_crc: CRC32 of all bytes before ``offset``, where folding continues.
         chunked: Points of frames before this offset are in chunks.
         diverged: Files with this uid and other contents.
-        first_t: Time of the first frame, nanoseconds since the Unix epoch; None if there is none.
-        last_t: Time of the last frame.
-        heard: Time when its last bytes came from another machine, by the clock of this one,
-            nanoseconds since the Unix epoch; None for a local file of its writer.
-        closed: Whether the last frame is CLOSE.
-        close_reason: Reason of the last CLOSE; None if there is none.
-        said: Last state that this writer recorded, whether it is an owner or not, with ``t``, its
-            time; empty if it recorded none.
-        rows: Number of records with points of series.
-        first_row_t: Time of the first of them, nanoseconds since the Unix epoch; 0 if there is
-            none.
-        last_row_t: Time of the last of them.
+        first_t: Time of the first frame; None if there is none.
+        heard: Time when its last bytes came from another machine, by the clock of this one; None
+            for a local file of its writer.
+        said: Last state that this writer recorded, owner or not, with its time ``t``; else empty.
+        rows: Number of records with points of series, from ``first_row_t`` to ``last_row_t``.
         gaps: Bytes that hold no valid frame: [offset, length].
         tail: The same at the end, while more may come: [offset, length] or None.
         dropped: Counts of what the writer lost, by reason.
         unknown: Number of skippable frames of each unknown kind.
         errors: Number of frames or parts of frames that could not be applied.
         notes: Errors of the first of them: [offset, message].
-        stopped: Reason why reading stopped, see `seamark.journal.reader.JournalReader`.
-        point_end: Offset of the last frame with points of a series, bytes; -1 if there is none.
-        names: Paths and schemas by number.
+        point_end: Offset of the last frame with points of a series; -1 if there is none.
     """
 
     writer: str
@@ -136,25 +115,22 @@ class JournalState:
 
     @property
     def header(self) -> dict[str, Any]:
-        """The HEADER record, decoded when somebody asks for it; empty as its text is."""
+        """The HEADER record, decoded on first use; empty if its text is."""
         if self._header is None:
             self._header = json.loads(self.header_text or "{}")
         return self._header
 
     @property
     def seen(self) -> int:
-        """When there was the last sign of life, by the clock here, ns since the Unix epoch.
-
-        Clocks elsewhere may be wrong by hours; what was sent late is heard of when it comes.
-        """
+        """Last sign of life by the local clock, ns: clocks elsewhere may be wrong by hours."""
         return self.last_t if self.heard is None else self.heard
 
     def local_time(self, t: int) -> int:
-        """Return a time of the journal by the clock here, nanoseconds since the Unix epoch."""
+        """Return a time of the journal by the local clock, ns since the Unix epoch."""
         return t if self.heard is None else t + (self.heard - self.last_t)
 
     def take_header(self, header: dict[str, Any]) -> None:
-        """Learn who wrote the journal; the first HEADER counts."""
+        """Set the writer of the journal; the first HEADER counts."""
         self._header = header
         self.header_text = to_json(header)
         attempt, positions = header.get("attempt"), header.get("positions")
@@ -176,7 +152,7 @@ class JournalState:
         self.rows += count
 
     def note(self, offset: int, message: str, count: int = 1) -> None:
-        """Count what could not be applied."""
+        """Count an operation that could not be applied."""
         self.errors += count
         if len(self.notes) < _NOTES:
             self.notes.append([offset, message[:300]])
@@ -184,18 +160,18 @@ class JournalState:
 
 @functools.lru_cache(maxsize=64)
 def _decoded(text: str) -> Mapping[str, Any]:
-    """Return JSON as a mapping: the ranks of an attempt name the same positions."""
+    # Cached: the ranks of an attempt name the same positions.
     found: Mapping[str, Any] = json.loads(text)
     return found
 
 
 @dataclass(slots=True, eq=False)
 class RunState:
-    """State of one run, as far as its journals are folded.
+    """State of one run up to the folded positions of its journals.
 
     Attributes:
         attributes: The families of every path that was asked for.
-        deletes: Greatest key of the deletes of every path or namespace that was deleted.
+        deletes: Greatest key of the deletes of every deleted path or namespace.
         clears: The same for paths that were cleared.
         changed: Earlier values of changed parameters, by path and key: type and value.
         journals: By writer id.
@@ -205,8 +181,7 @@ class RunState:
             Unix epoch; None if none did.
         dirty: Paths whose rows in the store are out of date.
         needs_refold: Whether summaries have to be counted again from the journals.
-        load: Finds what is stored of the run, of which only what is needed is loaded; None for a
-            run that is new, and once everything is loaded.
+        load: Loads stored attributes on demand; None for a new run, and once everything is loaded.
     """
 
     attributes: Attributes = field(default_factory=dict)
@@ -226,7 +201,7 @@ class RunState:
     _namespaces: set[str] | None = None
 
     def need(self, paths: Iterable[str], namespaces: Iterable[str] = ()) -> None:
-        """Make sure that what is stored at paths, and at and below namespaces, is here."""
+        """Load the stored state of paths, and of namespaces and everything below them."""
         if self.load is None:
             return
         below = set(namespaces).difference(self._asked_below)
@@ -242,7 +217,7 @@ class RunState:
         self._asked_below |= below
 
     def need_all(self) -> None:
-        """Make sure that everything that is stored is here."""
+        """Load everything that is stored."""
         if self.load is None:
             return
         for path, families in self.load(self.journals.values(), None, ()).items():
@@ -255,7 +230,7 @@ class RunState:
     def add_journal(
         self, journal: JournalState, header: dict[str, Any] | None = None
     ) -> JournalState:
-        """Take up a journal; given its header beforehand, what it hides is never counted."""
+        """Add a journal; given its header, the points that it hides are never counted."""
         self.journals[journal.writer] = journal
         self._cuts = {}
         if header:
@@ -263,7 +238,7 @@ class RunState:
         return journal
 
     def take_header(self, journal: JournalState, header: dict[str, Any]) -> None:
-        """Learn who wrote a journal, and what it hides of others."""
+        """Set the writer of a journal, and the points of other journals that it hides."""
         journal.take_header(header)
         self._cuts = {}
         # Only a header that names positions hides points of others; its own may come before it.
@@ -274,11 +249,8 @@ class RunState:
     def cut(self, journal: JournalState, attempt: int | None = None) -> float:
         """Return the offset from which on points of a journal are hidden, infinity if none are.
 
-        A journal of attempt a is cut where every later attempt that names positions went on from.
-
-        Args:
-            journal: One of this run's.
-            attempt: Look at the run as this attempt left it; None for the latest.
+        A journal is cut where later attempts (up to ``attempt``) that name positions resumed.
+        Points of later attempts than ``attempt`` are hidden.
         """
         if attempt is None:
             found = self._cuts.get(journal.writer)
@@ -305,10 +277,7 @@ class RunState:
         return cut
 
     def anew(self) -> RunState:
-        """Return a run that is to be folded from the start of every journal.
-
-        What hides points is known to it beforehand, so that one pass is enough.
-        """
+        """Return a run for folding all journals again, with the facts that hide points."""
         fresh = RunState()
         fresh.deletes, fresh.clears = dict(self.deletes), dict(self.clears)
         for journal in self.journals.values():
@@ -368,11 +337,7 @@ class RunState:
     # ------------------------------------------------------------------ registers
 
     def family(self, path: Any, family: str) -> FamilyState:
-        """Return the state of a family of a path, empty if it is new, and mark the path as changed.
-
-        Raises:
-            ValueError: If the path is not a legal path.
-        """
+        """Return the state of a family of a path, new if need be; ValueError for a bad path."""
         families = self.attributes.get(path)
         if families is None:
             is_path = isinstance(path, str) and path
@@ -395,7 +360,7 @@ class RunState:
         return state
 
     def delete(self, path: Any, key: Key) -> None:
-        """Hide what the path and everything below it hold up to ``key``."""
+        """Hide the values of a path and of everything below it up to ``key``."""
         if not isinstance(path, str) or not path:
             msg = f"expected a path or namespace, got {path!r:.120}"
             raise ValueError(msg)
@@ -405,12 +370,8 @@ class RunState:
         for inner in self._inside(path):
             self._cut_off(inner, key)
 
-    def began(self, t: int) -> None:
-        """Take note that the run was running at a time, nanoseconds since the Unix epoch."""
-        self.started = t if self.started is None else min(self.started, t)
-
     def note_fork(self) -> None:
-        """Take note of where the run was forked; once what says so was loaded and has changed."""
+        """Update the fork from its attributes, which must be loaded."""
         parent, step = (self._atom(path) for path in (FORKED_FROM, FORKED_AT))
         self.fork = None
         is_number = isinstance(step, int | float) and not isinstance(step, bool)
@@ -425,7 +386,7 @@ class RunState:
         return None
 
     def note_change(self, path: str, key: Key, kind: str, value: Any) -> None:
-        """Keep what a parameter was before; of many values the newest."""
+        """Store an earlier value of a parameter; only the newest of many are kept."""
         known = self.changed.setdefault(path, {})
         if isinstance(value, str) and len(value) > _LONGEST_CHANGE:
             kind, value = "string", f"{value[:_LONGEST_CHANGE]}..."
@@ -434,10 +395,7 @@ class RunState:
             del known[min(known)]
 
     def changes(self) -> dict[str, list[tuple[Key, str, Any]]]:
-        """Return what parameters were and are, the oldest value first, by path.
-
-        Only of those that were changed and are there still, whose attributes were loaded.
-        """
+        """Return the values of loaded, changed parameters, the oldest first, by path."""
         found: dict[str, list[tuple[Key, str, Any]]] = {}
         for path, known in sorted(self.changed.items()):
             shown, after = self.surviving(path), self.tombstone(path)

@@ -1,4 +1,4 @@
-"""The query language, and which runs of a store match."""
+"""The query language, and selection of the matching runs of a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing the runs that a selection means, by asking the database."""
+"""Choice of the runs of a selection, by asking the database."""
 
 from __future__ import annotations
 
@@ -23,12 +23,9 @@ from seamark.store.query.sql import AGGREGATE_COLUMNS, Compiler, derived_column
 from seamark.store.read.children import CHILDREN, has_parts
 from seamark.store.read.inherited import holder
 from seamark.store.read.versions import moved_versions
-from seamark.store.silence import SILENT_FROM
+from seamark.store.schema import SILENT_FROM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from seamark.store.fold.run_state import JournalState
     from seamark.store.query.selection import Selection
     from seamark.store.runs import Store
 
@@ -58,11 +55,7 @@ _FACTS: Final = (
 
 
 class Chosen:
-    """The runs that a selection chose, in order.
-
-    Attributes:
-        total: How many match, regardless of limit and offset; None if they were not counted.
-    """
+    """The runs of a selection, in order; ``total`` ignores limit and offset, None if uncounted."""
 
     def __init__(self, rows: list[tuple[Any, ...]], total: int | None) -> None:
         self.total = total
@@ -90,19 +83,21 @@ class Chosen:
 
 
 def state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.ColumnElement[str]:
-    """Return the state of a run as SQL; ``"crashed"`` for those that say they run and do not."""
+    """Return the state of a run as SQL, with ``"crashed"`` derived."""
     run, dead = schema.run.c, []
     if store.here:
         fresh = store.database.rows(connection, _FRESH, since=now_ns - SETTLE_NS)
         dead = [
             number
             for (number,) in fresh
-            if is_crashed("running", _owners(store, connection, number), now_ns)
+            if is_crashed(
+                "running",
+                [one for one in load_journals(store, connection, number) if one.owner],
+                now_ns,
+            )
         ]
     silent: sa.ColumnElement[bool] = now_ns > SILENT_FROM
-    crashed = silent
-    if dead:
-        crashed = sa.or_(crashed, run.id.in_(dead))
+    crashed = sa.or_(silent, run.id.in_(dead)) if dead else silent
     return sa.case(
         (sa.and_(run.state == "running", crashed), CRASHED),
         (sa.and_(run.state == OPEN, silent), "completed"),
@@ -114,10 +109,6 @@ def state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.Col
 _FRESH: Final = sa.select(schema.run.c.id).where(
     schema.run.c.state == "running", schema.run.c.beat >= sa.bindparam("since")
 )
-
-
-def _owners(store: Store, connection: sa.Connection, number: int) -> list[JournalState]:
-    return [journal for journal in load_journals(store, connection, number) if journal.owner]
 
 
 def choose(
@@ -132,19 +123,10 @@ def choose(
 ) -> Chosen:
     """Return the runs that match, in order.
 
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        selection: Which runs.
-        now_ns: Nanoseconds since the Unix epoch.
-        unknown: Called with an error for each path asked for that no run has; raises it by itself.
-        counted: Whether the runs that match are counted where the limit cuts them off.
-        facts: Whether the facts of all of them are read.
-
-    Raises:
-        ArgumentError: If an argument has a value that cannot be used.
-        QueryError: If the query breaks the grammar, or compares or sorts by what cannot be compared
-            or sorted so.
+    ``unknown`` is called with an error for each requested path that no run has, and raises it by
+    default. With ``counted``, all matching runs are counted if the limit cuts them off; with
+    ``facts``, the facts of all of them are read. Raises `ArgumentError`, or `QueryError` if the
+    query breaks the grammar, or compares or sorts values that cannot be compared or sorted.
     """
     search = _Search(store, connection, selection, now_ns, unknown)
     start, limit = selection.offset, selection.limit
@@ -170,8 +152,6 @@ def count_runs(store: Store, connection: sa.Connection, selection: Selection, no
 
 
 class _Search:
-    """Statements that find the runs of a selection; arguments as for `choose`."""
-
     def __init__(
         self,
         store: Store,
@@ -198,15 +178,24 @@ class _Search:
         inside = None if project is None else lambda one: is_inside(one, project)
         within = in_projects(store, connection, inside)
         few = None if within is None else _named(store, connection, selection, within)
+
+        parts = None
+        if CHILDREN in (selection.query or ""):
+            projects = matching_projects(store, connection, selection.reaches)
+            parts = functools.partial(has_parts, self._number, projects)
+
+        def moved() -> dict[str, int]:
+            return moved_versions(store, connection) if selection.kind == "model_version" else {}
+
         compiler = Compiler(
             self._number,
             state,
             self._crash_reason,
             store.database.pattern,
             now_ns,
-            parts=_parts(store, connection, selection, self._number),
+            parts=parts,
             holder=functools.cache(lambda path: holder(store, connection, path)),
-            moved=functools.cache(self._moved_versions),
+            moved=functools.cache(moved),
             local=selection.local,
             moments=selection.moments,
             among=few,
@@ -220,10 +209,6 @@ class _Search:
     def _number(self, path: str) -> int | None:
         return self._store.numbers.number(self._connection, path)
 
-    def _moved_versions(self) -> dict[str, int]:
-        is_asked = self._selection.kind == "model_version"
-        return moved_versions(self._store, self._connection) if is_asked else {}
-
     def _found(self, statement: sa.Select[Any]) -> list[tuple[Any, ...]]:
         database = self._store.database
         try:
@@ -231,17 +216,14 @@ class _Search:
         except Exception as error:
             if not database.is_bad_pattern(error):
                 raise
-            wanted = "a regular expression that this database can read"
-            msg = f"query: expected {wanted}, but: {error}"
+            msg = f"query: expected a regular expression that this database can read, but: {error}"
             raise QueryError(msg) from None
 
     def count(self) -> int:
-        """Return how many runs match."""
         ((total,),) = self._found(sa.select(sa.func.count()).where(*self._where))
         return int(total)
 
     def rows(self, columns: Sequence[sa.ColumnElement[Any]]) -> list[tuple[Any, ...]]:
-        """Return columns of the runs of a page, or of all without a limit."""
         selection, run, found = self._selection, schema.run.c, list[tuple[Any, ...]]()
         start, limit = selection.offset, selection.limit
         wanted = sa.select(*columns).where(*self._where)
@@ -257,7 +239,6 @@ class _Search:
         return found
 
     def _orders(self) -> Iterator[tuple[sa.FromClause, _Keys]]:
-        """Yield ways to sort runs; a quicker one, which sorts only some of them, comes first."""
         run, field = schema.run, self._field
         derived = derived_column(field.path, self.state)
         if field.path == "sys/creation_time" and not self._selection.ascending:
@@ -278,27 +259,9 @@ class _Search:
             yield _with_sort_keys(path, field, by)
 
 
-def _parts(
-    store: Store,
-    connection: sa.Connection,
-    selection: Selection,
-    number: Callable[[str], int | None],
-) -> Callable[..., sa.ColumnElement[bool]] | None:
-    """Return the condition on the parts of runs, as far as they are where the runs are sought."""
-    if CHILDREN not in (selection.query or ""):
-        return None
-    return functools.partial(
-        has_parts, number, matching_projects(store, connection, selection.reaches)
-    )
-
-
 def _named(
     store: Store, connection: sa.Connection, selection: Selection, within: sa.ColumnElement[bool]
 ) -> list[int] | None:
-    """Return the numbers of the runs that a selection names by their ids; None if by other words.
-
-    Of a few that are known nothing else need be looked at.
-    """
     if not isinstance(selection.id, (str, Collection)):
         return None
     names = {selection.id} if isinstance(selection.id, str) else set(selection.id)
@@ -316,15 +279,11 @@ _Keys = tuple[list[sa.ColumnElement[Any]], list[sa.ColumnElement[Any]]]
 
 
 def _keys_of(value: sa.ColumnElement[Any]) -> _Keys:
-    """Return the keys of a value that runs have or not; those without it come last."""
     return [value.is_(None)], [value]
 
 
 def _in_order_of_numbers(path: int, field: Field) -> tuple[sa.FromClause, _Keys]:
-    """Return the runs that have a number at a path, and its keys: those of an index.
-
-    A database that walks along it can stop at the end of a page.
-    """
+    # A database that walks along the index can stop at the end of a page.
     row, series = schema.attribute.c, schema.series.c
     here = sa.and_(row.run == schema.run.c.id, row.path == path, row.visible == 1)
     if field.aggregate in (None, "last"):
@@ -339,11 +298,8 @@ def _in_order_of_numbers(path: int, field: Field) -> tuple[sa.FromClause, _Keys]
 def _with_sort_keys(
     path: int, field: Field, by: sa.ColumnElement[Any]
 ) -> tuple[sa.FromClause, _Keys]:
-    """Return runs joined to what they have at a path, and the keys of that.
-
-    Numbers come first, then texts, then NaN, then nothing, whatever the direction. ``by`` is which
-    row says it for each run.
-    """
+    # Numbers come first, then texts, then NaN, then nothing, whatever the direction. "by" selects
+    # the row of each run.
     row, series = schema.attribute.c, schema.series.c
     here = sa.and_(row.run == by, row.path == path, row.visible == 1)
     joined = schema.run.outerjoin(schema.attribute, here)

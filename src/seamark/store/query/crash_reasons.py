@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from seamark.process.crashes import Evidence
 from seamark.store import schema
+from seamark.store.database import written_out
 from seamark.store.journals import load_owners
 
 if TYPE_CHECKING:
@@ -24,37 +25,22 @@ _NO_TEXT: Final = sa.cast(sa.null(), sa.Text)
 def reasons_of(
     store: Store, connection: sa.Connection, crashed: Collection[int], now_ns: int
 ) -> dict[int, str]:
-    """Return by number of the run why it crashed; see `seamark.process.crashes.CRASH_REASONS`.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        crashed: Numbers of the runs that did.
-        now_ns: Nanoseconds since the Unix epoch.
-    """
+    """Return crash reasons by run; see `seamark.process.crashes.CRASH_REASONS`."""
     newest: dict[int, tuple[int, str]] = {}
     for run, seen, header in load_owners(store, connection, list(crashed)):
         if run not in newest or seen > newest[run][0]:
             newest[run] = seen, header
     evidence = Evidence(now_ns=now_ns, here=store.here)
-    found = {}
-    for run, (seen, header) in newest.items():
-        found[run] = evidence.crash(json.loads(header) if header else {}, seen).reason
-    return found
+    return {
+        run: evidence.crash(json.loads(header or "{}"), seen).reason
+        for run, (seen, header) in newest.items()
+    }
 
 
 def reason_column(
     store: Store, connection: sa.Connection, state: sa.ColumnElement[str], crashed: str, now_ns: int
 ) -> sa.ColumnElement[Any]:
-    """Return why a run crashed as SQL, NULL for those that did not.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        state: The state of a run as SQL.
-        crashed: The state of those that crashed.
-        now_ns: Nanoseconds since the Unix epoch.
-    """
+    """Return why a run crashed as SQL, NULL for runs whose state is not ``crashed``."""
     asked = sa.select(schema.run.c.id).where(state == crashed)
     runs = [number for (number,) in store.database.query(connection, asked)]
     by_reason: dict[str, list[int]] = {}
@@ -63,8 +49,5 @@ def reason_column(
     if not by_reason:
         return _NO_TEXT
     # Written out: no engine takes as many parameters as there may be runs.
-    cases = [
-        (schema.run.c.id.in_(sa.bindparam(None, runs, expanding=True, literal_execute=True)), why)
-        for why, runs in by_reason.items()
-    ]
+    cases = [(schema.run.c.id.in_(written_out(runs)), why) for why, runs in by_reason.items()]
     return sa.case(*cases, else_=_NO_TEXT)

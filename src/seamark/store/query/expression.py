@@ -1,16 +1,20 @@
-"""Syntax tree of a query: comparisons of paths with values, joined by AND, OR and NOT.
+"""Syntax tree of a query, its patterns, and errors that point at a place in the query.
 
-The position of a node in the query (``at``, 0-based) is kept for error messages and is ignored when
-nodes are compared.
+The 0-based position of a node (``at``) is for error messages and ignored in comparisons.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import operator
+import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import translate
 from typing import Any, ClassVar, Final
+
+from seamark.errors import QueryError
 
 __all__ = [
     "AGGREGATES",
@@ -24,7 +28,50 @@ __all__ = [
     "Or",
     "Value",
     "comparisons_of",
+    "matcher",
+    "misplaced",
 ]
+
+
+_WIDTH: Final = 76
+"""Characters of a line that are shown; of a longer one those around the place."""
+
+
+def misplaced(
+    what: str, text: str, position: int, message: str, hint: str = "", *, named: bool = False
+) -> QueryError:
+    """Return an error whose first line is the message; the line and a caret stand below it.
+
+    ``what`` is ``"query"``, ``"column"`` or ``"sort_by"``; ``position`` is 0-based and may be the
+    end. ``hint`` is such as ``"; did you mean 'mean'?"``; ``named`` adds the column to the message.
+    """
+    start = text.rfind("\n", 0, position) + 1
+    end = text.find("\n", position)
+    line = text[start : len(text) if end < 0 else end]
+    column = position - start
+    where = f" at column {column + 1}"
+    if "\n" in text:
+        where = f" at line {text.count(chr(10), 0, position) + 1}, column {column + 1}"
+    first = max(0, min(column - _WIDTH // 2, len(line) - _WIDTH))
+    shown = "".join(char if char.isprintable() else " " for char in line[first : first + _WIDTH])
+    before = "…" if first else ""
+    after = "…" if first + _WIDTH < len(line) else ""
+    indent = " " * (len(before) + sum(map(_cells, shown[: column - first])))
+    place = f"  {before}{shown}{after}\n  {indent}^"
+    return QueryError(f"{what}: {message}{where if named else ''}{hint}\n{place}")
+
+
+def _cells(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Return a predicate like `fnmatch.fnmatchcase`, but keep no untrusted patterns."""
+    match = re.compile(translate(pattern)).match
+    return lambda text: match(text) is not None
+
 
 AGGREGATES: Final = ("last", "min", "max", "mean", "count", "first_step", "last_step")
 """What can be asked of a series: ``val/loss:min``. Without one, the last value is meant."""
@@ -41,14 +88,7 @@ SIGNS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Left side of a comparison: a path, perhaps with an aggregate and a type.
-
-    Attributes:
-        path: Attribute path.
-        aggregate: One of `AGGREGATES`, or None for the value itself.
-        type: Type of an atom or a family, if one was stated.
-        at: Where it begins.
-    """
+    """Left side of a comparison: a path, perhaps with an aggregate and a type of atom or family."""
 
     path: str
     aggregate: str | None = None
@@ -58,13 +98,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Right side of a comparison: a literal value.
-
-    Attributes:
-        value: An int, float, bool or str.
-        text: Text as it was written, without quotes.
-        at: Where it begins.
-    """
+    """Right side of a comparison: a literal, and its text without quotes."""
 
     value: int | float | bool | str
     text: str
@@ -75,12 +109,8 @@ class Value:
 class Comparison:
     """A field, an operator and a value.
 
-    Attributes:
-        field: Left side.
-        operator: ``= != > >= < <= contains matches``, ``"not matches"``, or ``missing`` (the value
-            is then None).
-        value: Right side.
-        at: Where the operator begins.
+    Operators are ``= != > >= < <= contains matches``, ``"not matches"``, or ``missing`` (without
+    value).
     """
 
     field: Field
@@ -96,13 +126,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """A field that equals one of several values, or a set of strings that has one of them.
-
-    Attributes:
-        field: Left side.
-        values: Right side, at least one.
-        at: Where the operator begins.
-    """
+    """A field that equals one of several values, or a set of strings that has one of them."""
 
     operator: ClassVar[str] = "in"
     field: Field

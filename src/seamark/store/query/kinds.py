@@ -1,30 +1,30 @@
-"""Types of values that each comparison can match, and errors for comparisons that cannot.
-
-A type is that of an atom (``"float"``), or a family (``"float_series"``), as in the store.
-"""
+"""Types of values that a comparison can match, and times in queries."""
 
 from __future__ import annotations
 
+import calendar
 import difflib
+import re
 from collections.abc import Collection
+from datetime import datetime, timedelta, timezone
 from typing import Final, NamedTuple
 
-from seamark.store.cells import CRASHED
+from seamark.store.cells import CRASHED, instant
 from seamark.store.query.expression import AGGREGATES, Among, Comparison, Field, Value
-from seamark.store.query.moments import MOMENTS, is_moment
 
 __all__ = [
     "CRASHED",
     "GROUPS",
+    "MOMENTS",
     "NUMERIC",
     "SEARCHES",
-    "SERIES",
     "SORTABLE",
     "STATES",
     "SYSTEM",
     "fault",
     "field_fault",
     "fitting",
+    "moment",
     "near_state",
     "state_fault",
     "stated",
@@ -32,6 +32,51 @@ __all__ = [
     "system_types",
     "words_of",
 ]
+
+
+MOMENTS: Final = (
+    "a time such as 2026-11-22 or 2026-11-22T10:30, or one before now: -30m, -2h, -1d, -2w, -1M "
+    "(minutes, hours, days, weeks, months)"
+)
+"""What may be written, in words."""
+_AGO: Final = re.compile(r"-(\d{1,9})([mhdwM])")
+_UNITS_S: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_MONTHS: Final = 12
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_LAST_US: Final = ((1 << 63) - 1) // 1000
+_FIRST_US: Final = -_LAST_US
+"""No run is older: its times are nanoseconds in 64 bit."""
+
+
+def is_moment(text: str) -> bool:
+    """Return whether a text is a time."""
+    return _AGO.fullmatch(text) is not None or instant(text) is not None
+
+
+def moment(text: str, now_ns: int, *, local: bool = False) -> int | None:
+    """Return microseconds since the Unix epoch of a time; None if the text is none.
+
+    ISO 8601 (without offset in UTC, or in this computer's time zone with ``local``), or minutes,
+    hours, days, weeks or calendar months before now, as in Neptune: ``"-2h"``, ``"-1M"``.
+    """
+    ago = _AGO.fullmatch(text)
+    when = (
+        instant(text, local=local) if ago is None else _before(now_ns // 1000, int(ago[1]), ago[2])
+    )
+    return None if when is None else max(_FIRST_US, min(when, _LAST_US))
+
+
+def _before(now_us: int, count: int, unit: str) -> int:
+    if unit != "M":
+        return now_us - count * _UNITS_S[unit] * 1_000_000
+    now = _EPOCH + timedelta(microseconds=now_us)
+    year, month = divmod(now.year * _MONTHS + now.month - 1 - count, _MONTHS)
+    if year < 1:
+        return _FIRST_US
+    day = min(now.day, calendar.monthrange(year, month + 1)[1])
+    since = now.replace(year=year, month=month + 1, day=day) - _EPOCH
+    return since // timedelta(microseconds=1)
+
 
 STATES: Final = ("created", "running", "completed", "failed", "interrupted", "suspended", CRASHED)
 GROUPS: Final = {
@@ -44,7 +89,6 @@ GROUPS: Final = {
 
 ``"created"`` and ``"running"`` are groups of one state each.
 """
-
 SYSTEM: Final = {
     "sys/id": "string",
     "sys/name": "string",
@@ -71,7 +115,6 @@ SYSTEM: Final = {
     "sys/group_tags": "string_set",
 }
 """Types of the paths that every run may have, whether or not one of them has it."""
-
 CHILDREN: Final = "children/"
 """Begins the path of what the parts of a run have there."""
 OF_PARTS: Final = ("min", "max", "mean", "count")
@@ -120,13 +163,7 @@ _MEANT: Final = {
 
 
 class Fault(NamedTuple):
-    """Something in a query that cannot be.
-
-    Attributes:
-        at: Where it begins, 0-based.
-        message: What was expected and what was found.
-        hint: What may be meant, to stand behind the message and its place.
-    """
+    """Error in a query: 0-based place, message, and a hint to stand behind them."""
 
     at: int
     message: str
@@ -134,7 +171,6 @@ class Fault(NamedTuple):
 
 
 def _near(word: str, words: Collection[str]) -> str:
-    """Return ``"; did you mean ...?"`` if one of the words is meant, else nothing."""
     found = difflib.get_close_matches(word.lower(), words, 1, 0.5)
     return f"; did you mean {found[0]!r}?" if found else ""
 
@@ -146,7 +182,7 @@ def near_state(word: str) -> str:
 
 
 def words_of(types: Collection[str]) -> str:
-    """Return what values of these types are: ``"a number or a text"``."""
+    """Return types in words: ``"a number or a text"``."""
     return " or ".join(dict.fromkeys(_WORDS.get(one, one) for one in sorted(types)))
 
 
@@ -159,7 +195,7 @@ def system_types(path: str) -> frozenset[str] | None:
 
 
 def stated(field: Field) -> frozenset[str] | None:
-    """Return the types that a field may have by what it says itself; None for any."""
+    """Return the types that a field states itself; None for any."""
     if field.aggregate in _COUNTED:
         kinds = SERIES | {"statistic"}
     elif field.aggregate in _ANY_SERIES:
@@ -175,7 +211,7 @@ def stated(field: Field) -> frozenset[str] | None:
 
 
 def fitting(leaf: Comparison | Among, value: Value | None) -> frozenset[str] | None:
-    """Return the types of which a comparison with this value can match; None for any."""
+    """Return the types that a comparison with this value can match; None for any."""
     said = stated(leaf.field)
     if value is None:
         return said
@@ -201,7 +237,7 @@ def _comparable(sign: str, value: Value) -> frozenset[str]:
 
 
 def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str]) -> Fault:
-    """Return what is wrong with comparing values of these types so, none of which `fitting` has."""
+    """Return the fault of comparing values of these types, none of which is in `fitting`."""
     path, sign = leaf.field.path, leaf.operator
     said = stated(leaf.field)
     if value is None or (said is not None and not said.intersection(types)):
@@ -236,7 +272,7 @@ def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str])
 
 
 def field_fault(field: Field, types: Collection[str]) -> Fault:
-    """Return what is wrong with asking values of these types for an aggregate or as a type."""
+    """Return the fault of an aggregate or a type of values of these types."""
     it = f"{field.path!r} is {words_of(types)}"
     if field.aggregate is None:
         return Fault(field.at, f"{it}, not {words_of([str(field.type)])}")
@@ -246,7 +282,7 @@ def field_fault(field: Field, types: Collection[str]) -> Fault:
 
 
 def state_fault(leaf: Comparison | Among, value: Value) -> Fault | None:
-    """Return what is wrong with comparing ``sys/state`` so, or None."""
+    """Return the fault of a comparison of ``sys/state``, or None."""
     sign, word = leaf.operator, value.text.lower()
     if sign in SEARCHES:
         return None
@@ -263,6 +299,6 @@ def state_fault(leaf: Comparison | Among, value: Value) -> Fault | None:
 
 
 def suffix_fault(word: str, at: int) -> Fault:
-    """Return what is wrong with a word behind a colon that is neither aggregate nor type."""
+    """Return the fault of a word behind a colon that is neither aggregate nor type."""
     known = ", ".join((*AGGREGATES, "or a type such as float, string, stringSet"))
     return Fault(at, f"expected one of {known}; got {word!r}", _near(word, AGGREGATES))

@@ -1,8 +1,7 @@
 """Checks of queries and columns against the paths and types that the runs of a store have.
 
-A comparison that can match no value that any run has at its path is refused, because an empty
-result would be misleading. Usually the first run that has the path decides; only if it has a type
-that does not fit are all others checked.
+A comparison that can match nothing is refused, because an empty result would be misleading. Usually
+the first run that has the path decides; only if its type does not fit are all others checked.
 """
 
 from __future__ import annotations
@@ -18,7 +17,15 @@ from seamark.paths import projects_above
 from seamark.reading.catalog import Unknown, refuse
 from seamark.store import schema
 from seamark.store.database import written_out
-from seamark.store.query.expression import SIGNS, Among, Comparison, Field, comparisons_of
+from seamark.store.query.expression import (
+    SIGNS,
+    Among,
+    Comparison,
+    Field,
+    comparisons_of,
+    matcher,
+    misplaced,
+)
 from seamark.store.query.kinds import (
     CHILDREN,
     NUMERIC,
@@ -34,8 +41,6 @@ from seamark.store.query.kinds import (
     words_of,
 )
 from seamark.store.query.language import parse
-from seamark.store.query.patterns import matcher
-from seamark.store.query.place import misplaced
 from seamark.store.read.inherited import TAGS
 from seamark.values import escape
 
@@ -49,7 +54,6 @@ _cells: Final = schema.attribute.c
 
 
 def _types_at_path(path: Any, kind: Any) -> sa.Select[tuple[str]]:
-    """Return a question for the types of what runs of a kind hold at the path with a number."""
     return (
         sa.select(_cells.type)
         .join(schema.run, schema.run.c.id == _cells.run)
@@ -59,14 +63,12 @@ def _types_at_path(path: Any, kind: Any) -> sa.Select[tuple[str]]:
 
 @functools.cache
 def _first_types(kind: str, dialect: str) -> sa.Select[tuple[str]]:
-    """Return a question for one of the types at each path of the table of paths."""
     first = _types_at_path(schema.path.c.id, kind).limit(1)
     # Else PostgreSQL may read all rows there are until one of the path comes.
     return first if dialect == "sqlite" else first.order_by(_cells["class"])
 
 
 def _any_run(kind: Any) -> sa.Select[tuple[int]]:
-    """Return a question for one run of a kind."""
     return sa.select(schema.run.c.id).where(schema.run.c.kind == kind).limit(1)
 
 
@@ -75,7 +77,7 @@ _ANY_RUN: Final = _any_run(sa.bindparam("kind"))
 
 
 def _projects() -> sa.Select[tuple[str]]:
-    """Return a question for all projects that looks once for each of them, not at each run."""
+    # It looks once for each project, not at each run.
     project, first = schema.run.c.project, sa.func.min(schema.run.c.project)
     known = sa.select(first.label("project")).cte("known", recursive=True)
     following = sa.select(first).where(project > known.c.project).scalar_subquery()
@@ -91,13 +93,7 @@ _TRIED: Final = 16
 def in_projects(
     store: Store, connection: sa.Connection, is_meant: Callable[[str], bool] | None
 ) -> sa.ColumnElement[bool] | None:
-    """Return the condition that a run is in one of some projects; None for all of them.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        is_meant: Tells whether a project is; None for all.
-    """
+    """Return the condition that a run is in one of the meant projects; None for all."""
     if is_meant is None:
         return None
     return schema.run.c.project.in_(written_out(matching_projects(store, connection, is_meant)))
@@ -111,18 +107,16 @@ def matching_projects(
 
 
 class KnownPaths:
-    """The paths of a store and the types of what runs hold there.
+    """The paths of a store and the types of their values, of containers of one kind.
 
     Args:
         store: Which has them.
         connection: Of a transaction of the store.
-        unknown: Called with an error for each path asked for that no run has. Never while there are
-            no runs at all.
-        seen: Condition that a run may be known of; None for all. Paths that only others have are
-            as unknown as those that none has.
-        kind: Of which containers; see `seamark.paths.kind_of`.
-        readable: Tells which projects may be known of; None for all. Keyed tags are known that runs
-            in these inherit.
+        unknown: Called with an error for each path asked for that no run has, unless there are no
+            runs.
+        seen: Condition that a run may be known of; None for all.
+        kind: See `seamark.paths.kind_of`.
+        readable: Tells in which projects runs' inherited tags may be known of; None for all.
     """
 
     def __init__(
@@ -143,7 +137,7 @@ class KnownPaths:
         self._first: dict[str, frozenset[str]] = {}
 
     def learn(self, paths: Collection[str]) -> None:
-        """Ask at once for what the first run has at each of some paths that will be checked."""
+        """Ask at once for the first types at some paths that will be checked."""
         asked = [path for path in paths if system_types(path) is None]
         numbers = self._store.numbers.known(self._connection, asked)
         self._first |= dict.fromkeys(asked, frozenset())
@@ -160,11 +154,7 @@ class KnownPaths:
         self._first |= {others[at]: frozenset({kind}) for at, kind in rows if kind is not None}
 
     def check_query(self, query: str) -> None:
-        """Check every comparison of a query.
-
-        Raises:
-            QueryError: If one can match nothing that runs hold; the message points at the place.
-        """
+        """Check every comparison; raise `QueryError` if one can match no value."""
         for leaf in comparisons_of(parse(query)):
             self._check_leaf(escape(query), leaf)
 
@@ -183,7 +173,6 @@ class KnownPaths:
             raise misplaced(_QUERY, query, *fault(leaf, value, types), named=True)
 
     def _check_parts(self, query: str, leaf: Comparison | Among) -> None:
-        """Check a comparison of what the parts of runs show together."""
         path, sign = leaf.field.path, leaf.operator
         if sign != "missing" and leaf.field.aggregate not in OF_PARTS:
             known = ", ".join(f":{name}" for name in OF_PARTS)
@@ -201,19 +190,11 @@ class KnownPaths:
             self._report_unknown(_QUERY, query, Field(below, None, None, leaf.field.at))
 
     def check_column(self, text: str, field: Field) -> None:
-        """Check a column that is no pattern.
-
-        Raises:
-            QueryError: If it asks for what no run can have there, as the minimum of a text.
-        """
+        """Check a column that is no pattern; raises `QueryError`, as for the minimum of a text."""
         self._check_field("column", text, field, stated(field))
 
     def check_sort(self, text: str, field: Field) -> None:
-        """Check the path to sort by.
-
-        Raises:
-            QueryError: If runs have nothing there that has an order.
-        """
+        """Check the path to sort by; raise `QueryError` if its values have no order."""
         types = self._check_field("sort_by", text, field, stated(field) or SORTABLE)
         if types:
             message = f"{field.path!r} is {words_of(types)}, by which nothing can be sorted"
@@ -221,14 +202,14 @@ class KnownPaths:
             raise error
 
     def check_pattern(self, text: str, found: Collection[str]) -> None:
-        """Tell that a pattern among the columns matches no path."""
+        """Report a pattern among the columns that matches no path."""
         if self._seen is not None:
             found = [one for one in found if self._types(one, None) is None]
         if not found and self._is_any_run():
             self._unknown(misplaced("column", text, 0, f"no path matches {text!r:.200}"))
 
     def check_series(self, pattern: str) -> None:
-        """Tell that a path or pattern, of which nothing was found, is no series of numbers."""
+        """Report a path or pattern, of which nothing was found, if it is no float series."""
         wanted = frozenset({"float_series"})
         if any(char in pattern for char in "*?["):
             known = self._store.numbers.everything(self._connection)
@@ -248,7 +229,6 @@ class KnownPaths:
     def _check_field(
         self, what: str, text: str, field: Field, wanted: frozenset[str] | None
     ) -> frozenset[str]:
-        """Return the types at a path if none of them is wanted and nothing worse is to be said."""
         types = self._types(field.path, wanted)
         if types is None:
             return frozenset()
@@ -261,7 +241,6 @@ class KnownPaths:
         return types
 
     def _types(self, path: str, wanted: frozenset[str] | None) -> frozenset[str] | None:
-        """Return the types of what runs have at a path; None if one of them is wanted."""
         types = system_types(path)
         if types is not None:
             return None if wanted is None or types & wanted else types
@@ -273,7 +252,6 @@ class KnownPaths:
         return None if types and (wanted is None or types & wanted) else types
 
     def _ask(self, path: str) -> frozenset[str]:
-        """Return the types of what runs have at a path."""
         number = self._store.numbers.number(self._connection, path)
         if number is None:
             return frozenset()
@@ -288,7 +266,6 @@ class KnownPaths:
         return frozenset(kind for (kind,) in rows)
 
     def _tags(self, number: int) -> sa.Select[tuple[str]]:
-        """Return a question for the types of what runs have or inherit at a path of a tag."""
         own, of_project = schema.run.c.kind == self._kind, schema.run.c.kind == "project"
         if self._seen is not None:
             names = self._store.database.rows(self._connection, _PROJECTS)
@@ -315,11 +292,9 @@ class KnownPaths:
             return
         path, colon, word = field.path.rpartition(":")
         if what != _QUERY and colon and self._types(path, None) is None:
-            at = text.rfind(colon)
-            raise misplaced(what, text, *suffix_fault(word, at))
+            raise misplaced(what, text, *suffix_fault(word, text.rfind(colon)))
         message = f"no run has {field.path!r:.200}"
-        hint = self._hint(field.path)
-        self._unknown(misplaced(what, text, field.at, message, hint))
+        self._unknown(misplaced(what, text, field.at, message, self._hint(field.path)))
 
     def _hint(self, path: str, wanted: frozenset[str] | None = None) -> str:
         near = self.nearest(path, wanted)
@@ -327,14 +302,10 @@ class KnownPaths:
         return f"; there is {near[0]!r}{more}" if near else ""
 
     def nearest(self, path: str, types: frozenset[str] | None = None) -> list[str]:
-        """Return the paths that may be meant by one that no run has, the shortest first.
+        """Return the paths that may be meant by an unknown one, the shortest first.
 
         Those that end like it, as ``a/val/loss`` for ``val/loss``; a pattern if it is a namespace;
-        else the one path that looks most like it.
-
-        Args:
-            path: What was asked for.
-            types: Of what a run has to have there; None for anything.
+        else the most similar one. Only paths that have one of the types count.
         """
         known = sorted({*self._store.numbers.everything(self._connection), *SYSTEM})
         wanted = path.lower()
@@ -351,5 +322,4 @@ class KnownPaths:
         return self._shown(alike, types)[:1]
 
     def _shown(self, paths: Sequence[str], types: frozenset[str] | None = None) -> list[str]:
-        """Return those of the first few paths that a run has."""
         return [path for path in paths[:_TRIED] if self._types(path, types) is None]

@@ -1,4 +1,4 @@
-"""The query language: what people write to choose runs.
+"""Parser of the query language, in which users select runs.
 
 A superset of Neptune's NQL. A comparison names a path, perhaps its type, an operator and a value;
 comparisons are joined by AND, OR, NOT and brackets::
@@ -7,12 +7,12 @@ comparisons are joined by AND, OR, NOT and brackets::
     val/loss:min < 0.3 and sys/name =~ "resnet.*" and `my metric` IS NOT MISSING
     params/optimizer NOT IN (adam, "sgd") and sys/creation_time >= -1d
 
-Paths with characters other than letters, digits and ``_ . / -`` need back-ticks. Words are the
-same in upper and lower case. A value is a number, ``true``, ``false``, a quoted string, or a bare
-word, which is a string.
+Paths with characters other than letters, digits and ``_ . / -`` need back-ticks. Words are the same
+in upper and lower case. A value is a number, ``true``, ``false``, a quoted string, or a bare word,
+which is a string.
 
-What cannot be whatever the runs hold is refused here: a state that does not exist, ``=`` for tags,
-a text where the path says a number. What depends on what they hold: `seamark.store.query.known`.
+Errors that do not depend on the runs are found here: an unknown state, ``=`` for tags, a text for a
+number. `seamark.store.query.known` finds the others.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from seamark.store.query.expression import (
     Not,
     Or,
     Value,
+    misplaced,
 )
 from seamark.store.query.kinds import (
     NUMERIC,
@@ -43,7 +44,6 @@ from seamark.store.query.kinds import (
     suffix_fault,
     system_types,
 )
-from seamark.store.query.place import misplaced
 from seamark.values import escape
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from lark import Lark
 
 __all__ = [
-    "AGGREGATES",
     "Among",
     "And",
     "Comparison",
@@ -159,14 +158,10 @@ _SPECIAL: Final = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE)
 
 
 def parse(text: str) -> Expression:
-    """Return what a query says; an empty one matches every run.
+    """Return the expression of a query; an empty one matches every run.
 
-    Args:
-        text: The query.
-
-    Raises:
-        QueryError: If it breaks the grammar, or compares what cannot be compared so whatever runs
-            hold; the message points at the place.
+    Raises `QueryError` with the place if it breaks the grammar or compares what can never be
+    compared.
     """
     if not isinstance(text, str):
         msg = (
@@ -191,10 +186,7 @@ def _parsed(text: str) -> Expression:
 def parse_field(text: str, what: str = "column") -> Field:
     """Return the path and aggregate of a column such as ``val/loss:min``; a type is kept.
 
-    The last ``:word`` counts only if it is an aggregate or a type; a path may hold colons.
-
-    Raises:
-        QueryError: If it is not a string or empty.
+    Only an aggregate or a type after the last colon counts. Raises `QueryError` for an empty text.
     """
     if not isinstance(text, str) or not text.strip("`"):
         msg = f"{what}: expected a path such as 'val/loss' or 'val/loss:min', got {text!r:.80}"
@@ -237,25 +229,22 @@ def _unexpected(text: str, error: Any) -> QueryError:
     )
     if ended:
         return _complaint(text, position, f"expected {wanted}, got the end")
-    if isinstance(error, UnexpectedCharacters) and text[position] in "\"'`":
-        closing = text.find(text[position], position + 1) < 0
-        if closing:
-            return _complaint(
-                text, position, f"expected a closing {text[position]} for the one opened"
-            )
+    if (
+        isinstance(error, UnexpectedCharacters)
+        and text[position] in "\"'`"
+        and text.find(text[position], position + 1) < 0
+    ):
+        return _complaint(text, position, f"expected a closing {text[position]} for the one opened")
     found = str(token) if token is not None else text[position]
     return _complaint(text, position, f"expected {wanted}, got {found!r:.60}")
 
 
 class _Builder:
-    """Makes expressions out of what the parser found."""
-
     def __init__(self, text: str) -> None:
         self.text = text
         self.depth = 0
 
     def expression(self, tree: Any) -> Expression:
-        """Return the expression of a node."""
         if self.depth >= _MAX_DEPTH:
             msg = f"query: expected brackets and NOTs nested at most {_MAX_DEPTH} deep, got more"
             raise QueryError(msg)
@@ -274,7 +263,6 @@ class _Builder:
         return terms[0] if len(terms) == 1 else And(terms)
 
     def _everything(self, children: list[Any]) -> Expression:
-        del children
         return And(())
 
     def _negated(self, children: list[Any]) -> Expression:
@@ -324,10 +312,8 @@ class _Builder:
             raise _complaint(self.text, token.start_pos, message) from None
 
     def _convert(self, leaf: Comparison | Among, value: Value) -> Value:
-        """Return the value as what is known of the field without a look at any run needs it."""
         field = leaf.field
-        system, said = system_types(field.path), stated(field)
-        types = system or said
+        types = system_types(field.path) or stated(field)
         searches = isinstance(leaf, Comparison) and leaf.operator in SEARCHES
         if types is not None and not searches:
             value = _as_type(value, types)
@@ -340,17 +326,12 @@ class _Builder:
             raise _complaint(self.text, *found)
         return Value(value.text.lower(), value.text.lower(), value.at)
 
-    def _function(self, children: list[Any]) -> Field:
-        name = str(children[0])[:-1].strip().lower()
-        return self._field_of(children[1], children[2:], _OTHER_AGGREGATES.get(name, name))
-
     def _field(self, tree: Any) -> Field:
+        children, aggregate, kind = list(tree.children), None, None
         if tree.data == "function":
-            return self._function(tree.children)
-        return self._field_of(tree.children[0], tree.children[1:], None)
-
-    def _field_of(self, token: Any, suffixes: list[Any], aggregate: str | None) -> Field:
-        kind = None
+            name = str(children.pop(0))[:-1].strip().lower()
+            aggregate = _OTHER_AGGREGATES.get(name, name)
+        token, *suffixes = children
         for suffix in suffixes:
             word = str(suffix)[1:].strip().lower()
             word = _OTHER_AGGREGATES.get(word, word)
@@ -376,7 +357,6 @@ class _Builder:
 
 
 def _as_type(value: Value, types: Collection[str]) -> Value:
-    """Return a value in quotes as the number that it is where one is needed, and the like."""
     if _WORDED.issuperset(types):
         return Value(value.text, value.text, value.at)
     if not isinstance(value.value, str):

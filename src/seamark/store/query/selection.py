@@ -1,78 +1,185 @@
-"""Selection and order of the runs of a table: arguments, query and sorting.
+"""Selection and order of runs, and search for models and artifacts by name.
 
-Nothing here uses a database or imports code that does, so that clients of a server can use it.
+A model has a key, such as ``RESNET``; a version has an id, and the key with a number, such as
+``RESNET-3``. A prefix that ends in ``-`` is ignored, because Neptune put the key of the project
+there (``CLS-RESNET-3``). `seamark.reading.contents` describes the names of artifacts. Each name may
+be preceded by ``PROJECT/``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-from seamark.errors import ArgumentError
-from seamark.paths import KINDS, is_inside
+from seamark.errors import ArgumentError, RunNotFoundError
+from seamark.paths import KINDS, home_of, is_inside, kind_of, model_key
+from seamark.reading.catalog import Wanted
+from seamark.reading.contents import ArtifactName
+from seamark.reading.names import LATEST
 from seamark.store.query.kinds import GROUPS, STATES, near_state
-from seamark.store.query.language import (
-    Among,
-    And,
-    Comparison,
-    Expression,
-    Field,
-    Value,
-    parse,
-)
+from seamark.store.query.language import Among, And, Comparison, Expression, Field, Value, parse
 from seamark.values import escape
 
-__all__ = ["STATES", "Selection"]
+if TYPE_CHECKING:
+    from seamark.reading.catalog import Catalog
+    from seamark.reading.names import RunName
+
+__all__ = [
+    "MODEL_KINDS",
+    "Selection",
+    "aliases_of",
+    "find_duplicate",
+    "find_registered",
+    "number_of",
+]
+
+
+def with_hash(text: str) -> str:
+    """Return the query for runs that started with this hash."""
+    return f'sys/start_hash = "{text}"'
+
+
+def same_as(text: str) -> str:
+    """Return the query for runs that started with this hash, or have it now."""
+    return f'({with_hash(text)} OR sys/content_hash = "{text}")'
+
+
+def find_duplicate(
+    catalog: Catalog, project: str, text: str, revision: int | None = None
+) -> str | None:
+    """Return the id of the newest run of exactly this project with a hash, or None."""
+    query = same_as(text)
+    if revision is not None:
+        query += f" AND sys/revision = {revision}"
+    refs = catalog.select(Selection(project=project, query=query), lambda _: None)
+    return next((run for at, run in refs if at == project), None)
+
+
+MODEL_KINDS: Final = ("model", "model_version")
+_LISTED: Final = 8
+
+
+def find_registered(
+    catalog: Catalog,
+    word: str,
+    project: str | None = None,
+    kinds: Sequence[str] = (*MODEL_KINDS, "artifact"),
+) -> RunName:
+    """Return the model, version or artifact with a name; the module docstring has the forms.
+
+    Of one project, or, where it has none, of those below it; None for all. Raises
+    `RunNotFoundError`, or `ArgumentError` if several may be meant.
+    """
+    left, _, rest = word.rpartition("/")
+    named = [one for kind in kinds for one in catalog.names(kind)]
+    for is_meant in (_is_exactly, _ends_with):
+        if found := _near([one for one in named if is_meant(one, rest)], left or project):
+            return _only(word, found)
+    if "artifact" in kinds:
+        versions = [one for one in named if kind_of(*one.ref) == "artifact"]
+        return _find_version(catalog, word, left or project, versions)
+    where = f"project {project!r} of {catalog.where}" if project else catalog.where
+    msg = f"no {' or '.join(kinds).replace('_', ' ')} {word!r:.200} in {where}"
+    raise RunNotFoundError(msg)
+
+
+def _find_version(
+    catalog: Catalog, word: str, project: str | None, named: list[RunName]
+) -> RunName:
+    meant = ArtifactName.of(word)
+    own = [one for one in named if meant is not None and model_key(*one.ref) == meant.name]
+    versions = _near(own, project)
+    if meant is None or not versions:
+        names = sorted({model_key(*one.ref) for one in named})
+        hint = f"; there are {', '.join(names[:_LISTED])}" if names else ""
+        raise _missing(catalog, word, hint)
+    if meant.digest is not None:
+        found = [one for one in versions if one.run.startswith(meant.digest)]
+        if not found:
+            raise _missing(catalog, word)
+        return _only(word, found)
+    place = _only(word, list({one.project: one for one in versions}.values())).project
+    if meant.version in (None, LATEST):
+        return max(versions, key=lambda one: (not one.trashed, number_of(one) or 0, one.run))
+    aliases = aliases_of(catalog, place)
+    digest = aliases.get(str(meant.version))
+    if digest is None:
+        numbers = [str(number) for number in sorted(filter(None, map(number_of, versions)))]
+        listed = [*numbers[-_LISTED:], *sorted(aliases)[:_LISTED]]
+        raise _missing(catalog, word, f"; {meant.name} has {', '.join(listed)}")
+    return next(one for one in versions if one.run == digest)
+
+
+def _missing(catalog: Catalog, word: str, hint: str = "") -> RunNotFoundError:
+    return RunNotFoundError(f"no artifact {word!r:.200} in {catalog.where}{hint}")
+
+
+def aliases_of(catalog: Catalog, place: str) -> dict[str, str]:
+    """Return the digest of each alias of an artifact, ``PROJECT/.artifacts/NAME``."""
+    wanted = Selection(project=place, kind="artifact", trashed=None)
+    table = catalog.table(wanted, ["sys/aliases"], lambda _: None)
+    rows = zip(table.refs, table.rows, strict=True)
+    return {alias: ref[1] for ref, row in rows for alias in row.get("sys/aliases", ())}
+
+
+def _near(named: list[RunName], project: str | None) -> list[RunName]:
+    if project is None:
+        return named
+    own = [one for one in named if project in (one.project, home_of(one.project))]
+    return own or [one for one in named if is_inside(one.project, project)]
+
+
+def _only(word: str, found: list[RunName]) -> RunName:
+    if len(found) > 1:
+        listed = ", ".join(map(_label, found[:_LISTED]))
+        msg = f"{word!r:.200} may be any of {len(found)}: {listed} (name the project, too)"
+        raise ArgumentError(msg)
+    return found[0]
+
+
+def _label(one: RunName) -> str:
+    is_artifact = kind_of(*one.ref) == "artifact"
+    return f"{home_of(one.project)}/{one.name}" if is_artifact else f"{one.project}/{one.run}"
+
+
+def number_of(one: RunName) -> int | None:
+    """Return the 1-based number of a version; None if it has none."""
+    key = re.escape(model_key(*one.ref))
+    found = re.fullmatch(f"{key}[:-]([1-9][0-9]*)", one.name or "")
+    return None if found is None else int(found[1])
+
+
+def _is_exactly(one: RunName, word: str) -> bool:
+    if word == one.run:
+        return True
+    return word == one.name and kind_of(*one.ref) != "model" and number_of(one) is not None
+
+
+def _ends_with(one: RunName, word: str) -> bool:
+    parts, kind = word.split("-"), kind_of(*one.ref)
+    if kind == "model_version":
+        return len(parts) > 2 and "-".join(parts[-2:]) == one.name  # noqa: PLR2004 - key and number
+    return kind == "model" and len(parts) > 1 and parts[-1] == one.run
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """Selection of runs, and their order; see `seamark.Project.fetch_runs_table`.
+class Selection(Wanted):
+    """Selection of runs that can be looked up in the tables.
 
     Attributes:
-        project: Only this project and its sub-projects.
-        query: In the query language.
-        id: One run id or several.
-        state: One state or several; ``"error"``, ``"finished"``, ``"active"`` and
-            ``"inactive"`` stand for several.
-        owner: One owner or several.
-        tag: One tag, or several that a run must all have.
-        trashed: Whether runs are in the trash; None for both.
-        limit: Greatest number of runs.
-        offset: Number of runs to skip at the beginning.
-        sort_by: Path, perhaps with an aggregate.
-        ascending: Smallest first.
-        local: Times in the query that name no offset are in this computer's time zone, else in UTC.
-        moments: Some of these times in the time zone of the caller, by their text: microseconds
+        moments: Some times of the query in the time zone of the caller, by their text: microseconds
             since the Unix epoch.
         readable: Tells which projects the caller may read; None for all. Runs of others are neither
             counted nor named anywhere.
-        kind: Kind to select: ``"run"``, ``"model"`` or ``"model_version"``.
     """
 
-    project: str | None = None
-    query: str | None = None
-    id: str | Iterable[str] | None = None
-    state: str | Iterable[str] | None = None
-    owner: str | Iterable[str] | None = None
-    tag: str | Iterable[str] | None = None
-    trashed: bool | None = False
-    limit: int | None = None
-    offset: int = 0
-    sort_by: str = "sys/creation_time"
-    ascending: bool = False
-    local: bool = False
     moments: Mapping[str, int] | None = None
     readable: Callable[[str], bool] | None = None
-    kind: str = "run"
 
     def expression(self) -> Expression:
-        """Return the query and the other conditions as one expression.
-
-        Raises:
-            ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query breaks the grammar, or compares what cannot be compared so.
-        """
+        """Return all conditions as one expression; raises `ArgumentError`, `QueryError`."""
         terms: list[Expression] = []
         if self.query is not None:
             terms.append(parse(self.query))
@@ -85,10 +192,9 @@ class Selection:
                     for one in (_states(value) if name == "state" else (value,))
                 ]
                 terms.append(Among(Field(path), tuple(map(_text, values))))
-        tags = _strings("tag", self.tag) or []
         terms += [
             Comparison(Field("sys/tags", None, "string_set"), "contains", _text(tag))
-            for tag in tags
+            for tag in _strings("tag", self.tag) or []
         ]
         if self.trashed is not None:
             if not isinstance(self.trashed, bool):
@@ -99,16 +205,12 @@ class Selection:
         return And(tuple(terms))
 
     def reaches(self, project: str) -> bool:
-        """Return whether runs of a project may be among those that are sought."""
+        """Return whether runs of a project may be selected."""
         inside = self.project is None or is_inside(project, self.project)
         return inside and (self.readable is None or self.readable(project))
 
     def check(self) -> None:
-        """Check what `expression` does not look at.
-
-        Raises:
-            ArgumentError: If an argument has a value that cannot be used.
-        """
+        """Check the parts that `expression` does not check; raises `ArgumentError`."""
         if self.kind not in KINDS:
             msg = f"kind: expected one of {', '.join(KINDS)}, got {self.kind!r:.80}"
             raise ArgumentError(msg)
@@ -129,11 +231,6 @@ class Selection:
 
 
 def _strings(name: str, given: str | Iterable[str] | None) -> list[str] | None:
-    """Return one or several strings as a list; None and an empty iterable do not restrict anything.
-
-    Raises:
-        ArgumentError: If it is neither.
-    """
     if given is None:
         return None
     values = (

@@ -1,4 +1,4 @@
-"""From queries to SQL: which runs match. SQLAlchemy Core, for SQLite and PostgreSQL alike."""
+"""Translation of queries to SQL, by SQLAlchemy Core for SQLite and PostgreSQL alike."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from seamark.store.query.expression import (
     Or,
     Value,
 )
-from seamark.store.query.moments import moment
+from seamark.store.query.kinds import moment
 from seamark.store.read.children import CHILDREN
 from seamark.store.read.versions import VERSION
 
@@ -101,14 +101,14 @@ class Compiler:
         number: Returns the number of a path, or None if no run has it.
         state: The state of a run as SQL, with ``"crashed"`` derived.
         crash_reason: Returns why a run crashed as SQL, NULL for those that did not.
-        pattern: Returns a regular expression as the database writes it.
+        pattern: Returns a regular expression in the syntax of the database.
         now_ns: Nanoseconds since the Unix epoch.
-        parts: Returns the condition that runs have parts which show something together; None where
-            nobody may ask. See `has_parts`.
-        holder: Returns which row says for each run what it has at a path, as SQL.
+        parts: Returns the condition on the parts of a run, see `has_parts`; None where nobody may
+            ask.
+        holder: Returns the row that has the value of a path for each run, as SQL.
         moved: Returns the numbers of versions of models that go by another than they recorded.
         local: Times that name no offset are in this computer's time zone, else in UTC.
-        moments: What some times are, by their text, in microseconds since the Unix epoch.
+        moments: Some times by their text, in microseconds since the Unix epoch.
         among: Numbers of the few runs that are looked at; None for all.
     """
 
@@ -138,16 +138,11 @@ class Compiler:
         self._parts = parts
 
     def _moment(self, text: str) -> int | None:
-        """Return microseconds since the Unix epoch of a time; None if the text is none."""
         found = moment(text, self._now_ns, local=self._local)
         return found if found is None else self._moments.get(text, found)
 
     def condition(self, expression: Expression) -> Clause:
-        """Return the condition that a run matches.
-
-        An operator needs something to compare: a run without a value at the path matches neither
-        ``=`` nor ``!=``. NOT turns around whatever follows it.
-        """
+        """Return the condition that a run matches; ``!=`` needs a value at the path, too."""
         if isinstance(expression, And):
             return _joined(sa.and_, [sa.true(), *map(self.condition, expression.terms)])
         if isinstance(expression, Or):
@@ -161,7 +156,7 @@ class Compiler:
         return self._numbered(found, expression) if expression.field.path == VERSION else found
 
     def _numbered(self, recorded: Clause, leaf: Among | Comparison) -> Clause:
-        """Return a condition on the numbers that versions go by, not those that they recorded."""
+        """Return a condition on current numbers of versions, not on recorded ones."""
         if not (moved := self._moved()):
             return recorded
         if isinstance(leaf, Among):
@@ -178,16 +173,15 @@ class Compiler:
 
     def _among(self, leaf: Among) -> Clause:
         column = self._text_column(leaf.field.path)
+        texts = list(dict.fromkeys(value.text for value in leaf.values))
         if leaf.field.path == DETAIL:
-            texts = list(dict.fromkeys(value.text for value in leaf.values))
             return sa.func.coalesce(schema.run.c.detail.in_(texts), sa.false())
         if leaf.field.path == _ID:
-            texts = list(dict.fromkeys(value.text for value in leaf.values))
             named = schema.run.c.sys_id  # null is neither in the list nor, behind NOT, outside it
             other = sa.and_(named.is_not(None), named.in_(texts))
             return sa.or_(schema.run.c.name.in_(texts), other)
         if column is not None:  # one list, however long: a chain of ORs takes seconds to compile
-            return column.in_(list(dict.fromkeys(value.text for value in leaf.values)))
+            return column.in_(texts)
         each = [Comparison(leaf.field, "=", value) for value in leaf.values]
         derived = [clause for one in each if (clause := self._derived(one)) is not None]
         if derived:
@@ -221,7 +215,6 @@ class Compiler:
         return self._where(number, condition, leaf.field)
 
     def _of_parts(self, leaf: Comparison) -> Clause:
-        """Return the condition on a path that no run has: what its parts show, or nothing."""
         field, value = leaf.field, leaf.value
         if self._parts is None or not field.path.startswith(CHILDREN):
             return sa.true() if value is None else sa.false()
@@ -269,14 +262,11 @@ class Compiler:
             number = _as_float(value.value)
             is_finite = math.isfinite(number)
             return _signed(run.running / 1e9, leaf.operator, number) if is_finite else sa.false()
-        return self._on_time(path, leaf.operator, value)
-
-    def _on_time(self, path: str, operator: str, value: Value) -> Clause:
         when = self._moment(value.text)
         if when is None:
             return sa.false()
         time = derived_column(path, self._state)
-        return sa.func.coalesce(_signed(time, operator, when * 1000), sa.false())
+        return sa.func.coalesce(_signed(time, leaf.operator, when * 1000), sa.false())
 
     # ------------------------------------------------------------------ attributes
 
@@ -324,7 +314,7 @@ class Compiler:
 
 
 def _on_id(operator: str, text: str) -> Clause:
-    """Compare ids: a run answers to its own and to a second one, such as ``SAN-1``."""
+    """Compare ids: a run has its own and a second one, such as ``SAN-1``."""
     both = (_on_text(schema.run.c.name, operator, text), _on_text(_shown_id(), operator, text))
     if operator in ("=", "contains", "matches"):
         return sa.or_(*both)
@@ -342,7 +332,7 @@ def _word(path: str) -> sa.ColumnElement[Any] | None:
 
 
 def _joined(join: Callable[..., Clause], terms: list[Clause]) -> Clause:
-    """Join conditions in groups, and groups of groups; SQLite takes no chain of over 1,000."""
+    # SQLite takes no chain of over 1,000.
     while len(terms) > _CHAIN:
         groups = (terms[start : start + _CHAIN] for start in range(0, len(terms), _CHAIN))
         terms = [bracketed(join(*group)) for group in groups]
@@ -358,7 +348,6 @@ def _stated_type(field: Field) -> Clause:
 
 
 def _on_some(column: sa.ColumnElement[Any], operator: str, value: Value | None) -> Clause:
-    """Compare a text that not every run has."""
     if value is None:
         return column.is_(None)
     # Of a run without one it is false, and not NULL, which NOT would not turn around.
@@ -382,13 +371,11 @@ def _on_text(column: Any, operator: str, text: str) -> Clause:
 
 def _on_aggregate(field: Field, operator: str, value: Value) -> Clause:
     number = _as_float(value.value)
-    if math.isnan(number):
-        return sa.false()
-    return _signed(_summary[AGGREGATE_COLUMNS[str(field.aggregate)]], operator, number)
+    column = _summary[AGGREGATE_COLUMNS[str(field.aggregate)]]
+    return sa.false() if math.isnan(number) else _signed(column, operator, number)
 
 
 def _as_float(number: float | str) -> float:
-    """Return a number as float64; an int that is too large as infinity."""
     try:
         return float(number)
     except OverflowError:
@@ -444,7 +431,7 @@ def _exactly(number: int, rough: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
 
 
 def derived_column(path: str, state: sa.ColumnElement[str]) -> sa.ColumnElement[Any] | None:
-    """Return the column of what the run's row holds, or None for an attribute."""
+    """Return the column of the run's row that holds a path, or None for an attribute."""
     run = schema.run.c
     if path == "sys/state":
         return state

@@ -1,7 +1,4 @@
-"""First point of each attempt in a series, found without reading the other points.
-
-A picture marks them however much it is reduced, so the cost must not grow with the points.
-"""
+"""First point of each attempt in a series, for pictures; the cost does not grow with the points."""
 
 from __future__ import annotations
 
@@ -36,14 +33,7 @@ _NS: Final = 1e9
 
 
 class Begin(NamedTuple):
-    """First point of an attempt in a series.
-
-    Attributes:
-        attempt: Number of the attempt, from 0.
-        step: Step of the point that it recorded first, of those that are shown.
-        time_ns: Time of that point, nanoseconds since the Unix epoch.
-        x: Place of that point on the axis that was asked for; None where it has none.
-    """
+    """First shown point of an attempt (0-based) in a series, and its place on the chosen axis."""
 
     attempt: int
     step: float
@@ -52,12 +42,7 @@ class Begin(NamedTuple):
 
 
 def check_axis(x: str) -> str:
-    """Return what is to be along x, if attempts can be placed on it.
-
-    Raises:
-        ArgumentError: If they cannot: in the order of recording.
-        PathError: If it is neither a word for an axis nor a path.
-    """
+    """Return an axis for attempts; raise `ArgumentError` for ``"order"``, or `PathError`."""
     if x == "order":
         msg = "x: expected 'step', 'time', 'relative' or the path of a series, got 'order'"
         raise ArgumentError(msg)
@@ -70,18 +55,9 @@ def read_begins(
     share: Share,
     paths: Sequence[str],
 ) -> dict[str, list[Begin]]:
-    """Return where the attempts of a run begin in float series, with ``x`` the step.
+    """Return where the run's own attempts begin in float series, with ``x`` the step.
 
-    What a fork has of the run that it was forked from is recorded by no attempt of its own.
-
-    Args:
-        store: Holds the groups.
-        connection: Of the transaction in which the run was loaded.
-        share: What is shown of the run itself.
-        paths: Of the series; those without points have no attempts.
-
-    Returns:
-        Attempts by path, the first first; those of which no point is shown are left out.
+    They are sorted by number. Attempts without shown points are left out.
     """
     search = _Search(store, connection, share, paths)
     return {
@@ -101,15 +77,9 @@ def placed(
     x: str,
     created_ns: int,
 ) -> list[Begin]:
-    """Return the same with their places on an axis.
+    """Return the same on an axis, see `check_axis`; every point of a series on it is read.
 
-    Args:
-        store: Holds the groups.
-        connection: Of the transaction in which the run was loaded.
-        shares: Of which runs the series at ``x`` is made, itself first; every point is read.
-        begins: With the step as ``x``.
-        x: See `check_axis`.
-        created_ns: From when on relative times count, nanoseconds since the Unix epoch.
+    Relative times count from ``created_ns``, nanoseconds since the Unix epoch.
     """
     if x == "step" or not begins:
         return list(begins)
@@ -126,11 +96,7 @@ def placed(
 
 
 class _Search:
-    """Looks for the first point of each attempt in some series of a run.
-
-    Attributes:
-        found: By path and number of the attempt, a piece with the point.
-    """
+    """Search for the first point of each attempt, ``found`` by path and number of the attempt."""
 
     def __init__(
         self, store: Store, connection: sa.Connection, share: Share, paths: Sequence[str]
@@ -155,7 +121,6 @@ class _Search:
                     self._take(path, piece)
 
     def _groups(self, number: int) -> dict[int, list[tuple[int, int]]]:
-        """Return place and smallest time of the groups of a series, by journal."""
         found: dict[int, list[tuple[int, int]]] = {}
         if any(journal.chunked for journal, _ in self._spans.values()):
             run = int(self._share.run.number or 0)
@@ -166,8 +131,6 @@ class _Search:
         return found
 
     def _in_time(self, groups: Mapping[int, Sequence[tuple[int, int]]]) -> list[int]:
-        """Return the journals, those first that may have the first points."""
-
         def begins(at: int) -> int:
             own = groups.get(at)
             return own[0][1] if own else int(self._spans[at][0].first_t or 0)
@@ -175,14 +138,13 @@ class _Search:
         return sorted(self._spans, key=begins)
 
     def _may_begin(self, path: str, journal: JournalState) -> bool:
-        """Return whether a journal may have a point before the one that is known."""
         found = self.found[path].get(int(journal.attempt or 0))
         return found is None or int(found.t[0]) >= int(journal.first_t or 0)
 
     def _look_in_groups(
         self, path: str, number: int, at: int, groups: Sequence[tuple[int, int]]
     ) -> bool:
-        """Look for the first point in the groups of a journal; return whether that is settled."""
+        """Search the groups of a journal; return whether that settles it."""
         journal, span = self._spans[at]
         known = self.found[path].get(int(journal.attempt or 0))
         deleted = self._share.after(path)[0]
@@ -198,7 +160,7 @@ class _Search:
         return False
 
     def _take(self, path: str, piece: Piece) -> bool:
-        """Keep the first point of a piece if it is before the known; return whether it has one."""
+        """Keep the first point of a piece if it precedes the known; return if there is one."""
         kept = shown(self._share, path, piece)
         if not len(kept.step):
             return False

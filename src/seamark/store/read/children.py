@@ -11,13 +11,13 @@ import sqlalchemy as sa
 from seamark.errors import QueryError
 from seamark.reading.attributes import PARENT
 from seamark.store import schema
-from seamark.store.database import any_of, in_parts
+from seamark.store.database import any_of, in_parts, written_out
 from seamark.store.query.kinds import CHILDREN, OF_PARTS
 
 if TYPE_CHECKING:
     from seamark.store.runs import Store
 
-__all__ = ["CHILDREN", "children_of", "columns_of_children", "has_parts"]
+__all__ = ["CHILDREN", "columns_of_children", "has_parts"]
 
 _AT_ONCE: Final = 100
 _run, _cell = schema.run.c, schema.attribute.c
@@ -50,14 +50,7 @@ def children_of(
     refs: Sequence[Ref],
     is_meant: Callable[[str], bool],
 ) -> dict[int, int]:
-    """Return the runs that are parts of some runs: by number, the place of the run among these.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        refs: Project and id of the runs.
-        is_meant: Tells which projects parts count in.
-    """
+    """Return, by number of each child run in a meant project, the index of its parent."""
     number = store.numbers.number(connection, PARENT)
     places = {ref: at for at, ref in enumerate(refs)}
     words = [word for project, run in refs for word in (run, f"{project}/{run}")]
@@ -80,14 +73,9 @@ def has_parts(
     aggregate: str,
     holds: Callable[[Any], Any] | None = None,
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that a run has parts with numbers at a path.
+    """Return the condition that a run has child runs in some projects with numbers at a path.
 
-    Args:
-        number_of: Returns the number of a path, or None if no run has it.
-        projects: In which of these parts count.
-        path: With `CHILDREN` before it.
-        aggregate: What their numbers come to.
-        holds: Returns the condition that this fulfils; None for any.
+    ``path`` has `CHILDREN` before it; ``holds`` returns a condition on their aggregate.
     """
     above, number = number_of(PARENT), number_of(path.removeprefix(CHILDREN))
     if above is None or number is None:
@@ -98,14 +86,13 @@ def has_parts(
         else_=part.c.project + "/" + says.c.text,
     )
     # Written out: no engine takes as many parameters as there may be projects.
-    some: Any = sa.bindparam(None, projects, expanding=True, literal_execute=True)
     each = (
         sa.select(named.label("whole"), shows.c.number.label("number"))
         .select_from(part.join(says, says.c.run == part.c.id))
         .join(shows, shows.c.run == part.c.id)
         .where(says.c.path == above, says.c.visible == 1, says.c.type == "string")
         .where(shows.c.path == number, shows.c.visible == 1, shows.c.number.is_not(None))
-        .where(part.c.trashed == 0, part.c.project.in_(some))
+        .where(part.c.trashed == 0, part.c.project.in_(written_out(projects)))
         .subquery()  # a database takes an expression with parameters for another each time
     )
     found = sa.select(each.c.whole).group_by(each.c.whole)
@@ -122,17 +109,9 @@ def columns_of_children(
     wanted: Iterable[tuple[str, str | None]],
     is_meant: Callable[[str], bool],
 ) -> dict[tuple[str, str | None], list[Any]]:
-    """Return a column for each path and aggregate: of the finite numbers that the parts show there.
+    """Return a column for each path and aggregate of finite numbers of child runs.
 
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        refs: Project and id of the runs.
-        wanted: Paths with `CHILDREN` before them, and aggregates.
-        is_meant: See `children_of`.
-
-    Raises:
-        QueryError: If there is no such aggregate.
+    Paths have `CHILDREN` before them. Raises `QueryError` for an unknown aggregate.
     """
     asked = list(dict.fromkeys(wanted))
     for path, aggregate in asked:

@@ -1,7 +1,8 @@
-"""Series in parts, for drawing: what is read grows with the parts and not with the points."""
+"""Curves of a series in parts, and its percentiles."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -9,12 +10,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from seamark.errors import ArgumentError
 from seamark.reading.curves import NAMED_AXES, Curve, Drawing, Look
 from seamark.store.drawing import Listed, draw_series
 from seamark.store.groups import DrawingGroup, drawing_groups
 from seamark.store.read.series import (
     EVERYTHING,
+    Mark,
     read_floats,
+    read_floats_part,
     shown,
     shown_journals,
     tail_pieces,
@@ -32,7 +36,44 @@ if TYPE_CHECKING:
     from seamark.store.steps import Piece
     from seamark.values.arrays import Floats, Ints
 
-__all__ = ["read_curve", "read_drawing"]
+__all__ = ["read_curve", "read_drawing", "read_percentiles"]
+
+
+_AT_ONCE: Final = 1 << 20
+"""Points; of a long series, steps and times of all would not fit into memory."""
+_MOST: Final = 100
+
+
+def read_percentiles(
+    store: Store,
+    connection: sa.Connection,
+    shares: Sequence[Share],
+    path: str,
+    percents: Sequence[float],
+) -> list[float]:
+    """Return percentiles of the finite values of a float series; NaN if it has none.
+
+    Interpolates linearly, as ``numpy.percentile``. Raises `ArgumentError` for percentages outside 0
+    to 100.
+    """
+    import numpy as np
+
+    if wrong := [one for one in percents if not 0 <= one <= _MOST]:
+        msg = f"percents: expected numbers from 0 to 100, got {wrong[0]!r}"
+        raise ArgumentError(msg)
+    values = [np.empty(0)]
+    mark: Mark | None = None
+    while True:
+        points, _, mark = read_floats_part(store, connection, shares, path, _AT_ONCE, after=mark)
+        values.append(points.value[np.isfinite(points.value)])
+        if mark is None:
+            break
+    finite = np.concatenate(values)
+    if not len(finite):
+        return [math.nan] * len(percents)
+    made: list[float] = np.percentile(finite, list(percents)).tolist()
+    return made
+
 
 _NS: Final = 1e9
 
@@ -44,18 +85,7 @@ def read_curve(
     path: str,
     points: int,
 ) -> Curve:
-    """Return a float series in parts.
-
-    Args:
-        store: Holds the groups.
-        connection: Of the transaction in which the run was loaded.
-        shares: Of which runs it is made, itself first.
-        path: Of the series.
-        points: At most this many representative points.
-
-    Raises:
-        ArgumentError: If ``points`` is not a number of at least 2.
-    """
+    """Return a float series in parts; raise `ArgumentError` if ``points`` is less than 2."""
     return draw_series(_pieces(store, connection, shares, path), points).curve
 
 
@@ -67,12 +97,10 @@ def read_drawing(
     look: Look,
     created_ns: int,
 ) -> Drawing:
-    """Return a float series as it is drawn; arguments as of `read_curve`.
+    """Return a float series as it is drawn; raise `ArgumentError` if ``look`` is invalid.
 
-    Along another series every point of both is read; else what grows with the parts, and times.
-
-    Raises:
-        ArgumentError: If something cannot be looked at so.
+    If the x axis is another series, all points of both are read; otherwise the cost depends only on
+    the number of parts.
     """
     look.check()
     left_out = 0
@@ -100,10 +128,7 @@ def read_drawing(
 
 
 def _along(points: Points, other: Points) -> tuple[Floats, Floats]:
-    """Return x and values: x is the value of the other series at the same step, or the last before.
-
-    Points before its first, and those where it is not finite, are left out.
-    """
+    # Points before the first of the other series, and those where it is not finite, are left out.
     place = np.searchsorted(other.step, points.step, side="right") - 1
     x = np.full(len(place), np.nan)
     x[place >= 0] = other.value[place[place >= 0]]
@@ -119,7 +144,6 @@ def _pieces(
     x: str = "step",
     origin_ns: int = 0,
 ) -> list[Piece]:
-    """Return a series as consecutive stretches, in the order of x and time."""
     listed: list[series.Piece] = []
     packed: list[_Packed] = []
     for share in shares:
@@ -140,13 +164,7 @@ def _pieces(
 
 
 class _Packed(NamedTuple):
-    """A group of which nothing is hidden.
-
-    Attributes:
-        group: It.
-        last_t: A time that none of its points is behind.
-        journal: In which they are.
-    """
+    """A group without hidden points, and a time that none of them is after."""
 
     group: DrawingGroup
     last_t: int
@@ -161,7 +179,6 @@ def _add_shown(
     listed: list[series.Piece],
     packed: list[_Packed],
 ) -> None:
-    """Add what was read of a series of one run, and groups of which nothing is hidden."""
     after, last, journals = share.after(path), share.end(path), shown_journals(share)
     if last == -np.inf:
         return
@@ -194,14 +211,8 @@ def _add_shown(
 
 
 def _in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) -> list[Piece]:
-    """Return a series as stretches along the order of recording: time, then journal, then place.
-
-    Where the times of two stretches overlap, as those of several writers do, all points are read.
-
-    Args:
-        listed: Stretches that were read.
-        packed: Others.
-    """
+    # By time, then journal, then place. Where the times of two stretches overlap, as those of
+    # several writers do, all points are read.
     every: list[tuple[int, int, DrawingGroup | tuple[Ints, Floats]]] = [
         (one.low_t, last, one) for one, last, _ in packed
     ]

@@ -1,11 +1,9 @@
-"""Points that a run has from the run that it was forked from.
+"""Points that a run inherits from the run that it was forked from.
 
-They are read through it and never copied: a series begins with the points of the other up to the
-step of the fork, and goes on with its own. Where its own begin earlier, they count from there, so
-that a fork whose points were copied into it shows none twice.
-
-Which run is meant is a stranger's word. It is sought in the project of the fork alone, where
-whoever may read one run may read all, and no run is looked at twice.
+They are read through it and never copied: a series begins with the points of the parent up to the
+step of the fork. Own points that begin earlier replace those of the parent, so that copied points
+are not shown twice. The name of the parent is untrusted: it is sought in the project of the fork
+alone, where a reader of one run may read all, and no run is visited twice.
 """
 
 from __future__ import annotations
@@ -29,16 +27,7 @@ if TYPE_CHECKING:
     from seamark.store.fold.run_state import Fork
     from seamark.store.runs import Store, StoredRun
 
-__all__ = [
-    "GENERATIONS",
-    "Ancestor",
-    "Line",
-    "Share",
-    "Sources",
-    "ancestors_of",
-    "line_of",
-    "possible_parents",
-]
+__all__ = ["GENERATIONS", "Line", "Share", "Sources", "ancestors_of", "line_of", "possible_parents"]
 
 Sources = Callable[[str], "Source"]
 """Opens a journal by its file name.
@@ -71,12 +60,7 @@ _SERIES: Final = frozenset({"float_series", "string_series", "file_series", "his
 
 
 class Ancestor(NamedTuple):
-    """A run that a fork has points from.
-
-    Attributes:
-        run: As loaded for reading its points.
-        step: Where the nearer run was forked from it.
-    """
+    """A run that a fork has points from, and the step at which the nearer run was forked."""
 
     run: StoredRun
     step: float
@@ -88,7 +72,6 @@ class Share:
 
     Attributes:
         run: Run as loaded; its journals are not read beyond their offsets.
-        sources: Opens its journals.
         attempt: Attempt as checked by `seamark.reading.points.check_attempt`.
         ends: Last step by path; None for all points.
         emptied: Key up to which nearer runs deleted points, by path.
@@ -101,7 +84,7 @@ class Share:
     emptied: Mapping[str, Key] = field(default_factory=dict)
 
     def end(self, path: str) -> float:
-        """Return the last step of a series that is shown."""
+        """Return the last shown step of a series."""
         return math.inf if self.ends is None else self.ends.get(path, -math.inf)
 
     def after(self, path: str) -> Key:
@@ -110,29 +93,20 @@ class Share:
 
 
 class _Shown(NamedTuple):
-    """Visible attribute of a run at a path; no first step if it has no points of a series."""
-
     family: str
     first_step: float | None
     t: int
 
 
 def possible_parents(project: str, name: str) -> list[str]:
-    """Return the ids that a run may have which another names as the one it was forked from."""
+    """Return the possible ids of a parent that a fork names."""
     return list(dict.fromkeys((name, hashed_run_id(project, name))))
 
 
 def ancestors_of(
     store: Store, connection: sa.Connection, ref: tuple[str, str], fork: Fork | None
 ) -> tuple[list[Ancestor], str | None]:
-    """Return the runs that a run has points from, the nearest first, and which one is lacking.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        ref: Project and id of the run.
-        fork: Where it was forked; None if it was not.
-    """
+    """Return the ancestors of a run, the nearest first, and the name of a missing one."""
     project, seen = ref[0], {ref[1]}
     found: list[Ancestor] = []
     while fork is not None:
@@ -154,15 +128,7 @@ def line_of(
     sources: Sources,
     others: Callable[[str, str], Sources] | None,
 ) -> Line:
-    """Return a run with those that it has points from; of one that is no fork nothing is asked.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        run: As loaded.
-        sources: Opens its journals.
-        others: Returns what opens the journals of another run; None where none can be read.
-    """
+    """Return a run with its ancestors; ``others`` is None if no other run can be read."""
     if run.state.fork is None or others is None:
         return Line(store, connection, run, sources)
     found, lacking = ancestors_of(store, connection, (run.project, run.name), run.state.fork)
@@ -170,14 +136,7 @@ def line_of(
 
 
 class Line:
-    """A run, and those that it has points from; made by `line_of`.
-
-    Attributes:
-        run: The run.
-        ancestors: The others, the nearest first.
-        lacking: Which run is named as one of them and is not there, or is one already; None if
-            there is none.
-    """
+    """A run and its ancestors, the nearest first, and the name of a missing or repeated one."""
 
     def __init__(
         self,
@@ -194,12 +153,9 @@ class Line:
         self._sources, self._others = sources, others
 
     def shares(self, paths: Iterable[str], family: str, attempt: int | str) -> list[Share]:
-        """Return of which runs series are made, itself first.
+        """Return the runs of which series are made, the run itself first.
 
-        Args:
-            paths: Of the series.
-            family: Which series.
-            attempt: Of the run itself; of the others everything is read, or what is shown.
+        ``attempt`` concerns the run itself; of the others everything is read, or what is shown.
         """
         found = [Share(self.run, self._sources, attempt)]
         if not self.ancestors or attempt == "replaced" or self._others is None:
@@ -216,15 +172,14 @@ class Line:
                     continue
                 ends[path] = _end(min(ends[path], step), own)
                 emptied[path] = max(emptied.get(path, NEVER), nearer.state.emptied(path))
-            sources, which = self._others(run.project, run.name), "latest"
-            if attempt == "all":
-                which = "all"
+            sources = self._others(run.project, run.name)
+            which = "all" if attempt == "all" else "latest"
             found.append(Share(run, sources, which, dict(ends), dict(emptied)))
             nearer = run
         return found
 
     def families(self) -> dict[str, str]:
-        """Return which series have points of other runs, by path."""
+        """Return the families of series with points of other runs, by path."""
         found: dict[str, str] = {}
         if not self.ancestors:
             return found
@@ -249,7 +204,6 @@ class Line:
         return found
 
     def _shown(self, run: StoredRun, paths: Iterable[str] | None = None) -> dict[str, _Shown]:
-        """Return what a run shows at some paths, or at all."""
         store, connection = self._store, self._connection
         if paths is None:
             rows = store.database.rows(connection, _SHOWN, run=run.number)
@@ -271,7 +225,6 @@ def _is_inherited(path: str) -> bool:
 
 
 def _end(step: float, own: _Shown | None) -> float:
-    """Return up to which step points of another run are shown, given what the nearer one has."""
     if own is None or own.first_step is None or own.first_step > step:
         return step
     return math.nextafter(own.first_step, -math.inf)

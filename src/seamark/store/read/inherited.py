@@ -1,19 +1,19 @@
-"""Keyed tags that a container has from the projects that it is in.
+"""Tags inherited from projects, and paths that runs share.
 
-They are in the logs of these projects alone, and read along with whatever lies below: nothing is
-written for it, and what is moved inherits from where it is then. Of several projects that say
-something of one key, the uppermost counts.
+Inherited tags are only in the logs of the projects, so a run that is moved inherits the tags of its
+new place. If several projects define a key, the outermost project wins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
 from seamark.paths import PROJECT_LOG, projects_above
+from seamark.reading.catalog import SharedPath
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS, atom_value, decoded
 from seamark.store.database import any_of, in_parts
@@ -21,7 +21,8 @@ from seamark.store.database import any_of, in_parts
 if TYPE_CHECKING:
     from seamark.store.runs import Store
 
-__all__ = ["TAGS", "Inherited", "holder", "inherited_tags"]
+__all__ = ["TAGS", "Inherited", "SharedPath", "holder", "inherited_tags", "shared_paths"]
+
 
 TAGS: Final = "tags/"
 """Below it are keyed tags."""
@@ -37,14 +38,7 @@ _of_projects: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """Keyed tag that runs inherit from a project.
-
-    Attributes:
-        project: Project that has the tag.
-        type: Type of the value.
-        value: Value as it is stored.
-        cells: Type, class, number, whole and text, as a table shows it.
-    """
+    """Keyed tag of a project, as stored; ``cells``: type, class, number, whole and text."""
 
     project: str
     type: str
@@ -52,37 +46,27 @@ class Inherited:
     cells: tuple[Any, ...]
 
 
-def _statement() -> sa.Select[Any]:
-    values = (_cell.type, _cell["class"], _cell.number, _cell.whole, _cell.text, _cell.registers)
-    return (
-        sa.select(_run.project, _path.path, *values)
-        .select_from(
-            schema.run.join(schema.attribute, _cell.run == _run.id).join(
-                schema.path, _path.id == _cell.path
-            )
-        )
-        .where(
-            *_of_projects,
-            any_of(_run.project, _AT_ONCE),
-            _path.path > TAGS,
-            _path.path < TAGS[:-1] + chr(ord("/") + 1),
+_values = (_cell.type, _cell["class"], _cell.number, _cell.whole, _cell.text, _cell.registers)
+_TAGS_OF: Final = (
+    sa.select(_run.project, _path.path, *_values)
+    .select_from(
+        schema.run.join(schema.attribute, _cell.run == _run.id).join(
+            schema.path, _path.id == _cell.path
         )
     )
-
-
-_TAGS_OF: Final = _statement()
+    .where(
+        *_of_projects,
+        any_of(_run.project, _AT_ONCE),
+        _path.path > TAGS,
+        _path.path < TAGS[:-1] + chr(ord("/") + 1),
+    )
+)
 
 
 def inherited_tags(
     store: Store, connection: sa.Connection, refs: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[tuple[str, str], Mapping[str, Inherited]]]:
-    """Yield what containers inherit, by path; those that inherit nothing are left out.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        refs: Project and run id of each.
-    """
+    """Yield the inherited tags of containers by path, where there are any."""
     above = {ref: projects_above(*ref) for ref in dict.fromkeys(refs)}
     projects = sorted({one for found in above.values() for one in found})
     said: dict[str, dict[str, Inherited]] = {}
@@ -101,13 +85,7 @@ def inherited_tags(
 
 
 def holder(store: Store, connection: sa.Connection, path: str) -> sa.ColumnElement[Any]:
-    """Return which row says for each run what it has at a path: its own, or a project's above it.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        path: Attribute path.
-    """
+    """Return the row with the value of a path for each run: its own, or that of a project above."""
     if not path.startswith(TAGS):
         return _run.id
     number = store.numbers.number(connection, path)
@@ -118,17 +96,50 @@ def holder(store: Store, connection: sa.Connection, path: str) -> sa.ColumnEleme
         .order_by(_run.project)
     )
     rows = [] if number is None else store.database.query(connection, statement)
-    upper = {project: at for project, at in rows if not _is_below_any(project, dict(rows))}
+    others = dict(rows)
+    upper = {
+        project: at
+        for project, at in rows
+        if others.keys().isdisjoint(projects_above(project, PROJECT_LOG))
+    }
     if not upper:
         return _run.id
     return sa.case(*((_within(project), at) for project, at in upper.items()), else_=_run.id)
 
 
-def _is_below_any(project: str, others: Mapping[str, int]) -> bool:
-    return any(one in others for one in projects_above(project, PROJECT_LOG))
-
-
 def _within(project: str) -> sa.ColumnElement[bool]:
-    """Return the condition that a run is in a project or below it, by the order of code points."""
+    # By the order of code points.
     below = sa.and_(_run.project >= f"{project}/", _run.project < f"{project}0")
     return sa.or_(_run.project == project, below)
+
+
+SAMPLE: Final = 50
+"""Of how many runs, the first ones, the paths are looked at."""
+_TYPES: Final = ("int", "float", "bool", "string", "float_series")
+
+
+def shared_paths(
+    store: Store, connection: sa.Connection, numbers: Sequence[int], sample: int = SAMPLE
+) -> list[SharedPath]:
+    """Return the paths of the first runs of a selection, counted by the database."""
+    row = schema.attribute.c
+    shown = (row["class"], row.number, row.text, row.type)
+    spread = [each(column) for column in shown for each in (sa.func.min, sa.func.max)]
+    length = sa.func.max(sa.func.coalesce(sa.func.length(row.text), 0))
+    statement = (
+        sa.select(row.path, sa.func.count(), length, *spread)
+        .where(row.run.in_(numbers[:sample]), row.visible == 1, row.type.in_(_TYPES))
+        .group_by(row.path)
+    )
+    rows = store.database.query(connection, statement) if numbers else []
+    paths = store.numbers.paths(connection, [number for number, *_ in rows])
+    return [
+        SharedPath(
+            paths[number],
+            "float_series" in least_and_most[-2:],
+            runs,
+            any(least_and_most[at] != least_and_most[at + 1] for at in range(0, 8, 2)),
+            longest,
+        )
+        for number, runs, longest, *least_and_most in rows
+    ]

@@ -1,4 +1,4 @@
-"""Series of many runs at once: what all of them need of the tables is asked once."""
+"""Series of many runs at once, with few statements for all of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS
 from seamark.store.database import any_of, in_parts
 from seamark.store.ingest import UNREADABLE
-from seamark.store.query.patterns import matcher
+from seamark.store.query.expression import matcher
 from seamark.store.read.curve import read_curve
 from seamark.store.read.forks import Line, ancestors_of, line_of
 from seamark.store.read.series import Sources, read_floats
@@ -36,12 +36,6 @@ _cells: Final = schema.attribute.c
 _PATHS_AT_ONCE: Final = 50
 _in_runs: Final = any_of(_cells.run, RUNS_AT_ONCE)
 _in_paths: Final = any_of(_cells.path, _PATHS_AT_ONCE, "path")
-_SHOWN: Final = sa.select(_cells.run).where(
-    _cells.path == sa.bindparam("path"),
-    _in_runs,
-    _cells.visible == 1,
-    _cells.family == FAMILY_NUMBERS["float_series"],
-)
 _HELD: Final = sa.select(_cells.run, _cells.path).where(
     _in_paths,
     _in_runs,
@@ -78,24 +72,21 @@ _PACKED: Final = (
 
 
 class Recent:
-    """The short series that were read last, for those who ask for many runs again and again.
-
-    A run that was saved since has another version: what is kept of it is not used any more.
-    """
+    """Cache of short series; the version of a run invalidates its entries."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[int, int | str, str], tuple[int, Points]] = OrderedDict()
         self._points = 0
 
     def get(self, run: int, version: int, attempt: int | str, path: str) -> Points | None:
-        """Return what is kept of a series, a copy; None if it is not."""
+        """Return a copy of a series, or None."""
         found = self._kept.get((run, attempt, path))
         if found is None or found[0] != version:
             return None
         return _copy(found[1])
 
     def put(self, run: int, version: int, attempt: int | str, path: str, points: Points) -> None:
-        """Keep a short series, a copy: the caller may change what it was given."""
+        """Keep a copy of a short series: the caller may change its own."""
         if len(points) > _SHORT:
             return
         key = (run, attempt, path)
@@ -124,18 +115,11 @@ def read_many(
     points: int | None = None,
     recent: Recent | None = None,
 ) -> list[tuple[str, str, str, Points | Curve]]:
-    """Return (project, run id, path, what was read) of the series that match, run by run.
+    """Return (project, run id, path, points or curve) of the series that match, run by run.
 
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        refs: (project, run id) of the runs.
-        patterns: Paths, or patterns with ``*`` and ``?``.
-        attempt: As checked by `seamark.reading.points.check_attempt`.
-        sources: Returns what opens the journals of a run.
-        progress: Called with the number of runs read and of all.
-        points: Read curves of at most this many representative points; None for all points.
-        recent: What was read before.
+    ``attempt`` was checked by `seamark.reading.points.check_attempt`; ``sources`` returns a
+    function that opens the journals of a run; ``progress`` gets the number of runs read and of all;
+    with ``points``, curves of at most so many representative points are read.
     """
     reading = _Reading(store, connection, attempt, sources, points, recent or Recent())
     known = _matching(store, connection, patterns)
@@ -159,14 +143,7 @@ def series_of(
     refs: Sequence[Ref],
     is_meant: Callable[[str], bool],
 ) -> dict[Ref, set[str]]:
-    """Return which float series runs show, of those that are meant; nothing of a run is read.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        refs: (project, run id) of the runs.
-        is_meant: Tells whether a path is.
-    """
+    """Return the meant float series of runs, without reading points."""
     everything = store.numbers.everything(connection)
     known = {number: path for path, number in everything.items() if is_meant(path)}
     found: dict[Ref, set[str]] = {}
@@ -183,15 +160,10 @@ def series_of(
 def lengths_of(
     store: Store, connection: sa.Connection, refs: Sequence[Ref], patterns: Sequence[str]
 ) -> dict[Ref, dict[str, int]]:
-    """Return how many points are read for the series of runs that match; no point is read.
+    """Return the number of points that `read_many` reads of each series.
 
-    What only other attempts show counts as far as it is packed: it is unpacked, too.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        refs: (project, run id) of up to `RUNS_AT_ONCE` runs.
-        patterns: As `read_many` takes them, in whose order the paths come.
+    At most `RUNS_AT_ONCE` runs. No points are read. Packed points of other attempts count, as they
+    are unpacked, too.
     """
     places = places_of(store, connection, refs)
     known = _matching(store, connection, patterns)
@@ -210,7 +182,6 @@ def lengths_of(
 def _lengths(
     store: Store, connection: sa.Connection, there: Mapping[int, Ref], known: Mapping[int, str]
 ) -> dict[Ref, dict[str, int]]:
-    """Return how many points the series of runs have themselves; see `lengths_of`."""
     rows = _rows(store, connection, _LENGTHS, there, known)
     counts = {(run, path): int(count or 0) for run, path, count in rows}
     for run, path, packed in _rows(store, connection, _PACKED, there, known):
@@ -231,14 +202,12 @@ def _rows(
     runs: Collection[int],
     paths: Collection[int],
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows that a statement has of some runs and paths."""
     for some_runs in in_parts(runs, RUNS_AT_ONCE):
         for some_paths in in_parts(paths, _PATHS_AT_ONCE, "path"):
             yield from store.database.rows(connection, statement, **some_runs, **some_paths)
 
 
 def _lines(store: Store, connection: sa.Connection, places: Mapping[Ref, Place]) -> dict[Ref, Line]:
-    """Return those of some runs that are forks, with the runs that they have points from."""
     forks = load_many(store, connection, [ref for ref, one in places.items() if one.fork])
     found = {}
     for ref, run in forks.items():
@@ -248,7 +217,6 @@ def _lines(store: Store, connection: sa.Connection, places: Mapping[Ref, Place])
 
 
 def _unopened(name: str) -> Source:
-    """Open no journal: of these runs nothing is read."""
     raise FileNotFoundError(name)
 
 
@@ -276,7 +244,6 @@ class _Reading:
     def series(
         self, refs: Sequence[Ref], known: Mapping[int, str]
     ) -> Callable[[Ref], Mapping[str, Points | Curve]]:
-        """Return what reads the series of each of some runs."""
         store, connection = self.store, self.connection
         places = places_of(store, connection, refs)
         numbers = [number for number, *_ in places.values()]
@@ -331,7 +298,6 @@ class _Reading:
 
 
 def _matching(store: Store, connection: sa.Connection, patterns: Sequence[str]) -> dict[int, str]:
-    """Return the paths that match, by number, in the order of the patterns."""
     found: dict[int, str] = {}
     everything: dict[str, int] | None = None
     for pattern in patterns:
@@ -348,10 +314,5 @@ def _matching(store: Store, connection: sa.Connection, patterns: Sequence[str]) 
 def _shown(
     store: Store, connection: sa.Connection, runs: Collection[int], known: Mapping[int, str]
 ) -> dict[int, list[str]]:
-    """Return which of the paths show a float series, by number of the run, in their order."""
-    found: dict[int, list[str]] = {}
-    for asked in in_parts(runs, RUNS_AT_ONCE):
-        for number, path in known.items():
-            for (run,) in store.database.rows(connection, _SHOWN, path=number, **asked):
-                found.setdefault(run, []).append(path)
-    return found
+    held = set(_rows(store, connection, _HELD, runs, known))
+    return {run: [path for number, path in known.items() if (run, number) in held] for run in runs}

@@ -1,4 +1,4 @@
-"""Names of the runs of a store."""
+"""Names of runs, and the paths that runs have or recorded to recently."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from seamark.paths import model_key
+from seamark.reading.catalog import RunField
 from seamark.reading.names import RunName, generated_name
 from seamark.store import schema
+from seamark.store.cells import FAMILY_NUMBERS, NUMBER_FAMILIES
 from seamark.store.query.known import in_projects
 from seamark.store.read.versions import version_numbers
 from seamark.store.runs import numbers_of
@@ -18,23 +20,117 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Ref
     from seamark.store.runs import Store
 
-__all__ = ["names_of", "run_names"]
+__all__ = ["names_of", "recent_paths", "run_fields", "run_names"]
+
+
+_MARGIN_NS: Final = 60 * 10**9
+"""Clocks differ, and what is sent takes its time."""
+_PART: Final = 900
+_row: Final = schema.attribute.c
+
+
+def recent_paths(
+    store: Store, connection: sa.Connection, refs: Sequence[tuple[str, str]], since_ns: int
+) -> dict[tuple[str, str], list[str]]:
+    """Return the paths of runs recorded since a time (ns) or up to a minute before, sorted."""
+    numbers = numbers_of(store, connection, refs) if refs else {}
+    listed = list(numbers)
+    found: dict[tuple[str, str], set[int]] = {}
+    for start in range(0, len(listed), _PART):
+        statement = sa.select(_row.run, _row.path).where(
+            _row.run.in_(listed[start : start + _PART]), _row.t >= since_ns - _MARGIN_NS
+        )
+        for run, path in store.database.query(connection, statement):
+            found.setdefault(numbers[run], set()).add(path)
+    names = store.numbers.paths(connection, set().union(*found.values()))
+    return {ref: sorted(names[path] for path in paths) for ref, paths in found.items()}
+
+
+_LONG: Final = sa.case((_row.type == "text", _row.registers))
+"""A text that is too long for a column stands there, and nothing else does that is compared."""
+_SHOWN: Final = (_row.type, _row["class"], _row.number, _row.whole, _row.text, _LONG)
+_SPREAD: Final = [each(column) for column in _SHOWN for each in (sa.func.min, sa.func.max)]
+_FIELDS: Final = (
+    sa.select(_row.path, _row.family, sa.func.count(), *_SPREAD)
+    .where(_row.visible == 1)
+    .group_by(_row.path, _row.family)
+)
+_element: Final = schema.element.c
+_ELEMENTS: Final = sa.select(_element.run, _element.path, _element.value)
+
+
+def run_fields(
+    store: Store, connection: sa.Connection, numbers: Sequence[int], contains: str = ""
+) -> list[RunField]:
+    """Return the fields of runs, sorted by path, that contain a text of any case."""
+    found: dict[tuple[int, int], list[Any]] = {}
+    for start in range(0, len(numbers), _PART):
+        some = numbers[start : start + _PART]
+        for path, family, count, *spread in store.database.query(
+            connection, _FIELDS.where(_row.run.in_(some))
+        ):
+            before = found.get((path, family))
+            found[path, family] = (
+                [count, *spread] if before is None else _merge_counts(before, [count, *spread])
+            )
+    names = store.numbers.paths(connection, {path for path, _ in found})
+    wanted = contains.lower()
+    found = {key: one for key, one in found.items() if wanted in names[key[0]].lower()}
+    sets = {path for path, family in found if family == FAMILY_NUMBERS["string_set"]}
+    elements = _elements(store, connection, numbers, sets)
+    fields = [
+        RunField(
+            names[path],
+            NUMBER_FAMILIES[family],
+            int(count),
+            count < len(numbers) or spread[::2] != spread[1::2] or len(elements.get(path, ())) > 1,
+        )
+        for (path, family), (count, *spread) in found.items()
+    ]
+    # Where runs hold several families at a path, it is a field in each, and they differ.
+    fields.sort(key=lambda one: (one.path, one.family))
+    return fields
+
+
+def _merge_counts(one: list[Any], other: list[Any]) -> list[Any]:
+    found = [one[0] + other[0]]
+    for at in range(1, len(one)):
+        known = [each for each in (one[at], other[at]) if each is not None]
+        found.append((max if at % 2 == 0 else min)(known) if known else None)
+    # A column that one part lacks altogether tells them apart as well.
+    for at in range(1, len(one), 2):
+        if (one[at] is None) != (other[at] is None):
+            found[1], found[2] = "", "~"
+    return found
+
+
+def _elements(
+    store: Store, connection: sa.Connection, numbers: Sequence[int], paths: set[int]
+) -> dict[int, set[frozenset[str]]]:
+    found: dict[int, dict[int, set[str]]] = {path: {} for path in paths}
+    listed = sorted(paths)
+    for start in range(0, len(numbers) if paths else 0, _PART // 2):
+        some = _ELEMENTS.where(_element.run.in_(numbers[start : start + _PART // 2]))
+        for first in range(0, len(listed), _PART // 2):
+            part = some.where(_element.path.in_(listed[first : first + _PART // 2]))
+            for run, path, value in store.database.query(connection, part):
+                found[path].setdefault(run, set()).add(value)
+    return {
+        path: {frozenset(by_run.get(number, ())) for number in numbers}
+        for path, by_run in found.items()
+    }
+
 
 _NAME: Final = "sys/name"
 _MARKS: Final = {"model_version": "-", "artifact": ":"}
 """What stands between a name and the number of a version."""
-
 _run: Final = schema.run.c
-_value: Final = schema.attribute.c
 
 
 def _names(path: Any, kind: Any) -> sa.Select[Any]:
-    """Return a question for the names of runs, which are at the path with a number."""
-    here = sa.and_(
-        _value.run == _run.id, _value.path == path, _value.visible == 1, _value.type == "string"
-    )
+    here = sa.and_(_row.run == _run.id, _row.path == path, _row.visible == 1, _row.type == "string")
     return (
-        sa.select(_run.project, _run.name, _value.text, _run.created, _run.trashed, _run.sys_id)
+        sa.select(_run.project, _run.name, _row.text, _run.created, _run.trashed, _run.sys_id)
         .select_from(schema.run.outerjoin(schema.attribute, here))
         .where(_run.kind == kind)
     )
@@ -44,22 +140,16 @@ _NAMES: Final = _names(sa.bindparam("path"), sa.bindparam("kind"))
 
 
 def names_of(store: Store, connection: sa.Connection, refs: Sequence[Ref]) -> list[str]:
-    """Return what some runs are called, in their order: the name given, or the generated one.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        refs: (project, run id) of the runs.
-    """
+    """Return the given or generated names of some runs, in their order."""
     number = store.numbers.number(connection, _NAME)
     given: dict[Ref, str | None] = {}
     if number is not None:
         runs = numbers_of(store, connection, refs)
-        asked = sa.select(_value.run, _value.text).where(
-            _value.run.in_(list(runs)),
-            _value.path == number,
-            _value.visible == 1,
-            _value.type == "string",
+        asked = sa.select(_row.run, _row.text).where(
+            _row.run.in_(list(runs)),
+            _row.path == number,
+            _row.visible == 1,
+            _row.type == "string",
         )
         given = {runs[run]: name for run, name in store.database.query(connection, asked)}
     return [given.get(ref) or generated_name(ref[1]) for ref in refs]
@@ -71,17 +161,7 @@ def run_names(
     is_meant: Callable[[str], bool] | None = None,
     kind: str = "run",
 ) -> list[RunName]:
-    """Return every run of a store, the newest first.
-
-    A version of a model is called by the key and its number, such as ``RESNET-3``, an artifact by
-    its name and that, ``digits:3``.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        is_meant: Tells of which projects; None for all.
-        kind: What they are; see `seamark.paths.kind_of`.
-    """
+    """Return every run of the meant projects, the newest first; versions as ``RESNET-3``."""
     number = store.numbers.number(connection, _NAME)
     path = -1 if number is None else number
     within = in_projects(store, connection, is_meant)

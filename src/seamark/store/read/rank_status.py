@@ -1,9 +1,9 @@
-"""Status of each rank of a run: what it reported, when it was last seen, if it is alive.
+"""Status of each rank: reports, liveness, and the error at its end.
 
-A rank is its newest process. One that closed its journal without a failure is fine, also while the
-run goes on; one that ended without reporting why was killed. A process that cannot be looked at
-from here (on another host, or before a reboot) is judged by its heartbeats alone. Where every rank
-records, one that never did is missing.
+The status of a rank is that of its newest process. A process that closed its journal without a
+failure has ended well, even if the run continues; one that ended without a report was killed. A
+process that cannot be checked from here (on another host, or before a reboot) is judged by its
+heartbeats alone. If every rank records, a rank without records is missing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,43 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.journal.reader import SETTLE_NS
 from seamark.process.crashes import GONE, LOST, Evidence
 from seamark.reading.ranks import Process, RankStatus, owning_processes, process_of
-from seamark.store.read.ending import error_text
 
 if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState, RunState
 
-__all__ = ["rank_statuses", "waiting_ranks"]
+__all__ = ["error_text", "rank_statuses", "traceback_of", "waiting_ranks"]
+
+
+def error_text(error: Mapping[str, Any]) -> str:
+    """Return an error as ``"ValueError: diverged"``, or its type; the record is untrusted."""
+    kind, message = (str(error.get(key) or "") for key in ("type", "message"))
+    return ": ".join(part for part in (kind, message) if part.strip())
+
+
+def traceback_of(run: RunState, paths: Iterable[str]) -> str | None:
+    """Return the path of the traceback that belongs to the run's end; None if there is none.
+
+    Those of other ranks, older attempts and processes that do not own the run do not count.
+    """
+    owners = owning_processes(one.header for one in run.journals.values())
+    journals = {f"monitoring/{one.writer}/traceback": one for one in run.journals.values()}
+    speakers = [one for one in journals.values() if one.uid == run.state[0][1]]
+
+    def order(path: str) -> float:
+        one = journals.get(path)
+        if one is None or not speakers:
+            return 0  # a namespace that somebody chose
+        rank, attempt = one.header.get("rank"), one.attempt
+        same = (rank, attempt) == (speakers[0].header.get("rank"), speakers[0].attempt)
+        speaks = rank or process_of(one.header) in owners
+        return float(one.first_t or 0) if same and speaks else -1
+
+    found = sorted(
+        path for path in paths if path.startswith("monitoring/") and path.endswith("/traceback")
+    )
+    best = max(found, key=order, default=None)
+    return None if best is None or order(best) < 0 else best
+
 
 _QUIET_NS: Final = 60 * 10**9
 """No pause between two records is taken for a hang before this time, nanoseconds."""
@@ -42,15 +73,8 @@ def rank_statuses(
 ) -> list[RankStatus]:
     """Return the status of every rank that takes part in a run, by rank.
 
-    What is of an earlier attempt, or ended beside an earlier process of rank 0, is past and left
-    out.
-
-    Args:
-        run: As folded.
-        now_ns: Nanoseconds since the Unix epoch.
-        world_size: How many ranks there are, as far as the run says; what their processes said of
-            it is believed first.
-        here: Whether processes of the run may be on this machine.
+    Ranks of an earlier attempt, or that ended beside an earlier process of rank 0, are left out.
+    ``world_size`` is the recorded number of ranks; headers have precedence.
     """
     found: dict[int, list[JournalState]] = {}
     owners = owning_processes(one.header for one in run.journals.values())
@@ -83,7 +107,7 @@ def rank_statuses(
 
 
 def _expected(headers: Collection[Mapping[str, Any]], world_size: int | None) -> int:
-    """Return how many ranks record, 0 if only rank 0 does or that is not known."""
+    """Return how many ranks record; 0 if only rank 0 does or that is not known."""
     if not any(header.get("ranks") == "all" for header in headers):
         return 0
     told = [size for header in headers if isinstance(size := header.get("world_size"), int)]
@@ -93,15 +117,10 @@ def _expected(headers: Collection[Mapping[str, Any]], world_size: int | None) ->
 def waiting_ranks(
     statuses: list[RankStatus], last_steps: Mapping[str, float], now_ns: int
 ) -> list[RankStatus]:
-    """Tell ranks that hang from those that wait for them.
+    """Tell ranks that hang from those that wait for them, by the last steps of float series.
 
     A rank hangs by itself if its heartbeats have stopped, or if a series of it ends before that of
-    another rank that stands still; where nobody is behind, all are said to hang.
-
-    Args:
-        statuses: Of all ranks.
-        last_steps: Last step of each float series of the run, by path.
-        now_ns: Nanoseconds since the Unix epoch.
+    another rank that stands still; where nobody is behind, all hang.
     """
     still = {one.rank for one in statuses if one.state == "hangs"}
     steps: dict[str, dict[int, float]] = {}
@@ -125,12 +144,9 @@ def waiting_ranks(
 def _is_past(
     journals: list[JournalState], present: list[JournalState], earlier: list[JournalState]
 ) -> bool:
-    """Return whether a rank belongs to what was before the present process of rank 0.
-
-    One that ended before that began may also have been quicker to start. Where the launcher is
-    rank 0 as well, it may record for the first time when the ranks that it spawned are gone: those
-    have a copy of its run.
-    """
+    # A rank that ended before the present process of rank 0 began may also have been quicker to
+    # start. A launcher that is rank 0 may record for the first time when the spawned ranks are
+    # gone: those have a copy of its run.
     if not present or journals[0] in present:
         return False
     lineage = journals[0].header.get("lineage")
@@ -143,7 +159,7 @@ def _is_past(
 
 
 def _is_rank(journal: JournalState, owners: Collection[Process]) -> bool:
-    """Return whether a journal is of a rank, and not of a helper of one or of a later script."""
+    """Return whether a journal is of a rank, not of a helper or of a later script."""
     rank = journal.header.get("rank")
     if not isinstance(rank, int):
         return False
@@ -153,7 +169,6 @@ def _is_rank(journal: JournalState, owners: Collection[Process]) -> bool:
 
 
 def _newest_process(journals: Iterable[JournalState]) -> list[JournalState]:
-    """Return the journals of the process that began last, the newest first."""
     ordered = sorted(journals, key=lambda one: one.first_t or 0, reverse=True)
     return [one for one in ordered if process_of(one.header) == process_of(ordered[0].header)]
 
@@ -207,14 +222,12 @@ def _state(
     alive = evidence.alive(newest.header)
     if alive is False:
         return "killed"
-    heard = newest.seen >= now_ns - SETTLE_NS
-    if not heard:
+    if newest.seen < now_ns - SETTLE_NS:
         return "hangs" if alive else "lost"
     return "hangs" if _rests(rows, now_ns) else "running"
 
 
 def _rests(rows: list[JournalState], now_ns: int) -> bool:
-    """Return whether the pause since the last point is longer than this run's pauses are."""
     count = sum(one.rows for one in rows)
     if not count:
         return False
@@ -225,6 +238,4 @@ def _rests(rows: list[JournalState], now_ns: int) -> bool:
 
 def _why(said: Mapping[str, Any]) -> str:
     error = said.get("error")
-    if isinstance(error, Mapping):
-        return error_text(error)
-    return str(said.get("signal") or "")
+    return error_text(error) if isinstance(error, Mapping) else str(said.get("signal") or "")

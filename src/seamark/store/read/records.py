@@ -1,8 +1,4 @@
-"""Reading series of texts, files and histograms, whose points are read from the journals.
-
-Everything comes from one snapshot of the tables, and of a journal nothing is read that the snapshot
-has not folded.
-"""
+"""Reads of series of texts, files and histograms from the folded parts of the journals."""
 
 from __future__ import annotations
 
@@ -110,17 +106,8 @@ def _record_frames(
     at: int | None = None,
     begin: int = 0,
 ) -> Iterator[tuple[int, int, int, bytes]]:
-    """Yield offset, kind, t and payload of the frames that may hold points other than numbers.
-
-    Args:
-        store: Holds the groups.
-        connection: Of the transaction.
-        run: As loaded.
-        journal: Of the run.
-        sources: Opens its journals.
-        at: Only the frame of this time, where it is known without reading everything.
-        begin: Only frames from this offset on, bytes; one that was yielded, or anywhere in it.
-    """
+    # "at" restricts packed frames to those of one time; "begin" is the offset of a frame or
+    # anywhere in it, bytes.
     with journal_reader(journal, sources) as reader:
         if reader is None:
             return
@@ -137,10 +124,7 @@ def _record_frames(
 
 
 def _nearest(reader: JournalReader, offsets: list[int], t: int) -> list[int]:
-    """Return the one of the frames at these offsets that was written at a time, if any.
-
-    Times rise within a journal, so that a few looks find it.
-    """
+    # Times rise within a journal, so that a binary search finds it.
     low, high = 0, len(offsets)
     while low < high:
         middle = (low + high) // 2
@@ -188,19 +172,7 @@ def read_text_page(
     paths: Sequence[str],
     begin: int,
 ) -> TextPage:
-    """Return points of string series of one journal, as many as fit into a page.
-
-    Nothing is hidden that an older attempt recorded.
-
-    Args:
-        store: Holds the groups.
-        connection: Of the transaction.
-        run: As loaded.
-        sources: Opens its journals.
-        file: Name of the journal.
-        paths: Of the series.
-        begin: Where to begin, in bytes: 0, or the end of a page.
-    """
+    """Return a page of texts of all attempts in one journal, from 0 or the end of a page."""
     journal = _journal(run, file)
     if journal is None or journal.point_end < begin:
         return TextPage([], begin, more=False)
@@ -235,19 +207,7 @@ def text_begin(
     lines: int | None = None,
     points: int | None = None,
 ) -> int:
-    """Return where in a journal to begin to read for the last part of string series, in bytes.
-
-    Args:
-        store: Holds the groups.
-        connection: Of the transaction.
-        run: As loaded.
-        sources: Opens its journals.
-        file: Name of the journal.
-        paths: Of the series.
-        since_ns: Only what was recorded since then, in nanoseconds since the Unix epoch.
-        lines: Only so many line ends of all of them.
-        points: Only so many records with points of any series of texts or files.
-    """
+    """Return the offset from which to read the last texts; see `RunReader.text_begin`."""
     journal = _journal(run, file)
     if journal is None or journal.point_end < 0:
         return 0
@@ -275,7 +235,6 @@ def text_begin(
 def _first_of_last(
     reader: JournalReader, offsets: Sequence[int], paths: Sequence[str], lines: int
 ) -> int:
-    """Return the index of the first frame that is needed for so many line ends."""
     for end in range(len(offsets), 0, -_AT_ONCE):
         start = max(0, end - _AT_ONCE)
         counts = dict.fromkeys(offsets[start:end], 0)

@@ -1,8 +1,4 @@
-"""Reading one run: its visible attributes, what is derived from its journals, and its series.
-
-Every answer comes from one snapshot of the tables, and costs what it returns: of a run with
-thousands of attributes, asking for one loads one.
-"""
+"""Reader of one run; every answer comes from one snapshot and loads only its own data."""
 
 from __future__ import annotations
 
@@ -31,15 +27,11 @@ from seamark.store import schema
 from seamark.store.cells import CRASHED, is_live, run_columns
 from seamark.store.fold.registers import SeriesState
 from seamark.store.read.begins import Begin, check_axis, placed, read_begins
-from seamark.store.read.curve import read_curve, read_drawing
-from seamark.store.read.derived import DERIVED_BELOW, Derived, gaps_of
-from seamark.store.read.ending import error_text
-from seamark.store.read.percentiles import read_percentiles
-from seamark.store.read.rank_status import rank_statuses, waiting_ranks
+from seamark.store.read.curve import read_curve, read_drawing, read_percentiles
+from seamark.store.read.rank_status import error_text, rank_statuses, traceback_of, waiting_ranks
 from seamark.store.read.records import read_record_at, read_text_page, text_begin
 from seamark.store.read.series import Mark, Part, Sources, read_floats_part
-from seamark.store.read.snapshot import FLOATS, Snapshot
-from seamark.store.read.traceback import traceback_of
+from seamark.store.read.snapshot import DERIVED_BELOW, FLOATS, Derived, Snapshot, gaps_of
 from seamark.store.runs import Store, load_run
 
 if TYPE_CHECKING:
@@ -63,10 +55,7 @@ _WORLD_SIZE: Final = "distributed/world_size"
 def _question(
     answer: Callable[Concatenate[RunReader, Snapshot, P], T],
 ) -> Callable[Concatenate[RunReader, P], T]:
-    """Make a question of a method that answers it from one snapshot of the run.
-
-    It raises `RunNotFoundError` if the store has no such run (any more).
-    """
+    """Make a question, which may raise `RunNotFoundError`, of a method that needs a snapshot."""
 
     @wraps(answer)
     def ask(self: RunReader, /, *args: P.args, **named: P.kwargs) -> T:
@@ -85,7 +74,8 @@ class RunReader:
         name: Run id.
         sources: Opens its journals.
         now_ns: Clock, nanoseconds since the Unix epoch.
-        others: Returns what opens the journals of another run; None where a fork is read alone.
+        others: Returns a function that opens the journals of another run; None to read a fork
+            alone.
         guarded: Calls a function with exclusive use of the store.
     """
 
@@ -137,7 +127,7 @@ class RunReader:
 
     @_question
     def attributes(self, seen: Snapshot, namespace: str = "") -> list[Attribute]:
-        """Return what is visible at and below a path, derived attributes too, sorted by path."""
+        """Return the visible attributes at and below a path, sorted by path."""
         if namespace:
             seen.state.need((), [namespace])
         else:
@@ -155,7 +145,7 @@ class RunReader:
 
     @_question
     def attribute(self, seen: Snapshot, path: str) -> Attribute | None:
-        """Return what a path shows, or None."""
+        """Return the attribute at a path, or None."""
         if path.startswith(DERIVED_BELOW):
             for derived, kind, value in self._derived(seen):
                 if derived == path:
@@ -164,7 +154,7 @@ class RunReader:
 
     @_question
     def has(self, seen: Snapshot, path: str) -> bool:
-        """Return whether a path, or anything below it, shows something."""
+        """Return whether there is a visible value at a path or below it."""
         seen.state.need((), [path])
         if any(is_inside(shown, path) for shown, _ in seen.state.visible()):
             return True
@@ -198,13 +188,13 @@ class RunReader:
 
     @_question
     def families(self, seen: Snapshot) -> dict[str, str]:
-        """Return what each path holds, sorted by path, without reading it."""
+        """Return the family of each path, sorted by path, without reading values."""
         derived = {path: "atom" for path, _, _ in self._derived(seen)}
         return dict(sorted((seen.families() | derived).items()))
 
     @_question
     def some(self, seen: Snapshot, paths: Collection[str]) -> list[Attribute]:
-        """Return what some paths show, in their order; those that show nothing are left out."""
+        """Return attributes at some paths, in their order, without missing ones."""
         seen.state.need(paths)
         derived = {path: (kind, value) for path, kind, value in self._derived(seen)}
         of_line = seen.of_line(set(paths).__contains__)
@@ -272,15 +262,12 @@ class RunReader:
     @property
     @_question
     def traceback(self, seen: Snapshot) -> str | None:
-        """Path of the traceback that belongs to the run's end; None if there is none.
-
-        Other ranks have others, and so have older attempts and processes that do not own the run.
-        """
+        """Path of the traceback of the run's end; see `traceback_of`."""
         return traceback_of(seen.state, seen.families())
 
     @_question
     def problems(self, seen: Snapshot) -> dict[str, Any]:
-        """Return what went wrong with the run, by name; only what is not empty."""
+        """Return the problems of the run, by name; only those that are not empty."""
         return self._derived(seen).problems()
 
     @_question
@@ -308,7 +295,7 @@ class RunReader:
 
     @_question
     def journals(self, seen: Snapshot) -> list[JournalInfo]:
-        """Return what is known of every journal, sorted by writer."""
+        """Return the facts about every journal, sorted by writer."""
         found = sorted(seen.state.journals.values(), key=lambda journal: journal.writer)
         return [
             JournalInfo(
@@ -331,16 +318,10 @@ class RunReader:
     # ------------------------------------------------------------------ series
 
     def points(self, path: str, attempt: Attempt = "latest", *, limit: int | None = None) -> Points:
-        """Return the points of a float series; none if the path holds no such series.
+        """Return the points of a float series, or the last ``limit``; none without such a series.
 
-        Args:
-            path: Of the series.
-            attempt: ``"latest"``, ``"all"``, or the number of an attempt: the run as that attempt
-                left it.
-            limit: Only this many of the last points.
-
-        Raises:
-            ArgumentError: If ``attempt`` is none of these.
+        ``attempt`` is ``"latest"``, ``"all"``, ``"replaced"``, or the number of an attempt: the run
+        as that attempt left it. Raises `ArgumentError` otherwise.
         """
         return self.many_points([path], attempt, limit=limit)[path]
 
@@ -353,11 +334,7 @@ class RunReader:
         *,
         limit: int | None = None,
     ) -> dict[str, Points]:
-        """Return the points of several float series, for little more than the price of one.
-
-        Raises:
-            ArgumentError: If ``attempt`` cannot be one.
-        """
+        """Return the points of several float series; see `points`."""
         return seen.floats(list(dict.fromkeys(paths)), check_attempt(attempt), limit)
 
     @_question
@@ -371,11 +348,7 @@ class RunReader:
         after: Mark | None = None,
         last: int | None = None,
     ) -> Part:
-        """Return the next points of a float series; see `read_floats_part`.
-
-        Raises:
-            ArgumentError: If ``attempt`` cannot be one.
-        """
+        """Return the next points of a float series; see `read_floats_part`."""
         shares = seen.line.shares([path], FLOATS, check_attempt(attempt))
         return read_floats_part(
             seen.store, seen.connection, shares, path, most, after=after, last=last
@@ -383,16 +356,7 @@ class RunReader:
 
     @_question
     def curve(self, seen: Snapshot, path: str, points: int, attempt: Attempt = "latest") -> Curve:
-        """Return a float series in parts, which keep their minimum and maximum; for drawing.
-
-        Args:
-            path: Of the series.
-            points: At most this many representative points.
-            attempt: See `points`.
-
-        Raises:
-            ArgumentError: If ``attempt`` or ``points`` cannot be one.
-        """
+        """Return a float series in parts, with at most ``points`` representative points."""
         shares = seen.line.shares([path], FLOATS, check_attempt(attempt))
         return read_curve(seen.store, seen.connection, shares, path, points)
 
@@ -405,17 +369,11 @@ class RunReader:
         attempt: Attempt = "latest",
         since: str = "",
     ) -> Drawing:
-        """Return a float series as it is drawn; nothing if the path holds no such series.
+        """Return a float series as it is drawn; nothing if there is no such series.
 
-        Args:
-            path: Of the series.
-            look: How; None for the first thousand representative points along steps.
-            attempt: See `points`.
-            since: `Drawing.cursor` of an earlier drawing: parts at the beginning that are as they
-                were are left out.
-
-        Raises:
-            ArgumentError: If ``attempt`` or something of ``look`` cannot be used.
+        Without ``look`` it has a thousand representative points along steps. With ``since``, the
+        `Drawing.cursor` of an earlier drawing, unchanged parts at the beginning are left out.
+        Raises `ArgumentError` if an argument cannot be used.
         """
         chosen, wanted = check_attempt(attempt), look or Look()
         paths = [path] if wanted.x in NAMED_AXES else [path, wanted.x]
@@ -428,11 +386,7 @@ class RunReader:
     def percentiles(
         self, seen: Snapshot, path: str, percents: Sequence[float], attempt: Attempt = "latest"
     ) -> list[float]:
-        """Return percentiles of the finite values of a float series; see `read_percentiles`.
-
-        Raises:
-            ArgumentError: If ``attempt`` or a percentage cannot be one.
-        """
+        """Return percentiles of the finite values of a float series; see `read_percentiles`."""
         shares = seen.line.shares([path], FLOATS, check_attempt(attempt))
         return read_percentiles(seen.store, seen.connection, shares, path, percents)
 
@@ -445,16 +399,9 @@ class RunReader:
     ) -> dict[str, list[Begin]]:
         """Return where attempts begin in float series, of the points that are shown.
 
-        What is read does not grow with the points of the series, unless they lie along another.
-
-        Args:
-            paths: Of the series; those without points are left out.
-            x: What is along x: ``"step"``, ``"time"``, ``"relative"`` or the path of a float
-                series; see `seamark.reading.curves.Look`.
-
-        Raises:
-            ArgumentError: If attempts cannot be placed on it.
-            PathError: If it is no path.
+        The cost does not grow with the points of the series, unless ``x`` is another series. An
+        axis is ``"step"``, ``"time"``, ``"relative"`` or a path; others raise `ArgumentError` or
+        `PathError`.
         """
         wanted, axis = list(dict.fromkeys(paths)), check_axis(x)
         other = [] if axis in NAMED_AXES else [axis]
@@ -469,11 +416,7 @@ class RunReader:
 
     @_question
     def texts(self, seen: Snapshot, path: str, attempt: Attempt = "latest") -> list[TextPoint]:
-        """Return the points of a string series; see `points`.
-
-        Raises:
-            ArgumentError: If ``attempt`` cannot be one.
-        """
+        """Return the points of a string series; see `points`."""
         found = seen.points_of(path, "string_series", check_attempt(attempt))
         return [TextPoint(step, value, time_ns, number) for step, value, time_ns, number in found]
 
@@ -485,14 +428,9 @@ class RunReader:
         paths: Collection[str],
         begin: int = 0,
     ) -> TextPage:
-        """Return texts that one journal holds, in the order of writing, as many as fit into a page.
+        """Return a page of texts of all attempts that one journal holds, in the order of writing.
 
-        Nothing is hidden that an older attempt recorded.
-
-        Args:
-            file: Name of the journal.
-            paths: Of string series.
-            begin: Where to begin, in bytes: 0, the end of a page, or what `text_begin` returned.
+        ``begin`` is 0, the end of a page, or the result of `text_begin`, in bytes.
         """
         seen.state.need(paths)
         return read_text_page(
@@ -512,12 +450,8 @@ class RunReader:
     ) -> int:
         """Return where in a journal to begin to read for the last texts, in bytes.
 
-        Args:
-            file: Name of the journal.
-            paths: Of string series.
-            since_ns: Only those since then, in nanoseconds since the Unix epoch, and a few more.
-            lines: Only so many line ends, and a few more.
-            points: Only so many records with points of any series of texts or files.
+        A few more may come. ``since_ns`` is nanoseconds since the Unix epoch, ``lines`` a number of
+        line ends, ``points`` of records with points of any series of texts or files.
         """
         return text_begin(
             seen.store,
@@ -533,11 +467,7 @@ class RunReader:
 
     @_question
     def files(self, seen: Snapshot, path: str, attempt: Attempt = "latest") -> list[FilePoint]:
-        """Return the points of a file series; see `points`.
-
-        Raises:
-            ArgumentError: If ``attempt`` cannot be one.
-        """
+        """Return the points of a file series; see `points`."""
         found = seen.points_of(path, "file_series", check_attempt(attempt))
         return [
             FilePoint(
@@ -553,11 +483,7 @@ class RunReader:
         path: str,
         attempt: Attempt = "latest",
     ) -> list[HistogramPoint]:
-        """Return the points of a histogram series; see `points`.
-
-        Raises:
-            ArgumentError: If ``attempt`` cannot be one.
-        """
+        """Return the points of a histogram series; see `points`."""
         found = seen.points_of(path, "histogram_series", check_attempt(attempt))
         return [
             HistogramPoint(step, value[0], value[1], time_ns, number)
@@ -566,10 +492,9 @@ class RunReader:
 
     @_question
     def last(self, seen: Snapshot, path: str) -> Any:
-        """Return the last point of the series at a path; None if there is none.
+        """Return the last value, or `HistogramPoint`, of a series; None if there is none.
 
-        Of numbers, texts and files that is the value, of histograms the `HistogramPoint`. What a
-        series ends with is known without reading its points.
+        Other points are not read.
         """
         found = seen.shown(path)
         if found is None or not found.family.endswith("_series") or not found.value.count:

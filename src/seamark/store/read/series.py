@@ -1,7 +1,6 @@
-"""Reading float series: from groups where there are some, else straight from the journals.
+"""Reads of float series, from groups if there are any and else from the journals.
 
-Everything comes from one snapshot of the tables, and of a journal nothing is read that the snapshot
-has not folded: a process that folds or writes meanwhile changes nothing in an answer.
+Only what the snapshot of the tables has folded is read: concurrent writing changes no answer.
 """
 
 from __future__ import annotations
@@ -49,9 +48,7 @@ __all__ = [
     "Part",
     "Piece",
     "Sources",
-    "Span",
     "journal_reader",
-    "newer",
     "read_floats",
     "read_floats_part",
     "shown",
@@ -81,7 +78,7 @@ class Piece(NamedTuple):
     """Where its group starts in the journal, bytes; behind all of them if it is in none."""
 
     def part(self, seen: Any) -> Piece:
-        """Return some of the points."""
+        """Return the points selected by an index or a mask."""
         step, value, t, time = self.step[seen], self.value[seen], self.t[seen], self.time[seen]
         return self._replace(step=step, value=value, t=t, time=time)
 
@@ -93,19 +90,10 @@ def read_floats(
     paths: Sequence[str],
     limit: int | None = None,
 ) -> dict[str, Points]:
-    """Return the points of float series by path.
+    """Return the points of float series by path, or the last ``limit`` of each.
 
-    Args:
-        store: Holds the groups.
-        connection: Of the transaction in which the run was loaded.
-        shares: Of which runs they are made, itself first.
-        paths: Of float series that it has.
-        limit: Only this many of the last points of each; None for all.
-
-    Returns:
-        Points by path; series of the same rows may share the arrays of steps and times. A journal
-        of which something is missing because it cannot be read now has ``stopped`` set to
-        `UNREADABLE`.
+    Series of the same rows may share the arrays of steps and times. A journal that cannot be read
+    now gets ``stopped`` set to `UNREADABLE`.
     """
     found: dict[str, list[Piece]] = {path: [] for path in paths}
     for share in shares:
@@ -116,7 +104,6 @@ def read_floats(
 
 
 def _may_need(share: Share, path: str, nearer: list[Piece], limit: int | None) -> bool:
-    """Return whether points of a run may be among the last ones of a series."""
     end = share.end(path)
     if end == np.inf or limit is None:
         return end > -np.inf
@@ -132,7 +119,6 @@ def _add_floats(
     found: dict[str, list[Piece]],
     limit: int | None,
 ) -> None:
-    """Add what float series have of one run."""
     number_of = store.numbers.known(connection, paths)
     journals = shown_journals(share)
     tails = tail_pieces(store, connection, share, paths)
@@ -158,12 +144,9 @@ def _add_floats(
 
 
 class Part(NamedTuple):
-    """Part of a series.
+    """Part of a series, and where it ends; None for the last part.
 
-    Attributes:
-        points: Its points.
-        begins: Whether it is the first part, also again: points that were read are hidden now.
-        end: Where it ends; None for the last part.
+    ``begins`` marks the first part, also again: points that were read are hidden now.
     """
 
     points: Points
@@ -172,13 +155,9 @@ class Part(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """End of a part of a series that is read part by part.
+    """End of a part of a series: the step, how many points of it were read, and a checksum.
 
-    Attributes:
-        step: Step of the last point of the part.
-        done: Number of points of this step that were read.
-        hidden: Checksum of what was hidden then; if it changes, points that were read may be hidden
-            now.
+    The checksum is of what was hidden then; if it changes, read points may be hidden now.
     """
 
     step: float
@@ -196,19 +175,11 @@ def read_floats_part(
     after: Mark | None = None,
     last: int | None = None,
 ) -> Part:
-    """Return the next points of a float series, which begins anew if what is hidden has changed.
+    """Return at most ``most`` next points of a float series.
 
-    Only groups are read that may hold some of them, however long the series is. Points that are
-    recorded meanwhile come if they lie behind what was read.
-
-    Args:
-        store: Holds the groups.
-        connection: Of the transaction in which the run was loaded.
-        shares: Of which runs it is made, itself first.
-        path: Of the series.
-        most: How many points at most.
-        after: Where the part before ended; None to begin.
-        last: Begin with this many of the last points. So many are read.
+    Only groups are read that may hold some. The series begins anew if hidden points have changed,
+    or with the ``last`` points. ``after`` is the end of the part before; None to begin. New points
+    come if they lie behind what was read.
     """
     series = _Parts(store, connection, shares, path)
     begins = after is None or after.hidden != series.hidden
@@ -232,8 +203,6 @@ def read_floats_part(
 
 
 class _Parts:
-    """Float series that is read in stretches of steps."""
-
     def __init__(
         self, store: Store, connection: sa.Connection, shares: Sequence[Share], path: str
     ) -> None:
@@ -260,13 +229,7 @@ class _Parts:
         return (share.after(self._path), ending, *end)
 
     def read(self, begin: float, wanted: int, end: float | None = None) -> tuple[Points, bool]:
-        """Return points from a step on, and whether there are more behind them.
-
-        Args:
-            begin: Smallest step.
-            wanted: How many points at least, if there are as many.
-            end: Instead: all up to this step.
-        """
+        # At least "wanted" points, if there are as many; or all up to the step "end".
         pieces = [kept for one in self._tails if len((kept := _from(one, begin)).step)]
         horizon = np.inf
         for at, journal, place, low, high in self._groups():
@@ -293,7 +256,6 @@ class _Parts:
         return _assembled([one for one in pieces if len(one.step)], None), horizon < np.inf
 
     def _groups(self) -> list[tuple[int, int, int, float, float]]:
-        """Return which share, journal, place, smallest and greatest step of groups, in order."""
         found = []
         for at, share in enumerate(self._shares):
             chunked = any(journal.chunked for journal, _ in self._spans[at].values())
@@ -320,15 +282,7 @@ def tail_pieces(
     paths: Sequence[str],
     journals: Container[int] | None = None,
 ) -> dict[str, list[Piece]]:
-    """Return what is in journals of a run only, by path; see `read_floats`.
-
-    Args:
-        store: Holds the groups.
-        connection: Of the transaction in which the run was loaded.
-        share: Of which run.
-        paths: Of the series.
-        journals: Numbers of those that are read; None for all.
-    """
+    """Return points that are only in journals, by path, perhaps only of some journals."""
     found: dict[str, list[Piece]] = {path: [] for path in paths}
     for number, (journal, span) in shown_journals(share).items():
         if journals is not None and number not in journals:
@@ -348,10 +302,6 @@ def _last_groups(
     pieces: list[Piece],
     limit: int,
 ) -> Iterator[StoredGroup]:
-    """Yield groups of a series, those with the greatest steps first.
-
-    It ends when no other can hold one of the last points of ``pieces``, which grow meanwhile.
-    """
     bounds = group_bounds(store.database, connection, run, number)
     for journal, place, _, high, _ in sorted(bounds, key=itemgetter(3), reverse=True):
         least = _least_of_last(pieces, limit)
@@ -361,7 +311,6 @@ def _last_groups(
 
 
 def _least_of_last(pieces: list[Piece], limit: int) -> float | None:
-    """Return the smallest of the last ``limit`` steps; None while there are fewer."""
     if sum(len(piece.step) for piece in pieces) < limit:
         return None
     steps = np.concatenate([piece.step for piece in pieces])
@@ -369,7 +318,7 @@ def _least_of_last(pieces: list[Piece], limit: int) -> float | None:
 
 
 class Span(NamedTuple):
-    """Between which offsets the points of a journal are shown, bytes; the second is behind them."""
+    """Offsets between which the points of a journal are shown, bytes; the end is exclusive."""
 
     begin: float
     end: float
@@ -380,7 +329,7 @@ EVERYTHING: Final = Span(0, _FOREVER)
 
 
 def span_of(run: RunState, journal: JournalState, attempt: int | str) -> Span:
-    """Return between which offsets the points of a journal are shown."""
+    """Return the range of offsets in which the points of a journal are visible."""
     if attempt == "all":
         return EVERYTHING
     if attempt == "replaced":
@@ -389,7 +338,6 @@ def span_of(run: RunState, journal: JournalState, attempt: int | str) -> Span:
 
 
 def _within(offsets: Ints, span: Span) -> slice:
-    """Return which of some rows lie within a span, given their sorted offsets."""
     if not len(offsets) or (offsets[0] >= span.begin and offsets[-1] < span.end):
         return slice(None)
     return slice(*np.searchsorted(offsets, span).tolist())
@@ -409,7 +357,7 @@ def _pieces(journal: JournalState, batch: RowBatch, span: Span) -> Iterator[tupl
 
 
 def shown_journals(share: Share) -> dict[int, tuple[JournalState, Span]]:
-    """Return by number the journals that may hold points that are shown, and between where."""
+    """Return the journals that may hold shown points, and their spans, by number."""
     state = share.run.state
     spans = ((one, span_of(state, one, share.attempt)) for one in state.journals.values())
     return {one.number: (one, span) for one, span in spans if one.point_end >= 0 and span.end > 0}
@@ -481,7 +429,6 @@ def _tail_batches(
     sources: Sources,
     paths: frozenset[str],
 ) -> Iterator[RowBatch]:
-    """Yield what is folded of a journal and not in groups."""
     if journal.point_end < journal.chunked:
         return
     names = Names()
@@ -503,17 +450,11 @@ def _tail_batches(
 def _small_batches(
     journal: JournalState, sources: Sources, paths: frozenset[str]
 ) -> list[RowBatch] | None:
-    """Return the same of a small journal; None where there is damage in it.
-
-    Of a thousand of them every step counts.
-    """
+    # A shortcut, as a run may have a thousand small journals; None where one is damaged.
     start = FILE_HEADER_BYTES
     try:
-        source = sources(journal.file)
-        try:
+        with contextlib.closing(sources(journal.file)) as source:
             data = source.pread(journal.offset - start, start)
-        finally:
-            source.close()
     except OSError as error:
         _warn(journal, error)
         return []

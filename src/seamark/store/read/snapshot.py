@@ -1,22 +1,30 @@
-"""Snapshot of a run in one transaction: its visible attributes, and the points of its series.
-
-What is asked for is loaded, and nothing else: of a run with thousands of attributes, asking for one
-loads one.
-"""
+"""Snapshot of a run in one transaction: visible and derived attributes."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from seamark.reading.attributes import Attribute, SeriesTail
+from seamark.paths import kind_of
+from seamark.reading.attributes import CHANGES, DETAIL, INHERITED, Attribute, SeriesTail
+from seamark.reading.points import time_of
 from seamark.store import schema
-from seamark.store.cells import CRASHED, NUMBER_FAMILIES, OPEN, decoded, is_crashed, is_open
+from seamark.store.cells import (
+    CRASHED,
+    GOES_ON,
+    NUMBER_FAMILIES,
+    OPEN,
+    UNKNOWN_NS,
+    decoded,
+    is_crashed,
+    is_open,
+    run_columns,
+)
 from seamark.store.fold.registers import (
     AtomState,
     FileSetState,
@@ -28,21 +36,165 @@ from seamark.store.fold.registers import (
     StatisticState,
 )
 from seamark.store.read.forks import line_of
+from seamark.store.read.inherited import TAGS, Inherited, inherited_tags
 from seamark.store.read.records import read_records
 from seamark.store.read.series import read_floats
-from seamark.store.silence import state_of_row
+from seamark.store.read.versions import ALIASES, VERSION, version_aliases, version_numbers
+from seamark.store.schema import state_of_row
 
 if TYPE_CHECKING:
+    from seamark.process.crashes import Crash
     from seamark.reading.points import Points
+    from seamark.store.fold.registers import Key
     from seamark.store.fold.run_state import JournalState, RunState
     from seamark.store.read.forks import Line, Sources
     from seamark.store.runs import Store, StoredRun
 
-__all__ = ["FLOATS", "Snapshot"]
+__all__ = ["DERIVED_BELOW", "FLOATS", "Derived", "Snapshot", "gaps_of", "problems"]
+
+
+_cells: Final = schema.attribute.c
+_OWNER: Final = sa.select(schema.run.c.owner).where(schema.run.c.id == sa.bindparam("run"))
+_HIDDEN: Final = (
+    sa.select(_cells.path).distinct().where(_cells.run == sa.bindparam("run"), _cells.visible == 0)
+)
+_COPY: Final = "journal/"
+"""Prefix of the name of a file among the conflicts."""
+DERIVED_BELOW: Final = ("sys/", "monitoring/seamark/", TAGS)
+"""What the paths of derived attributes begin with."""
+
+
+class Derived:
+    """Derived attributes of a run: path, type and value of each."""
+
+    def __init__(self, seen: Snapshot, crash: Crash | None) -> None:
+        self._seen = seen
+        self._crash = crash
+        self._ref = (seen.run.project, seen.run.name)
+
+    def __iter__(self) -> Iterator[tuple[str, str, Any]]:
+        seen, run, kind = self._seen, self._seen.state, kind_of(*self._ref)
+        run.need(["sys/trashed"])
+        facts = run_columns(run)
+        ((owner,),) = seen.rows(_OWNER)
+        yield "sys/id", "string", facts["sys_id"] or seen.run.name
+        yield "sys/owner", "string", facts["owner"] or str(owner)
+        if kind in ("run", "project"):
+            stated = seen.stated()
+            yield "sys/state", "string", stated
+            yield "sys/running_time", "float", facts["running"] / 1e9
+            if facts["detail"] is not None:
+                yield DETAIL, "string", facts["detail"]
+            if facts["started"] is not None:
+                yield "sys/start_time", "datetime", time_of(facts["started"])
+            if facts["ended"] is not None and stated not in GOES_ON:
+                yield "sys/end_time", "datetime", time_of(facts["ended"])
+        if self._crash is not None:
+            yield "sys/crash_reason", "string", self._crash.reason
+        yield from _known_times(facts)
+        if not run.surviving("sys/trashed"):
+            yield "sys/trashed", "bool", False
+        if kind in ("model_version", "artifact"):
+            if found := version_aliases(seen.store, seen.connection, [self._ref]).get(self._ref):
+                yield ALIASES, "json", found
+            if number := version_numbers(seen.store, seen.connection, [self._ref]).get(self._ref):
+                yield VERSION, "int", number
+        yield from self._concluded()
+
+    def _concluded(self) -> Iterator[tuple[str, str, Any]]:
+        run, tags = self._seen.state, self._tags()
+        for path, one in tags.items():
+            yield path, one.type, one.value
+        if tags:
+            yield INHERITED, "json", self._tag_edits(tags)
+        for name, value in self._problems(tags).items():
+            yield f"monitoring/seamark/{name}", "json", value
+        if run.changed:
+            run.need(run.changed)
+            if changes := run.changes():
+                yield CHANGES, "json", {path: _changes(told) for path, told in changes.items()}
+
+    def problems(self) -> dict[str, Any]:
+        """Return the problems of the run, by name; only those that are not empty."""
+        return self._problems(self._tags())
+
+    def _tags(self) -> Mapping[str, Inherited]:
+        seen = self._seen
+        return dict(inherited_tags(seen.store, seen.connection, [self._ref])).get(self._ref, {})
+
+    def _tag_edits(self, tags: Mapping[str, Inherited]) -> dict[str, dict[str, Any]]:
+        self._seen.state.need(tags)
+        found: dict[str, dict[str, Any]] = {}
+        for path, one in tags.items():
+            told = {"value": one.value, "project": one.project}
+            if (own := self._seen.own(path)) is not None:
+                told["own"] = own.value if own.family == "atom" else f"<{own.family}>"
+            found[path[len(TAGS) :]] = told
+        return found
+
+    def _problems(self, tags: Mapping[str, Inherited]) -> dict[str, Any]:
+        found = problems(self._seen.state, self._conflicts())
+        if self._seen.line.lacking is not None:
+            found["fork"] = {"lacking": self._seen.line.lacking}
+        other = {
+            key: one
+            for key, one in self._tag_edits(tags).items()
+            if "own" in one and repr(one["own"]) != repr(one["value"])  # 1 is not True, NaN is NaN
+        }
+        return {**found, "tags": other} if other else found
+
+    def _conflicts(self) -> dict[str, list[str]]:
+        seen = self._seen
+        rows = seen.rows(_HIDDEN)
+        paths = seen.store.numbers.paths(seen.connection, [number for (number,) in rows])
+        seen.state.need(paths.values())
+        return seen.state.conflicts()
+
+
+def _known_times(facts: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    for path, moment in (("creation", facts["created"]), ("modification", facts["modified"])):
+        if moment != UNKNOWN_NS:
+            yield f"sys/{path}_time", "datetime", time_of(moment)
+
+
+def _changes(told: Iterable[tuple[Key, str, Any]]) -> list[dict[str, Any]]:
+    found = []
+    for (t, _, _), kind, value in told:
+        plain = value if kind == "datetime" else decoded(kind, value)
+        found.append({"value": plain, "time": time_of(t).isoformat()})
+    return found
+
+
+def gaps_of(journal: JournalState) -> list[tuple[int, int]]:
+    """Return the bytes of a journal that hold no valid frame, a settled end included."""
+    gaps = [*journal.gaps, journal.tail] if journal.tail else journal.gaps
+    return [(offset, length) for offset, length in gaps]
+
+
+def problems(run: RunState, conflicts: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Return the problems of a folded run, by name; only those that are not empty."""
+    journals = sorted(run.journals.values(), key=lambda journal: journal.writer)
+    dropped: dict[str, int] = {}
+    for journal in journals:
+        for reason, count in journal.dropped.items():
+            dropped[reason] = dropped.get(reason, 0) + count
+    copies = {f"{_COPY}{name}": [one.file] for one in journals for name in one.diverged}
+    found = {
+        "dropped": dropped,
+        "conflicts": {**conflicts, **copies},
+        "gaps": {
+            journal.writer: gaps
+            for journal in journals
+            if (gaps := [list(gap) for gap in gaps_of(journal)])
+        },
+        "fold_errors": {journal.writer: journal.errors for journal in journals if journal.errors},
+        "newer": [journal.writer for journal in journals if journal.stopped == "newer"],
+    }
+    return {name: value for name, value in found.items() if value}
+
 
 FLOATS: Final = "float_series"
 _FLOATS_AT_ONCE: Final = 64
-_cells: Final = schema.attribute.c
 _SHOWN: Final = (
     sa.select(schema.path.c.path, _cells.family)
     .join(schema.path, schema.path.c.id == _cells.path)
@@ -52,16 +204,7 @@ _SHOWN: Final = (
 
 @dataclass(slots=True)
 class Snapshot:
-    """A run in one transaction.
-
-    Attributes:
-        store: Where it is.
-        connection: Of the transaction.
-        run: As loaded.
-        now_ns: Time by the clock of the reader, nanoseconds since the Unix epoch.
-        sources: Opens its journals.
-        others: Returns what opens the journals of another run; None where a fork is read alone.
-    """
+    """A run in one transaction."""
 
     store: Store
     connection: sa.Connection
@@ -94,7 +237,7 @@ class Snapshot:
         return [one for one in self.state.journals.values() if one.owner]
 
     def rows(self, statement: Any) -> list[tuple[Any, ...]]:
-        """Return the rows that a statement finds of the run."""
+        """Return the rows of a statement about the run."""
         return self.store.database.rows(self.connection, statement, run=self.number)
 
     def stated(self) -> str:
@@ -108,22 +251,19 @@ class Snapshot:
     # ------------------------------------------------------------------ attributes
 
     def families(self) -> dict[str, str]:
-        """Return what each path holds, without reading it; derived attributes are left out."""
+        """Return the family at each path, without derived attributes or reading values."""
         own = {path: NUMBER_FAMILIES[family] for path, family in self.rows(_SHOWN)}
         return own | self.line.families()
 
     def shown(self, path: str) -> Attribute | None:
-        """Return what a path shows; derived attributes are left out."""
+        """Return the attribute at a path, unless it is derived."""
         if found := self.of_line(path.__eq__):
             return found[path]
         self.run.state.need([path])
         return self.own(path)
 
     def own(self, path: str) -> Attribute | None:
-        """Return what a path, which is loaded, shows of the run itself.
-
-        The state is kept for further questions, so that the value is a copy.
-        """
+        """Return a copy of the run's own attribute at a loaded path."""
         shown = self.run.state.surviving(path)
         if not shown:
             return None
@@ -146,7 +286,7 @@ class Snapshot:
         return Attribute(path, state.family, kind, value)
 
     def of_line(self, is_meant: Callable[[str], bool]) -> dict[str, Attribute]:
-        """Return the series that have points of other runs; all of their points are read."""
+        """Return the series with points of other runs; all of their points are read."""
         found: dict[str, Attribute] = {}
         if self.run.state.fork is None:
             return found

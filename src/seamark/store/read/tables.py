@@ -1,4 +1,4 @@
-"""The runs table: what people and the command line get from a query."""
+"""The runs table: the rows and columns that a query returns."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from seamark.reading.attributes import DETAIL
-from seamark.reading.catalog import Columns
 from seamark.reading.points import time_of
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
 from seamark.store.cells import CRASHED, GOES_ON, UNKNOWN_NS, atom_value, decoded
 from seamark.store.query.choosing import Chosen, choose
 from seamark.store.query.crash_reasons import CRASH_REASON, reasons_of
+from seamark.store.query.expression import matcher
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
 from seamark.store.query.language import parse_field
-from seamark.store.query.patterns import matcher
 from seamark.store.query.sql import AGGREGATE_COLUMNS
 from seamark.store.read.children import CHILDREN, columns_of_children
-from seamark.store.read.inherited import TAGS, Inherited, inherited_tags
-from seamark.store.read.shared import shared_paths
+from seamark.store.read.inherited import TAGS, inherited_tags, shared_paths
 from seamark.store.read.versions import ALIASES, VERSION, version_aliases, version_numbers
 
 if TYPE_CHECKING:
+    from seamark.reading.catalog import Columns
     from seamark.store.query.selection import Selection
     from seamark.store.runs import Store
 
-__all__ = ["Columns", "query_runs"]
+__all__ = ["query_runs"]
 
 _DIFFERING: Final = ":differing"
 _FIRST: Final = (
@@ -79,18 +78,12 @@ def query_runs(
     *,
     counted: bool = True,
 ) -> RunsTable:
-    """Return the runs that match with the columns that are asked for.
+    """Return the runs that match with the wanted columns.
 
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        selection: Which runs.
-        columns: Paths, perhaps with an aggregate (``val/loss:min``); patterns (``hyperparams/*``);
-            with ``:differing`` behind, only the columns in which the chosen runs differ. None for
-            everything. A function is given the paths that the first runs have; see `shared_paths`.
-        now_ns: Nanoseconds since the Unix epoch.
-        unknown: Called with an error for each path asked for that no run has; raises it by itself.
-        counted: Whether the runs that match are counted where a limit cuts the table off.
+    Columns are paths, perhaps with an aggregate (``val/loss:min``); patterns (``hyperparams/*``);
+    with ``:differing`` behind, only those in which the chosen runs differ. None is everything; a
+    function gets the paths of the first runs (`shared_paths`). ``unknown`` and ``counted`` are as
+    of `choose`.
 
     Raises:
         ArgumentError: If an argument has a value that cannot be used.
@@ -131,14 +124,10 @@ def query_runs(
 def _columns(columns: Iterable[str] | None) -> list[str]:
     if columns is None:
         return ["*"]
-    if isinstance(columns, str):
-        return [columns]
-    return list(columns)
+    return [columns] if isinstance(columns, str) else list(columns)
 
 
 class _Wanted:
-    """Parsed entry of the ``columns`` argument."""
-
     def __init__(self, text: str) -> None:
         self.differing = isinstance(text, str) and text.endswith(_DIFFERING)
         self.text = text.removesuffix(_DIFFERING) if self.differing else text
@@ -149,27 +138,23 @@ class _Wanted:
         self.is_of_children = self.field.path.startswith(CHILDREN) and not self.pattern
 
     def paths(self, known: Iterable[str]) -> list[str]:
-        """Return the paths meant, of those that exist; one of that very name before a pattern."""
         known = list(known)
         if not self.pattern or self.field.path in known:
             return [self.field.path]
         return list(filter(matcher(self.field.path), known))
 
     def is_doubtful(self, present: Collection[str]) -> bool:
-        """Return whether it may ask for what no run has, beside what some are known to have."""
         if self.pattern:
             return self.field.path != "*" and not self.paths(present)
         return self.says_more or self.field.path not in present
 
     def label(self, path: str) -> str:
-        """Return the column's name for a path."""
         return f"{path}:{self.field.aggregate}" if self.field.aggregate else path
 
 
 def _known_paths(
     store: Store, connection: sa.Connection, wanted: Iterable[_Wanted]
 ) -> dict[str, int]:
-    """Return the paths that may be meant, with their numbers; all there are only for patterns."""
     if any(one.pattern for one in wanted):
         return store.numbers.everything(connection)
     paths = {one.field.path for one in wanted}
@@ -185,7 +170,6 @@ def _check(doubtful: Iterable[_Wanted], checks: KnownPaths, known: Collection[st
 
 
 def _labels(wanted: list[_Wanted], cells: _Cells) -> dict[str, At]:
-    """Return what every column shows, by its name, in order."""
     labels: dict[str, At] = {"sys/id": ("sys/id", None)}
     ordered = cells.paths()
     for one in wanted:
@@ -203,15 +187,7 @@ def _labels(wanted: list[_Wanted], cells: _Cells) -> dict[str, At]:
 
 
 class _Cells:
-    """Values of the chosen runs: by path and aggregate, one value or None per run, in order.
-
-    Args:
-        store: Store that has the runs.
-        connection: Connection of a transaction of the store.
-        chosen: Chosen runs.
-        paths: Paths to read, by number; None for all.
-        kind: Kind of the runs; see `seamark.paths.kind_of`.
-    """
+    """Values of the chosen runs: by path and aggregate, one value or None per run, in order."""
 
     def __init__(
         self,
@@ -233,7 +209,6 @@ class _Cells:
         self._read_facts()
 
     def paths(self) -> list[str]:
-        """Return the paths that any of the runs has, the best known ones first."""
         present = {path for path, aggregate in self.columns if aggregate is None}
         first = [path for path in _FIRST if path in present]
         return first + sorted(present.difference(first))
@@ -241,10 +216,8 @@ class _Cells:
     def _parts(
         self, statement: sa.Select[Any], run: Any, path: Any
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield rows of the chosen runs and paths, some at a time; others may be among them.
-
-        Of most of the runs there are, one walk through the table is quicker than many questions.
-        """
+        # Other runs may be among the rows: of most runs there are, one walk through the table is
+        # quicker than many questions.
         database, numbers = self._store.database, self._chosen.numbers
         if len(numbers) <= _FEW:
             statement = statement.where(database.among(run, numbers))
@@ -255,10 +228,6 @@ class _Cells:
     def _rows(
         self, statement: sa.Select[Any], run: Any, path: Any
     ) -> Iterator[tuple[int, list[Any], tuple[Any, ...]]]:
-        """Yield place of the run, column of the path, and the rest of each row.
-
-        The rows begin with run and path.
-        """
         rows = [row for part in self._parts(statement, run, path) for row in part]
         names = self._named({row[1] for row in rows})
         for number, path_number, *rest in sorted(rows, key=itemgetter(0, 1)):
@@ -295,7 +264,6 @@ class _Cells:
             self._read_long()
 
     def _read_inherited(self) -> None:
-        """Put the keyed tags of projects in the place of what runs below say of the same keys."""
         wanted = None if self._paths is None else set(self._paths.values())
         if wanted is not None and not any(path.startswith(TAGS) for path in wanted):
             return
@@ -304,7 +272,9 @@ class _Cells:
             for path, one in found.get(ref, {}).items():
                 if wanted is None or path in wanted:
                     empty = [None] * len(self._order)
-                    self.columns.setdefault((path, None), empty)[at] = _table_value(one)
+                    kind, *cells = one.cells
+                    shown = one.value if kind == "text" else _shown(kind, *cells)
+                    self.columns.setdefault((path, None), empty)[at] = shown
 
     def _read_sets(self) -> None:
         table = schema.element.c
@@ -353,7 +323,6 @@ class _Cells:
         }
 
     def read_crash_reasons(self, now_ns: int) -> None:
-        """Find out why those runs crashed that did; nothing is added if none did."""
         crashed = [run for run in self._chosen.numbers if self._chosen.states[run] == CRASHED]
         found = reasons_of(self._store, self._connection, crashed, now_ns)
         self.columns.pop((CRASH_REASON, None), None)  # what somebody may have written there
@@ -362,7 +331,7 @@ class _Cells:
             self.columns[CRASH_REASON, None] = column
 
     def read_versions(self) -> None:
-        """Put the numbers that versions go by in the place of those that they took, and aliases."""
+        """Replace recorded numbers of versions by current ones, and add aliases."""
         refs = self._chosen.refs
         if self._kind == "artifact":
             aliases = version_aliases(self._store, self._connection, refs)
@@ -375,7 +344,7 @@ class _Cells:
         self.columns[VERSION, None] = [found.get(ref) for ref in refs]
 
     def read_children(self, wanted: Iterable[_Wanted], selection: Selection) -> None:
-        """Read what the parts of the runs show, as far as they are where the runs are sought."""
+        """Add the columns over child runs in the projects of the selection."""
         asked = [(one.field.path, one.field.aggregate) for one in wanted]
         refs = self._chosen.refs
         self.columns |= columns_of_children(
@@ -383,7 +352,6 @@ class _Cells:
         )
 
     def read_series(self) -> None:
-        """Read what else can be asked of series."""
         table = schema.series.c
         names = list(AGGREGATE_COLUMNS)
         columns = [table[AGGREGATE_COLUMNS[name]] for name in names]
@@ -412,15 +380,9 @@ class _Cells:
                 self.columns[paths[number], name] = column
 
 
-def _table_value(one: Inherited) -> Any:
-    kind, *cells = one.cells
-    return one.value if kind == "text" else _shown(kind, *cells)
-
-
 def _shown(
     kind: str, klass: int | None, number: float | None, whole: int | None, text: str | None
 ) -> Any:
-    """Return what a row of ``attribute`` shows in a table; None for nothing."""
     if kind in ("float_series", "statistic"):
         return None if klass is None else atom_value("float", klass, number, None, None, None)
     if kind in ("file", "artifact"):

@@ -1,10 +1,8 @@
-"""The numbers that the versions of a model or an artifact go by, and the aliases of the latter.
+"""The numbers of versions of models and artifacts, and the aliases of artifacts.
 
-Each version recorded the number that it took. Where folders were merged, two may have taken one:
-then the one that recorded it first keeps it, and each other goes by the next number above its own
-that is free. Nothing is written for it: whoever reads the same versions sees the same numbers.
-
-An alias is that of the version to which it was given last.
+Each version recorded the number that it took. In merged folders two may have taken one: the first
+keeps it, each other gets the next free number above its own. This is not recorded, but every reader
+of the same versions computes the same numbers. An alias belongs to the version that got it last.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from seamark.journal.numbers import MOST_NUMBER
+from seamark.journal.reservations import MOST_NUMBER
 from seamark.paths import kind_of
 from seamark.store import schema
 from seamark.store.database import any_of, in_parts
@@ -36,11 +34,6 @@ _run, _cell, _journal = schema.run.c, schema.attribute.c, schema.journal.c
 
 
 def _claims(kind: str) -> sa.Select[Any]:
-    """Return a question for what each version of some models or artifacts claimed, and when.
-
-    Args:
-        kind: Of the value that says it.
-    """
     here = sa.and_(
         _cell.run == _run.id,
         _cell.path == sa.bindparam("path"),
@@ -66,15 +59,7 @@ _TRASHED: Final = sa.select(_run.project, _run.name).where(
 def version_numbers(
     store: Store, connection: sa.Connection, refs: Iterable[tuple[str, str]]
 ) -> dict[tuple[str, str], int]:
-    """Return the numbers (1-based) of all versions of what some versions are of.
-
-    Those that recorded none that can be one have none.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        refs: Place and id of versions; see `seamark.paths.kind_of`.
-    """
+    """Return the 1-based numbers of all versions of the same models or artifacts."""
     return {
         (project, version): number
         for project, found in _numbered(store, connection, _places(refs)).items()
@@ -83,12 +68,7 @@ def version_numbers(
 
 
 def moved_versions(store: Store, connection: sa.Connection) -> dict[str, int]:
-    """Return the numbers of those versions of models that go by another than they recorded, by ids.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-    """
+    """Return the numbers of model versions that differ from the recorded ones, by id."""
     models = sorted(str(project) for (project,) in store.database.rows(connection, _MODELS))
     moved: dict[str, int] = {}
     for found in _numbered(store, connection, models).values():
@@ -101,14 +81,9 @@ def moved_versions(store: Store, connection: sa.Connection) -> dict[str, int]:
 def version_aliases(
     store: Store, connection: sa.Connection, refs: Iterable[tuple[str, str]]
 ) -> dict[tuple[str, str], list[str]]:
-    """Return the aliases of all versions of what some artifacts are versions of, sorted.
+    """Return the aliases of all versions of the same artifacts, sorted.
 
     The one with the greatest number, of those that are not in the trash, is the ``latest``.
-
-    Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        refs: Place and digest of artifacts; see `seamark.paths.kind_of`.
     """
     refs = [ref for ref in refs if kind_of(*ref) == "artifact"]
     if not refs:
@@ -132,14 +107,12 @@ def version_aliases(
 
 
 def _places(refs: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the places of what some versions are of, each once."""
     return sorted({project for project, run in refs if kind_of(project, run) in _KINDS})
 
 
 def _numbered(
     store: Store, connection: sa.Connection, places: Sequence[str]
 ) -> dict[str, list[tuple[Any, ...]]]:
-    """Return which numbers were claimed, by the place of what they are versions of."""
     number = store.numbers.number(connection, VERSION)
     return _found(store, connection, _CLAIMS, -1 if number is None else number, places)
 
@@ -151,7 +124,6 @@ def _found(
     path: int,
     places: Sequence[str],
 ) -> dict[str, list[tuple[Any, ...]]]:
-    """Return the claims by the place of what they are versions of."""
     claims: dict[str, list[tuple[Any, ...]]] = {}
     for some in in_parts(places, _AT_ONCE):
         for project, *claim in store.database.rows(connection, statement, path=path, **some):
@@ -160,7 +132,6 @@ def _found(
 
 
 def _assigned_numbers(claims: Iterable[tuple[Any, ...]]) -> Mapping[str, int]:
-    """Return the number of each version of one model that took one."""
     numbers: dict[str, int] = {}
     late: list[tuple[str, int]] = []
     taken: set[int] = set()
@@ -181,6 +152,5 @@ def _assigned_numbers(claims: Iterable[tuple[Any, ...]]) -> Mapping[str, int]:
 
 
 def _order(claim: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return what sorts claims by their keys: time, journal, place in it."""
     version, _, at, uid, place = claim
     return at or 0, bytes(uid or b""), place or 0, version

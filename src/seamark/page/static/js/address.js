@@ -1,5 +1,5 @@
 // @ts-check
-/** The address is the view: all that is seen stands in its query, and reload shows the same. */
+/** The address of the page: its query holds the whole view, so that reloading shows the same. */
 
 const LONGEST = 2000;
 const MOST_RUNS = 40;
@@ -82,7 +82,7 @@ const FLAGS = /** @type {const} */ (["logx", "logy", "robust", "attempts", "tras
 const NUMBERS = /** @type {const} */ (["smooth", "ema"]);
 const SCREENS = ["runs", "compare", "projects"];
 
-/** What an address has no room for, by what it says instead. @type {Map<string, string[]>} */
+/** Lists that are too long for an address, by their shortened form. @type {Map<string, string[]>} */
 const beyond = new Map();
 /** @type {Set<(view: View) => void>} */
 const listeners = new Set();
@@ -136,14 +136,14 @@ export function parse(search) {
 }
 
 /**
- * The query of the address of a view, with "?"; at most 2,000 characters where that can be.
+ * The query of the address of a view, with "?"; at most 2,000 characters if possible.
  * @param {View} view
  * @returns {string}
  */
 export function search(view) {
   const some = { ...view, selected: short("selected", view), drawn: short("drawn", view) };
   let text = written(some);
-  // What is easiest to choose again goes first.
+  // The lists that are easiest to choose again are shortened first.
   for (const name of /** @type {const} */ (["drawn", "charts", "cols", "selected"])) {
     while (text.length > LONGEST && some[name].length > 1) {
       some[name] = some[name].slice(0, Math.floor(some[name].length / 2));
@@ -197,7 +197,7 @@ function unescaped(text) {
 }
 
 /**
- * What is shown with a change; a zoom stays with the runs whose charts it is of.
+ * The view after a change. A zoom belongs to the runs that are shown.
  * @param {Partial<View>} change
  * @returns {View}
  */
@@ -216,7 +216,24 @@ export function href(change) {
 }
 
 /**
- * Show something else.
+ * A handler of links that stays in the page, unless a key or a button asks for another tab.
+ * @param {() => void} call
+ */
+export function plainClick(call) {
+  return (/** @type {MouseEvent} */ event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+    event.preventDefault();
+    call();
+  };
+}
+
+/** The attributes of a link to a view that differs from the one shown. @param {Partial<View>} change */
+export function linkTo(change) {
+  return { href: href(change), onClick: plainClick(() => write(change, { push: true })) };
+}
+
+/**
+ * Change the view.
  * @param {Partial<View>} change
  * @param {{push?: boolean}} [options] `push`: Back leads to what is shown now; opening something
  *   does that, typing does not
@@ -251,8 +268,8 @@ addEventListener("popstate", () => {
 });
 
 /**
- * What a run is called in `selected`, `drawn` and `baseline`: its id, behind its project if that is
- * not the one that is shown.
+ * The key of a run in `selected`, `drawn` and `baseline`: its id, with its project in front if another
+ * one is shown.
  * @param {string} project
  * @param {string} id
  * @param {string} shown

@@ -1,9 +1,9 @@
 // @ts-check
-/** What is asked of the server: at most four requests at a time, each with the token. */
+/** Requests to the server: at most four at a time, each with the token. */
 
 const AT_ONCE = 4;
 const KEPT = 80;
-/** Characters of an answer that is kept; longer ones are asked for again. */
+/** The most characters of an answer that is kept. */
 const KEPT_LENGTH = 4 << 20;
 const ACTIVE_MS = 2000;
 const IDLE_MS = 10000;
@@ -13,17 +13,31 @@ const MOST_POSITIONS = 16;
 const AWAY_MS = 30 * 60 * 1000;
 
 /**
- * What happens to the connection: `lost` and `back` of the server, `token` when it wants one,
- * `upgraded` when another version answers than the page is of.
+ * Events of the connection: the server is `lost` or `back`, it wants a `token`, or it was `upgraded`
+ * to another version than that of the page.
  * @typedef {"lost" | "back" | "token" | "upgraded"} Happening
  */
 
 /**
- * An answer, as `seamark.reading.verbs.Answer` describes it.
+ * An answer, as `seamark.reading.reader.Answer` describes it.
  * @typedef {{answer: any, seen?: string, next?: string, told?: string[], total?: number}} Said
  */
 
-/** An answer that is none. */
+/**
+ * @typedef {{name: string, path: string, api: string, read_only: boolean, why: string,
+ *   cursor?: string}} Root a folder of runs
+ * @typedef {{product?: string, version?: string, instance: string, login: string, roots?: Root[],
+ *   seamark?: string, features?: string[]}} Greeting
+ * @typedef {{project: string, run: string, state: string | null, gone: boolean,
+ *   paths: string[]}} Changed
+ */
+/**
+ * The changes of runs: `tick` grows when runs have changed; `subscribe` calls with these runs, null for any.
+ * @typedef {{tick: number, active: boolean, changed: Changed[], reset: boolean,
+ *   subscribe: (f: (runs: Changed[] | null) => void) => () => void}} Live
+ */
+
+/** A request that failed. */
 export class ApiError extends Error {
   /**
    * @param {number} status of HTTP; 0 if there was no answer
@@ -46,54 +60,44 @@ export function isAbort(error) {
   return error?.name === "AbortError";
 }
 
-/** Who waits for one of the few requests at a time; shared by all roots of the page. */
-class Gate {
-  constructor() {
-    this.free = AT_ONCE;
-    /** @type {Array<() => void>} */
-    this.waiting = [];
-  }
+/** Requests that wait for one of the few at a time; shared by all roots of the page. @type {(() => void)[]} */
+let waiting = [];
+let free = AT_ONCE;
 
-  /** @param {AbortSignal} [signal] @returns {Promise<void>} */
-  enter(signal) {
-    if (signal?.aborted) return Promise.reject(aborted());
-    if (this.free > 0) {
-      this.free -= 1;
-      return Promise.resolve();
-    }
-    return new Promise((go, fail) => {
-      const enter = () => {
-        signal?.removeEventListener("abort", leave);
-        go();
-      };
-      const leave = () => {
-        this.waiting = this.waiting.filter((one) => one !== enter);
-        fail(aborted());
-      };
-      signal?.addEventListener("abort", leave, { once: true });
-      this.waiting.push(enter);
-    });
+/** Wait for a place among the requests. @param {AbortSignal} [signal] */
+async function enter(signal) {
+  signal?.throwIfAborted();
+  if (free > 0) {
+    free -= 1;
+    return;
   }
-
-  leave() {
-    const next = this.waiting.shift();
-    if (next) next();
-    else this.free += 1;
-  }
+  await new Promise((go, fail) => {
+    const next = () => {
+      signal?.removeEventListener("abort", leave);
+      go(undefined);
+    };
+    const leave = () => {
+      waiting = waiting.filter((one) => one !== next);
+      fail(signal?.reason);
+    };
+    signal?.addEventListener("abort", leave, { once: true });
+    waiting.push(next);
+  });
 }
 
-function aborted() {
-  return new DOMException("no longer wanted", "AbortError");
+/** Give the place to the next request. */
+function leave() {
+  const next = waiting.shift();
+  if (next) next();
+  else free += 1;
 }
 
-const gate = new Gate();
-
-/** Whether something is being asked. */
+/** Whether a request is under way. */
 export function isBusy() {
-  return gate.free < AT_ONCE;
+  return free < AT_ONCE;
 }
 
-/** What one root answers, below its own address. */
+/** The requests to one root, below its own address. */
 export class Api {
   /**
    * @param {string} base relative to the page, with a slash at its end: "r0/api/v1/"
@@ -104,13 +108,13 @@ export class Api {
     this.base = base;
     this.token = token;
     this.features = features;
-    /** When the folders were last looked at, milliseconds by the server's clock; 0 if never. */
+    /** The last time the server looked at the folders, milliseconds by its clock; 0 if never. */
     this.looked = 0;
-    /** How many runs are still to be read for the first time. */
+    /** The number of runs that are still to be read for the first time. */
     this.left = 0;
-    /** From when on it is asked what changed. */
+    /** The place in the changes up to which they are known. */
     this.cursor = "";
-    /** How many folders cannot be looked into. */
+    /** The number of folders that cannot be read. */
     this.unread = 0;
     /** Up to where edits of this page were recorded, by run. @type {Map<string, string>} */
     this.positions = new Map();
@@ -145,7 +149,7 @@ export class Api {
   }
 
   /**
-   * Read; what has not changed is the same object as before.
+   * Read; an unchanged answer is the same object as before.
    * @param {string} verb of `seamark.server.reads`
    * @param {Record<string, any>} question its arguments
    * @param {{signal?: AbortSignal}} [options]
@@ -156,7 +160,7 @@ export class Api {
   }
 
   /**
-   * Read an answer with what is said of it; a list that comes in parts is whole.
+   * Read an answer with its warnings and total; the parts of a list are joined.
    * @param {string} verb of `seamark.server.reads`
    * @param {Record<string, any>} question its arguments
    * @param {{signal?: AbortSignal}} [options]
@@ -191,7 +195,7 @@ export class Api {
   }
 
   /**
-   * Send what is no question of `read`.
+   * Send a request other than `read`.
    * @param {string} path
    * @param {any} body
    * @param {{signal?: AbortSignal}} [options]
@@ -202,7 +206,7 @@ export class Api {
   }
 
   /**
-   * Change something.
+   * Change runs.
    * @param {string} path
    * @param {any} body
    * @returns {Promise<any>}
@@ -235,7 +239,7 @@ export class Api {
   }
 
   /**
-   * Bytes, for pictures that go through a `blob:` address.
+   * Fetch bytes, for pictures with a `blob:` address.
    * @param {string} path
    * @param {string} name of the file
    * @param {{signal?: AbortSignal}} [options]
@@ -265,11 +269,11 @@ export class Api {
    * @returns {Promise<Response>}
    */
   async ask(method, path, body, signal) {
-    await gate.enter(signal);
+    await enter(signal);
     try {
       return await this.fetched(method, path, body, signal);
     } finally {
-      gate.leave();
+      leave();
     }
   }
 
@@ -285,11 +289,11 @@ export class Api {
     const headers = {};
     if (this.token) headers["X-Seamark-Token"] = this.token;
     if (body !== undefined) headers["Content-Type"] = "application/json";
-    // What was edited here is to be read here, too.
+    // Edits of this page are to be seen in its answers.
     const edited = method === "PATCH" ? "" : [...this.positions].slice(-MOST_POSITIONS).map((one) => one.join("=")).join(",");
     if (edited) headers["Seamark-Position"] = edited;
     const target = new URL(this.base + path, pageAddress());
-    // A view may name a project "../..": what is elsewhere on this host is not to see the token.
+    // A view may name a project "../..": other addresses of this host must not see the token.
     if (!target.href.startsWith(new URL(this.base, pageAddress()).href)) {
       throw new ApiError(404, "not-found", "Nothing can be called like this.");
     }
@@ -339,13 +343,13 @@ export class Api {
   }
 }
 
-/** The page's own address, without what its view is. */
+/** The address of the page, without its view. */
 export function pageAddress() {
   return `${location.origin}${location.pathname}`;
 }
 
 /**
- * Where something of a run is, below the base: "runs/vision/digits/quick-otter/contents".
+ * The path of something of a run, below the base: "runs/vision/digits/quick-otter/contents".
  * @param {string} project
  * @param {string} run
  * @param {string} rest
@@ -360,7 +364,7 @@ function sendable(_, one) {
 }
 
 /**
- * What an answer means: arrays are `Float64Array`, times `Date`, whole numbers beyond 2**53
+ * Decode an answer: arrays are `Float64Array`, times `Date`, whole numbers beyond 2**53
  * `bigint`, classes objects that keep their name as `$`.
  * @param {any} data
  * @returns {any}
@@ -394,9 +398,9 @@ export function decode(data) {
 }
 
 /**
- * What objects of answers have in common. They are not those of `Object`: a path of a run may be
- * called `__proto__`. But they have a `constructor`, which is how Preact tells data from elements:
- * without one, whoever wrote a journal could have anything drawn here. As a text they say nothing.
+ * The prototype of objects in answers. It is not that of `Object`, since a path of a run may be called
+ * `__proto__`. It has a `constructor`, by which Preact tells data from elements: without one, the
+ * author of a journal could have anything drawn here.
  */
 const DATA = Object.create(null, {
   constructor: { value: null, writable: true },
@@ -420,11 +424,11 @@ function unpacked(text, kind) {
 }
 
 /**
- * Ask again and again: after 2 s (or ten times what the answer took) while something is active,
- * after 10 s while nothing is, not while the page is hidden, ever later while there is no answer.
+ * Ask again and again: after 2 s (or ten times the time of the answer) while something is active,
+ * after 10 s otherwise, ever later while there is no answer, and not while the page is hidden.
  * @param {(signal: AbortSignal) => Promise<boolean | void>} callback resolves to whether it is
  *   active
- * @param {{api?: Api, at?: number}} [options] `at`: how soon it is asked first, milliseconds
+ * @param {{at?: number}} [options] `at`: how soon it is asked first, milliseconds
  * @returns {(() => void) & {now: () => void}} ends it; `.now()` asks at once
  */
 export function poll(callback, { at = 0 } = {}) {

@@ -1,43 +1,44 @@
 // @ts-check
 /**
- * The charts of some runs: how they are drawn, which there are, and those in view. A section for
- * each first part of a path; what is pinned comes first.
+ * The charts of some runs: how they are drawn, which there are, and those in view. There is a
+ * section for each first part of a path; pinned charts come first.
  */
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { write } from "./address.js";
 import { isAbort } from "./api.js";
-import { Chart, counted, further, isLoading, lookAt, More, place, short, useLookedAt, useSeen } from "./chart.js";
-import { COLOURED, colourOf, setValued, useTheme, useValued, vividOf } from "./colours.js";
+import { Chart } from "./chart.js";
+import { COLOURED, colourOf, highlight, highlighting, setValued, useTheme, valued } from "./colours.js";
 import { COUNTERS } from "./columns.js";
-import { Empty, ErrorBox, isTyping, Menu } from "./components.js";
+import { Check, Empty, ErrorBox, Filter, isTyping, Later, Menu, useSeen } from "./components.js";
+import { isLoading } from "./curves.js";
+import { axisUnit, count, place, short } from "./format.js";
 
-/** @typedef {import("./chart.js").RunRef} RunRef */
-/** @typedef {import("./chart.js").Range} Range */
+/** @typedef {import("./lines.js").RunRef} RunRef */
+/** @typedef {import("./lines.js").Range} Range */
+/** @typedef {import("./lines.js").Group} Group */
 /** @typedef {import("./address.js").View} View */
 
 const NEWEST = 5;
 const HEIGHT = 220;
 const IN_VIEW = 3;
-/** Sections that are about the machine rather than the training: last, and closed. */
+/** Sections about the machine rather than the training: the last ones, closed at first. */
 const BEHIND = ["ranks", "profiling", "monitoring", "sys"];
 
 /**
- * @typedef {object} Card One chart: the paths that it draws, and what it is called.
+ * @typedef {object} Card One chart: the paths that it draws, and its title.
  * @property {string} key
  * @property {string} title
  * @property {string[]} paths
  */
 
-/** What paths of machines have in common over runs: their writers differ.
- * @param {string} path */
+/** The name of a chart; paths of machines differ in their writers only. @param {string} path */
 function commonName(path) {
   const parts = path.split("/");
   return parts[0] === "monitoring" && parts.length > 2 ? `monitoring/${parts.slice(2).join("/")}` : path;
 }
 
-/** Of a thousand charts each has a thousand others: what is asked of each pair is to be little.
- * @param {Card} card @returns {(path: string) => boolean} */
+/** Whether paths are of other charts; with a thousand charts, a million pairs are compared. @param {Card} card @returns {(path: string) => boolean} */
 function notOf(card) {
   const own = new Set(card.paths.map(commonName));
   return (path) => !own.has(path);
@@ -95,95 +96,37 @@ function sectionsOf(has, view, filter, wanted) {
 }
 
 /**
- * Charts of runs.
- * @param {{api: any, runs: RunRef[], view: View, live?: any, wanted?: (path: string) => boolean, open?: string[], only?: boolean}} props
- *   `wanted` chooses paths; `open` names sections that are open though they are about machines;
- *   `only`: no run is looked for if there are none
+ * Ask for something that a component shows.
+ * @param {any} api
+ * @param {string} verb
+ * @param {Record<string, any>} body
+ * @param {(answer: any) => void} take
+ * @param {(error: any) => void} fail
+ * @returns {() => void} aborts the request
  */
-export function Charts({ api, runs: given, view, live, wanted = () => true, open = [], only = false }) {
-  const [newest, setNewest] = useState(/** @type {RunRef[] | null} */ (null));
-  const [has, setHas] = useState(/** @type {Map<string, Set<string>> | null} */ (null));
-  const [attempts, setAttempts] = useState(/** @type {Map<string, number>} */ (new Map()));
-  const [error, setError] = useState(/** @type {any} */ (null));
-  const [closed, setClosed] = useState(/** @type {Record<string, boolean>} */ ({}));
+function ask(api, verb, body, take, fail) {
+  const abort = new AbortController();
+  api.read(verb, body, { signal: abort.signal }).then(take, (/** @type {any} */ error) => isAbort(error) || fail(error));
+  return () => abort.abort();
+}
+
+/**
+ * A hook that counts by run how often it recorded something.
+ * @param {any} live @param {RunRef[]} runs @param {string} key
+ */
+function useVersions(live, runs, key) {
   const [versions, setVersions] = useState(/** @type {Record<string, number>} */ ({}));
-  const [groups, setGroups] = useState(/** @type {any[] | null} */ (null));
-  const [retry, setRetry] = useState(0);
-  const theme = useTheme();
-  const runs = given.length || only ? given : newest || [];
-  const key = runs.map((run) => `${run.project}\n${run.id}`).join("\n\n");
-  const axis = /** @type {string} */ (view.x) === "wall" ? "time" : view.x || "step";
-  const zoom = view.zoom?.x === axis ? view.zoom : null;
-  const setZoom = (/** @type {Range | null} */ range) => {
-    if (range || zoom) write({ zoom: range && { low: range.low, high: range.high, x: axis } }, { push: !zoom });
-  };
-  const valued = useValued();
-  const colours = /** @type {any} */ (valued ? valued.colours[theme] : view.colours);
-  const look = useMemo(() => ({ ...view, x: axis, colours }), [view, axis, colours]);
-
-  // Nothing is chosen: the newest ones.
-  useEffect(() => {
-    if (given.length || only) return undefined;
-    const abort = new AbortController();
-    const body = { project: view.project || null, limit: NEWEST, columns: ["sys/name"], unknown: "tell", counted: false };
-    api.read("table", body, { signal: abort.signal }).then(
-      (/** @type {any} */ answer) => {
-        const { table } = answer;
-        const names = table.cells[table.columns.indexOf("sys/name")] || [];
-        setNewest(table.refs.map((/** @type {[string, string]} */ [project, id], /** @type {number} */ at) => ({ project, id, name: answer.names?.[at] || names[at] })));
-      },
-      (/** @type {any} */ failed) => !isAbort(failed) && setError(failed),
-    );
-    return () => abort.abort();
-  }, [api, given.length === 0, view.project, retry, given.length ? 0 : live?.tick]);
-
-  // Which series there are; asked before what is shown already is painted.
-  useLayoutEffect(() => {
-    if (!runs.length) return undefined;
-    const abort = new AbortController();
-    const refs = runs.map((run) => [run.project, run.id]);
-    api.read("series_paths", { refs }, { signal: abort.signal }).then(
-      (/** @type {any[]} */ answer) => {
-        setError(null);
-        setHas((old) => {
-          const fresh = new Map(runs.map((run) => [run.id, new Set()]));
-          for (const [, id, paths] of answer) fresh.set(id, new Set(paths));
-          return old && sameSets(old, fresh) ? old : fresh;
-        });
-      },
-      (/** @type {any} */ failed) => !isAbort(failed) && setError(failed),
-    );
-    return () => abort.abort();
-  }, [api, key, versions, retry]);
-
-  // How many attempts.
-  useEffect(() => {
-    if (!runs.length) return undefined;
-    const abort = new AbortController();
-    api.read("attempts", { refs: runs.map((run) => [run.project, run.id]) }, { signal: abort.signal }).then(
-      (/** @type {any} */ answer) => {
-        const found = answer.attempts.map((/** @type {[string, string, number]} */ [, id, n]) => [id, Number(n)]);
-        setAttempts((old) => (JSON.stringify([...old]) === JSON.stringify(found) ? old : new Map(found)));
-      },
-      () => undefined,
-    );
-    return () => abort.abort();
-  }, [api, key, versions]);
-
-  // What was recorded since.
   useEffect(() => {
     if (!live?.subscribe) return undefined;
     const ids = new Set(runs.map((run) => run.id));
     const touched = new Set();
     let timer = 0;
     const settle = () => {
-      timer = 0;
-      if (isLoading()) timer = setTimeout(settle, 300);
-      else {
-        const some = [...touched];
-        touched.clear();
-        setVersions((old) => ({ ...old, ...Object.fromEntries(some.map((id) => [id, (old[id] || 0) + 1])) }));
-      }
+      timer = isLoading() ? setTimeout(settle, 300) : 0;
+      if (timer) return;
+      const some = [...touched];
+      touched.clear();
+      setVersions((old) => ({ ...old, ...Object.fromEntries(some.map((id) => [id, (old[id] || 0) + 1])) }));
     };
     const stop = live.subscribe((/** @type {{run: string}[] | null} */ changed) => {
       for (const id of changed ? changed.map((one) => one.run) : ids) if (ids.has(id)) touched.add(id);
@@ -194,32 +137,59 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
       clearTimeout(timer);
     };
   }, [live?.subscribe, key]);
+  return versions;
+}
 
-  // Groups, if the runs are grouped.
-  const by = view.group;
+/**
+ * Hooks for what runs have: `has` are the paths of each, null until they are known.
+ * @param {any} api @param {RunRef[]} runs @param {string} key @param {View} view @param {Record<string, number>} versions
+ * @param {number} retry @param {(error: any) => void} setError
+ */
+function useContents(api, runs, key, view, versions, retry, setError) {
+  const [has, setHas] = useState(/** @type {Map<string, Set<string>> | null} */ (null));
+  const [attempts, setAttempts] = useState(/** @type {Map<string, number>} */ (new Map()));
+  const [groups, setGroups] = useState(/** @type {Group[] | null} */ (null));
+  const refs = runs.map((run) => [run.project, run.id]);
+  // Asked before the page is painted.
+  useLayoutEffect(() => {
+    if (!runs.length) return undefined;
+    const take = (/** @type {any[]} */ answer) => {
+      setError(null);
+      const fresh = new Map(runs.map((run) => [run.id, new Set()]));
+      for (const [, id, paths] of answer) fresh.set(id, new Set(paths));
+      setHas((old) => (old && sameSets(old, fresh) ? old : fresh));
+    };
+    return ask(api, "series_paths", { refs }, take, setError);
+  }, [api, key, versions, retry]);
+
   useEffect(() => {
-    if (!by.length || !runs.length) {
+    if (!runs.length) return undefined;
+    const take = (/** @type {any} */ answer) => {
+      const found = answer.attempts.map((/** @type {[string, string, number]} */ [, id, n]) => [id, Number(n)]);
+      setAttempts((old) => (JSON.stringify([...old]) === JSON.stringify(found) ? old : new Map(found)));
+    };
+    return ask(api, "attempts", { refs }, take, () => undefined);
+  }, [api, key, versions]);
+
+  useEffect(() => {
+    if (!view.group.length || !runs.length) {
       setGroups(null);
       return undefined;
     }
-    const abort = new AbortController();
-    const body = { id: runs.map((run) => run.id), by, columns: [], unknown: "tell", project: view.project || null };
-    api.read("groups", body, { signal: abort.signal }).then(
-      (/** @type {any[]} */ found) => setGroups(found.map((/** @type {any} */ one) => ({ by: one.by, refs: one.refs, label: labelOf(one.by, one.refs.length) }))),
-      (/** @type {any} */ failed) => !isAbort(failed) && setError(failed),
-    );
-    return () => abort.abort();
-  }, [api, key, by.join("\n")]);
+    const body = { id: runs.map((run) => run.id), by: view.group, columns: [], unknown: "tell", project: view.project || null };
+    const take = (/** @type {any[]} */ found) => setGroups(found.map(({ by, refs }) => ({ by, refs, label: labelOf(by, refs.length) })));
+    return ask(api, "groups", body, take, setError);
+  }, [api, key, view.group.join("\n")]);
 
-  // What colours stand for.
+  // The colours of values.
   useEffect(() => {
     if (!view.by.length || runs.length < 2) {
       setValued(null);
       return undefined;
     }
     const abort = new AbortController();
-    further()
-      .then((more) => more.colouring(api, runs, groups, view, abort.signal))
+    import("./groups.js")
+      .then(({ colouring }) => colouring(api, runs, groups, view, abort.signal))
       .then(
         (found) => abort.signal.aborted || setValued(found),
         (failed) => abort.signal.aborted || isAbort(failed) || setError(failed),
@@ -227,9 +197,49 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
     return () => abort.abort();
   }, [api, key, groups, view.by.join("\n"), versions]);
   useEffect(() => () => setValued(null), []);
+  return { has, attempts, groups };
+}
+
+/**
+ * Charts of runs.
+ * @param {{api: any, runs: RunRef[], view: View, live?: any, wanted?: (path: string) => boolean, open?: string[], only?: boolean}} props
+ *   `wanted` chooses paths; `open` names sections that are open though they are about machines;
+ *   `only`: do not look for other runs if there are none
+ */
+export function Charts({ api, runs: given, view, live, wanted = () => true, open = [], only = false }) {
+  const [newest, setNewest] = useState(/** @type {RunRef[] | null} */ (null));
+  const [error, setError] = useState(/** @type {any} */ (null));
+  const [closed, setClosed] = useState(/** @type {Record<string, boolean>} */ ({}));
+  const [retry, setRetry] = useState(0);
+  const again = () => setRetry(retry + 1);
+  const theme = useTheme();
+  const runs = given.length || only ? given : newest || [];
+  const key = runs.map((run) => `${run.project}\n${run.id}`).join("\n\n");
+  const axis = /** @type {string} */ (view.x) === "wall" ? "time" : view.x || "step";
+  const zoom = view.zoom?.x === axis ? view.zoom : null;
+  const setZoom = (/** @type {Range | null} */ range) => {
+    if (range || zoom) write({ zoom: range && { low: range.low, high: range.high, x: axis } }, { push: !zoom });
+  };
+  const byValue = valued.use();
+  const colours = /** @type {any} */ (byValue ? byValue.colours[theme] : view.colours);
+  const look = useMemo(() => ({ ...view, x: axis, colours }), [view, axis, colours]);
+
+  // If no runs are given, those are the newest ones.
+  useEffect(() => {
+    if (given.length || only) return undefined;
+    const body = { project: view.project || null, limit: NEWEST, columns: ["sys/name"], unknown: "tell", counted: false };
+    const take = (/** @type {any} */ { table, names }) => {
+      const own = table.cells[table.columns.indexOf("sys/name")] || [];
+      setNewest(table.refs.map((/** @type {[string, string]} */ [project, id], /** @type {number} */ at) => ({ project, id, name: names?.[at] || own[at] })));
+    };
+    return ask(api, "table", body, take, setError);
+  }, [api, given.length === 0, view.project, retry, given.length ? 0 : live?.tick]);
+
+  const versions = useVersions(live, runs, key);
+  const { has, attempts, groups } = useContents(api, runs, key, view, versions, retry, setError);
 
   const root = useRef(/** @type {HTMLElement | null} */ (null));
-  // Before the next key can come: it is to be of what is shown by then.
+  // Set before the next key is pressed, which is to act on what is shown by then.
   useLayoutEffect(() => {
     const pressed = (/** @type {KeyboardEvent} */ event) => {
       if (isTyping(event) || document.documentElement.dataset.keys === "off") return;
@@ -247,7 +257,7 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
   const known = useMemo(() => [...new Set([...(has?.values() || [])].flatMap((paths) => [...paths].map(commonName)))].sort(collator.compare), [has]);
   const total = sections.reduce((sum, one) => sum + one.cards.length, 0);
 
-  if (error && !has) return html`<${ErrorBox} error=${error} onRetry=${() => setRetry(retry + 1)} />`;
+  if (error && !has) return html`<${ErrorBox} error=${error} onRetry=${again} />`;
   if (!runs.length) return newest || only ? html`<${Empty} title="No runs to draw" />` : html`<p class="charts-wait" aria-busy="true">…</p>`;
 
   const pin = (/** @type {string} */ entry) => write({ pinned: view.pinned.includes(entry) ? view.pinned.filter((one) => one !== entry) : [...view.pinned, entry] });
@@ -260,16 +270,16 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
     <${Controls} api=${api} runs=${runs} view=${view} axis=${axis} known=${known} zoom=${zoom} onZoom=${setZoom} total=${total} several=${attempts.size > 0}
       anyOpen=${sections.some((one) => !isClosed(one.name))}
       onToggle=${(/** @type {boolean} */ shut) => setClosed(Object.fromEntries(sections.map((one) => [one.name, shut])))} />
-    ${!given.length && !only && html`<p class="charts-note">Nothing is selected: the ${counted(runs.length, "newest run").replace("1 newest run", "newest run")}.</p>`}
-    ${groups ? html`<${More} part="GroupKey" groups=${groups} theme=${theme} colours=${colours} />` : runs.length > 1 && html`<${RunKey} runs=${runs} theme=${theme} colours=${colours} few=${!valued} />`}
-    ${valued && html`<${More} part="ValueKey" valued=${valued} by=${view.by} theme=${theme} />`}
-    ${error && html`<${ErrorBox} error=${error} onRetry=${() => setRetry(retry + 1)} />`}
+    ${!given.length && !only && html`<p class="charts-note">Nothing is selected: the ${count(runs.length, "newest run").replace("1 newest run", "newest run")}.</p>`}
+    ${groups ? html`<${Later} of="./groups.js" part="GroupKey" groups=${groups} theme=${theme} colours=${colours} />` : runs.length > 1 && html`<${RunKey} runs=${runs} theme=${theme} colours=${colours} few=${!byValue} />`}
+    ${byValue && html`<${Later} of="./groups.js" part="ValueKey" valued=${byValue} by=${view.by} theme=${theme} />`}
+    ${error && html`<${ErrorBox} error=${error} onRetry=${again} />`}
     ${has && total === 0 && html`<p class="charts-note">${view.filter ? `No chart has “${view.filter}” in its path.` : "These runs have no series of numbers."}</p>`}
     ${sections.map(({ name, cards }, at) => html`<section class="charts-section" key=${name}>
       <h3><button type="button" aria-expanded=${isClosed(name) ? "false" : "true"} onClick=${() => setClosed({ ...closed, [name]: !isClosed(name) })}>
         <span class="charts-arrow" aria-hidden="true">${isClosed(name) ? "▸" : "▾"}</span>${name} <span class="charts-count">${cards.length}</span></button></h3>
       ${!isClosed(name) && html`<div class="charts-grid">${cards.map((card, n) => html`<${Slot} key=${card.key} label=${card.title} first=${at === 0 && n < IN_VIEW}>
-        ${() => html`<${Chart} seen api=${api} paths=${card.paths} title=${card.title} runs=${runs} view=${look} height=${HEIGHT} zoom=${zoom} onZoom=${setZoom}
+        ${() => html`<${Chart} api=${api} paths=${card.paths} title=${card.title} runs=${runs} view=${look} height=${HEIGHT} zoom=${zoom} onZoom=${setZoom}
           has=${has} attempts=${attempts} groups=${groups} versions=${versions} pinned=${view.pinned.includes(card.key)} onPin=${() => pin(card.key)}
           known=${() => known.filter(notOf(card))} onCombine=${(/** @type {string[]} */ paths) => combine(card.key, paths)}
           onRemove=${view.charts.includes(card.key) ? () => write({ charts: view.charts.filter((one) => one !== card.key), pinned: view.pinned.filter((one) => one !== card.key) }) : undefined} />`}
@@ -295,13 +305,13 @@ function labelOf(by, size) {
     const name = path.split("/").pop();
     return `${name} ${value === null || value === undefined ? "–" : typeof value === "number" ? short(value) : Array.isArray(value) ? value.join(" ") : String(value)}`;
   });
-  return `${parts.join(", ")} (${counted(size, "run")})`;
+  return `${parts.join(", ")} (${count(size, "run")})`;
 }
 
 /**
- * A place for a chart, which is made when it comes into view; of a thousand charts most are that.
- * @param {{label: string, first: boolean, children?: any}} props `first`: of those that are in view
- *   at once most likely, which the browser need not say first
+ * A place for a chart, which is made when it comes into view.
+ * @param {{label: string, first: boolean, children?: any}} props `first`: it is most likely in view
+ *   at once, so that it is made before the browser says so
  */
 function Slot({ label, first, children }) {
   const ref = useRef(/** @type {HTMLElement | null} */ (null));
@@ -313,11 +323,9 @@ function Slot({ label, first, children }) {
   return html`<div class="charts-slot" ref=${ref} data-label=${label}>${made ? (Array.isArray(children) ? children.find((one) => typeof one === "function") : children)() : html`<p class="charts-unmade">${label}</p>`}</div>`;
 }
 
-/** Widths that are good to choose from: 1, 2, 5, 10 and so on. @param {number} at */
+/** Widths to choose from: 0, 1, 2, 5, 10 and so on. @param {number} at */
 function niceWidth(at) {
-  if (at <= 0) return 0;
-  const [a, b] = [[1, 2, 5][(at - 1) % 3], Math.floor((at - 1) / 3)];
-  return a * 10 ** b;
+  return at <= 0 ? 0 : [1, 2, 5][(at - 1) % 3] * 10 ** Math.floor((at - 1) / 3);
 }
 
 /** @param {number} width */
@@ -353,11 +361,10 @@ function Controls({ api, runs, view, axis, known, zoom, onZoom, total, several, 
     clearTimeout(timer.current);
     timer.current = /** @type {any} */ (setTimeout(() => smooth(value, of), 150));
   };
-  const unit = axis === "time" || axis === "relative" ? "s" : axis === "step" ? "steps" : axis === "order" ? "points" : "";
-  const flag = (/** @type {"logx" | "logy" | "robust" | "attempts"} */ name, /** @type {string} */ label, /** @type {string} */ title) => html`<label class="check" title=${title}>
-    <input type="checkbox" checked=${view[name]} onChange=${(/** @type {any} */ event) => write({ [name]: event.target.checked })} />${label}</label>`;
+  const unit = axisUnit(axis, "");
+  const flag = (/** @type {"logx" | "logy" | "robust" | "attempts"} */ name, /** @type {string} */ label, /** @type {string} */ title) => html`<${Check} class="check" title=${title} on=${view[name]} onCheck=${(/** @type {boolean} */ on) => write({ [name]: on })}>${label}<//>`;
   return html`<div class="charts-controls" role="group" aria-label="How charts are drawn">
-    <input type="search" class="charts-filter" placeholder=${`Filter ${counted(total, "chart")}`} aria-label="Filter charts" value=${filter} onInput=${(/** @type {any} */ event) => setFilter(event.target.value)} />
+    <${Filter} class="charts-filter" hint=${`Filter ${count(total, "chart")}`} label="Filter charts" value=${filter} onText=${setFilter} />
     <label>x <select value=${axis} onChange=${(/** @type {any} */ event) => write({ x: event.target.value })}>
       <option value="step">step</option><option value="relative">since start</option><option value="time">wall time</option><option value="order">order of recording</option>
       ${!named.includes(axis) && !known.includes(axis) && html`<option value=${axis}>${axis}</option>`}
@@ -373,7 +380,7 @@ function Controls({ api, runs, view, axis, known, zoom, onZoom, total, several, 
     ${flag("robust", "robust", "y from the 1 % to the 99 % quantile; what lies beyond is counted")}
     ${(several || view.attempts) && flag("attempts", "replaced points", "What an earlier attempt recorded after the checkpoint that a later one went on from, dashed")}
     ${runs.length > 1 && html`<${Menu} label=${`Colour by ${view.by.join(", ") || "run"}`} title="Curves that share a colour" wide>
-      <${More} part="ColourChooser" api=${api} runs=${runs} view=${view} /><//>`}
+      <${Later} of="./groups.js" part="ColourChooser" api=${api} runs=${runs} view=${view} /><//>`}
     ${zoom && html`<button type="button" class="charts-zoom" title="Zoom out (r)" onClick=${() => onZoom(null)}>x ${place(roundedIn(zoom.low, zoom), axis)} … ${place(roundedIn(zoom.high, zoom), axis)} ✕</button>`}
     <button type="button" class="charts-fold" title="All sections" onClick=${() => onToggle(anyOpen)}>${anyOpen ? "Fold" : "Unfold"}</button>
   </div>`;
@@ -386,19 +393,18 @@ function roundedIn(x, zoom) {
 }
 
 /**
- * Which colour is whose: pointing at a name shows its lines.
+ * The colours of runs; pointing at a name highlights its lines.
  * @param {{runs: RunRef[], theme: any, colours: Record<string, number>, few: boolean}} props
  */
 function RunKey({ runs, theme, colours, few }) {
-  const looked = useLookedAt();
+  const now = highlight.use();
   const [all, setAll] = useState(false);
   const ids = runs.map((run) => run.id);
   const shown = all ? runs : runs.slice(0, 16);
   return html`<ul class="charts-key" aria-label="Runs that are drawn">
-    ${shown.map((run) => html`<li key=${run.id}><button type="button" class=${looked === run.id ? "looked" : ""} title=${`${run.project}/${run.id}: its lines stand out`}
-      onMouseEnter=${() => lookAt(run.id)} onMouseLeave=${() => lookAt("")} onFocus=${() => lookAt(run.id)} onBlur=${() => lookAt("")}
+    ${shown.map((run) => html`<li key=${run.id}><button type="button" class=${now === run.id ? "looked" : ""} title=${`${run.project}/${run.id}: its lines stand out`} ...${highlighting(run.id)}
       onClick=${() => write({ run: run.id, project: run.project, tab: "" }, { push: true })}>
-      <i style=${{ background: looked === run.id ? vividOf(run.id, ids, theme, colours) : colourOf(run.id, ids, theme, colours) }}></i><span>${run.name || run.id}</span></button></li>`)}
+      <i style=${{ background: colourOf(run.id, ids, theme, colours, now === run.id) }}></i><span>${run.name || run.id}</span></button></li>`)}
     ${runs.length > shown.length && html`<li><button type="button" onClick=${() => setAll(true)}>and ${runs.length - shown.length} more</button></li>`}
     ${few && runs.length > COLOURED && html`<li class="charts-note">${COLOURED} have colours of their own; point at another to see it</li>`}
   </ul>`;

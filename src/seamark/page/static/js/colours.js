@@ -1,7 +1,8 @@
 // @ts-check
 /**
- * Which colour a run is drawn in: a function of its id, so that filters, sorting and reloading
- * change nothing. More than eight runs: the others are grey until they are looked at.
+ * The colours of runs, and the run that is highlighted. A colour depends on the id of its run, so
+ * that it survives filters, sorting and reloading. From the ninth run on, runs are grey until they
+ * are highlighted.
  */
 
 import { useEffect, useState } from "../vendor/preact.js";
@@ -17,14 +18,14 @@ export const PALETTE = {
 /** @type {Record<Theme, string>} */
 export const GREY = { light: "#858b94", dark: "#7d858f" };
 
-/** How many runs have colours of their own at a time. */
+/** The number of runs that have colours of their own at a time. */
 export const COLOURED = PALETTE.light.length;
 
 /**
- * The slot that a run would like, from its id alone.
+ * The slot that a run prefers, from its id alone.
  * @param {string} id
  */
-export function slotOf(id) {
+function slotOf(id) {
   let hash = 0x811c9dc5;
   for (let at = 0; at < id.length; at++) {
     hash = Math.imul(hash ^ id.charCodeAt(at), 0x01000193) >>> 0;
@@ -37,8 +38,8 @@ export function slotOf(id) {
 let last = { key: "", slots: new Map() };
 
 /**
- * Slots of the runs that are drawn, in the order in which they were chosen: of two that would like
- * the same the later one takes the next that is free. From the ninth on there is none.
+ * Slots of the runs that are drawn, in the order in which they were chosen: of two that prefer the
+ * same slot, the later one takes the next free one. From the ninth on there is none.
  * @param {readonly string[]} drawn
  * @param {Readonly<Record<string, number | string>>} [overrides] slots that a person chose
  * @returns {Map<string, number>}
@@ -57,8 +58,7 @@ export function slotsOf(drawn, overrides = {}) {
     }
   }
   for (const id of drawn) {
-    if (slots.has(id)) continue;
-    if (taken.size >= COLOURED) continue;
+    if (slots.has(id) || taken.size >= COLOURED) continue;
     let slot = slotOf(id);
     while (taken.has(slot)) slot = (slot + 1) % COLOURED;
     slots.set(id, slot);
@@ -69,68 +69,93 @@ export function slotsOf(drawn, overrides = {}) {
 }
 
 /**
+ * The colour of a run.
  * @param {string} runId
  * @param {readonly string[]} drawnIds
- * @param {Theme} [theme]
- * @param {Readonly<Record<string, number | string>>} [overrides] a slot or "#rrggbb", by run id
- * @returns {string} "#rrggbb"; grey for a run that has none of the eight
+ * @param {Theme} theme
+ * @param {Readonly<Record<string, number | string>>} overrides a slot or "#rrggbb", by run id
+ * @param {boolean} [highlighted] a run beyond the eight has the colour that it prefers, not grey
+ * @returns {string} "#rrggbb"
  */
-export function colourOf(runId, drawnIds, theme = currentTheme(), overrides = {}) {
+export function colourOf(runId, drawnIds, theme, overrides, highlighted = false) {
   const own = overrides[runId];
-  if (typeof own === "string" && /^#[0-9a-f]{6}$/i.test(own)) return own;
-  const slot = slotsOf(drawnIds, overrides).get(runId);
-  return slot === undefined ? GREY[theme] : PALETTE[theme][slot];
+  const isColour = typeof own === "string" && /^#[0-9a-f]{6}$/i.test(own);
+  const found = isColour ? own : (PALETTE[theme][slotsOf(drawnIds, overrides).get(runId) ?? -1] ?? GREY[theme]);
+  return highlighted && found === GREY[theme] ? PALETTE[theme][slotOf(runId)] : found;
 }
 
 /**
- * The colour of a run while it is looked at, also if it is one of many.
- * @param {string} runId
- * @param {readonly string[]} drawnIds
- * @param {Theme} [theme]
- * @param {Readonly<Record<string, number | string>>} [overrides]
+ * A value that several components show.
+ * @template T
  */
-export function vividOf(runId, drawnIds, theme = currentTheme(), overrides = {}) {
-  const found = colourOf(runId, drawnIds, theme, overrides);
-  return found === GREY[theme] ? PALETTE[theme][slotOf(runId)] : found;
+class Shared {
+  /** @param {T} now */
+  constructor(now) {
+    this.now = now;
+    /** @type {Set<(now: T) => void>} */
+    this.listeners = new Set();
+  }
+
+  /** @param {T} now */
+  set(now) {
+    this.now = now;
+    for (const one of [...this.listeners]) one(now);
+  }
+
+  /** @param {(now: T) => void} listener @returns {() => void} ends it */
+  listen(listener) {
+    this.listeners.add(listener);
+    return () => void this.listeners.delete(listener);
+  }
+
+  /** A hook that returns the value and draws the component again when it changes. @returns {T} */
+  use() {
+    const [now, setNow] = useState(this.now);
+    useEffect(() => {
+      setNow(this.now);
+      return this.listen(setNow);
+    }, []);
+    return now;
+  }
 }
 
 /**
- * @typedef {object} Valued Colours of runs that are drawn by what they show.
- * @property {string} key what it was made of
- * @property {Record<Theme, Record<string, string>>} colours by run id, or by what a group is called
+ * @typedef {object} Valued Colours of runs by what they recorded.
+ * @property {string} key of everything in it
+ * @property {Record<Theme, Record<string, string>>} colours by run id, or by the label of a group
  * @property {{label: string, runs: number, colour: Record<Theme, string>}[]} values
  * @property {{low: number, high: number, log: boolean} | null} ramp of numbers in their order
  */
 
-/** @type {{now: Valued | null, listeners: Set<(now: Valued | null) => void>}} */
-const valued = { now: null, listeners: new Set() };
+/** The colours of runs by what they recorded, if the view asks for them. */
+export const valued = new Shared(/** @type {Valued | null} */ (null));
+/** The run, or the label of the group, that is highlighted in all charts; "" for none. */
+export const highlight = new Shared("");
 
 /** @param {Valued | null} now */
 export function setValued(now) {
-  if (valued.now?.key === now?.key) return;
-  valued.now = now;
-  for (const one of [...valued.listeners]) one(now);
+  if (valued.now?.key !== now?.key) valued.set(now);
 }
 
-/** @returns {Valued | null} and draws again when it changes */
-export function useValued() {
-  const [now, setNow] = useState(valued.now);
-  useEffect(() => {
-    valued.listeners.add(setNow);
-    setNow(valued.now);
-    return () => void valued.listeners.delete(setNow);
-  }, []);
-  return now;
+/** @param {string} run "" for none */
+export function setHighlight(run) {
+  if (highlight.now !== run) highlight.set(run);
 }
 
-/** @returns {Theme} what the page shows now */
-export function currentTheme() {
+/** @param {string} run @returns {Record<string, () => void>} handlers of an element that highlights a run */
+export function highlighting(run) {
+  const [on, off] = [() => setHighlight(run), () => setHighlight("")];
+  return { onMouseEnter: on, onMouseLeave: off, onFocus: on, onBlur: off };
+}
+
+/** @returns {Theme} that the page shows now */
+function currentTheme() {
   const chosen = document.documentElement.dataset.theme;
   if (chosen === "light" || chosen === "dark") return chosen;
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 
-/** @returns {Theme} and draws again when it changes */
+/** A hook that returns the theme and draws the component again when it changes. @returns {Theme} */
 export function useTheme() {
   const [theme, setTheme] = useState(currentTheme);
   useEffect(() => {
@@ -146,4 +171,9 @@ export function useTheme() {
     };
   }, []);
   return theme;
+}
+
+/** The value of a CSS variable of the page. @param {string} name @param {string} otherwise */
+export function variable(name, otherwise) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || otherwise;
 }

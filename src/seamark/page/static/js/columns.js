@@ -1,10 +1,6 @@
 // @ts-check
-/** Which columns a table has: those that tell runs apart unasked, others when they are chosen. */
+/** The columns of the table of runs: those that are chosen, else those that tell runs apart. */
 
-import { html } from "../vendor/preact.js";
-import { ErrorBox, Menu, useModule } from "./components.js";
-
-/** @typedef {import("./api.js").Api} Api */
 /** @typedef {import("./address.js").View} View */
 /**
  * @typedef {{path: string, series: boolean, runs: number, differs: boolean,
@@ -12,11 +8,12 @@ import { ErrorBox, Menu, useModule } from "./components.js";
  */
 
 export const MOST_COLUMNS = 30;
-/** Asked for every row, whether or not they are shown as columns of their own. */
+/** Read for every row, whether or not they are shown as columns. */
 export const ALWAYS = ["sys/name", "sys/state", "sys/creation_time", "sys/tags"];
-/** What only counts how far a training is: no column unasked, and the last of charts. */
+/** Counters of the progress of a training: not shown as columns by default, and the last charts. */
 export const COUNTERS = /(^|\/)(epoch|step|global_step|iteration)$/;
-const AGGREGATES = ["min", "max", "mean", "last"];
+/** The words that may follow a path and a colon. */
+export const AGGREGATES = ["min", "max", "mean", "last", "count"];
 const TITLES = /** @type {Record<string, string>} */ ({
   "sys/name": "Name",
   "sys/state": "State",
@@ -36,14 +33,14 @@ const SPLITS = /** @type {Record<string, number>} */ ({
 });
 const TELLING = /** @type {Record<string, number>} */ ({ loss: 0, acc: 1, accuracy: 1 });
 
-/** What stands above a column. @param {string} path */
+/** The title of a column. @param {string} path */
 export function titleOf(path) {
   return TITLES[path] ?? path;
 }
 
 /**
- * What stands above a column among others: the end of its path that only it has, such as `lr` of
- * `model/optimizer/lr`, but all of `val/loss`, which says of which data it is.
+ * The title of a column among others: the end of its path that no other has, such as `lr` of
+ * `model/optimizer/lr`, but all of `val/loss`, whose first part names the data.
  * @param {string} path
  * @param {string[]} others
  */
@@ -60,16 +57,16 @@ export function endOf(path, others) {
 export function splitColumn(path) {
   const colon = path.lastIndexOf(":");
   const word = path.slice(colon + 1);
-  return colon > 0 && [...AGGREGATES, "count"].includes(word) ? [path.slice(0, colon), word] : [path, ""];
+  return colon > 0 && AGGREGATES.includes(word) ? [path.slice(0, colon), word] : [path, ""];
 }
 
-/** @param {string} path @returns {boolean} whether it says how a run ran, not what came of it */
+/** @param {string} path @returns {boolean} whether it is about how a run ran, not about its result */
 export function isAside(path) {
   return path.split("/").slice(0, -1).slice(0, 2).some((part) => ASIDE.includes(part));
 }
 
 /**
- * Sorts metrics: losses and accuracies first, of validation before training.
+ * The rank of a metric: losses and accuracies first, of validation before training.
  * @param {string} path
  * @returns {number[]}
  */
@@ -93,7 +90,7 @@ function byOrder(a, b) {
 
 /**
  * Columns that tell runs apart: metrics, and parameters in which they differ.
- * @param {Shared[]} shared what the runs have
+ * @param {Shared[]} shared the attributes of the runs
  * @returns {{metrics: string[], parameters: string[]}}
  */
 export function telling(shared) {
@@ -129,20 +126,4 @@ export function columnsOf(view, shared) {
   if (!shared) return ["sys/creation_time"];
   const { metrics, parameters } = telling(shared);
   return ["sys/creation_time", "sys/running_time", ...metrics, ...parameters, "sys/tags"];
-}
-
-/**
- * A menu in which columns are chosen.
- * @param {{api: Api, view: View, shown: string[], onChange: (cols: string[]) => void}} props
- */
-export function ColumnChooser({ api, view, shown, onChange }) {
-  return html`<${Menu} label="Columns" title="Choose columns" wide>
-    <${Later} part="Chooser" api=${api} view=${view} shown=${shown} onChange=${onChange} />
-  <//>`;
-}
-
-/** A part of compare.js, fetched when it is first shown. @param {Record<string, any>} props */
-export function Later({ part, ...props }) {
-  const { module, error } = useModule("./compare.js");
-  return module ? html`<${module[part]} ...${props} />` : html`<${ErrorBox} error=${error} />`;
 }

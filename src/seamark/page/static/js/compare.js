@@ -1,30 +1,27 @@
 // @ts-check
-/** Runs side by side, groups of runs one below the other, what both are chosen by, and tables as CSV. */
+/** Runs side by side, groups of runs one below the other, the lists to choose from, and tables as CSV. */
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
-import { href, refOf, write } from "./address.js";
-import { colourOf } from "./colours.js";
+import { linkTo, refOf, write } from "./address.js";
+import { colourOf, useTheme } from "./colours.js";
 import { ALWAYS, MOST_COLUMNS, endOf, isAside, titleOf } from "./columns.js";
-import { Empty, ErrorBox, Pager, State, Time, save, tell, useAnswer, useModule } from "./components.js";
+import { Check, Empty, ErrorBox, Filter, Pager, State, Time, tell, useAnswer, useModule } from "./components.js";
+import { csvOf, download } from "./copies.js";
 import { count, duration, exact, number, value } from "./format.js";
 import { quotedPath, quotedValue } from "./query.js";
-import { CSV_MOST, SIZE, isOfQuery, tableOf, useTheme, which } from "./table.js";
+import { CSV_MOST, SIZE, isNumber, isOfQuery, tableOf, which } from "./rows.js";
+import { SortHead } from "./table.js";
 
 /** @typedef {import("./api.js").Api} Api */
 /** @typedef {import("./address.js").View} View */
-/** @typedef {[string, string]} Ref */
+/** @typedef {import("./rows.js").Ref} Ref */
 
 const MOST = 24;
-/** Of every run its own, so that they would always differ. */
+/** Values that every run has of its own, so that they always differ. */
 const OWN = ["sys/creation_time", "sys/modification_time", "sys/start_time", "sys/end_time", "sys/running_time", "sys/content_hash"];
-/** The column of how many runs a group has, as a server names it. */
+/** The column of the number of runs, as the server names it. */
 const COUNT = ":n";
 const HIDDEN = ["sys/id", "sys/name", "sys/state", "sys/trashed"];
-
-/** @param {any} one */
-function said(one) {
-  return one === undefined ? "" : exact(one);
-}
 
 /** @param {string} path */
 function sectionOf(path) {
@@ -32,15 +29,14 @@ function sectionOf(path) {
   return slash < 0 ? "" : path.slice(0, slash);
 }
 
-/** Sections as people look for them: values and parameters before facts about the machine.
- * @param {string} path */
+/** The rank of a section: values and parameters come before facts about the machine. @param {string} path */
 function rank(path) {
   if (path.startsWith("source_code/")) return 2;
   if (path.startsWith("sys/")) return 3;
   return isAside(path) ? 4 : 1;
 }
 
-/** @param {{api: Api, view: View, live: import("./main.js").Live}} props */
+/** @param {{api: Api, view: View, live: import("./api.js").Live}} props */
 export function CompareScreen({ api, view, live }) {
   const project = view.project;
   const all = view.selected[0] === "*";
@@ -72,7 +68,7 @@ export function CompareScreen({ api, view, live }) {
   const differs = useMemo(() => {
     const found = new Set();
     for (const path of paths) {
-      if (new Set(rows.map((one) => said(one.values.get(path)))).size > 1) found.add(path);
+      if (new Set(rows.map((one) => exact(one.values.get(path)))).size > 1) found.add(path);
     }
     return found;
   }, [paths]);
@@ -104,10 +100,8 @@ export function CompareScreen({ api, view, live }) {
       <button type="button" onClick=${back}>‹ Runs</button>
       <h1>Compare ${number(rows.length)} runs</h1>
       <span class="grow"></span>
-      <label><input type="checkbox" checked=${!view.all}
-        onChange=${(/** @type {any} */ e) => write({ all: !e.target.checked })} /> Only what differs</label>
-      <input type="search" placeholder="Filter values" aria-label="Filter values" value=${filter}
-        onInput=${(/** @type {any} */ e) => setFilter(e.target.value)} />
+      <${Check} on=${!view.all} onCheck=${(/** @type {boolean} */ on) => write({ all: !on })}> Only what differs<//>
+      <${Filter} label="Filter values" value=${filter} onText=${setFilter} />
     </div>
     ${error && html`<${ErrorBox} error=${error} onRetry=${again} />`}
     ${data && data.gone > 0 && html`<p class="chosen warn">${number(data.gone)} of ${number(keys.length)} runs are not in this folder.</p>`}
@@ -119,11 +113,7 @@ export function CompareScreen({ api, view, live }) {
       <thead><tr><th scope="col"><span class="plain">${number(shown.length)} of ${number(paths.length)} values</span></th>
         ${rows.map((row) => html`<th scope="col" key=${row.key}>
           <span class="swatch on" style=${{ background: colourOf(row.ref[1], ids, theme, view.colours) }}></span>${" "}
-          <a href=${href({ project: row.ref[0], run: row.ref[1], tab: "" })} onClick=${(/** @type {MouseEvent} */ e) => {
-            if (e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;
-            e.preventDefault();
-            write({ project: row.ref[0], run: row.ref[1], tab: "" }, { push: true });
-          }}><bdi>${row.name}</bdi></a>
+          <a ...${linkTo({ project: row.ref[0], run: row.ref[1], tab: "" })}><bdi>${row.name}</bdi></a>
           <div class="under"><${State} state=${row.state} />${row === base
             ? html`<small>baseline</small>`
             : html`<button type="button" class="link" onClick=${() => write({ baseline: row.key })}>as baseline</button>`}</div></th>`)}
@@ -134,17 +124,17 @@ export function CompareScreen({ api, view, live }) {
     ${rows.length > 0 && charts.module && html`<${charts.module.Charts} api=${api} runs=${runs} view=${view} live=${live} />`}`;
 }
 
-/** @param {{path: string, rows: import("./table.js").Row[], base: any, differs: boolean}} props */
+/** @param {{path: string, rows: import("./rows.js").Row[], base: any, differs: boolean}} props */
 function Line({ path, rows, base, differs }) {
   const first = base?.values.get(path);
   return html`<tr class=${differs ? "differs" : ""}>
     <th scope="row" title=${path}><bdi>${path.slice(sectionOf(path) ? sectionOf(path).length + 1 : 0)}</bdi></th>
     ${rows.map((row) => {
       const one = row.values.get(path);
-      const numeric = typeof one === "number" || typeof one === "bigint";
+      const numeric = isNumber(one);
       const delta = row !== base && typeof one === "number" && typeof first === "number" ? one - first : null;
-      const same = row !== base && said(one) === said(first);
-      return html`<td key=${row.key} class="${numeric ? "numeric" : ""} ${same ? "same" : ""}" title=${said(one).slice(0, 2000)}>
+      const same = row !== base && exact(one) === exact(first);
+      return html`<td key=${row.key} class="${numeric ? "numeric" : ""} ${same ? "same" : ""}" title=${exact(one).slice(0, 2000)}>
         ${path === "sys/running_time" ? duration(one) : one instanceof Date ? html`<${Time} ns=${one} full />` : one === undefined ? html`<span class="muted" title="not there">–</span>` : html`<bdi>${value(one).slice(0, 200)}</bdi>`}
         ${delta !== null && delta !== 0 && Number.isFinite(delta) && html`<span class="delta">${delta > 0 ? "+" : ""}${number(delta)}</span>`}</td>`;
     })}</tr>`;
@@ -156,7 +146,7 @@ function Line({ path, rows, base, differs }) {
  * @typedef {{by: Record<string, any>, refs: [string, string][],
  *   values: Record<string, {n: number, odd: number, mean: number | null, std: number | null,
  *     min: number | null, max: number | null}>}} Group
- * @param {{api: Api, view: View, columns: string[], live: import("./main.js").Live}} props
+ * @param {{api: Api, view: View, columns: string[], live: import("./api.js").Live}} props
  */
 export function Groups({ api, view, columns, live }) {
   const ascending = !view.order.startsWith("-");
@@ -169,7 +159,7 @@ export function Groups({ api, view, columns, live }) {
   );
   /** @type {Group[]} */
   const groups = data?.answer ?? [];
-  // What a query before this one answered stays: what is wrong is told where it is written.
+  // The answer to the query before stays: an error of the query is shown beside the query.
   if (error && !(data && isOfQuery(error, view))) return html`<${ErrorBox} error=${error} onRetry=${again} />`;
   const shown = numbers.filter((path) => groups.some((one) => (one.values[path]?.n ?? 0) > 0));
   const inside = (/** @type {Group} */ group) => {
@@ -186,11 +176,10 @@ export function Groups({ api, view, columns, live }) {
   const head = (/** @type {string} */ one, title = titleOf(one), what = title) => {
     const numeric = !view.group.includes(one);
     const sorted = path === one;
-    // Of numbers the greatest come first, as in the table of runs.
+    // The greatest numbers come first, as in the table of runs.
     const least = sorted ? !ascending : !numeric && groups.some((group) => typeof group.by[one] === "string");
-    return html`<th key=${one} scope="col" class=${numeric ? "numeric" : one === view.group[0] ? "first" : ""} aria-sort=${sorted ? (ascending ? "ascending" : "descending") : "none"}>
-      <button type="button" title="Sort by ${what}" aria-label=${title} onClick=${() => write({ order: `${least ? "" : "-"}${one}`, page: 0 }, { push: true })}
-        ><bdi>${one === COUNT ? title : endOf(one, heads)}</bdi><span class="sign" aria-hidden="true">${sorted ? (ascending ? "▲" : "▼") : ""}</span></button></th>`;
+    return html`<${SortHead} key=${one} class=${numeric ? "numeric" : one === view.group[0] ? "first" : ""} sorted=${sorted && (ascending ? "ascending" : "descending")}
+      by=${what} title=${title} text=${one === COUNT ? title : endOf(one, heads)} onSort=${() => write({ order: `${least ? "" : "-"}${one}`, page: 0 }, { push: true })} />`;
   };
   return html`<div class="sheet short"><table class="runs ${busy && data ? "loading" : ""}">
     <caption class="unseen">Groups of runs by ${view.group.join(", ")}: mean ± standard deviation${path && `, sorted by ${path === COUNT ? "runs" : path}`}</caption>
@@ -219,7 +208,7 @@ export function Groups({ api, view, columns, live }) {
     ${data && html`<${Pager} page=${view.page} size=${SIZE} total=${data.total} word="groups" onPage=${(/** @type {number} */ page) => write({ page }, { push: true })} />`}`;
 }
 
-/** A part that has the focus as soon as it is there: its menu was opened before. */
+/** A hook for an element that has the focus as soon as it is there. */
 function useFocused() {
   /** @type {{current: any}} */
   const ref = useRef(null);
@@ -228,7 +217,7 @@ function useFocused() {
 }
 
 /**
- * What columns are chosen from, inside of a menu.
+ * The list of columns to choose from, in a menu.
  *
  * @typedef {{path: string, family: string, count: number, differing: boolean}} Field
  * @param {{api: Api, view: View, shown: string[], onChange: (cols: string[]) => void}} props
@@ -260,19 +249,15 @@ export function Chooser({ api, view, shown, onChange }) {
     onChange(shown.includes(path) ? shown.filter((one) => one !== path) : [...shown, path]);
   const numeric = ["float_series", "statistic"];
   return html`<div class="pad">
-    <input ref=${focused} type="search" placeholder="Type to filter" aria-label="Filter columns" value=${text}
-      onInput=${(/** @type {any} */ e) => setText(e.target.value)} />
-    <label><input type="checkbox" checked=${differing}
-      onChange=${(/** @type {any} */ e) => setDiffering(e.target.checked)} /> Only those that differ</label>
+    <${Filter} own=${focused} hint="Type to filter" label="Filter columns" value=${text} onText=${setText} />
+    <${Check} on=${differing} onCheck=${setDiffering}> Only those that differ<//>
     <div class="pick" role="group" aria-label="Columns">
       ${shown
         .filter((path) => !fields.some((one) => one.path === path) && path.toLowerCase().includes(text.toLowerCase()))
-        .map((path) => html`<label key=${path}><input type="checkbox" checked onChange=${() => toggle(path)} />
-          <bdi>${titleOf(path)}</bdi></label>`)}
+        .map((path) => html`<${Check} key=${path} on onCheck=${() => toggle(path)}><bdi>${titleOf(path)}</bdi><//>`)}
       ${found.slice(0, 200).map((one) => {
         const on = shown.includes(one.path);
-        return html`<label key=${one.path}>
-          <input type="checkbox" checked=${on} disabled=${full && !on} onChange=${() => toggle(one.path)} />
+        return html`<${Check} key=${one.path} on=${on} disabled=${full && !on} onCheck=${() => toggle(one.path)}>
           <bdi>${titleOf(one.path) === one.path ? one.path : `${titleOf(one.path)} (${one.path})`}</bdi>
           <small>${count(one.count, "run")}</small>
           ${numeric.includes(one.family) &&
@@ -282,7 +267,7 @@ export function Chooser({ api, view, shown, onChange }) {
               disabled=${full && !shown.includes(path)} title=${path}
               onClick=${() => toggle(path)}>${word}</button>`;
           })}</span>`}
-        </label>`;
+        <//>`;
       })}
       ${found.length > 200 && html`<p class="muted">${found.length - 200} more: type to filter.</p>`}
       ${!found.length && html`<p class="muted">${busy ? "Looking …" : error ? String(error.hint) : fields.length ? `None that differs: take the tick away to see ${fields.length} more.` : "None."}</p>`}
@@ -293,7 +278,7 @@ export function Chooser({ api, view, shown, onChange }) {
 }
 
 /**
- * What runs are grouped by, inside of a menu.
+ * The list of paths to group runs by, in a menu.
  * @param {{view: View, known: any[]}} props
  */
 export function GroupChooser({ view, known }) {
@@ -306,7 +291,7 @@ export function GroupChooser({ view, known }) {
     write({ group: next, page: 0 });
   };
   return html`<div class="pad"><div class="pick" role="group" aria-label="Group by">
-      ${shown.map((path, n) => html`<label key=${path}><input type="checkbox" ref=${n ? undefined : focused} checked=${by.has(path)} onChange=${() => toggle(path)} /><bdi>${path}</bdi></label>`)}
+      ${shown.map((path, n) => html`<${Check} key=${path} own=${n ? undefined : focused} on=${by.has(path)} onCheck=${() => toggle(path)}><bdi>${path}</bdi><//>`)}
     </div>
     <button type="button" disabled=${!by.size} onClick=${() => write({ group: [], page: 0 })}>No groups</button></div>`;
 }
@@ -325,13 +310,6 @@ export async function saveTable(api, view, columns, refs) {
   const of = refs ? { project: project || null, id: refs.map((one) => one[1]), trashed: null, sort_by: view.sort, ascending: view.ascending, unknown: "tell" } : which(view);
   const made = tableOf(await api.read("table", { ...of, columns: asked, limit: CSV_MOST }), "");
   const lines = made.rows.map((row) => [row.ref[0], row.ref[1], ...asked.map((one) => row.values.get(one))]);
-  save(`${(project || "runs").replaceAll("/", "-")}.csv`, [["project", "run", ...asked], ...lines].map((line) => line.map(cell).join(",")).join("\r\n"));
+  download(`${(project || "runs").replaceAll("/", "-")}.csv`, csvOf([["project", "run", ...asked], ...lines], "\r\n"), "text/csv;charset=utf-8");
   return { saved: made.rows.length, total: made.total };
-}
-
-/** @param {any} one @returns {string} as a cell of CSV; no spreadsheet takes it for a formula */
-function cell(one) {
-  const text = exact(one);
-  const safe = typeof one !== "number" && typeof one !== "bigint" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }

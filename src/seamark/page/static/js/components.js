@@ -1,5 +1,5 @@
 // @ts-check
-/** Small parts that all screens are made of. */
+/** Small components and hooks that all screens use. */
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { isAbort } from "./api.js";
@@ -15,14 +15,13 @@ export function useId(word) {
 }
 
 /**
- * A button that opens a list below it. `items` are what is chosen from, or `children` are shown.
- * @typedef {{label: any, onPick: () => void, disabled?: boolean, checked?: boolean,
- *   hint?: string}} Item
+ * A button that opens a list of `items` to choose from, or `children`.
+ * @typedef {{label: any, onPick: () => void, disabled?: boolean, checked?: boolean}} Item
  * @param {{label: any, title?: string, items?: Item[] | (() => Item[]), children?: any,
- *   wide?: boolean, className?: string, disabled?: boolean, press?: string}} props `items` are asked
- *   for when they are shown; the key `press` opens it
+ *   wide?: boolean, className?: string, press?: string}} props a function
+ *   of items is called when they are shown; the key `press` opens the list
  */
-export function Menu({ label, title, items, children, wide, className = "", disabled, press }) {
+export function Menu({ label, title, items, children, wide, className = "", press }) {
   const [open, setOpen] = useState(false);
   const some = open && typeof items === "function" ? items() : /** @type {Item[]} */ (items);
   /** @type {{current: any}} */
@@ -45,7 +44,7 @@ export function Menu({ label, title, items, children, wide, className = "", disa
     );
     first?.focus({ preventScroll: true });
     const scrolled = (/** @type {any} */ event) => {
-      // A keyboard on the screen scrolls the page below the field that it is for.
+      // A keyboard on the screen scrolls the page while somebody types.
       const typing = popup.querySelector("input:focus");
       if (!popup.contains(event.target) && !typing) close(false);
     };
@@ -77,7 +76,7 @@ export function Menu({ label, title, items, children, wide, className = "", disa
     if (event.relatedTarget && !root.current?.contains(event.relatedTarget)) setOpen(false);
   };
   return html`<div class="menu ${className}" ref=${root} onKeyDown=${keys} onFocusOut=${left}>
-    <button type="button" title=${title} disabled=${disabled} data-key=${press} aria-expanded=${String(open)}
+    <button type="button" title=${title} data-key=${press} aria-expanded=${String(open)}
       aria-haspopup=${items ? "menu" : "dialog"} aria-controls=${open ? id : undefined}
       aria-label=${label === "⋯" ? title : undefined} onClick=${() => setOpen(!open)}>${label}<span class="down" aria-hidden="true"></span></button>
     ${open &&
@@ -91,7 +90,7 @@ export function Menu({ label, title, items, children, wide, className = "", disa
               onClick=${() => {
                 close(true);
                 one.onPick();
-              }}>${one.label}${one.hint && html`<small>${one.hint}</small>`}</button>`,
+              }}>${one.label}</button>`,
           )
         : typeof children === "function"
           ? children(() => close(true))
@@ -101,49 +100,18 @@ export function Menu({ label, title, items, children, wide, className = "", disa
 }
 
 /**
- * A window above the page; the browser keeps focus in it and gives it back.
- * @param {{title: string, onClose: () => void, children?: any, wide?: boolean}} props
+ * A message across the page.
+ * @param {{kind?: "bad" | "warn" | "note", children?: any, action?: string, onAction?: () => void}} props
  */
-export function Dialog({ title, onClose, children, wide }) {
-  /** @type {{current: any}} */
-  const ref = useRef(null);
-  const id = useId("dialog");
-  useEffect(() => {
-    const before = /** @type {any} */ (document.activeElement);
-    ref.current?.showModal();
-    return () => {
-      if (before?.isConnected) before.focus();
-    };
-  }, []);
-  const outside = (/** @type {MouseEvent} */ event) => {
-    if (event.target === ref.current) onClose();
-  };
-  return html`<dialog ref=${ref} class=${wide ? "wide" : ""} aria-labelledby=${id} onClose=${onClose}
-    onClick=${outside}>
-    <div class="dialog">
-      <header><h2 id=${id}>${title}</h2>
-        <button type="button" class="quiet" aria-label="Close" onClick=${onClose}>✕</button></header>
-      ${children}
-    </div>
-  </dialog>`;
-}
-
-/**
- * A line across the page that stays until it no longer holds.
- * @param {{kind?: "bad" | "warn" | "note", children?: any, action?: string, onAction?: () => void,
- *   onClose?: () => void}} props
- */
-export function Banner({ kind = "note", children, action, onAction, onClose }) {
+export function Banner({ kind = "note", children, action, onAction }) {
   return html`<div class="banner ${kind}" role=${kind === "note" ? "status" : "alert"}>
     <span>${children}</span>
     ${action && html`<button type="button" onClick=${onAction}>${action}</button>`}
-    ${onClose &&
-    html`<button type="button" class="quiet" aria-label="Dismiss" onClick=${onClose}>✕</button>`}
   </div>`;
 }
 
 /**
- * A word in a frame; `kind` gives its colour, the word says it all.
+ * A word in a frame, whose colour is that of its kind.
  * @param {{kind?: string, title?: string, children?: any}} props
  */
 export function Badge({ kind = "plain", title, children }) {
@@ -169,51 +137,33 @@ export function State({ state, title }) {
 }
 
 /**
- * Copies a text; without a clipboard (plain http on another machine) it shows the text, selected.
- * @param {{text: string | (() => string), label?: any, title?: string, className?: string}} props
+ * A field that filters a list.
+ * @param {{label: string, hint?: string, value: string, onText: (text: string) => void, own?: any, class?: string}} props
+ *   `own`: a reference to the field
  */
-export function CopyButton({ text, label = "Copy", title, className = "" }) {
-  const [said, setSaid] = useState("");
-  const [shown, setShown] = useState("");
-  /** @type {{current: any}} */
-  const field = useRef(null);
-  useEffect(() => {
-    if (!said) return undefined;
-    const timer = setTimeout(() => setSaid(""), 1600);
-    return () => clearTimeout(timer);
-  }, [said]);
-  useEffect(() => field.current?.select(), [shown]);
-  const copy = async () => {
-    const wanted = typeof text === "function" ? text() : text;
-    try {
-      await navigator.clipboard.writeText(wanted);
-      setSaid("Copied");
-    } catch {
-      setShown(wanted);
-    }
-  };
-  return html`<button type="button" class="copy ${className}" title=${title} onClick=${copy}
-    >${said || label}</button><span class="unseen" role="status">${said}</span>${shown &&
-  html`<${Dialog} title="Copy this text" onClose=${() => setShown("")}>
-    <textarea ref=${field} readonly rows=${Math.min(8, shown.split("\n").length + 1)}
-      aria-label="Text to copy" value=${shown}></textarea><//>`}`;
+export function Filter({ label, hint = label, value, onText, own, ...more }) {
+  return html`<input type="search" ref=${own} placeholder=${hint} aria-label=${label} value=${value} onInput=${(/** @type {any} */ event) => onText(event.target.value)} ...${more} />`;
 }
 
 /**
- * What stands where there is nothing, and what to do about it.
- * @param {{title: string, children?: any, code?: string}} props
+ * A box to tick, and its label.
+ * @param {{on: boolean, onCheck: (on: boolean) => void, own?: any, disabled?: boolean, children?: any, class?: string, title?: string}} props
+ *   `own`: a reference to the box
  */
-export function Empty({ title, children, code }) {
-  return html`<div class="empty">
-    <h2>${title}</h2>
-    ${children}
-    ${code &&
-    html`<div class="code"><pre><code>${code}</code></pre><${CopyButton} text=${code} /></div>`}
-  </div>`;
+export function Check({ on, onCheck, own, disabled, children, ...more }) {
+  return html`<label ...${more}><input type="checkbox" ref=${own} checked=${on} disabled=${disabled} onChange=${(/** @type {any} */ event) => onCheck(event.target.checked)} />${children}</label>`;
 }
 
 /**
- * Why something is not here, and a way to try again.
+ * A note that there is nothing, and what to do about it.
+ * @param {{title: string, children?: any}} props
+ */
+export function Empty({ title, children }) {
+  return html`<div class="empty"><h2>${title}</h2>${children}</div>`;
+}
+
+/**
+ * An error, and a way to try again.
  * @param {{error: any, onRetry?: () => void}} props
  */
 export function ErrorBox({ error, onRetry }) {
@@ -245,7 +195,7 @@ export function Pager({ page, size, total, onPage, word = "runs" }) {
 }
 
 /**
- * A moment: how long ago, in full when pointed at.
+ * A moment: its age, in full when pointed at.
  * @param {{ns: Ns | Date | null | undefined, now?: number, full?: boolean, coarse?: boolean}} props
  */
 export function Time({ ns, now, full, coarse }) {
@@ -260,7 +210,9 @@ export function Bytes({ n }) {
   return html`<span title="${String(n)} bytes">${bytes(n)}</span>`;
 }
 
-/** Runs `make` when `keys` change; what is no longer wanted is aborted, the last answer stays.
+/**
+ * A hook that calls `make` whenever `keys` change. The answer before stays until the next one; a
+ * request that is no longer wanted is aborted.
  * @template T
  * @param {(signal: AbortSignal) => Promise<T>} make
  * @param {any[]} keys
@@ -269,7 +221,7 @@ export function Bytes({ n }) {
 export function useAnswer(make, keys) {
   const [state, setState] = useState(/** @type {any} */ ({ data: undefined, error: null, busy: true }));
   const [turn, setTurn] = useState(0);
-  // It is asked before the page is painted, not after.
+  // Asked before the page is painted.
   useLayoutEffect(() => {
     const ended = new AbortController();
     setState((/** @type {any} */ was) => ({ ...was, busy: true }));
@@ -289,7 +241,7 @@ export function useAnswer(make, keys) {
 const modules = new Map();
 
 /**
- * A module that is fetched when it is first drawn.
+ * A hook that fetches a module when it is first drawn.
  * @param {string} name of a file beside this one; "" for none yet
  * @returns {{module: any, error: any}}
  */
@@ -312,7 +264,49 @@ export function useModule(name) {
   return state;
 }
 
-/** @param {any} event @returns {boolean} whether keys belong to a field, not to the page */
+/**
+ * A component of a module that is fetched when it is first drawn.
+ * @param {Record<string, any>} props `of`: the file; `part`: the name of the component; `wait`: what
+ *   is shown until then; `onRetry`: offered if the file cannot be fetched; the rest is handed on
+ */
+export function Later({ of, part, wait = null, onRetry, ...props }) {
+  const { module, error } = useModule(of);
+  if (error) return html`<${ErrorBox} error=${error} onRetry=${onRetry} />`;
+  return module ? html`<${module[part]} ...${props} />` : wait;
+}
+
+/** @type {IntersectionObserver | null} */
+let watcher = null;
+/** @type {WeakMap<Element, (seen: boolean) => void>} */
+const watched = new WeakMap();
+
+/**
+ * A hook that returns whether an element is in view, or nearly.
+ * @param {{current: Element | null}} ref
+ * @param {boolean} first until the browser has said it
+ */
+export function useSeen(ref, first = false) {
+  const [seen, setSeen] = useState(first);
+  useEffect(() => {
+    const element = ref.current;
+    if (!element) return undefined;
+    watcher ??= new IntersectionObserver(
+      (entries) => {
+        for (const entry of entries) watched.get(entry.target)?.(entry.isIntersecting);
+      },
+      { rootMargin: "120px 0px" },
+    );
+    watched.set(element, setSeen);
+    watcher.observe(element);
+    return () => {
+      watcher?.unobserve(element);
+      watched.delete(element);
+    };
+  }, []);
+  return seen;
+}
+
+/** @param {any} event @returns {boolean} whether a key belongs to a field, not to the page */
 export function isTyping(event) {
   const at = event.target;
   if (event.ctrlKey || event.metaKey || event.altKey) return true;
@@ -322,26 +316,11 @@ export function isTyping(event) {
   return at.matches("textarea, select") || (at.matches("input") && !["checkbox", "radio", "button"].includes(typed));
 }
 
-/**
- * Save a text as a file.
- * @param {string} name
- * @param {string} text
- * @param {string} type
- */
-export function save(name, text, type = "text/csv;charset=utf-8") {
-  const url = URL.createObjectURL(new Blob([text], { type }));
-  const link = document.createElement("a");
-  link.href = url;
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(url), 10000);
-}
-
-/** How many of the shown runs are running: what is asked again soon. */
+/** The number of shown runs that are running: with some, changes are asked for more often. */
 export const pace = { running: 0 };
 
 /**
- * Say what is shown: in the tab's title, and for how soon it is asked again.
+ * Set the title of the tab, and how soon changes are asked for.
  * @param {{running?: number, crashed?: number, title?: string}} said
  */
 export function tell({ running = 0, crashed = 0, title = "" }) {

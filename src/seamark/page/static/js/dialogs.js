@@ -1,11 +1,11 @@
 // @ts-check
 /**
- * What opens above the page: help, and what people change of runs (name, description, tags, the
- * trash; with a way back). And what stands in its place until there is a token.
+ * Windows above the page: help, and the edits of runs (name, description, tags, trash), which can be
+ * undone. And the screen that asks for the token.
  */
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
-import { Dialog, ErrorBox } from "./components.js";
+import { Check, ErrorBox, useId } from "./components.js";
 import { count } from "./format.js";
 
 /** @typedef {import("./api.js").Api} Api */
@@ -15,13 +15,49 @@ import { count } from "./format.js";
 const AT_ONCE = 200;
 
 /**
+ * A window above the page; the browser keeps the focus in it.
+ * @param {{title: string, onClose: () => void, children?: any, wide?: boolean}} props
+ */
+export function Dialog({ title, onClose, children, wide }) {
+  /** @type {{current: any}} */
+  const ref = useRef(null);
+  const id = useId("dialog");
+  useEffect(() => {
+    const before = /** @type {any} */ (document.activeElement);
+    ref.current?.showModal();
+    return () => {
+      if (before?.isConnected) before.focus();
+    };
+  }, []);
+  const outside = (/** @type {MouseEvent} */ event) => {
+    if (event.target === ref.current) onClose();
+  };
+  return html`<dialog ref=${ref} class=${wide ? "wide" : ""} aria-labelledby=${id} onClose=${onClose}
+    onClick=${outside}>
+    <div class="dialog">
+      <header><h2 id=${id}>${title}</h2>
+        <button type="button" class="quiet" aria-label="Close" onClick=${onClose}>✕</button></header>
+      ${children}
+    </div>
+  </dialog>`;
+}
+
+/** A text to copy by hand. @param {{text: string, onClose: () => void}} props */
+export function TextDialog({ text, onClose }) {
+  const field = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
+  useEffect(() => field.current?.select(), []);
+  return html`<${Dialog} title="Copy this text" onClose=${onClose}>
+    <textarea ref=${field} readonly rows=${Math.min(8, text.split("\n").length + 1)} aria-label="Text to copy" value=${text}></textarea><//>`;
+}
+
+/**
  * Change runs, at most 200 a request.
  * @param {Api} api
  * @param {Ref[]} refs
  * @param {Record<string, any>} change
  * @returns {Promise<{done: Ref[], failed: Array<{project: string, run: string, hint: string}>}>}
  */
-export async function edit(api, refs, change) {
+async function edit(api, refs, change) {
   /** @type {Ref[]} */
   const done = [];
   const failed = [];
@@ -53,7 +89,7 @@ async function tagsOf(api, refs) {
 }
 
 /**
- * Give each run back the tags that a change has taken from it, and only take what it had not.
+ * Undo a change of tags: give each run back what it had, and take away what it had not.
  * @param {Api} api
  * @param {Ref[]} refs
  * @param {Map<string, string[]>} before the tags that they had
@@ -80,7 +116,20 @@ async function untag(api, refs, before, added, removed) {
 }
 
 /**
- * Put runs into the trash or take them out; says so, with the way back.
+ * A note of what was done, and of what was not.
+ * @param {string} text
+ * @param {Ref[]} done
+ * @param {{hint: string}[]} failed
+ * @param {() => Promise<any>} undo
+ * @returns {Note}
+ */
+function noteOf(text, done, failed, undo) {
+  const not = failed.length ? ` ${count(failed.length, "run")} not: ${failed[0].hint}` : "";
+  return { text: text + not, bad: failed.length > 0, undo: done.length ? undo : undefined };
+}
+
+/**
+ * Put runs into the trash or take them out, with a note that undoes it.
  * @param {Api} api
  * @param {Ref[]} refs
  * @param {boolean} trashed
@@ -95,8 +144,7 @@ export async function trash(api, refs, trashed, onNote, onDone) {
       await edit(api, done, { trashed: !trashed });
       onDone();
     };
-    const not = failed.length ? ` ${count(failed.length, "run")} not: ${failed[0].hint}` : "";
-    onNote({ text: `${count(done.length, "run")} ${where}.${not}`, bad: failed.length > 0, undo: done.length ? undo : undefined });
+    onNote(noteOf(`${count(done.length, "run")} ${where}.`, done, failed, undo));
   } catch (/** @type {any} */ error) {
     onNote({ text: `Nothing was changed: ${error.hint ?? error}`, bad: true });
   }
@@ -104,10 +152,10 @@ export async function trash(api, refs, trashed, onNote, onDone) {
 }
 
 /**
- * What was done, for a while, with the way back.
+ * The note of what was done, for a while.
  * @param {{note: Note | null, onNote: (note: Note | null) => void}} props
  */
-export function Toast({ note, onNote }) {
+function Toast({ note, onNote }) {
   useEffect(() => {
     if (!note) return undefined;
     const timer = setTimeout(() => onNote(null), note.undo ? 15000 : 6000);
@@ -121,7 +169,7 @@ export function Toast({ note, onNote }) {
       onNote({ text: `Not undone: ${error.hint ?? error}`, bad: true });
     }
   };
-  // A screen reader tells what comes into a place that was there, not what came along with it.
+  // A screen reader reads a text that appears in an element that was there before.
   const [shown, setShown] = useState(/** @type {Note | null} */ (null));
   useEffect(() => setShown(note), [note]);
   return html`<div class="toasts" role="status">${
@@ -133,11 +181,11 @@ export function Toast({ note, onNote }) {
 }
 
 /**
- * A window in which tags of some runs are added and taken away.
+ * A window to add tags to runs and to take them away.
  * @param {{api: Api, refs: Ref[], known: string[], onClose: () => void, onDone: () => void,
  *   onNote: (note: Note) => void}} props
  */
-export function TagsDialog({ api, refs, known, onClose, onDone, onNote }) {
+function TagsDialog({ api, refs, known, onClose, onDone, onNote }) {
   const [text, setText] = useState("");
   const [removed, setRemoved] = useState(/** @type {string[]} */ ([]));
   const [error, setError] = useState(/** @type {any} */ (null));
@@ -154,8 +202,7 @@ export function TagsDialog({ api, refs, known, onClose, onDone, onNote }) {
         await untag(api, done, before, added, removed);
         onDone();
       };
-      const not = failed.length ? ` ${count(failed.length, "run")} not: ${failed[0].hint}` : "";
-      onNote({ text: `Tags of ${count(done.length, "run")} changed.${not}`, bad: failed.length > 0, undo: done.length ? undo : undefined });
+      onNote(noteOf(`Tags of ${count(done.length, "run")} changed.`, done, failed, undo));
       onDone();
       onClose();
     } catch (failed) {
@@ -169,9 +216,8 @@ export function TagsDialog({ api, refs, known, onClose, onDone, onNote }) {
         <input value=${text} autofocus onInput=${(/** @type {any} */ e) => setText(e.target.value)} /></label>
       ${known.length > 0 &&
       html`<fieldset><legend>Take away</legend><div class="pick">${known.map(
-        (tag) => html`<label key=${tag}><input type="checkbox" checked=${removed.includes(tag)}
-          onChange=${() => setRemoved(removed.includes(tag) ? removed.filter((one) => one !== tag) : [...removed, tag])} />
-          <bdi>${tag}</bdi></label>`,
+        (tag) => html`<${Check} key=${tag} on=${removed.includes(tag)}
+          onCheck=${() => setRemoved(removed.includes(tag) ? removed.filter((one) => one !== tag) : [...removed, tag])}><bdi>${tag}</bdi><//>`,
       )}</div></fieldset>`}
       <${ErrorBox} error=${error} />
       <footer><button type="button" onClick=${onClose}>Cancel</button>
@@ -181,12 +227,12 @@ export function TagsDialog({ api, refs, known, onClose, onDone, onNote }) {
 }
 
 /**
- * A window in which one run gets a name and a description. A description that somebody else has
- * changed meanwhile is shown beside one's own.
+ * A window for the name and the description of a run. If somebody else has changed the description
+ * meanwhile, both are shown.
  * @param {{api: Api, run: {project: string, id: string}, onClose: () => void, onDone: () => void,
  *   onNote: (note: Note) => void}} props
  */
-export function WordsDialog({ api, run, onClose, onDone, onNote }) {
+function WordsDialog({ api, run, onClose, onDone, onNote }) {
   const [was, setWas] = useState(/** @type {any} */ (null));
   const [name, setName] = useState("");
   const [description, setDescription] = useState("");
@@ -194,7 +240,7 @@ export function WordsDialog({ api, run, onClose, onDone, onNote }) {
   const [error, setError] = useState(/** @type {any} */ (null));
   const [busy, setBusy] = useState(false);
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
-  // It cannot have the focus as long as it is not known what stands there.
+  // The field is disabled, and cannot have the focus, until its value is known.
   useEffect(() => {
     if (was && document.activeElement?.getAttribute("aria-label") === "Close") field.current?.focus();
   }, [was]);
@@ -203,11 +249,8 @@ export function WordsDialog({ api, run, onClose, onDone, onNote }) {
     api
       .read("some", { project: run.project, run: run.id, paths: ["sys/name", "sys/description"] }, { signal: ended.signal })
       .then((/** @type {any[]} */ said) => {
-        /** @type {Record<string, any>} */
-        const found = {};
-        for (const one of said) found[one.path] = one.value;
-        const text = (/** @type {any} */ one) => (typeof one === "string" ? one : null);
-        const read = { name: text(found["sys/name"]), description: text(found["sys/description"]) };
+        const text = (/** @type {string} */ path) => said.find((one) => one.path === path && typeof one.value === "string")?.value ?? null;
+        const read = { name: text("sys/name"), description: text("sys/description") };
         setWas(read);
         setName(read.name ?? "");
         setDescription(read.description ?? "");
@@ -268,6 +311,16 @@ export function WordsDialog({ api, run, onClose, onDone, onNote }) {
   <//>`;
 }
 
+/**
+ * The open window, if there is one, and the note of what was done.
+ * @param {{api: Api, open: any, note: Note | null, onOpen: (open: any) => void, onDone: () => void, onNote: (note: Note | null) => void}} props
+ */
+export function Edits({ api, open, note, onOpen, onDone, onNote }) {
+  const part = { tags: TagsDialog, words: WordsDialog }[/** @type {"tags" | "words"} */ (open?.kind)];
+  return html`${part && html`<${part} api=${api} ...${open} onClose=${() => onOpen(null)} onDone=${onDone} onNote=${onNote} />`}
+    <${Toast} note=${note} onNote=${onNote} />`;
+}
+
 const KEYS = [
   ["/", "write a query"],
   ["j k", "next, previous row"],
@@ -289,8 +342,7 @@ export function Help({ onClose, keys, onKeys }) {
   return html`<${Dialog} title="Keys and queries" onClose=${onClose} wide>
     <div class="columns">
       <section><h3>Keys</h3>
-        <label><input type="checkbox" checked=${keys}
-          onChange=${(/** @type {any} */ e) => onKeys(e.target.checked)} /> Single keys do something</label>
+        <${Check} on=${keys} onCheck=${onKeys}> Single keys do something<//>
         <dl class="keys">${KEYS.map(([key, does]) => html`<dt><kbd>${key}</kbd></dt><dd>${does}</dd>`)}</dl>
       </section>
       <section><h3>Queries</h3>
@@ -308,7 +360,7 @@ export function Help({ onClose, keys, onKeys }) {
   <//>`;
 }
 
-/** Asks for the token. @param {{login: string, hint: string, onToken: (token: string) => void}} props */
+/** The screen that asks for the token. @param {{login: string, hint: string, onToken: (token: string) => void}} props */
 export function TokenEntry({ login, hint, onToken }) {
   const [text, setText] = useState("");
   const given = (/** @type {Event} */ event) => {

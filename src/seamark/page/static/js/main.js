@@ -1,27 +1,20 @@
 // @ts-check
-/** The page: which root, which screen, whether there is an answer, and what is live. */
+/** The page: its root and screen, whether the server answers, and what changed. */
 
 import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
-import { START, href, read, subscribe, write } from "./address.js";
+import { START, linkTo, read, subscribe } from "./address.js";
 import { Api, ApiError, poll } from "./api.js";
-import { Banner, Empty, ErrorBox, isTyping, pace, useModule } from "./components.js";
-import { duration } from "./format.js";
-import { RunsScreen } from "./table.js";
+import { Banner, Empty, ErrorBox, Later, isTyping, pace } from "./components.js";
+import { duration, whole } from "./format.js";
+import { RunsScreen } from "./runs.js";
 
 /** @typedef {import("./address.js").View} View */
-/**
- * @typedef {{name: string, path: string, api: string, read_only: boolean, why: string,
- *   cursor?: string}} Root
- * @typedef {{product?: string, version?: string, instance: string, login: string, roots?: Root[],
- *   seamark?: string, features?: string[]}} Greeting
- * @typedef {{project: string, run: string, state: string | null, gone: boolean,
- *   paths: string[]}} Changed
- * `tick` grows when runs have changed; `subscribe` calls with the runs that did, null for any.
- * @typedef {{tick: number, active: boolean, changed: Changed[], reset: boolean,
- *   subscribe: (f: (runs: Changed[] | null) => void) => () => void}} Live
- */
+/** @typedef {import("./api.js").Changed} Changed */
+/** @typedef {import("./api.js").Greeting} Greeting */
+/** @typedef {import("./api.js").Live} Live */
+/** @typedef {import("./api.js").Root} Root */
 
-/** What is shown first is not kept waiting by what asks whether something has changed. */
+/** The first question for changes waits for what is shown first. */
 const FIRST_MS = 300;
 const LOOKS = ["system", "light", "dark"];
 
@@ -33,7 +26,7 @@ const subscribeToRuns = (watcher) => {
   return () => void watchers.delete(watcher);
 };
 
-/** Reads and keeps what this browser remembers; a frame may be refused its storage. */
+/** The storage of the browser, which may refuse it to a frame. */
 const kept = {
   /** @param {string} name */
   get(name) {
@@ -49,12 +42,12 @@ const kept = {
       if (text) localStorage.setItem(name, text);
       else localStorage.removeItem(name);
     } catch {
-      // It is asked for again next time.
+      // The user is asked again next time.
     }
   },
 };
 
-/** The token of the address, which is taken out of it at once. */
+/** Take the token out of the address. */
 function tokenOfAddress() {
   const said = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
   if (said) history.replaceState(null, "", location.pathname + location.search);
@@ -67,7 +60,6 @@ function Theme() {
     if (look === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = look;
     kept.set("seamark:look", look === "system" ? "" : look);
-    dispatchEvent(new Event("seamark:theme"));
   }, [look]);
   const next = LOOKS[(LOOKS.indexOf(look) + 1) % LOOKS.length];
   const sign = { system: "◐", light: "☀", dark: "☾" }[look];
@@ -76,7 +68,7 @@ function Theme() {
 }
 
 /**
- * How old what is seen is, and a way to look now.
+ * The age of what is shown, and a way to look now.
  * @param {{api: Api, live: Live, looked: number, onLook: () => void}} props
  */
 function Age({ api, live, looked, onLook }) {
@@ -86,7 +78,7 @@ function Age({ api, live, looked, onLook }) {
     return () => clearInterval(timer);
   }, []);
   const age = looked ? Math.max(0, (api.now() - looked) / 1000) : null;
-  const left = api.left > 0 ? ` · ${api.left.toLocaleString("en-US")} more runs being read` : "";
+  const left = api.left > 0 ? ` · ${whole(api.left)} more runs being read` : "";
   const word = api.lost ? "no answer" : live.active ? "live" : "idle";
   return html`<span class="age ${api.lost ? "lost" : live.active ? "live" : ""}">
     <i aria-hidden="true">●</i> ${word}${age !== null && html` <span class="seconds">${age < 60 ? `${Math.floor(age)} s` : duration(age)}</span>`}${left}
@@ -97,11 +89,6 @@ function Age({ api, live, looked, onLook }) {
 /** @param {{root: Root, roots: Root[], view: View}} props */
 function Crumbs({ root, roots, view }) {
   const parts = view.project ? view.project.split("/") : [];
-  const go = (/** @type {Partial<View>} */ change) => (/** @type {MouseEvent} */ event) => {
-    if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
-    event.preventDefault();
-    write(change, { push: true });
-  };
   const home = { ...START, root: view.root, screen: /** @type {const} */ ("projects") };
   const steps = parts.map((part, at) => {
     /** @type {Partial<View>} */
@@ -109,25 +96,18 @@ function Crumbs({ root, roots, view }) {
     return { part, change };
   });
   return html`<nav class="crumbs" aria-label="Project">
-    <a class="brand" href=${href(home)} onClick=${go(home)}>seamark</a>
+    <a class="brand" ...${linkTo(home)}>seamark</a>
     ${roots.length > 1 && html`<span class="sep">›</span><bdi title=${root.path}>${root.name}</bdi>`}
     ${steps.map(
-      ({ part, change }, at) => html`<span class="sep" aria-hidden="true">›</span><a href=${href(change)}
-        aria-current=${at === steps.length - 1 && !view.run ? "page" : undefined}
-        onClick=${go(change)}><bdi>${part}</bdi></a>`,
+      ({ part, change }, at) => html`<span class="sep" aria-hidden="true">›</span><a ...${linkTo(change)}
+        aria-current=${at === steps.length - 1 && !view.run ? "page" : undefined}><bdi>${part}</bdi></a>`,
     )}
   </nav>`;
 }
 
-/**
- * A screen of a module that is fetched when it is needed.
- * @param {{name: string, part: string, props: any}} props
- */
-function Later({ name, part, props }) {
-  const { module, error } = useModule(name);
-  if (error) return html`<${ErrorBox} error=${error} onRetry=${() => location.reload()} />`;
-  if (!module) return html`<p class="starting">Opening …</p>`;
-  return html`<${module[part]} ...${props} />`;
+/** A screen, or another part, of a module that is fetched when it is needed. @param {Record<string, any>} props */
+function Fetched(props) {
+  return html`<${Later} wait=${html`<p class="starting">Opening …</p>`} onRetry=${() => location.reload()} ...${props} />`;
 }
 
 /**
@@ -173,7 +153,7 @@ function Page({ greeting, roots, token, onRefused }) {
           const { answer: said, next } = await api.whole("changes", { cursor, project: view.project }, { signal });
           more = Boolean(next);
           reset ||= Boolean(cursor && said.reset);
-          // The answer to the same question again is unchanged until there is something.
+          // The same question is asked again until something has changed.
           if (!cursor || said.reset || said.runs.length || more) api.cursor = cursor = said.cursor;
           changed.push(...said.runs);
           setLooked(api.looked || api.now());
@@ -189,7 +169,7 @@ function Page({ greeting, roots, token, onRefused }) {
         if (news) for (const one of [...watchers]) one(reset ? null : changed);
         return now;
       },
-      { api, at: FIRST_MS },
+      { at: FIRST_MS },
     );
     asking.current = stop;
     addEventListener("seamark:pace", stop.now);
@@ -214,7 +194,7 @@ function Page({ greeting, roots, token, onRefused }) {
     return () => removeEventListener("keydown", pressed);
   }, [keys]);
 
-  // Where what had the focus is gone with its screen, the next screen has it.
+  // If the element with the focus is gone, the next screen has the focus.
   const shown = `${view.root}\n${view.screen}\n${view.run && `${view.project}\n${view.run}`}`;
   const first = useRef(shown);
   useEffect(() => {
@@ -226,11 +206,11 @@ function Page({ greeting, roots, token, onRefused }) {
 
   const props = { api, view, live, keys, root, roots };
   const screen = view.run
-    ? html`<${Later} key="run" name="./run.js" part="RunScreen" props=${props} />`
+    ? html`<${Fetched} key="run" of="./run.js" part="RunScreen" ...${props} />`
     : view.screen === "compare"
-      ? html`<${Later} key="compare" name="./compare.js" part="CompareScreen" props=${props} />`
+      ? html`<${Fetched} key="compare" of="./compare.js" part="CompareScreen" ...${props} />`
       : view.screen === "projects"
-        ? html`<${Later} key="projects" name="./projects.js" part="ProjectsScreen" props=${props} />`
+        ? html`<${Fetched} key="projects" of="./projects.js" part="ProjectsScreen" ...${props} />`
         : html`<${RunsScreen} key="runs" ...${props} />`;
   return html`<a class="skip" href="#main" onClick=${(/** @type {MouseEvent} */ event) => {
       event.preventDefault();
@@ -253,9 +233,9 @@ function Page({ greeting, roots, token, onRefused }) {
     ${upgraded &&
     html`<${Banner} kind="warn" action="Reload" onAction=${() => location.reload()}>
       Seamark was upgraded: reload this page.<//>`}
-    ${api.unread > 0 && html`<${Later} name="./projects.js" part="Unread" props=${{ count: api.unread, root, token }} />`}
+    ${api.unread > 0 && html`<${Fetched} of="./projects.js" part="Unread" count=${api.unread} root=${root} token=${token} />`}
     <main id="main" tabindex="-1">${screen}</main>
-    ${help && html`<${Later} name="./dialogs.js" part="Help" props=${{ onClose: () => setHelp(false), keys, onKeys: setKeys }} />`}`;
+    ${help && html`<${Fetched} of="./dialogs.js" part="Help" onClose=${() => setHelp(false)} keys=${keys} onKeys=${setKeys} />`}`;
 }
 
 function App() {
@@ -273,13 +253,13 @@ function App() {
     greeted().then(
       async (said) => {
         const at = `seamark:token:${said.instance}:${location.pathname}`;
-        // Where there are accounts, a link does not make one somebody else.
+        // With accounts, a link must not log in somebody else.
         const shown = given && !(said.login === "account" && kept.get(at)) ? given : kept.get(at);
         if (shown) kept.set(at, shown);
         setToken(shown);
         setRefused(shown || said.login === "none" ? null : "");
         setError(null);
-        // Who has the token is told where the folders are, and why one cannot be edited.
+        // With the token, the greeting names the folders, and why one cannot be edited.
         const again = shown && shown !== given && said.login === "token";
         setGreeting(again ? await new Api("api/v1/", shown).get("").catch(() => said) : said);
       },
@@ -312,7 +292,7 @@ function App() {
     }</main>`;
   }
   if (refused !== null) {
-    return html`<${Later} name="./dialogs.js" part="TokenEntry" props=${{ login: greeting.login, hint: refused, onToken: take }} />`;
+    return html`<${Fetched} of="./dialogs.js" part="TokenEntry" login=${greeting.login} hint=${refused} onToken=${take} />`;
   }
   const whole = { name: "", path: "", api: "api/v1/", read_only: false, why: "" };
   const roots = greeting.roots ?? [whole];
@@ -320,7 +300,7 @@ function App() {
   return html`<${Page} greeting=${greeting} roots=${roots} token=${token} onRefused=${setRefused} />`;
 }
 
-// A button that is gone with what it did leaves the focus to nothing.
+// A button may be gone after a click, and nothing has the focus then.
 addEventListener("click", (/** @type {any} */ { target }) =>
   setTimeout(() => !target.isConnected && document.activeElement === document.body && document.getElementById("main")?.focus({ preventScroll: true }), 99),
 );

@@ -1,33 +1,36 @@
 // @ts-check
-/** The projects of a root, and what one of them is about. */
+/** The projects of a root, and the description of one of them. */
 
 import { html, useEffect } from "../vendor/preact.js";
-import { START, href, write } from "./address.js";
+import { START, linkTo, write } from "./address.js";
 import { Api } from "./api.js";
-import { Banner, CopyButton, Empty, ErrorBox, Time, tell, useAnswer } from "./components.js";
-import { number } from "./format.js";
+import { Banner, Empty, ErrorBox, Time, tell, useAnswer } from "./components.js";
+import { Code, CopyButton } from "./copies.js";
+import { count, number } from "./format.js";
 
 /** @typedef {import("./address.js").View} View */
-/** @typedef {import("./main.js").Root} Root */
+/** @typedef {import("./api.js").Root} Root */
 /**
  * @typedef {{project: string, runs: number, running: number, crashed: number, trashed: number,
  *   last_record_ns: bigint | number | null}} Project
  */
+
+const FIVE_LINES = `import seamark
+run = seamark.init_run(project="first")
+run["params"] = {"lr": 0.1}
+for step in range(100): run["loss"].append(1 / (1 + step), step=step)
+run.stop()`;
 
 /**
  * A link within the page.
  * @param {{change: Partial<View>, children?: any, className?: string}} props
  */
 function Go({ change, children, className }) {
-  return html`<a class=${className} href=${href(change)} onClick=${(/** @type {MouseEvent} */ event) => {
-    if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
-    event.preventDefault();
-    write(change, { push: true });
-  }}>${children}</a>`;
+  return html`<a class=${className} ...${linkTo(change)}>${children}</a>`;
 }
 
 /**
- * What of a folder of runs cannot be looked into: where, why, and what to do.
+ * The folders that cannot be read: which, why, and what to do.
  * @param {{count: number, root: Root, token: string}} props
  */
 export function Unread({ count, root, token }) {
@@ -40,7 +43,7 @@ export function Unread({ count, root, token }) {
 }
 
 /**
- * @param {{api: import("./api.js").Api, view: View, live: import("./main.js").Live, root: Root,
+ * @param {{api: import("./api.js").Api, view: View, live: import("./api.js").Live, root: Root,
  *   roots: Root[]}} props
  */
 export function ProjectsScreen({ api, view, live, root, roots }) {
@@ -95,4 +98,21 @@ export function ProjectsScreen({ api, view, live, root, roots }) {
     html`<div class="list"><h2>Folders</h2><ul class="roots">${roots.map((one) => html`<li key=${one.name}>
       <${Go} change=${{ ...START, root: one.name, screen: /** @type {const} */ ("projects") }}><bdi>${one.name}</bdi><//>${" "}
       <small><bdi>${one.path}</bdi>${one.read_only ? ` · read-only: ${one.why}` : ""}</small></li>`)}</ul></div>`}`;
+}
+
+/** Why there are no runs, and what to do. @param {{view: View, root: Root, left: number}} props */
+export function Nothing({ view, root, left }) {
+  if (view.q) {
+    return html`<${Empty} title="No run matches">
+      <p>Nothing here matches <code>${view.q}</code>.</p>
+      <button type="button" onClick=${() => write({ q: "", page: 0 })}>Show all runs</button><//>`;
+  }
+  if (view.trashed) return html`<${Empty} title="The trash is empty" />`;
+  const projects = () => write({ ...START, root: view.root, screen: "projects" }, { push: true });
+  if (left > 0) return html`<p class="starting">Reading ${count(left, "run")} …</p>`;
+  const where = view.project ? `in ${view.project}` : root.path ? `in ${root.path}` : "here";
+  return html`<${Empty} title="No runs ${where} yet">
+    <p>${root.why && !root.read_only ? root.why : "Record one, and it appears here:"}</p>
+    ${view.project && html`<p><button type="button" onClick=${projects}>Which projects are there?</button></p>`}
+    <${Code} text=${FIVE_LINES} /><//>`;
 }

@@ -1,22 +1,22 @@
 // @ts-check
-/** The field in which runs are asked for, which completes what is typed. */
+/** The field for queries, which completes what is typed. */
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { AGGREGATES } from "./columns.js";
 import { useAnswer, useId } from "./components.js";
 
 /** @typedef {import("./api.js").Api} Api */
 
 const STATES = ["created", "running", "completed", "failed", "interrupted", "suspended", "crashed"];
 const OPERATORS = ["=", "!=", "<", "<=", ">", ">=", "=~", "!~", "CONTAINS", "NOT CONTAINS", "IN", "NOT IN", "MATCHES", "IS MISSING", "IS NOT MISSING"];
-const AGGREGATES = ["min", "max", "mean", "last", "count"];
-/** What every run may be asked for, whether or not one of them has it as an attribute. */
+/** Attributes that every query may name. */
 const SYSTEM = ["state", "name", "tags", "creation_time", "running_time", "owner", "description", "id", "hostname", "crash_reason", "failed", "group_tags", "modification_time"].map((one) => `sys/${one}`);
 const JOINS = ["AND", "OR", "AND NOT"];
 const MOST = 12;
 const TOKEN = /\s+|"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|`[^`]*`?|>=|<=|!=|<>|==|=~|!~|[=<>(),]|[^\s"'`=<>!~(),]+|./gsu;
 
 /**
- * What is expected where the caret is.
+ * The kind of word that is expected at the caret.
  * @typedef {{want: "path" | "operator" | "value" | "join", from: number, typed: string,
  *   path: string}} Place
  */
@@ -80,7 +80,7 @@ export function quotedValue(value) {
 }
 
 /**
- * What may come where the caret is, the likeliest first.
+ * The words that may come at the caret, the likeliest first.
  * @param {Place} place
  * @param {string[]} paths
  * @param {string[]} tags
@@ -98,7 +98,7 @@ export function proposals(place, paths, tags) {
     const before = place.typed.slice(0, colon).replace(/`/g, "");
     if (colon > 0 && paths.includes(before)) return among(AGGREGATES.map((one) => `${before}:${one}`));
     const found = among([...new Set([...SYSTEM, ...paths])]);
-    // What people ask for comes before what the machine said of itself.
+    // Facts about the machine come last.
     found.sort((a, b) => Number(/^(sys|monitoring|source_code)\//.test(a)) - Number(/^(sys|monitoring|source_code)\//.test(b)));
     return found.filter((one) => one.toLowerCase() !== typed || one !== place.typed).slice(0, MOST);
   }
@@ -121,7 +121,7 @@ export function QueryField({ api, project, value, error, tags, onChange }) {
   /** @type {{current: any}} */
   const field = useRef(null);
   const id = useId("query");
-  // A blank behind what was asked stays: more is about to be typed.
+  // A blank at the end stays, since more is about to be typed.
   useEffect(() => {
     if (text.trim() !== value) setText(value);
   }, [value]);
@@ -135,7 +135,7 @@ export function QueryField({ api, project, value, error, tags, onChange }) {
 
   useEffect(() => document.getElementById(`${id}-${at}`)?.scrollIntoView({ block: "nearest" }), [at]);
 
-  // Back leads to what was asked before one came to this field, not to each word on the way.
+  // Back leads to the query before this field had the focus, not to each word on the way.
   /** @type {{current: boolean}} */
   const began = useRef(false);
   const ask = (/** @type {string} */ some) => {
@@ -143,7 +143,7 @@ export function QueryField({ api, project, value, error, tags, onChange }) {
     onChange(some.trim(), !began.current);
     began.current = true;
   };
-  // What is whole is asked for while one types; the rest when Enter is pressed.
+  // A complete query is sent while somebody types, another one when Enter is pressed.
   useEffect(() => {
     if (text === value) return undefined;
     if (text.trim() === value) return undefined;

@@ -1,0 +1,251 @@
+"""GPUs of NVIDIA and AMD: what they are, and what they do.
+
+Opening may take seconds, each question too; none raises, and what is not answered is left out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+__all__ = ["GIB", "MIB", "AmdGpus", "Gpus", "NvidiaGpus"]
+
+MIB: Final = 2**20
+GIB: Final = 2**30
+
+
+class Gpus:
+    """The GPUs that this process may use; this class has none.
+
+    Attributes:
+        facts: What they and their driver are, by name; memory in GiB.
+    """
+
+    def __init__(self) -> None:
+        self._handles: dict[int, Any] = {}
+        self.facts: dict[str, Any] = {}
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the devices."""
+        return list(self._handles)
+
+    def read(self) -> dict[int, dict[str, float]]:
+        """Return what each device does, by its number: percent, GiB, watts, degrees Celsius."""
+        found: dict[int, dict[str, float]] = {}
+        for number, handle in self._handles.items():
+            said = self._read(handle)
+            found[number] = {name: value for name, value in said.items() if value is not None}
+        return found
+
+    def used_by(self, pid: int) -> frozenset[int]:
+        """Return the numbers of those on which a process computes, as far as the driver tells."""
+        return frozenset()
+
+    def close(self) -> None:
+        """Let go of the driver."""
+
+    def _read(self, handle: Any) -> dict[str, float | None]:
+        raise NotImplementedError
+
+    def _describe(self, names: list[str], sizes: list[float | None]) -> None:
+        if names:
+            self.facts["gpu"] = ", ".join(dict.fromkeys(names))
+            self.facts["gpu_count"] = len(names)
+        if known := [size for size in sizes if size is not None]:
+            self.facts["gpu_memory"] = min(known)
+
+
+class NvidiaGpus(Gpus):
+    """GPUs of NVIDIA, through NVML (the package ``nvidia-ml-py``).
+
+    Numbers are NVML's, by which ``nvidia-smi`` calls them: in the order of the PCI bus. CUDA has
+    the same order where ``CUDA_DEVICE_ORDER=PCI_BUS_ID``, and where all GPUs of the machine are
+    alike; else it puts the fastest first.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._nvml: Any = None
+
+    def open(self, nvml: Any) -> None:
+        """Find the devices; there are none without a driver, its library or the permission."""
+        try:
+            nvml.nvmlInit()
+        except Exception:  # noqa: BLE001 - see above; old releases of the package raise others
+            return
+        self._nvml = nvml
+        names, sizes = [], []
+        for number, whole in self._visible():
+            part = self._part_of(whole)
+            handle = self._handles[number] = whole if part is None else part
+            names.append(str(self._ask("nvmlDeviceGetName", handle) or "NVIDIA GPU"))
+            memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
+            sizes.append(None if memory is None else memory.total / GIB)
+        self._describe(names, sizes)
+        if (driver := self._ask("nvmlSystemGetDriverVersion")) is not None:
+            self.facts["driver"] = str(driver)
+        if (cuda := self._ask("nvmlSystemGetCudaDriverVersion")) is not None:
+            self.facts["cuda_driver"] = f"{cuda // 1000}.{cuda % 1000 // 10}"
+
+    def used_by(self, pid: int) -> frozenset[int]:
+        """Return the numbers of those on which a process computes, as far as the driver tells.
+
+        In a container it names processes as the host does, so that none is found.
+        """
+        found = []
+        for number, handle in self._handles.items():
+            running = self._ask("nvmlDeviceGetComputeRunningProcesses", handle)
+            if any(one.pid == pid for one in running or ()):
+                found.append(number)
+        return frozenset(found)
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        if self._nvml is not None:
+            self._ask("nvmlShutdown")
+
+    def _visible(self) -> list[tuple[int, Any]]:
+        """Return number and handle of each device that CUDA would use, up to the first it cannot.
+
+        ``CUDA_VISIBLE_DEVICES`` has indices, beginnings of UUIDs (``GPU-...``), or names of parts
+        of a device (``MIG-...``).
+        """
+        count = self._ask("nvmlDeviceGetCount") or 0
+        handles = {at: self._ask("nvmlDeviceGetHandleByIndex", at) for at in range(count)}
+        there = {at: handle for at, handle in handles.items() if handle is not None}
+        named = os.environ.get("CUDA_VISIBLE_DEVICES")
+        if named is None:
+            return list(there.items())
+        found: dict[int, Any] = {}
+        for word in map(str.strip, named.split(",")):
+            one = self._named(word, there)
+            if one is None:
+                break
+            found.setdefault(*one)
+        return list(found.items())
+
+    def _named(self, word: str, there: Mapping[int, Any]) -> tuple[int, Any] | None:
+        if word.isascii() and word.isdigit():
+            number = int(word)
+            return (number, there[number]) if number in there else None
+        if word.startswith("GPU-"):
+            alike = [
+                (number, handle)
+                for number, handle in there.items()
+                if str(self._ask("nvmlDeviceGetUUID", handle) or "").startswith(word)
+            ]
+            return alike[0] if len(alike) == 1 else None
+        if word.startswith("MIG-"):
+            part = self._ask("nvmlDeviceGetHandleByUUID", word)
+            if part is None:
+                return None
+            whole = self._ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", part)
+            index = None if whole is None else self._ask("nvmlDeviceGetIndex", whole)
+            return index or 0, part
+        return None
+
+    def _part_of(self, handle: Any) -> Any:
+        """Return the first part of a device that is divided (MIG), which CUDA takes then."""
+        mode = self._ask("nvmlDeviceGetMigMode", handle)
+        if not mode or mode[0] != 1:
+            return None
+        for at in range(self._ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+            part = self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, at)
+            if part is not None:
+                return part
+        return None
+
+    def _read(self, handle: Any) -> dict[str, float | None]:
+        busy = self._ask("nvmlDeviceGetUtilizationRates", handle)
+        memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        milliwatts = self._ask("nvmlDeviceGetPowerUsage", handle)
+        sensor = self._nvml.NVML_TEMPERATURE_GPU
+        degrees = self._ask("nvmlDeviceGetTemperature", handle, sensor)
+        return {
+            "gpu": None if busy is None else float(busy.gpu),
+            "gpu_memory": None if memory is None else memory.used / GIB,
+            "gpu_power": None if milliwatts is None else milliwatts / 1000,
+            "gpu_temperature": None if degrees is None else float(degrees),
+        }
+
+    def _ask(self, question: str, *about: Any) -> Any:
+        try:
+            said = getattr(self._nvml, question)(*about)
+        except Exception:  # noqa: BLE001 - the package's own, of every release
+            return None
+        return said.decode(errors="replace") if isinstance(said, bytes) else said
+
+
+class AmdGpus(Gpus):
+    """GPUs of AMD, through ``amdsmi``, which ROCm brings."""
+
+    def __init__(self, smi: Any) -> None:
+        super().__init__()
+        self._smi = smi
+        self._ask("amdsmi_init")
+        every = list(self._ask("amdsmi_get_processor_handles") or ())
+        self._handles = {at: every[at] for at in _visible(len(every))}
+        handles = list(self._handles.values())
+        kinds = [self._ask("amdsmi_get_gpu_asic_info", one) or {} for one in handles]
+        names = [str(one.get("market_name") or "AMD GPU") for one in kinds]
+        self._describe(names, [self._memory(one, "vram_total") for one in handles])
+        for one in handles[:1]:
+            driver = self._ask("amdsmi_get_gpu_driver_info", one) or {}
+            if driver.get("driver_version"):
+                self.facts["driver"] = str(driver["driver_version"])
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        self._ask("amdsmi_shut_down")
+
+    def _read(self, handle: Any) -> dict[str, float | None]:
+        power = self._ask("amdsmi_get_power_info", handle)
+        kinds, now = self._smi.AmdSmiTemperatureType, self._smi.AmdSmiTemperatureMetric.CURRENT
+        # Accelerators have no sensor at their edge.
+        sensors = {"hotspot": kinds.HOTSPOT, "edge": kinds.EDGE}
+        degrees = {
+            name: self._ask("amdsmi_get_temp_metric", handle, kind, now)
+            for name, kind in sensors.items()
+        }
+        return {
+            "gpu": _number(self._ask("amdsmi_get_gpu_activity", handle), "gfx_activity"),
+            "gpu_memory": self._memory(handle, "vram_used"),
+            "gpu_power": _number(power, "current_socket_power", "average_socket_power"),
+            "gpu_temperature": _number(degrees, *degrees),
+        }
+
+    def _memory(self, handle: Any, name: str) -> float | None:
+        # It is told in MiB.
+        size = _number(self._ask("amdsmi_get_gpu_vram_usage", handle), name)
+        return None if size is None else size * MIB / GIB
+
+    def _ask(self, question: str, *about: Any) -> Any:
+        try:
+            return getattr(self._smi, question)(*about)
+        except Exception:  # noqa: BLE001 - no driver, not supported, or another release
+            return None
+
+
+def _visible(count: int) -> list[int]:
+    """Return the visible indices; the second variable counts those that the first leaves.
+
+    Other names than indices are not understood, and all devices are taken then.
+    """
+    found = list(range(count))
+    for name in ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
+        named = os.environ.get(name)
+        words = [word.strip() for word in named.split(",")] if named else []
+        if named is not None and all(word.isascii() and word.isdigit() for word in words):
+            found = [found[at] for at in map(int, words) if at < len(found)]
+    return found
+
+
+def _number(said: Any, *names: str) -> float | None:
+    """Return the first field that is a number; unknown values are ``"N/A"``."""
+    for name in names:
+        value = said.get(name) if isinstance(said, Mapping) else None
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    return None

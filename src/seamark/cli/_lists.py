@@ -1,0 +1,162 @@
+"""Lists of projects, and of the groups of ``seamark ls --by``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.cli._app import misuse
+from seamark.cli._facts import exact_text
+from seamark.cli._formats import write_rows
+from seamark.cli._runs import names_of
+from seamark.cli._screen import Cell, Column, Screen, note, note_hidden_columns
+from seamark.paths import is_inside
+from seamark.reading.words import clean, human_number, human_time, value_text
+
+if TYPE_CHECKING:
+    from seamark.cli._runs import Runs
+    from seamark.reading.groups import RunGroups, Spread
+
+__all__ = ["PLACES", "list_places", "print_groups"]
+
+
+_SUMS: Final = ("n", "odd", "mean", "std", "min", "max")
+
+
+def print_groups(groups: RunGroups, by: Sequence[str], columns: Sequence[str], form: str) -> None:
+    """Print groups of runs as ``"csv"``, ``"json"``, or for people (empty ``form``)."""
+    summed = [name for name in columns if any(name in group.values for group in groups)]
+    if form:
+        rows = groups.to_rows()
+        for row in rows if form == "csv" else ():
+            row["ids"] = " ".join(row["ids"])
+        sums = [f"{name}:{one}" for name in summed for one in _SUMS]
+        write_rows(form, [*by, "n", *sums, "ids"], rows)
+        return
+    if not groups:
+        note("no run matches")
+        return
+    screen = Screen()
+    titles = [Column(clean(name)) for name in by]
+    titles += [Column("RUNS", right=True), *(Column(clean(name), right=True) for name in summed)]
+    exact = not screen.terminal
+    lines = [
+        [
+            *(Cell(value_text(group.by[name], exact=exact)) for name in by),
+            Cell(str(group.n)),
+            *(Cell(_words(group.values[name], group.n, exact=exact)) for name in summed),
+        ]
+        for group in groups
+    ]
+    note_hidden_columns(screen.table(titles, lines))
+
+
+def _words(spread: Spread, runs: int, *, exact: bool) -> str:
+    number = exact_text if exact else human_number
+    known = [number(one) for one in (spread.mean, spread.std) if one is not None]
+    words = " ± ".join(known)
+    return words if spread.n == runs or not words else f"{words} (of {spread.n})"
+
+
+PLACES: Final[Mapping[str, Sequence[str]]] = {
+    "project": ("runs", "sys/description", "tags/*"),
+    "group": ("runs", "description", "metadata/*"),
+}
+"""What is shown of each kind, as far as there is something in it."""
+_TITLES: Final = {"runs": "RUNS", "sys/description": "DESCRIPTION", "description": "DESCRIPTION"}
+Row = Mapping[str, Any]
+
+
+def list_places(
+    runs: Runs,
+    kind: str,
+    project: str | None,
+    query: str | None,
+    columns: Sequence[str],
+    sort: str | None,
+    *,
+    descending: bool | None,
+    limit: int,
+    form: str,
+) -> int:
+    """Write the projects or groups that match; return how many there are beyond a limit (0: none).
+
+    By default they are sorted by name; by a path, greatest first unless ``descending`` is False.
+    """
+    from seamark.registry.group import group_rows, project_rows, table_of
+
+    known = project_rows(runs.index) if kind == "project" else group_rows(runs.index)
+    there = {ref: row for ref, row in known.items() if is_inside(ref[0], project or "")}
+    table = table_of(there, query, note)
+    every = [
+        {**row, "project": at, kind: row["sys/id"]}
+        for (at, _), row in zip(table.refs, table, strict=True)
+    ]
+    rows = _in_order(every, sort, descending=descending)[: limit or None]
+    wanted = names_of(columns)
+    if form:
+        named = dict.fromkeys(("project", kind))
+        write_rows(form, [*named, *_matching(rows, kind, wanted or ["*"])], rows)
+    elif rows:
+        _print(rows, kind, _matching(rows, kind, wanted or PLACES[kind]))
+    else:
+        note(f"no {kind} matches" if there else f"no {kind}s in {runs.where} yet")
+    return len(every) - len(rows)
+
+
+def _in_order(rows: Sequence[Row], sort: str | None, *, descending: bool | None) -> Sequence[Row]:
+    if sort is None:
+        return rows[::-1] if descending else rows
+    known = [row for row in rows if row.get(sort) is not None]
+    try:
+        known.sort(key=lambda row: row[sort], reverse=descending is not False)
+    except TypeError:
+        misuse(f"--sort {sort}: values of several types have no order")
+    return [*known, *(row for row in rows if row.get(sort) is None)]
+
+
+def _matching(rows: Sequence[Row], kind: str, patterns: Sequence[str]) -> list[str]:
+    known = sorted({path for row in rows for path in row} - {"sys/id", "project", kind})
+    optional = PLACES[kind]
+    return list(
+        dict.fromkeys(
+            path
+            for pattern in patterns
+            for path in (known if "*" in pattern else [pattern])
+            if fnmatchcase(path, pattern) and (path in known or pattern not in optional)
+        )
+    )
+
+
+def _print(rows: Sequence[Row], kind: str, shown: Sequence[str]) -> None:
+    screen = Screen()
+    several = kind == "group" and len({row["project"] for row in rows}) > 1
+    titles = [
+        Column(kind.upper()),
+        *([Column("PROJECT", shrink=True)] if several else []),
+        *(
+            Column(_TITLES.get(name, clean(name)), shrink=name != "runs", right=name == "runs")
+            for name in shown
+        ),
+    ]
+    lines = [
+        [
+            Cell(clean(str(row[kind])), "cyan"),
+            *([Cell(clean(row["project"]))] if several else []),
+            *(_cell(row.get(name), screen) for name in shown),
+        ]
+        for row in rows
+    ]
+    note_hidden_columns(screen.table(titles, lines))
+
+
+def _cell(value: Any, screen: Screen) -> Cell:
+    if value is None:
+        return Cell("")
+    if isinstance(value, datetime):
+        return Cell(human_time(value), "dim")
+    if isinstance(value, list):
+        return Cell(clean(", ".join(map(str, value))), "dim")
+    return Cell(value_text(value, exact=not screen.terminal))

@@ -1,0 +1,174 @@
+// @ts-check
+/** Groups of runs and values of runs: the curves of groups, the colours of values, and their keys. */
+
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { write } from "./address.js";
+import { COLOURED, GREY, PALETTE, colourOf, highlight, highlighting, slotsOf } from "./colours.js";
+import { Check, Filter, useAnswer } from "./components.js";
+import { count, precise, short } from "./format.js";
+import { floats } from "./lines.js";
+
+/** @typedef {import("./address.js").View} View */
+/** @typedef {import("./colours.js").Theme} Theme */
+/** @typedef {import("./colours.js").Valued} Valued */
+/** @typedef {import("./lines.js").Group} Group */
+/** @typedef {import("./lines.js").Kept} Kept */
+/** @typedef {import("./lines.js").Parts} Parts */
+/** @typedef {import("./lines.js").RunRef} RunRef */
+
+/** The colours of numbers from the lowest to the highest: ever farther from the colour of the page. */
+const RAMPS = /** @type {Record<Theme, string[]>} */ ({
+  light: ["#e8590c", "#c2255c", "#7b1fa2", "#1a1060"],
+  dark: ["#7660dc", "#d6539f", "#ff8a4c", "#ffe94a"],
+});
+const MOST_BY = 4;
+
+/**
+ * The parts of a group: the band is one standard deviation to each side.
+ * @param {any} group
+ * @returns {Parts}
+ */
+function partsOfGroup(group) {
+  const mean = floats(group.mean);
+  const spread = floats(group.std).map((one) => (Number.isFinite(one) ? one : 0));
+  const none = new Float64Array(mean.length);
+  return {
+    width: Number(group.width), x: floats(group.x), line: mean, mean,
+    min: mean.map((one, at) => one - spread[at]), max: mean.map((one, at) => one + spread[at]),
+    count: floats(group.n), nan: none, inf: none, plus: new Float64Array(0),
+    minus: new Float64Array(0), smooth: false, leftOut: 0, notPositive: 0, falls: false,
+  };
+}
+
+/**
+ * Split a line where runs are missing, into two that meet.
+ * @param {Parts} parts
+ * @param {number} of the number of runs
+ */
+function piecesOf(parts, of) {
+  const isLess = Array.from(parts.count, (one) => one < of);
+  if (!isLess.includes(true)) return [parts];
+  const full = parts.line.map((one, at) => (isLess[at] ? NaN : one));
+  const less = parts.line.map((one, at) => (isLess[at] || isLess[at + 1] || isLess[at - 1] ? one : NaN));
+  return [{ ...parts, line: full }, { ...parts, line: less }];
+}
+
+/**
+ * @param {any} api
+ * @param {Group[]} groups
+ * @param {readonly string[]} paths
+ * @param {Record<string, any>} look
+ * @param {AbortSignal} signal
+ * @returns {Promise<Kept>}
+ */
+export async function groupCurves(api, groups, paths, look, signal) {
+  const body = { groups: groups.map((one) => ({ by: one.by, refs: one.refs })), paths, ...look };
+  const found = new Map();
+  for (const one of await api.read("group_curves", body, { signal })) {
+    const own = groups.find(({ by }) => Object.keys(by).every((key) => JSON.stringify(by[key]) === JSON.stringify(one.by[key])));
+    const parts = partsOfGroup(one);
+    if (own) found.set(`${own.label}\n${one.path}\n`, { parts, cursor: "", pieces: piecesOf(parts, own.refs.length) });
+  }
+  return found;
+}
+
+/** @param {{groups: Group[], theme: any, colours: Record<string, number>}} props */
+export function GroupKey({ groups, theme, colours }) {
+  const now = highlight.use();
+  const labels = groups.map((one) => one.label);
+  return html`<ul class="charts-key" aria-label="Groups that are drawn">
+    ${labels.map((label) => html`<li key=${label}><button type="button" class=${now === label ? "looked" : ""} ...${highlighting(label)}>
+      <i style=${{ background: colourOf(label, labels, theme, colours, now === label) }}></i><span>${label}</span></button></li>`)}
+    <li class="charts-note">mean, and one standard deviation to each side; dashed where runs are missing</li>
+  </ul>`;
+}
+
+/** @param {Theme} theme @param {number} part of the ramp, 0 to 1 */
+function rampAt(theme, part) {
+  const stops = RAMPS[theme];
+  const at = Math.min(Math.floor(part * (stops.length - 1)), stops.length - 2);
+  const rest = part * (stops.length - 1) - at;
+  const mixed = [1, 3, 5].map((place) => {
+    const [a, b] = [stops[at], stops[at + 1]].map((one) => parseInt(one.slice(place, place + 2), 16));
+    return Math.round(a + rest * (b - a)).toString(16).padStart(2, "0");
+  });
+  return `#${mixed.join("")}`;
+}
+
+/**
+ * Find the colours of runs by what they recorded.
+ * @param {any} api
+ * @param {readonly RunRef[]} runs
+ * @param {Group[] | null} groups
+ * @param {View} view
+ * @param {AbortSignal} signal
+ * @returns {Promise<Valued>}
+ */
+export async function colouring(api, runs, groups, { by, project }, signal) {
+  const body = { id: runs.map((run) => run.id), by, columns: [], unknown: "tell", trashed: null, project: project || null };
+  const answer = groups && by.every((path) => groups.every((one) => path in one.by)) ? groups : await api.read("groups", body, { signal });
+  /** @type {Map<string, {value: any, size: number, keys: string[]}>} */
+  const found = new Map();
+  for (const one of answer) {
+    const some = by.map((path) => one.by[path] ?? null);
+    const name = JSON.stringify(some.map((value) => (typeof value === "number" ? precise(value) : value)));
+    const same = found.get(name) ?? { value: some.length === 1 ? some[0] : some, size: 0, keys: [] };
+    same.size += one.refs.length;
+    same.keys.push(...(groups ? [one.label] : one.refs.map((/** @type {[string, string]} */ ref) => ref[1])));
+    found.set(name, same);
+  }
+  const none = (/** @type {any} */ value) => value === null || (Array.isArray(value) && value.length === by.length && by.length > 1 && value.every((one) => one === null));
+  const text = (/** @type {any} */ value) => (value === null ? "–" : typeof value === "number" ? short(value) : String(value));
+  const label = (/** @type {any} */ value) => (none(value) ? "not set" : Array.isArray(value) ? value.map(text).join(", ") : text(value));
+  const set = [...found.values()].filter((one) => !none(one.value));
+  const numbers = set.every((one) => Number.isFinite(one.value));
+  set.sort((a, b) => (numbers ? a.value - b.value : label(a.value).localeCompare(label(b.value), "en", { numeric: true })));
+  const [low, high] = [set[0]?.value, set[set.length - 1]?.value];
+  const ramp = numbers && set.length > COLOURED ? { low, high, log: low > 0 && high / low >= 100 } : null;
+  const part = (/** @type {number} */ value) => (ramp?.log ? Math.log(value / low) / Math.log(high / low) : value / 2 - low / 2) / (ramp?.log ? 1 : high / 2 - low / 2);
+  // If there are more values than colours, the values of most runs have colours.
+  const most = [...set].sort((a, b) => b.size - a.size).slice(0, COLOURED);
+  const slots = slotsOf(set.filter((one) => most.includes(one)).map((one) => label(one.value)));
+  const colours = /** @type {Valued["colours"]} */ ({ light: {}, dark: {} });
+  const values = [...set, ...[...found.values()].filter((one) => none(one.value))].map(({ value, size, keys }) => {
+    const slot = slots.get(label(value)) ?? -1;
+    const of = (/** @type {Theme} */ theme) => (none(value) ? GREY[theme] : ramp ? rampAt(theme, part(value)) : (PALETTE[theme][slot] ?? GREY[theme]));
+    const colour = { light: of("light"), dark: of("dark") };
+    for (const key of keys) [colours.light[key], colours.dark[key]] = [colour.light, colour.dark];
+    return { label: label(value), runs: size, colour };
+  });
+  return { key: JSON.stringify([by, values, colours]), colours, values, ramp };
+}
+
+/** Explain the colours. @param {{valued: Valued, by: string[], theme: Theme}} props */
+export function ValueKey({ valued: { values, ramp }, by, theme }) {
+  const grey = (/** @type {{label: string, colour: Record<Theme, string>}} */ one) => one.colour[theme] === GREY[theme];
+  const shown = values.filter((one) => (ramp ? grey(one) : one.label === "not set" || !grey(one)));
+  const stops = [0, 0.25, 0.5, 0.75, 1].map((part) => rampAt(theme, part));
+  return html`<ul class="charts-key" aria-label="What colours stand for"><li class="charts-note">${by.join(", ")}:</li>
+    ${ramp && html`<li class="charts-ramp"><span>${short(ramp.low)}</span><i style=${{ background: `linear-gradient(90deg, ${stops.join(", ")})` }}></i><span>${short(ramp.high)}</span>${ramp.log && " (log)"}</li>`}
+    ${shown.map((one) => html`<li key=${one.label} class="charts-value"><i style=${{ background: one.colour[theme] }}></i><bdi>${one.label}</bdi> <small>${count(one.runs, "run")}</small></li>`)}
+    ${!ramp && values.length > shown.length && html`<li class="charts-note">${count(values.length - shown.length, "further value")} in grey</li>`}
+  </ul>`;
+}
+
+/** Choose what curves are coloured by. @param {{api: any, runs: RunRef[], view: View}} props */
+export function ColourChooser({ api, runs, view }) {
+  const [text, setText] = useState("");
+  const input = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => input.current?.focus(), []);
+  const ids = runs.map((run) => run.id);
+  const { data, error } = useAnswer(
+    (/** @type {AbortSignal} */ signal) => api.read("fields", { id: ids, project: view.project || null, trashed: null, unknown: "tell", limit: 1000 }, { signal }),
+    [api, ids.join()],
+  );
+  const paths = (data ?? []).filter((/** @type {any} */ one) => one.differing && ["atom", "float_series"].includes(one.family)).map((/** @type {any} */ one) => one.path);
+  const word = text.toLowerCase();
+  const found = [...new Set([...view.by, ...paths])].filter((path) => path.toLowerCase().includes(word)).slice(0, 100);
+  const toggle = (/** @type {string} */ path) => write({ by: view.by.includes(path) ? view.by.filter((one) => one !== path) : [...view.by, path].slice(-MOST_BY) });
+  return html`<div class="pad"><${Filter} own=${input} hint="Type to filter" label="Filter parameters" value=${text} onText=${setText} />
+    <div class="pick" role="group" aria-label="Colour by">
+      ${found.map((path) => html`<${Check} key=${path} on=${view.by.includes(path)} onCheck=${() => toggle(path)}><bdi>${path}</bdi><//>`)}
+      ${!found.length && html`<p class="muted">${error ? String(error.hint) : data ? "Nothing differs." : "Looking …"}</p>`}
+    </div><button type="button" disabled=${!view.by.length} onClick=${() => write({ by: [] })}>By run</button></div>`;
+}

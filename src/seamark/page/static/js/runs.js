@@ -1,0 +1,261 @@
+// @ts-check
+/** The screen of runs: what is asked for and selected, the table, and below it the charts of some runs. */
+
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { START, read, refOf, write } from "./address.js";
+import { columnsOf, splitColumn, telling } from "./columns.js";
+import { Banner, ErrorBox, Later, Menu, Pager, tell, useAnswer, useModule } from "./components.js";
+import { count, number } from "./format.js";
+import { QueryField } from "./query.js";
+import { CSV_MOST, SIZE, isOfQuery, useHonesty, useNewest, useProgress, useSelected, useSparklines, useTable, which } from "./rows.js";
+import { AT_ONCE, RunTable } from "./table.js";
+
+/** @typedef {import("./api.js").Api} Api */
+/** @typedef {import("./api.js").Live} Live */
+/** @typedef {import("./api.js").Root} Root */
+/** @typedef {import("./address.js").View} View */
+/** @typedef {import("./rows.js").Ref} Ref */
+/** @typedef {import("./rows.js").Row} Row */
+/** @typedef {import("./rows.js").Table} Table */
+
+const COUNTED_MS = 1000;
+/** Runs that are drawn of all that match. */
+const MOST_DRAWN = 40;
+/** In place of the drawn runs: none. */
+const NONE = "-";
+
+/**
+ * The keys of the runs that are drawn.
+ * @param {View} view
+ * @param {Row[]} rows
+ * @param {string[]} newest
+ */
+function drawnKeys(view, rows, newest) {
+  if (view.drawn.length) return view.drawn.filter((one) => one !== NONE);
+  if (view.selected[0] === "*") return rows.map((one) => one.key).slice(0, MOST_DRAWN);
+  return view.selected.length ? view.selected : newest;
+}
+
+/** Select no run. */
+function selectNone() {
+  write({ selected: [], drawn: [] });
+}
+
+/**
+ * Select some rows, or no longer. Keys may be pressed faster than the page is drawn, so the address
+ * says what is selected.
+ * @param {Row[]} all
+ * @param {Row[]} some
+ * @param {boolean | null} wanted null for the opposite
+ */
+function select(all, some, wanted) {
+  const now = read();
+  const before = now.selected[0] === "*" ? all.map((one) => one.key) : now.selected;
+  const on = wanted ?? !before.includes(some[0]?.key);
+  const keys = new Set(some.map((one) => one.key));
+  const others = (/** @type {string[]} */ list) => list.filter((one) => !keys.has(one));
+  const next = on ? [...others(before), ...keys] : others(before);
+  /** @type {Partial<View>} */
+  const change = { selected: next };
+  if (now.drawn.length && on) change.drawn = [...new Set([...now.drawn.filter((one) => one !== NONE), ...keys])];
+  if (now.drawn.length && !on) change.drawn = next.length ? others(now.drawn) : [];
+  write(change);
+}
+
+/**
+ * A hook that tells how many runs are running and crashed. If there are more runs than a page has,
+ * the server counts them.
+ * @param {Api} api @param {View} view @param {Table | null} table @param {Live} live
+ */
+function useCounts(api, view, table, live) {
+  const rows = table?.rows ?? [];
+  const more = Boolean(table && table.total > rows.length);
+  const { data } = useAnswer(
+    async (signal) => {
+      if (!more) return null;
+      await new Promise((go) => setTimeout(go, COUNTED_MS)); // the rows come first
+      const some = ["running", "crashed"].map((state) => ({ ...which(view), query: `${view.q && `(${view.q}) AND `}sys/state = ${state}`, limit: 1 }));
+      return (await Promise.all(some.map((body) => api.whole("select", body, { signal })))).map((one) => Number(one.total));
+    },
+    [api, more, JSON.stringify([view.project, view.q, view.trashed]), Math.floor(live.tick / 5)],
+  );
+  useEffect(() => {
+    const of = (/** @type {string} */ state) => rows.filter((one) => one.state === state).length;
+    const [running, crashed] = data ?? [of("running"), of("crashed")];
+    tell({ running, crashed, title: view.project || "all runs" });
+  }, [table, data, view.project]);
+}
+
+/** @param {{api: Api, view: View, live: Live, keys: boolean, root: Root}} props */
+export function RunsScreen({ api, view, live, keys, root }) {
+  const project = view.project;
+  // As long as no run has anything to show in a column, this is asked again for each new record.
+  const barren = useRef(0);
+  const shared = useAnswer(
+    (signal) =>
+      api.read("shared", { project: project || null, trashed: view.trashed, unknown: "tell", limit: 200, sample: 50 }, { signal }),
+    [api, project, view.trashed, barren.current],
+  );
+  /** @type {any[] | undefined} */
+  const known = shared.data;
+  if (!known?.length) barren.current = live.tick;
+  const ready = view.cols.length > 0 || shared.data || shared.error;
+  const columns = useMemo(() => (ready ? columnsOf(view, known ?? []) : null), [known, ready, view.cols.join()]);
+  const { table, error, busy, news, again } = useTable({ api, view, columns, live });
+  const rows = table?.rows ?? [];
+  const [note, setNote] = useState(/** @type {any} */ (null));
+  const [open, setOpen] = useState(/** @type {any} */ (null));
+  const edits = useModule(note || open ? "./dialogs.js" : "").module;
+  const queryError = isOfQuery(error, view) ? error : null;
+
+  const metric = useMemo(() => {
+    const first = (columns ?? []).map((one) => splitColumn(one)[0]);
+    const series = new Set((known ?? []).filter((one) => one.series).map((one) => one.path));
+    return first.find((one) => series.has(one)) ?? telling(known ?? []).metrics[0] ?? "";
+  }, [columns, known]);
+  /** The number of rows that have come into view, so that their curves are drawn. */
+  const [far, setFar] = useState(AT_ONCE);
+  const curves = useSparklines({ api, rows: useMemo(() => (view.group.length ? [] : rows.slice(0, far)), [rows, far, view.group.length]), path: metric, live });
+  const honesty = useHonesty(api, rows, live);
+  const progress = useProgress(api, rows, live);
+  const { gone, rows: chosenAtFirst } = useSelected(api, view);
+  const newest = useNewest(api, view, table, error);
+  useCounts(api, view, table, live);
+  useEffect(() => {
+    // In an empty table, new runs move nothing.
+    if (table && table.total === 0 && news.more > 0) again();
+  }, [news.more]);
+  const newestKeys = (newest ?? []).map((one) => one.key);
+  const drawn = drawnKeys(view, rows, newestKeys).filter((one) => !gone.includes(one));
+  /** Rows by key, since a drawn run may be on another page. @type {{current: Map<string, Row>}} */
+  const seen = useRef(new Map());
+  useMemo(() => (seen.current = new Map()), [api, project]);
+  for (const one of [...chosenAtFirst, ...(newest ?? []), ...rows]) seen.current.set(one.key, one);
+
+  const all = view.selected[0] === "*";
+  const selected = useMemo(() => new Set(view.selected), [view.selected]);
+  const draw = (/** @type {Row} */ row) => {
+    const before = drawnKeys(read(), rows, newestKeys);
+    const next = before.includes(row.key) ? before.filter((one) => one !== row.key) : [...before, row.key];
+    write({ drawn: next.length ? next : [NONE] });
+  };
+  const chosenRefs = async () => {
+    if (!all) return view.selected.map((one) => refOf(one, project));
+    return /** @type {Promise<Ref[]>} */ (api.read("select", { ...which(view), limit: CSV_MOST }));
+  };
+  const run = (/** @type {() => Promise<any>} */ what) => () =>
+    what().catch((/** @type {any} */ failed) => setNote({ text: String(failed.hint ?? failed), bad: true }));
+  const csv = async () => {
+    const { saveTable } = await import("./compare.js");
+    const { saved, total } = await saveTable(api, view, columns ?? [], (all ? table?.total : view.selected.length) ? await chosenRefs() : null);
+    if (total > saved) setNote({ text: `The first ${number(saved)} of ${number(total)} runs were saved.` });
+  };
+  const editMenu = (/** @type {() => Promise<Ref[]>} */ refs, /** @type {Row[]} */ some) => {
+    const disabled = root.read_only;
+    const trash = run(async () => (await import("./dialogs.js")).trash(api, await refs(), !view.trashed, setNote, () => {
+      if (!view.trashed) selectNone();
+      again();
+    }));
+    const names = { label: "Name and description …", disabled, onPick: () => setOpen({ kind: "words", run: { project: some[0].ref[0], id: some[0].ref[1] } }) };
+    return [
+      { label: "Tags …", disabled, onPick: run(async () => setOpen({ kind: "tags", refs: await refs(), known: [...new Set(some.flatMap((one) => one.tags))].sort() })) },
+      ...(some.length === 1 ? [names] : []),
+      { label: view.trashed ? "Out of the trash" : "Into the trash", disabled, onPick: trash },
+    ];
+  };
+
+  const charts = useModule("./charts.js");
+  const chartRuns = useMemo(() => {
+    const some = view.group.length && !view.drawn.length && !view.selected.length ? rows.map((one) => one.key) : drawn;
+    return some.map((key) => {
+      const row = seen.current.get(key);
+      const [at, id] = refOf(key, project);
+      return { project: at, id, name: row?.name ?? id, state: row?.state ?? "" };
+    });
+  }, [drawn.join(), view.group.length > 0, table, chosenAtFirst, newest, project]);
+  const nothing = table && table.total === 0 && !busy && !queryError;
+
+  return html`<h1 class="unseen">${project || "All runs"}</h1>
+    <${Tools} api=${api} view=${view} known=${known ?? []} columns=${columns ?? []} rows=${rows} table=${table} queryError=${queryError} onCsv=${run(csv)} />
+    <${Chosen} view=${view} root=${root} table=${table} error=${error} queryError=${queryError} news=${news} again=${again} selected=${selected} edit=${(/** @type {Row[]} */ some) => editMenu(chosenRefs, some)} />
+    ${error && !queryError && html`<${ErrorBox} error=${error} onRetry=${again} />`}
+    ${error && !queryError && (view.cols.length > 0 || view.sort !== START.sort) &&
+    html`<p class="chosen"><button type="button" onClick=${() => write({ cols: [], sort: START.sort, ascending: false })}>Columns and order as at first</button></p>`}
+    <${Missing} view=${view} gone=${gone} />
+    ${(table?.told ?? []).map((text) => html`<${Banner} kind="warn">${text}<//>`)}
+    ${
+      nothing
+        ? html`<${Later} of="./projects.js" part="Nothing" view=${view} root=${root} left=${api.left} />`
+        : view.group.length
+          ? html`<${Later} of="./compare.js" part="Groups" api=${api} view=${view} columns=${columns ?? []} live=${live} />`
+          : html`<${RunTable} api=${api} view=${view} table=${table} columns=${columns ?? []} busy=${busy} keys=${keys}
+              selected=${all ? null : selected} onSelect=${(/** @type {Row[]} */ some, /** @type {boolean | null} */ on) => select(rows, some, on)} drawn=${drawn} onDraw=${draw}
+              curves=${curves} metric=${metric} honesty=${honesty} progress=${progress} editMenu=${editMenu} onReach=${setFar} />`
+    }
+    ${table && !view.group.length && html`<${Pager} page=${view.page} size=${SIZE} total=${table.total} onPage=${(/** @type {number} */ page) => write({ page }, { push: true })} />`}
+    ${!nothing && table && (newest?.length || drawn.length > 0) && charts.module && html`<${charts.module.Charts} api=${api} runs=${chartRuns} view=${view} live=${live} />`}
+    ${charts.error && html`<${ErrorBox} error=${charts.error} />`}
+    ${edits && html`<${edits.Edits} api=${api} open=${open} note=${note} onOpen=${setOpen} onDone=${again} onNote=${setNote} />`}`;
+}
+
+/**
+ * The query and the menus above the table.
+ * @param {{api: Api, view: View, known: any[], columns: string[], rows: Row[], table: Table | null, queryError: any, onCsv: () => void}} props
+ */
+function Tools({ api, view, known, columns, rows, table, queryError, onCsv }) {
+  const tags = useMemo(() => [...new Set(rows.flatMap((one) => one.tags))].sort(), [table]);
+  return html`<div class="tools">
+    <${QueryField} api=${api} project=${view.project} value=${view.q} error=${queryError} tags=${tags}
+      onChange=${(/** @type {string} */ q, /** @type {boolean} */ push) => q !== view.q && write({ q, page: 0 }, { push })} />
+    <${Menu} label="Columns" title="Choose columns" wide>
+      <${Later} of="./compare.js" part="Chooser" api=${api} view=${view} shown=${columns} onChange=${(/** @type {string[]} */ cols) => write({ cols })} />
+    <//>
+    <${Menu} press="g" label=${view.group.length ? `Group: ${view.group.join(", ")}` : "Group"} title="Group runs that show the same" wide>
+      <${Later} of="./compare.js" part="GroupChooser" view=${view} known=${known} />
+    <//>
+    <${Menu} label="View" title="This view" items=${[
+      { label: "The trash", checked: view.trashed, onPick: () => write({ trashed: !view.trashed, page: 0, selected: [], drawn: [] }, { push: true }) },
+      { label: "Project: description, folders", onPick: () => write({ screen: "projects" }, { push: true }) },
+      { label: "Newest first", checked: view.sort === START.sort && !view.ascending, onPick: () => write({ sort: START.sort, ascending: false, page: 0 }) },
+      { label: "Everything as at first", onPick: () => write({ ...START, root: view.root, project: view.project }, { push: true }) },
+    ]} />
+    <button type="button" onClick=${onCsv} title="Save the table as CSV: what is selected, else all that match">CSV</button>
+  </div>`;
+}
+
+/**
+ * The number of runs and of selected ones, and what can be done with these.
+ * @param {{view: View, root: Root, table: Table | null, error: any, queryError: any, news: {more: number, moved: boolean},
+ *   again: () => void, selected: Set<string>, edit: (some: Row[]) => any[]}} props
+ */
+function Chosen({ view, root, table, error, queryError, news, again, selected, edit }) {
+  const rows = table?.rows ?? [];
+  const all = selected.has("*");
+  const total = table?.total ?? 0;
+  const chosen = all ? total : view.selected.length;
+  const chosenRows = all ? rows : rows.filter((row) => selected.has(row.key));
+  return html`<div class="chosen">
+    <span role="status">${table ? html`<strong>${number(total)}</strong> ${total === 1 ? "run" : "runs"}${view.trashed ? " in the trash" : ""}${queryError ? " of the query before" : ""}` : error ? "" : "Reading …"}</span>
+    ${(news.more > 0 || news.moved) &&
+    html`<button type="button" class="news" onClick=${again}>${[news.more > 0 && `${number(news.more)} new`, news.moved && "order changed"].filter(Boolean).join(", ")} · show</button>`}
+    ${chosen > 0 &&
+    html`<span class="sep">·</span><span>${number(chosen)} selected</span>
+      <button type="button" class="main" data-key="c" onClick=${() => write({ screen: "compare" }, { push: true })} disabled=${chosen < 2}>Compare</button>
+      <${Menu} label="Edit" title=${root.read_only ? root.why : "Edit what is selected"} items=${edit(chosenRows)} />
+      ${!all && table && total > rows.length && chosenRows.length === rows.length &&
+      html`<button type="button" class="link" onClick=${() => write({ selected: ["*"], drawn: [] })}>Select all ${number(total)} that match</button>`}
+      <button type="button" class="link" onClick=${selectNone}>Select none</button>
+      ${view.selected.length > MOST_DRAWN && html`<small>The address holds the first 40.</small>`}`}
+    ${view.trashed && html`<button type="button" class="link" onClick=${() => write({ trashed: false, page: 0 })}>Leave the trash</button>`}
+    ${root.read_only && html`<small>Nothing can be edited: ${root.why || "this folder is read-only"}.</small>`}
+  </div>`;
+}
+
+/** The selected runs that are not there. @param {{view: View, gone: string[]}} props */
+function Missing({ view, gone }) {
+  const missing = gone.filter((one) => view.selected.includes(one));
+  if (!missing.length) return null;
+  const one = missing.length === 1;
+  return html`<p class="chosen warn">${number(missing.length)} of ${count(view.selected.length, "selected run")} ${one ? "is" : "are"} not in this folder: ${missing.slice(0, 3).join(", ")}${missing.length > 3 ? " …" : ""}
+    <button type="button" class="link" onClick=${() => write({ selected: view.selected.filter((one) => !missing.includes(one)) })}>Forget ${one ? "it" : "them"}</button></p>`;
+}

@@ -1,0 +1,57 @@
+"""Numbers of paths: there are as many as strangers send, and a process keeps some in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from seamark.store.schema import PathNumbers
+
+
+@pytest.mark.parametrize("most_bytes", [0, 5_000, 1 << 20])
+def test_what_is_let_go_of_is_asked_for_again(store, most_bytes):
+    """Every answer is that of the table, however little is kept."""
+    numbers = PathNumbers(store.database, most_bytes)
+    wanted = [f"p/{number}" for number in range(1200)]
+    given = numbers.ensure(wanted)
+    assert sorted(given) == sorted(wanted)
+    assert len(set(given.values())) == len(wanted)
+    assert numbers.ensure(reversed(wanted)) == given
+    with store.database.reading() as connection:
+        asked = [wanted[700], "none", wanted[3], "nor this", wanted[1199]]
+        assert list(numbers.known(connection, asked).items()) == [
+            (path, given[path]) for path in asked if path in given
+        ]
+        assert numbers.number(connection, wanted[5]) == given[wanted[5]]
+        assert numbers.number(connection, "none") is None
+        back = [given[path] for path in wanted]
+        assert numbers.paths(connection, [*back, -1]) == dict(zip(back, wanted, strict=True))
+        assert numbers.everything(connection) == given
+
+
+def test_what_is_kept_is_bounded_by_its_size(store):
+    """Few long paths, many short ones, or all of them at once."""
+    numbers = PathNumbers(store.database, 60_000)
+    for start in range(0, 3000, 100):
+        numbers.ensure(f"short/{number}" for number in range(start, start + 100))
+        assert len(numbers) <= 60_000 // 250
+    numbers.ensure(f"long/{'x' * 1000}/{number}" for number in range(200))
+    assert len(numbers) <= 60_000 // 1250 + 1
+    with store.database.reading() as connection:
+        assert len(numbers.everything(connection)) == 3200
+    assert len(numbers) <= 60_000 // 250
+
+
+def test_what_is_asked_for_all_the_time_stays(store):
+    """However many others pass by."""
+    asked: list[object] = []
+    rows, query = store.database.rows, store.database.query
+    store.database.rows = lambda *args, **named: asked.append(args) or rows(*args, **named)
+    store.database.query = lambda *args: asked.append(args) or query(*args)
+    numbers = PathNumbers(store.database, 60_000)
+    numbers.ensure(["train/loss"])
+    for start in range(0, 3000, 10):
+        numbers.ensure(f"other/{number}" for number in range(start, start + 10))
+        with store.database.reading() as connection:
+            before = len(asked)
+            assert numbers.number(connection, "train/loss") is not None
+            assert len(asked) == before

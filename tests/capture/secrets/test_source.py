@@ -154,6 +154,22 @@ def test_code_that_was_hidden_in_still_does_the_same(path):
     assert _outline(hidden) == outline
 
 
+MANY = ", ".join(f"a{at}" for at in range(150))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"secrets = {{'a': f({MANY}), 'b': 'Xq9plantedZ7k'}}\n",
+        f"parser.add_argument('--token', help=f({MANY}), default='Xq9plantedZ7k')\n",
+        f"f({MANY}, token='Xq9plantedZ7k')\n",
+        f"token = load(lambda: f({MANY}))\nsecret = 'Xq9plantedZ7k'\n",
+    ],
+)
+def test_a_secret_is_hidden_far_from_its_brackets(code):
+    assert "planted" not in hide_in_code(code, Secrets(), "a.py")
+
+
 PIECES = [
     *("'", '"', '"""', "\\'", "'\\", "`", "#", "/*", "//", "'a", 'f"{', "{", "(", "[", "x=(", ")"),
     *("token=", "token='", "token=[", "token=str(", "tokens=('a',", "or '", "x or 'a'", "token:x="),
@@ -178,6 +194,7 @@ PIECES = [
         "secrets: {a: {",
         "\n" + " " * 40,
     ),
+    *("kind: Secret\n", "kind: Secret\ndata:\n", 'token=\\"', "key.", "key=key=", "token:f(x,{"),
 ]
 LINEAR = """
 import json, sys, time

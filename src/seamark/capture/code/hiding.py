@@ -39,7 +39,8 @@ _CODE: Final = re.compile(r"\.(?:c|cc|cpp|cuh?|go|h|hpp|java|jl|js|pyi?|pyx|rs|t
 _LONG_LINE: Final = re.compile(r"^[^\n]{131073,}", re.MULTILINE)
 _HUNKS: Final = re.compile(r"(?<=\n)(?=@@ )")
 _HUNK: Final = re.compile(r"(@@ -[0-9,]+ \+([0-9]+)[0-9,]* @@)(.*)", re.DOTALL)
-_STRING: Final = re.compile(r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"(\s{0,8}:)?')
+_STRING: Final = re.compile(r'"[^"\\\n]*(?:\\.[^"\\\n]*)*(?P<end>"(?P<key>\s{0,8}:)?)?')
+"""A string in JSON, which may be unclosed, so that each character is read once."""
 _BETWEEN: Final = re.compile(r"\s*,\s*")
 _KEYED: Final = re.compile(r'^[ \t]*"[\w.-]{1,120}"[ \t]*:[^\n]*', re.MULTILINE)
 
@@ -153,7 +154,7 @@ def _hidden_notebook(text: str, mask: Callable[[str], str], more: More) -> str:
     runs: list[list[re.Match[str]]] = [[]]
     end = 0
     for found in _STRING.finditer(text):
-        if not found[1]:  # no key
+        if found["end"] and not found["key"]:
             if not _BETWEEN.fullmatch(text, end, found.start()):
                 runs.append([])
             runs[-1].append(found)

@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 Change: TypeAlias = tuple[int, int, str]
-"""Where something begins and ends in a text, and what stands there instead."""
+"""The start and the end of something in a text, and its replacement."""
 
 
 def replaced(text: str, changes: Iterable[Change]) -> str:
@@ -67,7 +67,7 @@ def replaced(text: str, changes: Iterable[Change]) -> str:
 _NOTE_OF_SCRIPT: Final = r"\#[^\n]*|(?m:^)[ \t]*(?:%%?[a-z_]\w*[ \t]|!\w)[^\n]*"
 _NOTE_OF_C: Final = r"//[^\n]*|/\*(?:[^*]|\*(?!/))*"
 _CHARACTER: Final = r"'(?:\\.|[^'\\\n])'|"
-"""What stands between apostrophes where it is one character, which may be a quote."""
+"""A character between apostrophes, which may be a quote."""
 
 
 _REST: Final = (
@@ -146,10 +146,11 @@ _FOREIGN: Final = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.+/=-]{8,409
 _WORD_BACKWARDS: Final = re.compile(r"[\w.$]*(?:[ \t]{1,8}enifed)?")
 _WORD_ONWARDS: Final = re.compile(r"[\w.$]*")
 _NO_SIGN: Final = re.compile(r"[ \t]*(?:[)},;({\[\"'\w\n]|\Z)")
-"""What follows a name that no value is assigned to."""
+"""The text after a name that no value is assigned to."""
 _REACH: Final = 100
-"""For how many tokens a name counts without a new value of it."""
+"""The number of tokens for which a name counts after its last value."""
 _REACH_OF_HOLDER: Final = 2000
+"""The same for a name that holds secrets, and for the options of a command."""
 _NEAR_LITERAL: Final = 1 << 12
 _LONGEST_NAME: Final = 128
 _GETTER_BEFORE: Final = re.compile(
@@ -162,7 +163,7 @@ _OPENS: Final = re.compile(r"(?:[=(\[{,:+%]|\breturn|\byield|\bin|(?:^|\W)[rbfuR
 
 @dataclass(slots=True)
 class _Frame:
-    """What is known of the place between two brackets.
+    """State of the reader between two brackets.
 
     Attributes:
         level: Of the name that a value belongs to.
@@ -194,7 +195,7 @@ class _Frame:
 
     @property
     def is_known(self) -> bool:
-        """Whether anything is known that a literal may be hidden for."""
+        """Return whether a literal may be hidden."""
         return bool(self.level or self.holder or self.default or self.takes_names)
 
     def expect(self, level: Level) -> None:
@@ -248,7 +249,7 @@ class Code:
         }
 
     def changes(self, opened: str = "") -> Iterator[Change]:
-        """Yield what to hide.
+        """Yield the changes that hide secrets.
 
         Args:
             opened: The quotes of a literal in the middle of which the text begins.
@@ -316,7 +317,7 @@ class Code:
                 self._frames.append(_Frame(takes_names=not is_option))
 
     def held(self, at: int, stop: int, level: Level, *, holds: bool) -> Iterator[Change] | None:
-        """Return what to hide in the brackets that open there; None if they do not close.
+        """Return the changes in the brackets that open there; None if they do not close.
 
         Args:
             at: Where they open.
@@ -449,6 +450,7 @@ class Code:
         level = frame.level if frame.is_due and not is_key else Level.NO
         if option := _OPTION_ALONE.fullmatch(body):
             frame.default = self._level_of(option["name"])
+            self._left = max(self._left, _REACH_OF_HOLDER if frame.default else 0)
         if self._hides(frame, level, body, quote):
             scheme = _SCHEME.fullmatch(body)
             return f"{scheme[1]}{MASK}" if scheme else hidden_lines(body)
@@ -471,7 +473,7 @@ class Code:
 
 
 def _end(text: str, begin: int, quote: str) -> int:
-    """Return where what stands between quotes ends."""
+    """Return the end of the text between quotes."""
     found = _BODY[quote].match(text, begin)
     return found.end() if found else begin
 
@@ -492,7 +494,7 @@ def quotes_within(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Where in a text a name counts, and what of a value.
+    """Rules for the names and the values in one kind of text.
 
     Attributes:
         is_anywhere: Anywhere, as in a message, and not only where a configuration or a command has
@@ -614,7 +616,7 @@ _MIN_NUMBER: Final = 4
 
 @dataclass(slots=True)
 class _Place:
-    """Where the value of a name begins.
+    """The start of the value of a name.
 
     Attributes:
         start: The place.
@@ -668,17 +670,17 @@ class _Name:
 
     @property
     def is_start(self) -> bool:
-        """Whether it stands at the start of a line."""
+        """Return whether it stands at the start of a line."""
         return self._found is not None
 
     @property
     def word(self) -> str:
-        """What sets a variable, such as ``export``; empty without."""
+        """Return the command before it, such as ``export``; empty without."""
         return (self._found["word"] or "") if self._found else ""
 
     @property
     def flow(self) -> str:
-        """The bracket or the comma before it; empty without."""
+        """Return the bracket or the comma before it; empty without."""
         last = self._text[max(0, self._at - 17) : self._at].rstrip(" \t")[-1:]
         return last if last in ("{", ",") else ""
 
@@ -699,7 +701,7 @@ class Text:
         self._sentence = (0, 0, False)
 
     def changes(self) -> Iterator[Change]:
-        """Yield what to hide, not always in order."""
+        """Yield the changes that hide secrets, not always in order."""
         text, at = self._text, 0
         if self._style.is_file:
             yield from self._sections()
@@ -714,7 +716,7 @@ class Text:
                     at = max(at, change[1])
 
     def _starts(self) -> Iterator[int]:
-        """Yield where names start that may have a level."""
+        """Yield the starts of names that may have a level."""
         text, at = self._text, 0
         if self._more.names:
             for run in _RUNS.finditer(text):
@@ -735,6 +737,7 @@ class Text:
                     yield start
 
     def _plain_level(self, name: str) -> Level:
+        """Return the level of a name by itself."""
         return self._level_of(name.replace(".", "_") if self._style.is_file else name)
 
     def _level(self, name: str, start: int) -> Level:
@@ -751,7 +754,7 @@ class Text:
         return level
 
     def _of_name(self, found: _Name, level: Level) -> Iterator[Change]:
-        """Yield what to hide of the value of a name."""
+        """Yield the changes in the value of a name."""
         if self._style.is_file and (below := self._below(found, level)):
             yield from below
         elif place := self._place(found, level):
@@ -762,7 +765,7 @@ class Text:
     # ---------------------------------------------------------------- places
 
     def _place(self, found: _Name, level: Level) -> _Place | None:
-        """Return where the value of a name begins; None if it has none."""
+        """Return the place of the value of a name; None if it has none."""
         text, begin, end, style = self._text, found.begin, found.end, self._style
         name = found.name
         if sign := _SIGN.match(text, end):
@@ -838,7 +841,7 @@ class Text:
         yield begin, end, hidden_lines(text[begin:end])
 
     def _span(self, place: _Place, name: str, stop: int) -> tuple[int, int] | None:
-        """Return where a value begins and ends, without the punctuation that ends it."""
+        """Return the span of a value, without the punctuation that ends it."""
         text, start = self._text, place.start
         if found := _QUOTED.match(text, start, stop) or _UNCLOSED.match(text, start, stop):
             return found.span("value") if found["value"] else None
@@ -852,7 +855,7 @@ class Text:
         return start, start + (len(found["value"].rstrip(ends)) or len(found["value"]))
 
     def _held(self, start: int, name: str, level: Level) -> Iterator[Change] | None:
-        """Return what to hide in brackets; None if they do not close."""
+        """Return the changes in brackets; None if they do not close."""
         if start < self._unclosed:
             return None
         stop = len(self._text) if self._style.is_file else min(start + _BLOCK, len(self._text))
@@ -908,7 +911,7 @@ class Text:
     # ---------------------------------------------------------------- tables
 
     def _cells(self, found: _Name, level: Level) -> Iterator[Change]:
-        """Yield what to hide of a table in which a name and its value stand side by side."""
+        """Yield the changes in a table in which a name and its value stand side by side."""
         text, start, name = self._text, found.begin, found.name
         if link := _CELLS.match(text, found.end):
             first = max(0, start - 200)
@@ -934,7 +937,10 @@ class Text:
                 ends = _SECTION_END.search(self._text, section.end())
                 yield from self._entries(section.end(), ends.start() if ends else len(self._text))
 
+        stop = 0
         for kind in _KIND.finditer(self._text):
+            if kind.start() < stop:
+                continue
             ends = _DOCUMENT_END.search(self._text, kind.end())
             stop = ends.start() if ends else len(self._text)
             for data in _DATA.finditer(self._text, kind.end(), stop):
@@ -943,7 +949,7 @@ class Text:
                     yield from self._below(_Name(self._text, named.start(), named), Level.NO)
 
     def _below(self, found: _Name, level: Level) -> list[Change]:
-        """Return what to hide in the lines that are indented below a name."""
+        """Return the changes in the lines that are indented below a name."""
         text, begin = self._text, found.begin
         sign = _BELOW.match(text, found.end)
         opening = _OPENING.match(text, sign.end()) if sign else None
@@ -963,7 +969,7 @@ class Text:
         return list(self._entries(start, end)) if is_held else []
 
     def _entries(self, start: int, end: int) -> Iterator[Change]:
-        """Yield what to hide in lines all of which are secret."""
+        """Yield the changes in lines all of which are secret."""
         for entry in _ENTRY.finditer(self._text, start + 1, end):
             value = entry["value"]
             is_entry = value and (entry["name"] or entry["item"] or value[0] in "\"'[{")

@@ -231,7 +231,7 @@ def may_name(text: str) -> bool:
 
 
 def places_of_names(text: str) -> list[int]:
-    """Return where in a text there may be names with a level: part of each stands there."""
+    """Return the places of parts of names that may have a level, in order."""
     lower = text.lower()
     if len(lower) != len(text):  # a letter became two
         lower = text.translate(_LOWER)

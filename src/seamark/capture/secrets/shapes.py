@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 MASK: Final = "***"
-"""What replaces a secret."""
+"""The replacement of a secret."""
 
 WORKING_DIRECTORIES: Final = frozenset({"pwd", "oldpwd"})
 """Variables that every shell sets, and no passwords."""
@@ -59,9 +59,9 @@ KEY_ENDS: Final = (
     r"|---- END [A-Z0-9 ]{0,64}PRIVATE KEY ----|Private-(?:MAC|Hash): ?[0-9a-fA-F]*"
 )
 KEY_SIGNS: Final = ("---- BEGIN", "-----BEGIN", "PuTTY-User-Key-File-")
-"""What stands in every first line of one."""
+"""The beginnings of every first line of one."""
 KEY_END_SIGNS: Final = ("---- END", "-----END", "Private-MAC:", "Private-Hash:")
-"""What stands in every last one."""
+"""The beginnings of every last line of one."""
 _KEYS: Final = re.compile(rf"(?:{KEY_BEGINS}).*?(?:{KEY_ENDS}|(\Z))", re.DOTALL)
 _KEY_LINE: Final = re.compile(r"[^\s\"'`+,()#][^\"'`\n]*")
 _SHAPES: Final = re.compile(
@@ -126,7 +126,7 @@ def _may_hold_shape(text: str) -> bool:
 
 
 SCHEMES: Final = "basic|bearer|token|digest|apikey"
-"""How credentials are sent, in small letters; of a regular expression."""
+"""Schemes of credentials, in small letters, for a regular expression."""
 _SCHEMES: Final = tuple(SCHEMES.split("|"))
 
 

@@ -82,14 +82,23 @@ def test_a_wrong_document_is_named_and_the_others_come(cli, root, tmp_path):
     assert [path.name for path in (root / "old").iterdir() if path.name[0] != "."] == ["fine"]
 
 
-def test_an_importer_that_fails_is_named(cli, tmp_path):
+def test_what_json_cannot_hold_is_refused(cli, tmp_path):
     source = tmp_path / "runs.txt"
-    source.write_text("first none\n")
+    source.write_text("odd nan\n")
+    done = cli("import", "lines", source)
+    assert done.exit_code == 1
+    assert "lines[0]: expected a document of strict JSON" in done.stderr
+
+
+def test_an_importer_that_fails_is_named(cli, root, tmp_path):
+    source = tmp_path / "runs.txt"
+    source.write_text("before 1\nfirst none\n")
     for name, reason in (("lines", "could not convert"), ("absent", "nothing")):
         done = cli("import", name, source)
         assert done.exit_code == 1
         assert f"the importer {name} (lab_importers:" in done.stderr
         assert reason in done.stderr
+    assert (root / "old" / "before").is_dir()
 
 
 def test_importers_are_listed_and_replace_no_source_of_this_package(cli):

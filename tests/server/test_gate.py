@@ -186,7 +186,7 @@ def test_a_route_without_a_guard_answers_nothing(tmp_path, monkeypatch):
     def streamed():
         return Response(b"secret")
 
-    monkeypatch.setattr(app_module, "routers", lambda: iter([router]))
+    monkeypatch.setattr(app_module, "routers", lambda _names: iter([router]))
     with serving(tmp_path) as url:
         for path in ("forgotten", "streamed"):
             answer = ask(url, "GET", path)
@@ -204,7 +204,7 @@ def test_a_mistake_of_ours_tells_nothing(tmp_path, monkeypatch):
         msg = "password=hunter2"
         raise RuntimeError(msg)
 
-    monkeypatch.setattr(app_module, "routers", lambda: iter([router]))
+    monkeypatch.setattr(app_module, "routers", lambda _names: iter([router]))
     with serving(tmp_path) as url:
         answer = ask(url, "GET", "broken")
     assert answer.status == 500
@@ -304,7 +304,7 @@ def test_who_does_not_read_is_let_go(tmp_path, monkeypatch):
         request.state.guarded = True
         return Response(bytes(64 << 20))
 
-    monkeypatch.setattr(app_module, "routers", lambda: iter([router]))
+    monkeypatch.setattr(app_module, "routers", lambda _names: iter([router]))
     with serving(tmp_path, at_once=1, idle_s=0.3) as url, connected(url) as wire:
         wire.sendall(b"GET /api/v1/much HTTP/1.1\r\nHost: x\r\n\r\n")
         assert wire.recv(4) == b"HTTP"  # and reads no more

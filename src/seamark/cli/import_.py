@@ -118,22 +118,25 @@ def _command_of(importer: str) -> click.Command:
         A run that exists already is left as it is, so the command may be interrupted and be given
         again. The exit code is 1 if a run could not be imported; the others are.
         """
-        from seamark.interchange.document import DocumentRun, documents_of
+        from seamark.interchange.document import DocumentRun, documents_of, strict
 
         root = root_dir(context.find_root().params.get("root"))
         made = there = failed = 0
-        for where, document in documents_of(importer, path):
-            try:
-                DocumentRun(root, document, project, where).make()
-                made += 1
-            except RunExistsError:
-                there += 1
-            except (SeamarkError, OSError) as error:
-                note(str(error), style="warning")
-                failed += 1
-        note(f"imported {plural(made, 'run')} to {root}")
-        if there:
-            note(f"{plural(there, 'run')} {'was' if there == 1 else 'were'} there already")
+        try:
+            for where, document in documents_of(importer, path):
+                try:
+                    DocumentRun(root, strict(document, where), project, where).make()
+                    made += 1
+                except RunExistsError:
+                    there += 1
+                except (SeamarkError, OSError) as error:
+                    note(str(error), style="warning")
+                    failed += 1
+        finally:
+            if made or not there:
+                note(f"imported {plural(made, 'run')} to {root}")
+            if there:
+                note(f"{plural(there, 'run')} {'was' if there == 1 else 'were'} there already")
         if failed:
             note(f"{plural(failed, 'run')} could not be imported", style="error")
             context.exit(EXIT_TROUBLE)

@@ -31,7 +31,7 @@ from seamark.values.statistics import load_aggregate
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["DocumentRun", "documents_in", "documents_of", "importers"]
+__all__ = ["DocumentRun", "documents_in", "documents_of", "importers", "strict"]
 
 GROUP: Final = "seamark.importers"
 """Entry points that take a path and yield documents, one for each run."""
@@ -72,6 +72,15 @@ def documents_of(importer: str, path: Path) -> Iterator[tuple[str, Any]]:
     except Exception as error:
         msg = f"{path}: the importer {importer} ({point.value}) failed: {error!r:.300}"
         raise SeamarkError(msg) from error
+
+
+def strict(document: Any, where: str) -> Any:
+    """Return a document as strict JSON has it; ArgumentError if JSON cannot hold it."""
+    try:
+        return json.loads(json.dumps(document, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        msg = f"{where}: expected a document of strict JSON: {error}"
+        raise ArgumentError(msg) from error
 
 
 def documents_in(path: Path) -> list[tuple[str, Any]]:

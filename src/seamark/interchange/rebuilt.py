@@ -127,7 +127,8 @@ def floats_of(given: list[Any], where: str) -> NDArray[np.float64]:
     try:
         return np.asarray(given, np.float64)
     except OverflowError:
-        at = next(at for at, each in enumerate(given) if abs(each) > sys.float_info.max)
+        most = sys.float_info.max
+        at = next(at for at, x in enumerate(given) if type(x) is int and abs(x) > most)
         raise refused(inside(where, at), "a number that fits into 64 bits", given[at]) from None
 
 

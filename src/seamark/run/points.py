@@ -90,7 +90,8 @@ class Points:
         try:
             own = "" if phase is None else _PHASES.get(phase) or check_path(phase)
             prefix = join_path(base, own)
-        except (TypeError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - see `let_pass`
+            let_pass(error)
             count = len(metrics) if isinstance(metrics, Mapping) else 1
             drop("metrics", max(1, count), f"log_metrics: phase: {error}")
             return {}
@@ -106,8 +107,8 @@ class Points:
             if found.pop(prefix + _EPOCH, None) is not None:
                 what = f"{_EPOCH!r} among the metrics is left out beside the argument epoch="
                 drop(_EPOCH, 1, f"log_metrics: {what}")
-            what = f"log_metrics: epoch: expected a number, got {shown(epoch)}"
-            with quietly(lambda _: drop(_EPOCH, 1, what)):
+            what = "log_metrics: epoch: expected a number, got"
+            with quietly(lambda _: drop(_EPOCH, 1, f"{what} {shown(epoch)}")):
                 found[prefix + _EPOCH] = to_float(epoch)
         return found
 

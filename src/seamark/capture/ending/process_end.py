@@ -40,6 +40,7 @@ from typing import Any, ClassVar, Final
 from seamark.capture.ending import cause_of, sigterm
 from seamark.capture.ending.sigterm import Observer, Observers, call_on_removal
 from seamark.process import fork
+from seamark.process.interrupts import quietly
 
 __all__ = ["Observer", "at_worker_end", "unwatch", "watch"]
 
@@ -204,6 +205,7 @@ def _notify_unseen() -> None:
     _notify_exception(error)
 
 
+@quietly()
 def _interrupt_of_last_cell() -> BaseException | None:
     """Return what interrupted the last cell of this notebook, or None.
 

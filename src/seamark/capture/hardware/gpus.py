@@ -13,6 +13,13 @@ __all__ = ["GIB", "MIB", "AmdGpus", "Gpus", "NvidiaGpus"]
 
 MIB: Final = 2**20
 GIB: Final = 2**30
+_LOST: Final = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_GPU_NOT_FOUND", "NVML_ERROR_UNINITIALIZED")
+_NEVER_HERE: Final = (
+    "NVML_ERROR_NOT_SUPPORTED",
+    "NVML_ERROR_NO_PERMISSION",
+    "NVML_ERROR_FUNCTION_NOT_FOUND",
+    "NVML_ERROR_DEPRECATED",
+)
 
 
 class Gpus:
@@ -35,7 +42,7 @@ class Gpus:
         """Return what each device does, by its number: percent, GiB, watts, degrees Celsius."""
         found: dict[int, dict[str, float]] = {}
         for number, handle in self._handles.items():
-            said = self._read(handle)
+            said = self._read(number, handle)
             found[number] = {name: value for name, value in said.items() if value is not None}
         return found
 
@@ -46,7 +53,7 @@ class Gpus:
     def close(self) -> None:
         """Let go of the driver."""
 
-    def _read(self, handle: Any) -> dict[str, float | None]:
+    def _read(self, number: int, handle: Any) -> dict[str, float | None]:
         raise NotImplementedError
 
     def _describe(self, names: list[str], sizes: list[float | None]) -> None:
@@ -68,6 +75,8 @@ class NvidiaGpus(Gpus):
     def __init__(self) -> None:
         super().__init__()
         self._nvml: Any = None
+        self._unanswered: set[tuple[int, str]] = set()
+        self._lost: set[int] = set()
 
     def open(self, nvml: Any) -> None:
         """Find the devices; there are none without a driver, its library or the permission."""
@@ -105,6 +114,7 @@ class NvidiaGpus(Gpus):
         """Let go of the driver."""
         if self._nvml is not None:
             self._ask("nvmlShutdown")
+        self._nvml, self._handles = None, {}
 
     def _visible(self) -> list[tuple[int, Any]]:
         """Return number and handle of each device that CUDA would use, up to the first it cannot.
@@ -157,12 +167,12 @@ class NvidiaGpus(Gpus):
                 return part
         return None
 
-    def _read(self, handle: Any) -> dict[str, float | None]:
-        busy = self._ask("nvmlDeviceGetUtilizationRates", handle)
-        memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
-        milliwatts = self._ask("nvmlDeviceGetPowerUsage", handle)
+    def _read(self, number: int, handle: Any) -> dict[str, float | None]:
+        busy = self._measure(number, "nvmlDeviceGetUtilizationRates", handle)
+        memory = self._measure(number, "nvmlDeviceGetMemoryInfo", handle)
+        milliwatts = self._measure(number, "nvmlDeviceGetPowerUsage", handle)
         sensor = self._nvml.NVML_TEMPERATURE_GPU
-        degrees = self._ask("nvmlDeviceGetTemperature", handle, sensor)
+        degrees = self._measure(number, "nvmlDeviceGetTemperature", handle, sensor)
         return {
             "gpu": None if busy is None else float(busy.gpu),
             "gpu_memory": None if memory is None else memory.used / GIB,
@@ -170,12 +180,27 @@ class NvidiaGpus(Gpus):
             "gpu_temperature": None if degrees is None else float(degrees),
         }
 
-    def _ask(self, question: str, *about: Any) -> Any:
+    def _measure(self, number: int, question: str, *about: Any) -> Any:
+        """Ask a device, unless it is lost or cannot answer: such calls may block."""
+        if number in self._lost or (number, question) in self._unanswered:
+            return None
+        return self._ask(question, *about, number=number)
+
+    def _ask(self, question: str, *about: Any, number: int | None = None) -> Any:
         try:
             said = getattr(self._nvml, question)(*about)
-        except Exception:  # noqa: BLE001 - the package's own, of every release
+        except Exception as error:  # noqa: BLE001 - the package's own, of every release
+            if number is not None:
+                if self._is(error, _LOST):
+                    self._lost.add(number)
+                elif self._is(error, _NEVER_HERE):
+                    self._unanswered.add((number, question))
             return None
         return said.decode(errors="replace") if isinstance(said, bytes) else said
+
+    def _is(self, error: Exception, names: tuple[str, ...]) -> bool:
+        code = getattr(error, "value", None)
+        return code is not None and code in {getattr(self._nvml, name, None) for name in names}
 
 
 class AmdGpus(Gpus):
@@ -188,11 +213,11 @@ class AmdGpus(Gpus):
         every = list(self._ask("amdsmi_get_processor_handles") or ())
         self._handles = {at: every[at] for at in _visible(len(every))}
         handles = list(self._handles.values())
-        kinds = [self._ask("amdsmi_get_gpu_asic_info", one) or {} for one in handles]
+        kinds = [self._facts_of("amdsmi_get_gpu_asic_info", one) for one in handles]
         names = [str(one.get("market_name") or "AMD GPU") for one in kinds]
         self._describe(names, [self._memory(one, "vram_total") for one in handles])
         for one in handles[:1]:
-            driver = self._ask("amdsmi_get_gpu_driver_info", one) or {}
+            driver = self._facts_of("amdsmi_get_gpu_driver_info", one)
             if driver.get("driver_version"):
                 self.facts["driver"] = str(driver["driver_version"])
 
@@ -200,21 +225,26 @@ class AmdGpus(Gpus):
         """Let go of the driver."""
         self._ask("amdsmi_shut_down")
 
-    def _read(self, handle: Any) -> dict[str, float | None]:
+    def _read(self, number: int, handle: Any) -> dict[str, float | None]:
+        del number
         power = self._ask("amdsmi_get_power_info", handle)
-        kinds, now = self._smi.AmdSmiTemperatureType, self._smi.AmdSmiTemperatureMetric.CURRENT
         # Accelerators have no sensor at their edge.
-        sensors = {"hotspot": kinds.HOTSPOT, "edge": kinds.EDGE}
-        degrees = {
-            name: self._ask("amdsmi_get_temp_metric", handle, kind, now)
-            for name, kind in sensors.items()
-        }
+        degrees = {sensor: self._temperature(handle, sensor) for sensor in ("HOTSPOT", "EDGE")}
         return {
             "gpu": _number(self._ask("amdsmi_get_gpu_activity", handle), "gfx_activity"),
             "gpu_memory": self._memory(handle, "vram_used"),
             "gpu_power": _number(power, "current_socket_power", "average_socket_power"),
             "gpu_temperature": _number(degrees, *degrees),
         }
+
+    def _temperature(self, handle: Any, sensor: str) -> Any:
+        kind = getattr(getattr(self._smi, "AmdSmiTemperatureType", None), sensor, None)
+        now = getattr(getattr(self._smi, "AmdSmiTemperatureMetric", None), "CURRENT", None)
+        return self._ask("amdsmi_get_temp_metric", handle, kind, now)
+
+    def _facts_of(self, question: str, handle: Any) -> Mapping[str, Any]:
+        said = self._ask(question, handle)
+        return said if isinstance(said, Mapping) else {}
 
     def _memory(self, handle: Any, name: str) -> float | None:
         # It is told in MiB.

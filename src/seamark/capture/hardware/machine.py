@@ -249,9 +249,9 @@ def usage(psutil: Any) -> tuple[float, int]:
     knows better (PSS) it finds out page by page, and the process would stand still meanwhile.
     """
     seconds, private, shared = 0.0, 0, 0
-    own = psutil.Process()
-    for process in (own, *own.children(recursive=True)):
+    for pid in _tree(psutil, os.getpid()):
         try:
+            process = psutil.Process(pid)
             times, memory = process.cpu_times(), process.memory_info()
         except (psutil.Error, OSError):  # gone meanwhile
             continue
@@ -263,3 +263,43 @@ def usage(psutil: Any) -> tuple[float, int]:
     # The kernel counts in hundredths: their sum in floats depends on the order by a last digit, and
     # time that stood still would seem to go back.
     return round(seconds, 6), private + shared
+
+
+def _tree(psutil: Any, pid: int) -> list[int]:
+    found, below = [pid], children_of(pid)
+    if below is None:  # a kernel that does not list them: every process of the host is looked at
+        try:
+            return [pid, *(each.pid for each in psutil.Process(pid).children(recursive=True))]
+        except (psutil.Error, OSError):
+            return found
+    while below:
+        found += below
+        below = [each for child in below for each in children_of(child) or () if each not in found]
+    return found
+
+
+def children_of(pid: int, proc: Path = Path("/proc")) -> list[int] | None:
+    """Return the ids of a process's children, as the kernel lists them for each of its threads.
+
+    Costs a small file for each thread; psutil looks at every process of the host. None where the
+    kernel does not list children.
+    """
+    folder, found, told = f"{proc}/{pid}/task", [], False
+    try:
+        threads = os.listdir(folder)  # noqa: PTH208 - names, not paths: there may be hundreds
+    except OSError:
+        return None
+    for thread in threads:
+        try:
+            handle = os.open(f"{folder}/{thread}/children", os.O_RDONLY)
+        except OSError:  # a thread that ended, or a kernel without such lists
+            continue
+        try:
+            text = b"".join(iter(lambda: os.read(handle, 4096), b""))  # noqa: B023 - used at once
+        except OSError:
+            continue
+        finally:
+            os.close(handle)
+        told = True
+        found += [int(word) for word in text.split()]
+    return found if told else None

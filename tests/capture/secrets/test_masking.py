@@ -446,7 +446,7 @@ def test_a_huge_text_is_cut_and_takes_no_time_to_speak_of(piece):
 def looked_for_in_full(text):
     """Return what `mask_value` returns where nothing says beforehand that a text cannot hold it."""
     with (
-        mock.patch.object(shapes, "_may_hold_shape", return_value=True),
+        mock.patch.object(shapes, "may_hold_shape", return_value=True),
         mock.patch.object(shapes, "_may_hold_credentials", return_value=True),
         mock.patch.object(masking, "may_name", return_value=True),
     ):
@@ -476,7 +476,7 @@ def test_no_shape_is_passed_over(branch, data):
     """Whatever the shape of a token is, one of the signs that are looked for first is in it."""
     plain = re.sub(r"\(\?[=!][^()]*\)", "", branch)  # else what is looked ahead at is drawn twice
     token = data.draw(st.from_regex(re.compile(plain, re.DOTALL), fullmatch=True))
-    assert shapes._may_hold_shape(token)
+    assert shapes.may_hold_shape(token)
     hidden_in_full(f"see {token} here")
 
 

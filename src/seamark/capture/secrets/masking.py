@@ -62,6 +62,7 @@ from seamark.capture.secrets.shapes import (
     mask_known,
     mask_shapes,
     mask_tokens,
+    may_hold_shape,
     secret_values,
 )
 
@@ -306,7 +307,7 @@ def mask_code(
     code = Code(text, more.level, more.holds, inner, name, places)
     parts: list[str] = []
     done = 0
-    has_shapes = mask_tokens(text) != text
+    has_shapes = may_hold_shape(text)
     for start, end, new in pace(code.changes(quotes_within(text) if is_middle else "")):
         rest = text[done:start]
         parts += [mask_tokens(rest, by_line=True) if has_shapes else rest, new]

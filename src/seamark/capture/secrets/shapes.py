@@ -35,6 +35,7 @@ __all__ = [
     "mask_known",
     "mask_shapes",
     "mask_tokens",
+    "may_hold_shape",
     "secret_values",
 ]
 
@@ -118,7 +119,7 @@ _SIGNS_BY_MARK: Final = (
 )
 
 
-def _may_hold_shape(text: str) -> bool:
+def may_hold_shape(text: str) -> bool:
     """Return False only if there can be no shape in a text."""
     return any(
         mark in text and any(map(text.__contains__, signs)) for mark, signs in _SIGNS_BY_MARK
@@ -263,7 +264,7 @@ def mask_tokens(text: str, *, by_line: bool = False) -> str:
         text: Any text.
         by_line: As in `mask_known`.
     """
-    if len(text) < _MIN_SHAPE or not _may_hold_shape(text):
+    if len(text) < _MIN_SHAPE or not may_hold_shape(text):
         return text
     return _SHAPES.sub(lambda found: _mask(found, by_line=by_line), text)
 

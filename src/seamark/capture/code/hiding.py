@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from seamark.capture.code.changes import name_of, parts_of
-from seamark.capture.secrets.lexer import Change, replaced
+from seamark.capture.secrets.code import Change, replaced
 from seamark.capture.secrets.masking import mask_code, mask_file
 from seamark.capture.secrets.shapes import MASK, mask_known, mask_shapes, secret_values
 

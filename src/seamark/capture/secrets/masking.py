@@ -25,20 +25,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from seamark.capture.secrets.lexer import (
-    FILE,
-    FILE_PROSE,
-    LOG,
-    MESSAGE,
-    NOTE,
-    VALUE,
-    Change,
-    Code,
-    Style,
-    Text,
-    quotes_within,
-    replaced,
-)
+from seamark.capture.secrets.code import Change, Code, quotes_within, replaced
 from seamark.capture.secrets.names import (
     MORE_NONE,
     Level,
@@ -65,6 +52,7 @@ from seamark.capture.secrets.shapes import (
     may_hold_shape,
     secret_values,
 )
+from seamark.capture.secrets.text import FILE, FILE_PROSE, LOG, MESSAGE, NOTE, VALUE, Style, Text
 
 __all__ = [
     "MASK",

@@ -150,7 +150,7 @@ def dump_json(value: Any) -> bytes:
 
 def packed_json(value: Any) -> tuple[bytes, int]:
     """Return a payload as strict compact JSON, compressed if it is long, and its frame's flags."""
-    payload = dump_json(value)
+    payload = _ENCODER.encode(value).encode()
     if len(payload) > MAX_PAYLOAD_BYTES:
         msg = f"record: expected at most {MAX_PAYLOAD_BYTES} bytes of JSON, got {len(payload)}"
         raise ArgumentError(msg)

@@ -147,12 +147,16 @@ def names_in(path: str | os.PathLike[str], above: int = 1) -> list[str]:
         fd = _open(path, above, _LIST)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    with closing_fd(fd), os.scandir(fd) as entries:
-        return sorted(
-            one.name
-            for one in entries
-            if one.name[0] != "." and fits(one.name) and one.is_file(follow_symlinks=False)
-        )
+    try:
+        found = []
+        with os.scandir(fd) as entries:
+            for one in entries:
+                name = one.name
+                if name[0] != "." and fits(name) and one.is_file(follow_symlinks=False):
+                    found.append(name)
+        return sorted(found)
+    finally:
+        os.close(fd)
 
 
 def make_folder(path: Path) -> None:

@@ -32,9 +32,11 @@ def host_name() -> str:
 
 def user_name() -> str | None:
     """Return the login name of the user who runs this process, or None if there is no name."""
-    with quietly(only=(OSError, KeyError, ImportError)):  # a container's user id without a name
+    try:
         return getpass.getuser()
-    return None
+    except (OSError, KeyError, ImportError) as error:  # a container's user id without a name
+        let_pass(error)
+        return None
 
 
 def process_facts() -> dict[str, Any]:
@@ -70,9 +72,11 @@ def process_alive(header: Mapping[str, Any]) -> bool | None:
 
 def pid_namespace() -> int | None:
     """Return the inode of the namespace in which this process's pid counts, or None (not Linux)."""
-    with quietly(only=OSError):
+    try:
         return os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 - hot for many runs
-    return None
+    except OSError as error:
+        let_pass(error)
+        return None
 
 
 @functools.cache

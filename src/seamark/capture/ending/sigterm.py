@@ -272,7 +272,8 @@ class SigtermWatcher:
                 self.forget()
                 return
             args = (ours, _SigtermHandler.calls)
-            _start_thread("seamark-sigterm", self._watch, *args)
+            name = "seamark-sigterm"
+            threading.Thread(target=self._watch, args=args, name=name, daemon=True).start()
         except (OSError, ValueError, RuntimeError) as error:
             self.forget()
             let_pass(error)

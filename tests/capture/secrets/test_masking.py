@@ -13,12 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seamark.capture.secrets import masking
+from seamark.capture.secrets import masking, shapes
 from seamark.capture.secrets import names as secret_names
 from seamark.capture.secrets.masking import (
     MASK,
     bare_url,
     mask_arguments,
+    mask_code,
+    mask_file,
     mask_secrets,
     mask_traceback,
     mask_value,
@@ -294,6 +296,75 @@ def test_no_password_survives_its_name(password):
 
 # --------------------------------------------------------------------- time
 
+PLANTED = "Xq9-planted7"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", "secrets:\n  openai: X\n  more:\n    deep: X\nlr: 1\n"),
+        ("a.yaml", "credentials:\n  - X\n  - X\nlr: 1\n"),
+        ("a.yaml", "credentials:\n- X\n- X\nlr: 1\n"),
+        ("a.yaml", "passwords: [X, X]\n"),
+        ("a.yaml", "tokens: {a: X, b: 'X'}\n"),
+        ("a.yaml", "token: |\n  X\n  X\nlr: 1\n"),
+        ("a.yaml", "- name: DB_PASSWORD\n  value: X\n- name: A\n  value: b\n"),
+        ("a.yaml", '- name: "DB_PASSWORD"\n  value: "X"\n'),
+        ("a.yaml", "- value: X\n  name: DB_PASSWORD\n"),
+        ("a.yaml", 'password: "X\n  X"\nlr: 1\n'),
+        ("a.yaml", "client_secret: a b X\n"),
+        ("a.yaml", "kind: Secret\nmetadata:\n  name: n\ndata:\n  openai: X\n"),
+        ("a.json", '{\n  "secrets": {\n    "openai": "X",\n    "b": ["X"]\n  }\n}\n'),
+        ("a.json", '{\n  "api_keys": [\n    "X",\n    "X"\n  ]\n}\n'),
+        ("a.toml", '[a.secrets]\nopenai = "X"\n\n[b]\nc = "d"\n'),
+        ("a.toml", 'tokens = ["X"]\n'),
+        (".netrc", "machine h login me password X\n"),
+        (".netrc", "machine h\n  login me\n  password X\n"),
+        (".pgpass", "host:5432:db:me:X\n"),
+        ("a.xml", "<password>X</password>\n"),
+        ("a.config", '<add key="ApiKey" value="X"/>\n'),
+        ("Dockerfile", "ENV API_KEY X\nARG TOKEN=X\n"),
+        ("Makefile", "TOKEN := X\nPASSWORD ?= X\nexport TOKEN = X\n"),
+        ("a.properties", "my.api.key=X\nmy.password = X\n"),
+        ("a.sh", "curl -u bob:X https://h\n"),
+        ("a.sh", "curl -s --user 'bob:X' https://h\n"),
+        ("a.sh", "mysql -u me -pX db\n"),
+        ("a.sh", "sshpass -p X ssh h\nsshpass -p 'X' ssh h\n"),
+        ("a.sh", "docker login -u me -p X\n"),
+        ("a.md", "    api_key: X\n"),
+    ],
+)
+def test_secrets_in_configurations_are_hidden(name, text):
+    """In the shapes of the formats that are common."""
+    text = text.replace("X", PLANTED)
+    hidden = mask_file(text, name=name)
+    assert PLANTED not in hidden
+    assert hidden.count("\n") == text.count("\n")
+    assert mask_file(hidden, name=name) == hidden
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", "lr: 1\nmodel:\n  name: resnet\n  layers: [a, b]\ntokenizer: bert\n"),
+        ("a.yaml", "secrets:\n  user: bob\n  host: h\nlr: 1\nname: x\nvalue: y\n"),
+        ("a.yaml", "token: ${TOKEN}\napi_key: <key>\nuse_token: true\n"),
+        ("a.yaml", "max_tokens: 512\npad_token: <pad>\nspecial_tokens: [a, b]\n"),
+        ("a.yaml", "env:\n- name: TOKEN\n  valueFrom:\n    secretKeyRef:\n      name: a\n"),
+        ("a.toml", "[tool.x]\nname = 'y'\nkeys = ['a', 'b']\n"),
+        ("a.md", "token: the one that the server has given to you\n"),
+        ("a.sh", "docker run -u 1000:1000 -p 80:80 x\nmkdir -p a/b\n"),
+        ("a.sh", "TOKEN=${OTHER}\n"),
+        ("Makefile", "all: token.txt\n\techo $(TOKEN)\n"),
+        ("a.xml", "<name>x</name><version>1</version>\n"),
+        ("a.txt", "torch==2.1\nhttps://host:80/x\n"),
+    ],
+)
+def test_configurations_without_secrets_stay(name, text):
+    """Configurations are what runs are compared by."""
+    assert mask_file(text, name=name) == text
+
+
 PIECES = [
     *("a", "sk-", "key=", "'", "a://", "u:p@", "token='", " ", "-", "eyJ", "\\", "\\a", "@", "a@["),
     *("token=***", "token=*** ", "auth=(", "auth=true,", "key=(", "key='", "token=[", "SG.a-"),
@@ -307,13 +378,15 @@ PIECES = [
 BEGINNINGS = ['token="', "token='''", 'key="', 'auth="']
 LINEAR = """
 import json, sys, time
-from seamark.capture.secrets import masking, names as secret_names
+from seamark.capture.secrets import masking
+from seamark.capture.secrets.names import MORE_NONE
 
 def cpu_s(beginning, piece, size):
     text = beginning + piece * (size // len(piece))
     start = time.process_time()
     masking.mask_secrets(text, environment={})
-    masking.mask_secrets(text, environment={}, code=True)
+    masking.mask_printed(text, MORE_NONE)
+    masking.mask_code(text)
     masking.mask_value(text, environment={})
     masking.bare_url(text)
     return time.process_time() - start
@@ -354,7 +427,7 @@ def test_an_unclosed_quote_with_backslashes_is_read_once(piece, end):
     """Each backslash could be read in two ways once: 40 of them took a minute, 41 took two."""
     text = 'token="' + piece * 200 + end
     assert MASK in mask_secrets(text, environment={})
-    mask_secrets(text, environment={}, code=True)
+    mask_code(text)
 
 
 @pytest.mark.once
@@ -373,8 +446,8 @@ def test_a_huge_text_is_cut_and_takes_no_time_to_speak_of(piece):
 def looked_for_in_full(text):
     """Return what `mask_value` returns where nothing says beforehand that a text cannot hold it."""
     with (
-        mock.patch.object(masking, "_may_hold_shape", return_value=True),
-        mock.patch.object(masking, "_may_hold_credentials", return_value=True),
+        mock.patch.object(shapes, "may_hold_shape", return_value=True),
+        mock.patch.object(shapes, "_may_hold_credentials", return_value=True),
         mock.patch.object(masking, "may_name", return_value=True),
     ):
         return mask_value(text, environment={})
@@ -396,14 +469,14 @@ def branches(pattern):
     return [first, *found, rest[start:]]
 
 
-@pytest.mark.parametrize("branch", branches(masking._SHAPES.pattern))
+@pytest.mark.parametrize("branch", branches(shapes._SHAPES.pattern))
 @given(data=st.data())
 @settings(max_examples=10, deadline=None)
 def test_no_shape_is_passed_over(branch, data):
     """Whatever the shape of a token is, one of the signs that are looked for first is in it."""
     plain = re.sub(r"\(\?[=!][^()]*\)", "", branch)  # else what is looked ahead at is drawn twice
     token = data.draw(st.from_regex(re.compile(plain, re.DOTALL), fullmatch=True))
-    assert masking._may_hold_shape(token)
+    assert shapes.may_hold_shape(token)
     hidden_in_full(f"see {token} here")
 
 
@@ -431,7 +504,7 @@ def test_no_name_with_a_level_is_passed_over():
 
 PARTS = st.sampled_from(
     [
-        *masking._SIGNS,
+        *shapes._SIGNS,
         *(
             "token",
             "password",

@@ -14,7 +14,7 @@ import pytest
 
 from seamark.capture.code.hiding import hide_in_code
 from seamark.capture.secrets import Secrets
-from seamark.capture.secrets.source import mask_code
+from seamark.capture.secrets.masking import mask_code
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,16 @@ def test_code_stays_as_it_is(code):
         'token = "X" "X"',
         '>>> login(token="X")',
         '"""Do.\n\n>>> login(token="X")\n"""',
+        'os.getenv(\n    "API_KEY",  # note\n    "X",\n)',
+        'token = (\n    os.environ.get("P")\n    or "X"\n)',
+        'add_argument(\n    "--token",  # note\n    help="of it",\n    default="X",\n)',
+        'password: str = Field(\n    default="X",\n)',
+        'token = """\nX\n"""',
+        'API_KEYS = [\n"X",\n"X",\n]',
+        'token = None if x else "X"',
+        'if x: token = "X"',
+        'setattr(o, "token", "X")',
+        'secrets = {"a": {"b": "X"}}',
     ],
 )
 def test_secrets_in_literals_and_comments_are_hidden(code):
@@ -144,6 +154,22 @@ def test_code_that_was_hidden_in_still_does_the_same(path):
     assert _outline(hidden) == outline
 
 
+MANY = ", ".join(f"a{at}" for at in range(150))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"secrets = {{'a': f({MANY}), 'b': 'Xq9plantedZ7k'}}\n",
+        f"parser.add_argument('--token', help=f({MANY}), default='Xq9plantedZ7k')\n",
+        f"f({MANY}, token='Xq9plantedZ7k')\n",
+        f"token = load(lambda: f({MANY}))\nsecret = 'Xq9plantedZ7k'\n",
+    ],
+)
+def test_a_secret_is_hidden_far_from_its_brackets(code):
+    assert "planted" not in hide_in_code(code, Secrets(), "a.py")
+
+
 PIECES = [
     *("'", '"', '"""', "\\'", "'\\", "`", "#", "/*", "//", "'a", 'f"{', "{", "(", "[", "x=(", ")"),
     *("token=", "token='", "token=[", "token=str(", "tokens=('a',", "or '", "x or 'a'", "token:x="),
@@ -168,28 +194,32 @@ PIECES = [
         "secrets: {a: {",
         "\n" + " " * 40,
     ),
+    *("kind: Secret\n", "kind: Secret\ndata:\n", 'token=\\"', "key.", "key=key=", "token:f(x,{"),
 ]
 LINEAR = """
 import json, sys, time
-from seamark.capture.secrets.configuration import Configuration
-from seamark.capture.secrets.notebook import Notebook
-from seamark.capture.secrets.source import Source
+from functools import partial
 
-def cpu_s(make, piece, size):
+from seamark.capture.code.hiding import hide_in_code
+from seamark.capture.secrets import Secrets
+from seamark.capture.secrets.masking import mask_code, mask_file
+
+def cpu_s(mask, piece, size):
     text = piece * (size // len(piece))
     start = time.process_time()
-    make().mask(text)
+    mask(text)
     return time.process_time() - start
 
-KINDS = [Source, lambda: Source(name="a.js"), lambda: Source(name="a.c"), Configuration, Notebook,
-         lambda: Configuration(name=".pgpass")]
+KINDS = [mask_code, partial(mask_code, name="a.js"), partial(mask_code, name="a.c"), mask_file,
+         partial(hide_in_code, secrets=Secrets(), name="a.ipynb"),
+         partial(mask_file, name=".pgpass")]
 
-def grows_too_fast(make, piece):
-    return cpu_s(make, piece, 1 << 16) > 24 * (cpu_s(make, piece, 1 << 13) + 0.002)
+def grows_too_fast(mask, piece):
+    return cpu_s(mask, piece, 1 << 16) > 24 * (cpu_s(mask, piece, 1 << 13) + 0.002)
 
-for at, make in enumerate(KINDS):
+for at, mask in enumerate(KINDS):
     for piece in json.load(open(sys.argv[1])):
-        if all(grows_too_fast(make, piece) for _ in range(4)):
+        if all(grows_too_fast(mask, piece) for _ in range(4)):
             print(at, repr(piece))
 print("done")
 """

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from seamark.capture.secrets.masking import KEY_BEGINS, KEY_ENDS, KEY_SIGNS, MASK
 from seamark.capture.secrets.secrets import BY_NAME, BY_VALUE
+from seamark.capture.secrets.shapes import KEY_BEGINS, KEY_ENDS, KEY_SIGNS, MASK
 from seamark.pictures.terminal import stripped
 
 if TYPE_CHECKING:

@@ -11,10 +11,15 @@ from __future__ import annotations
 import enum
 import functools
 import re
+from dataclasses import dataclass
 from typing import Final
 
 __all__ = [
+    "MORE_NONE",
+    "PASSWORD",
     "Level",
+    "More",
+    "hides",
     "holds_secrets",
     "is_empty",
     "is_harmless",
@@ -26,8 +31,13 @@ __all__ = [
     "level",
     "may_name",
     "parameter_level",
+    "places_of_names",
     "plain_name",
 ]
+
+
+PASSWORD: Final = re.compile(r"(?:passw(?:or)?d|passphrase|pwd)\d?\Z", re.IGNORECASE)
+"""The names of secrets that may be made of several words."""
 
 
 class Level(enum.IntEnum):
@@ -91,6 +101,7 @@ _STEMS: Final = (
     "sig", "token", "webhook",
 )  # fmt: skip
 """What stands in every name of a parameter that has a level."""
+_LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _SECRET_KEYS: Final = _set("access api auth encryption private secret signing ") | _KEY_KINDS
 _SECRET_TOKENS: Final = _set("access api auth bearer bot csrf deploy hf oauth refresh session user")
 _PARAMETER_CARRIERS: Final = frozenset({"hash", "header", "hex", "plain", "plaintext", "string"})
@@ -126,6 +137,7 @@ def plain_name(name: str) -> str:
     return " ".join(_words(name))
 
 
+@functools.lru_cache(maxsize=4096)
 def level(name: str) -> Level:
     """Return how surely the value of an option, a variable or a word in a message is a secret."""
     words = list(_words(name))
@@ -179,9 +191,57 @@ def parameter_level(name: str) -> Level:
     return Level.WEAK if last in _WEAK_LAST else Level.NO
 
 
+@dataclass(frozen=True, slots=True)
+class More:
+    """Names and patterns of secrets that the user adds to the built-in rules.
+
+    Attributes:
+        names: Names of parameters, options and variables, as `plain_name` returns them.
+        patterns: Patterns whose matches are hidden in every text.
+    """
+
+    names: frozenset[str] = frozenset()
+    patterns: tuple[re.Pattern[str], ...] = ()
+
+    def level(self, name: str) -> Level:
+        """Return the level of an option, a variable or a word in a message."""
+        return max(level(name), self.parameter_level(name))
+
+    def parameter_level(self, name: str) -> Level:
+        """Return the level of a parameter."""
+        return Level.SURE if self.names_it(name) else parameter_level(name)
+
+    def holds(self, name: str) -> bool:
+        """Return whether what stands in brackets after a name is secret."""
+        return self.parameter_level(name) is Level.SURE or holds_secrets(name)
+
+    def names_it(self, name: str) -> bool:
+        """Return whether a person named it."""
+        return bool(self.names) and not self.names.isdisjoint(
+            (plain_name(name), plain_name(name.rpartition(".")[2]))
+        )
+
+
+MORE_NONE: Final = More()
+
+
 def may_name(text: str) -> bool:
-    """Return False only if no name that stands in a text has a level as one of a parameter."""
+    """Return False only if no name that stands in a text has a level."""
     return any(map(text.lower().__contains__, _STEMS))
+
+
+def places_of_names(text: str) -> list[int]:
+    """Return the places of parts of names that may have a level, in order."""
+    lower = text.lower()
+    if len(lower) != len(text):  # a letter became two
+        lower = text.translate(_LOWER)
+    places: list[int] = []
+    for stem in _STEMS:  # several times as fast as one expression
+        at = lower.find(stem)
+        while at >= 0:
+            places.append(at)
+            at = lower.find(stem, at + len(stem))
+    return sorted(places)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -238,7 +298,7 @@ _KINDS: Final = re.compile(r"[A-Z]+|[a-z]+|[0-9]+|[+/_-]+")
 _DRAWN: Final = re.compile(r"[A-Za-z0-9+/_-]+=*")
 
 
-def is_random(value: str, at_least: int) -> bool:
+def is_random(value: str, at_least: int = 16) -> bool:
     """Return whether ``value`` reads like drawn characters: three kinds, changing all the time."""
     if len(value) < at_least or not _DRAWN.fullmatch(value):
         return False
@@ -252,3 +312,18 @@ def is_random(value: str, at_least: int) -> bool:
         and others <= len(drawn) // 12
         and (len(kinds) - 1) * 3 >= len(drawn)
     )
+
+
+def hides(name_level: Level, value: str, *, text: bool) -> bool:
+    """Return whether a value is hidden for its name.
+
+    Args:
+        name_level: Of the name.
+        value: The value.
+        text: It stands in a text, where ``key`` names too many things.
+    """
+    if name_level is Level.SURE or name_level is Level.NO:
+        return name_level is Level.SURE
+    if name_level is Level.WEAK:
+        return is_random(value) if text else not is_plain(value)
+    return not is_harmless(value)

@@ -14,23 +14,23 @@ from typing import Any, Final
 
 from seamark.capture.secrets.masking import (
     MASK,
-    MORE_NONE,
-    More,
     hides_parameter,
     mask_arguments,
+    mask_printed,
     mask_secrets,
     mask_traceback,
     mask_value,
-    secret_values,
 )
 from seamark.capture.secrets.names import (
+    MORE_NONE,
+    More,
     holds_secrets,
     is_empty,
     is_harmless,
     is_plain_fact,
     plain_name,
 )
-from seamark.capture.secrets.printed import mask_printed
+from seamark.capture.secrets.shapes import secret_values
 from seamark.values import Atom, Escaped, encode_atom
 
 __all__ = ["BY_NAME", "BY_VALUE", "Secrets", "more_of"]

@@ -1,0 +1,323 @@
+"""Secrets that show without a name: known values, well-known shapes, credentials in addresses."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+from seamark.capture.secrets.names import (
+    MORE_NONE,
+    Level,
+    More,
+    is_harmless,
+    is_ordinary,
+    is_place,
+)
+
+__all__ = [
+    "KEY_BEGINS",
+    "KEY_ENDS",
+    "KEY_SIGNS",
+    "MASK",
+    "SCHEMES",
+    "USER_INFO",
+    "WORKING_DIRECTORIES",
+    "hidden_lines",
+    "is_hidden",
+    "mask_authorization",
+    "mask_commands",
+    "mask_credentials",
+    "mask_keys",
+    "mask_known",
+    "mask_shapes",
+    "mask_tokens",
+    "may_hold_shape",
+    "secret_values",
+]
+
+MASK: Final = "***"
+"""The replacement of a secret."""
+
+WORKING_DIRECTORIES: Final = frozenset({"pwd", "oldpwd"})
+"""Variables that every shell sets, and no passwords."""
+_MIN_ENVIRONMENT_VALUE: Final = 6
+_MIN_KNOWN_VALUE: Final = 4
+_MIN_SHAPE: Final = 9
+_HIDDEN: Final = (MASK, *(f"{scheme} {MASK}" for scheme in ("Basic", "Bearer", "Digest", "Token")))
+_LINE: Final = re.compile(r"[^\s][^\n]*")
+
+KEY_BEGINS: Final = (
+    r"-----BEGIN [A-Z0-9 ]{0,64}PRIVATE KEY(?: BLOCK)?-----"
+    r"|---- BEGIN [A-Z0-9 ]{0,64}PRIVATE KEY ----|PuTTY-User-Key-File-\d{1,2}:"
+)
+"""The first line of a private key: of OpenSSL and OpenSSH, of PGP, of SSH2, of PuTTY."""
+KEY_ENDS: Final = (
+    r"-----END [A-Z0-9 ]{0,64}PRIVATE KEY(?: BLOCK)?-----"
+    r"|---- END [A-Z0-9 ]{0,64}PRIVATE KEY ----|Private-(?:MAC|Hash): ?[0-9a-fA-F]*"
+)
+KEY_SIGNS: Final = ("---- BEGIN", "-----BEGIN", "PuTTY-User-Key-File-")
+"""The beginnings of every first line of one."""
+KEY_END_SIGNS: Final = ("---- END", "-----END", "Private-MAC:", "Private-Hash:")
+"""The beginnings of every last line of one."""
+_KEYS: Final = re.compile(rf"(?:{KEY_BEGINS}).*?(?:{KEY_ENDS}|(\Z))", re.DOTALL)
+_KEY_LINE: Final = re.compile(r"[^\s\"'`+,()#][^\"'`\n]*")
+_SHAPES: Final = re.compile(
+    rf"(?:{KEY_BEGINS}).*?(?:{KEY_ENDS}|\Z)"
+    r"|(?<![A-Za-z0-9])(?:"
+    r"gh[pousr]_(?:[A-Za-z0-9]{30,}|(?=[A-Za-z]{0,29}\d)[A-Za-z0-9]{12,})|github_pat_\w{6,}"
+    r"|gl(?:pat|dt|rt|ptt|ft|imt|agent|oas|soat|cbt|ffct)-[\w-]{12,}"
+    r"|hf_(?=[A-Z0-9]{0,40}[a-z])(?=[a-z0-9]{0,40}[A-Z])"
+    r"(?:[A-Za-z0-9]{30,}|(?=[A-Za-z]{0,29}\d)[A-Za-z0-9]{20,})|api_org_[A-Za-z0-9]{12,}"
+    r"|sk-(?:proj|ant|svcacct|admin|or|lf)-(?=[A-Za-z_-]{0,60}\d)[\w-]{10,}"
+    r"|sk-(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{20,}"
+    r"|[srp]k_(?:live|test)_(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9]{10,}"
+    r"|(?:AKIA|ASIA|AROA|AIDA|AGPA|ANPA)(?=[A-Z]{0,15}\d)[A-Z0-9]{16}(?![A-Za-z0-9])"
+    r"|AIza[\w-]{20,}|ya29\.[\w.-]{10,}|GOCSPX-[\w-]{10,}"
+    r"|eyJ[\w-]{6,}(?:\.[\w-]*){0,4}[\w+/=-]*"
+    r"|xox[a-eprs]-(?=[A-Za-z_-]{0,40}\d)[\w-]{8,}|xapp-(?=[A-Za-z_-]{0,40}\d)[\w-]{8,}"
+    r"|npm_[A-Za-z0-9]{20,}|pypi-AgE[\w-]{12,}"
+    r"|(?:dop|doo|dor)_v1_[0-9a-f]{16,}|dapi[0-9a-f]{24,}|glsa_\w{16,}"
+    r"|gsk_(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{16,}"
+    r"|r8_(?=[A-Za-z]{0,40}\d)(?=[a-z0-9]{0,40}[A-Z])[A-Za-z0-9]{16,}"
+    r"|nvapi-[\w-]{16,}|wandb_v\d_\w{16,}"
+    r"|lin_api_\w{16,}|tskey-[\w-]{12,}|SG\.[\w-]{22}\.[\w-]{43}(?![\w-])"
+    r"|hvs\.[\w-]{16,}|ATATT3[\w=-]{16,}|AGE-SECRET-KEY-1\w{16,}"
+    r"|dckr_pat_[\w-]{20,}|lsv2_(?:pt|sk)_\w{16,}|pcsk_(?=[A-Za-z_]{0,60}\d)\w{20,}"
+    r"|shp(?:at|ca|pa|ss)_[0-9A-Fa-f]{32}|pplx-[A-Za-z0-9]{40,}|xai-[A-Za-z0-9]{64,}"
+    r"|tvly-(?=[A-Za-z-]{0,60}\d)[A-Za-z0-9-]{20,}|sess-(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{24,}"
+    r"|fw_(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{20,}|sq0(?:csp|atp)-[\w-]{22,}"
+    r"|dp\.(?:st|pt|ct|sa|scim|audit)\.(?:[\w-]{1,35}\.)?[A-Za-z0-9]{30,}"
+    r"|key-[0-9a-f]{32}(?![0-9A-Za-z])|seamark_[\w-]{43}(?![\w-])"
+    r"|\d{8,10}:AA[\w-]{33}(?![\w-])"
+    r")",
+    re.DOTALL,
+)
+# What one of the shapes begins with, or holds: a text without any of these has no shape in it. To
+# look for them takes a tenth of the time, and most texts have none.
+# fmt: off
+_SIGNS: Final = (
+    *KEY_SIGNS,
+    "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gldt-", "glrt-",
+    "glptt-", "glft-", "glimt-", "glagent-", "gloas-", "glsoat-", "glcbt-", "glffct-", "hf_",
+    "api_org_", "sk-", "k_live_", "k_test_", "whsec_", "AKIA", "ASIA", "AROA", "AIDA", "AGPA",
+    "ANPA", "AIza", "ya29.", "GOCSPX-", "eyJ", "xox", "xapp-", "npm_", "pypi-AgE", "_v1_", "dapi",
+    "glsa_", "gsk_", "r8_", "nvapi-", "wandb_v", "lin_api_", "tskey-", "SG.", "hvs.", "ATATT3",
+    "AGE-SECRET-KEY-1", ":AA", "dckr_pat_", "lsv2_", "pcsk_", "shpat_", "shpca_", "shppa_",
+    "shpss_", "pplx-", "xai-", "tvly-", "sess-", "fw_", "sq0csp-", "sq0atp-", "dp.st.", "dp.pt.",
+    "dp.ct.", "dp.sa.", "dp.scim.", "dp.audit.", "key-",
+    "seamark_",
+)
+# fmt: on
+_SIGNS_BY_MARK: Final = (
+    ("_", tuple(sign for sign in _SIGNS if "_" in sign)),
+    ("-", tuple(sign for sign in _SIGNS if "-" in sign)),
+    ("", tuple(sign for sign in _SIGNS if "_" not in sign and "-" not in sign)),
+)
+
+
+def may_hold_shape(text: str) -> bool:
+    """Return False only if there can be no shape in a text."""
+    return any(
+        mark in text and any(map(text.__contains__, signs)) for mark, signs in _SIGNS_BY_MARK
+    )
+
+
+SCHEMES: Final = "basic|bearer|token|digest|apikey"
+"""Schemes of credentials, in small letters, for a regular expression."""
+_SCHEMES: Final = tuple(SCHEMES.split("|"))
+
+
+def _may_hold_credentials(text: str) -> bool:
+    """Return False only if no scheme stands in a text."""
+    # To a regular expression some letters beyond ASCII are the same without case.
+    return not text.isascii() or any(map(text.lower().__contains__, _SCHEMES))
+
+
+# Whoever knows the address may post: what follows the host is the secret.
+_WEBHOOKS: Final = re.compile(
+    r"(https://(?:hooks\.slack\.com/|(?:[a-z]{1,10}\.)?discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/"
+    r"|[\w-]{1,63}\.webhook\.office\.com/|outlook\.office(?:365)?\.com/webhook/"
+    r"|[\w.-]{1,120}\.logic\.azure\.com[:/]|hooks\.zapier\.com/hooks/"
+    r"|chat\.googleapis\.com/v1/spaces/|maker\.ifttt\.com/trigger/|api\.telegram\.org/bot))"
+    r"(?!\*\*\*)[^\s\"'<>]+",
+    re.IGNORECASE,
+)
+_KAGGLE: Final = re.compile(
+    r"(\busername\\?[\"']?\s{0,4}[:=]\s{0,4}\\?[\"']?[\w.-]{1,64}\\?[\"']?\s{0,4}[,;]?\s{0,16}"
+    r"\\?[\"']?key\\?[\"']?\s{0,4}[:=]\s{0,4}\\?[\"']?)(?:[0-9a-f]{32}|[0-9a-f]{40})(?![\w-])"
+)
+_SIGNED: Final = re.compile(
+    r"([?&;](?:x-[a-z]{2,5}-)?(?:sig|signature|security-token)=)(?!\*\*\*)[^\s\"'<>&;#]+",
+    re.IGNORECASE,
+)
+_BEARER: Final = re.compile(r"\b(Bearer\s{1,16})(?!\*)[\w.~+/=-]{6,}", re.IGNORECASE)
+_AUTHORIZATION: Final = re.compile(
+    r"((?:(?:proxy-)?authorization|(?:set-)?cookie)[\"']?\s{0,16}[:=]\s{0,16}[\"']?)"
+    rf"(?:(?P<scheme>{SCHEMES}|negotiate)\s{{1,16}})?"
+    r"[^\s\"'][^\"'\r\n]*",
+    re.IGNORECASE,
+)
+# In prose these words mean other things: only a scheme and what looks drawn is hidden.
+_CREDENTIALS: Final = re.compile(
+    rf"\b((?i:authorization[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?(?:{SCHEMES})\s{{1,4}}))"
+    r"(?!\*)[^\s\"']+"
+    r"|\b((?i:basic|bearer)\s{1,4})(?=[^\s\"']{0,80}\d)(?!\*)[\w.~+/=-]{16,}"
+    r"|\b((?i:token|digest|apikey)\s{1,4})(?=[0-9a-f]{32}|(?=[^\s\"']{0,80}[A-Z])[^\s\"']{0,80}\d)"
+    r"(?!\*)[\w.~+/=-]{16,}"
+)
+# User info up to the last @ before the path, or, for passwords that hold a raw slash, up to the
+# last @ at all where what follows the first colon is not a port.
+USER_INFO: Final = re.compile(
+    r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{0,30}://)(?:[^\s/?#\"'<>@]*@)+"
+    r"|(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{0,30}://)[^\s/?#\"'<>:@]{0,256}"
+    r":(?!\d{1,5}(?:[/?#\s\"']|\Z))[^\s\"'<>]{0,256}@",
+    re.IGNORECASE,
+)
+# Passwords that commands take, and files whose lines hold one.
+_COMMANDS: Final = re.compile(
+    r"(\b(?:curl|wget|https?)\b[^\n|;&]{0,400}?\s(?:-u|-U|--user|--proxy-user)[ =]?"
+    r"[\"']?(?!\d+:\d+\b)[^\s:\"'$]{1,128}:"
+    r"|\b(?:mysql\w{0,12}|mariadb[\w-]{0,12})\b[^\n|;&]{0,200}?\s-p"
+    r"|\bsshpass[ \t]+-p[ \t]{0,4}"
+    r"|\b(?:docker|podman|helm|oras)[ \t]+(?:registry[ \t]+)?login\b[^\n|;&]{0,200}?\s-p[ \t]{1,4}"
+    r"|\bredis-cli\b[^\n|;&]{0,200}?\s-a[ \t]{1,4})"
+    r"([\"']?)(?![\"'$*{-])(?:(?<=\")[^\"\n]+|(?<=')[^'\n]+|[^\s\"']+)"
+)
+_WORDS: Final = ("curl", "wget", "http", "mysql", "mariadb", "sshpass", "login", "redis-cli")
+_NETRC: Final = re.compile(r"(\blogin\s{1,8}\S{1,256}\s{1,8}password\s{1,8})(?!\*\*\*)\S+")
+
+
+def secret_values(environment: Mapping[str, str], more: More = MORE_NONE) -> set[str]:
+    """Return the values of the environment variables whose names look secret, as they are written.
+
+    Args:
+        environment: Such as ``os.environ``.
+        more: What a person says is a secret.
+    """
+    secret = (value for name, value in environment.items() if _is_secret(name, value, more))
+    return set().union(*map(_written_forms, secret))
+
+
+@functools.lru_cache(maxsize=256)
+def _written_forms(value: str) -> frozenset[str]:
+    """Return how a value stands in a text: as it is, quoted by Python or JSON, in an address."""
+    quoted = (quote(value, safe=safe, errors="surrogateescape") for safe in ("", "/"))
+    plus = quote_plus(value, errors="surrogateescape")
+    return frozenset((value, repr(value)[1:-1], json.dumps(value)[1:-1], *quoted, plus))
+
+
+def _is_secret(name: str, value: str, more: More) -> bool:
+    """Return whether the value of a variable is a secret."""
+    name_level = more.level(name)
+    if (
+        name_level is Level.NO
+        or len(value) < _MIN_ENVIRONMENT_VALUE
+        or name.lower() in WORKING_DIRECTORIES
+        or is_harmless(value)
+        or (is_ordinary(value) and not more.names_it(name))
+        or is_place(name)  # PASSWORD_STORE_DIR is a place, and stands in half of all tracebacks
+    ):
+        return False
+    return name_level is not Level.WEAK or any(c.isdigit() for c in value)
+
+
+def hidden_lines(text: str) -> str:
+    """Return as many hidden lines as a text has; what is before them, and empty ones, stay."""
+    return _LINE.sub(MASK, text)
+
+
+def mask_known(
+    text: str, known: Iterable[str], more: More = MORE_NONE, *, by_line: bool = False
+) -> str:
+    """Return a text without known values and matches of the user's expressions.
+
+    Args:
+        text: Any text.
+        known: Values that are hidden wherever they stand; a word, only as a whole one.
+        more: What a person says is a secret.
+        by_line: Whether there have to be as many lines as before.
+    """
+    for value in sorted(known, key=len, reverse=True):
+        if value in text and len(value) >= _MIN_KNOWN_VALUE:
+            mask = hidden_lines(value) if by_line else MASK
+            if value.isalpha():
+                text = re.sub(rf"(?<![^\W_]){value}(?![^\W_])", mask, text)
+            else:
+                text = text.replace(value, mask)
+    for pattern in more.patterns:
+        text = pattern.sub(lambda found: _mask(found, by_line=by_line), text)
+    return text
+
+
+def _mask(found: re.Match[str], *, by_line: bool) -> str:
+    return hidden_lines(found[0]) if by_line else MASK * bool(found[0])
+
+
+def mask_tokens(text: str, *, by_line: bool = False) -> str:
+    """Return a text without tokens and keys of well-known shapes.
+
+    Args:
+        text: Any text.
+        by_line: As in `mask_known`.
+    """
+    if len(text) < _MIN_SHAPE or not may_hold_shape(text):
+        return text
+    return _SHAPES.sub(lambda found: _mask(found, by_line=by_line), text)
+
+
+def mask_keys(text: str) -> str:
+    """Return code without private keys, whose lines may be literals of their own."""
+    if not any(map(text.__contains__, KEY_SIGNS)):
+        return text
+    return _KEYS.sub(
+        lambda found: found[0] if found[1] == "" else _KEY_LINE.sub(MASK, found[0]), text
+    )
+
+
+def mask_shapes(text: str, *, by_line: bool = False) -> str:
+    """Return a text without values that have the shape of a secret, whatever their names.
+
+    Args:
+        text: Any text.
+        by_line: As in `mask_known`.
+    """
+    text = mask_tokens(text, by_line=by_line)
+    if "://" in text:
+        text = _WEBHOOKS.sub(rf"\1{MASK}", text)
+        text = USER_INFO.sub(lambda found: f"{found[1] or found[2]}{MASK}@", text)
+    if "username" in text:
+        text = _KAGGLE.sub(rf"\1{MASK}", text)
+    return _SIGNED.sub(rf"\1{MASK}", text) if "=" in text else text
+
+
+def mask_commands(text: str) -> str:
+    """Return a text without the passwords that commands take: ``curl -u me:X``, ``mysql -pX``."""
+    if not any(map(text.__contains__, _WORDS)):
+        return text
+    return _NETRC.sub(rf"\1{MASK}", _COMMANDS.sub(rf"\1\2{MASK}", text))
+
+
+def mask_credentials(text: str) -> str:
+    """Return a text without what follows a scheme: ``Bearer X``, ``Authorization: Basic X``."""
+    if not _may_hold_credentials(text):  # most strings are a word or two
+        return text
+    return _CREDENTIALS.sub(lambda found: f"{found[1] or found[2] or found[3]}{MASK}", text)
+
+
+def mask_authorization(text: str) -> str:
+    """Return a text without what follows ``Authorization:``, ``Cookie:`` and ``Bearer``."""
+    lower = text.lower()
+    if "authorization" in lower or "cookie" in lower:
+        text = _AUTHORIZATION.sub(
+            lambda found: f"{found[1]}{found[2] + ' ' if found[2] else ''}{MASK}", text
+        )
+    return _BEARER.sub(rf"\1{MASK}", text)
+
+
+def is_hidden(value: str) -> bool:
+    """Return whether a value begins with the replacement of a secret."""
+    return value.startswith(_HIDDEN)

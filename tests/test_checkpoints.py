@@ -11,7 +11,7 @@ import pytest
 from recording import QUIET
 
 import seamark
-from seamark.run.checkpoints import CheckpointSet, checkpoint_name, fingerprint
+from seamark.run.adapters import CheckpointSet, checkpoint_name, fingerprint
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from recording import QUIET
 
 import seamark
-from seamark.options import named
+from seamark.options import run_options
 
 HOWTO = Path(__file__).parents[1] / "docs" / "howto"
 RUN = re.compile(r"^```(?:python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -211,21 +211,21 @@ def test_a_name_of_another_program_is_an_error_that_says_ours(tmp_path):
     """Methods, functions and arguments; what the message names is there."""
     run = seamark.init_run("p", name="given", root=tmp_path / "root", **QUIET)
     run.stop()
-    for name, words in named.VERBS.items():
+    for name, words in run_options.VERBS.items():
         with pytest.raises(AttributeError, match=re.escape(words)):
             getattr(run, name)
-    for name, words in named.FUNCTIONS.items():
+    for name, words in run_options.FUNCTIONS.items():
         with pytest.raises(AttributeError, match=re.escape(words)):
             getattr(seamark, name)
     verbs = [partial(seamark.init_run, "p", root=tmp_path), seamark.init_project]
-    for name, ours in named.ARGUMENTS.items():
+    for name, ours in run_options.ARGUMENTS.items():
         known = [(verb, inspect.signature(verb).parameters) for verb in verbs]
         having = [verb for verb, names in known if ours in names and name not in names]
         assert having, ours
         for verb in having:
             with pytest.raises(TypeError, match=rf"{name!r}; did you mean {ours!r}\?"):
                 verb(**{name: "x"})
-    said = " ".join([*named.VERBS.values(), *named.FUNCTIONS.values()])
+    said = " ".join([*run_options.VERBS.values(), *run_options.FUNCTIONS.values()])
     for owner, name in re.findall(r"\b(seamark|run|project)\.(\w+)", said):
         home = {"seamark": seamark, "run": seamark.Run, "project": seamark.Project}[owner]
         assert hasattr(home, name), (owner, name)

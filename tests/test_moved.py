@@ -16,7 +16,7 @@ from recording import QUIET
 import seamark
 from seamark.errors import FileMissingError
 from seamark.journal.folder import RunFolder
-from seamark.run.checkpoints import CheckpointSet
+from seamark.run.adapters import CheckpointSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,8 +25,7 @@ from seamark.index.remote import open_remote
 from seamark.journal.folder import RunFolder
 from seamark.opening.machine import claim_name
 from seamark.options.settings import Settings
-from seamark.reading.arriving import CONFLICTS, settle
-from seamark.reading.names import RunName
+from seamark.reading.names import CONFLICTS, RunName, settle
 from seamark.remote.protocol import RemoteError, RunKey
 
 ROOT = Path("here")

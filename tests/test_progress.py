@@ -17,7 +17,7 @@ from seamark.utils import every
 def clock(monkeypatch):
     """Seconds that pass by the clock of progress, to be moved on by hand."""
     now = [1000.0]
-    monkeypatch.setattr("seamark.run.progress.perf_counter", lambda: now[0])
+    monkeypatch.setattr("seamark.run.chrono.perf_counter", lambda: now[0])
 
     def wait(seconds):
         now[0] += seconds

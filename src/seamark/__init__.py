@@ -110,7 +110,7 @@ def __getattr__(name: str) -> Any:
     elif name in __all__ or name in _AS_IN_NEPTUNE:
         value = import_module(f"{__name__}.{name}")
     else:
-        from seamark.options.named import FUNCTIONS, also
+        from seamark.options.run_options import FUNCTIONS, also
 
         msg = f"module {__name__!r} has no attribute {name!r}{also(FUNCTIONS, name)}"
         raise AttributeError(msg)

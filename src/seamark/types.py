@@ -325,7 +325,7 @@ def _check_bins(edges: Sequence[float], counts: Sequence[float]) -> None:
 
 def _counted(values: Any, bins: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     from seamark.values import histograms
-    from seamark.values._foreign import is_tensor
+    from seamark.values.arrays import is_tensor
 
     if not isinstance(bins, int) or isinstance(bins, bool) or bins < 1:
         msg = f"Histogram: bins: expected a positive whole number, got {bins!r:.80}"

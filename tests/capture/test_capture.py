@@ -248,8 +248,8 @@ def test_a_disk_that_hangs_holds_up_nothing(scripts, where):
 def test_a_disk_that_hangs_when_a_run_begins_holds_it_up_for_a_moment(scripts):
     """The version of the code is waited for, and left out where it does not come."""
     code = """
-        import os, site, threading, seamark, seamark.capture, seamark.opening.revisions
-        seamark.capture._END_S = seamark.opening.revisions._PATIENCE_S = 0.2
+        import os, site, threading, seamark, seamark.capture, seamark.opening.restarts
+        seamark.capture._END_S = seamark.opening.restarts._PATIENCE_S = 0.2
         site.getusersitepackages = lambda: threading.Event().wait()
         run = seamark.init_run(params={"a": 1}, capture_hardware_metrics=False)
         run.stop()

@@ -1,4 +1,4 @@
-"""Processes are known by more than their numbers."""
+"""Identity and life of processes, and reasons why one ended without a record of its end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,258 @@ import os
 import subprocess
 import sys
 
-from seamark.process.liveness import boot_id, process_start
+import pytest
+
+from seamark.process.liveness import (
+    Crash,
+    Evidence,
+    boot_id,
+    memory_groups,
+    process_alive,
+    process_facts,
+    process_start,
+)
+
+FIRST = 0xEFFFFFFC
+
+
+S = 10**9
+
+
+NOW = 1_790_000_000 * S
+
+
+UP = 50_000.0
+
+
+"""Seconds since boot at NOW."""
+
+
+GROUPS = "docker/4f5c/init"
+
+
+@pytest.fixture
+def header(monkeypatch):
+    """The header of a process that was here and is gone, with pids as the kernel's log has them."""
+    monkeypatch.setattr("seamark.process.liveness.pid_namespace", lambda: FIRST)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        start = process_start(process.pid)
+    found = process_facts()
+    assert found["pid_namespace"] == FIRST
+    return {**found, "pid": process.pid, "start": start}
+
+
+@pytest.fixture
+def crash(tmp_path, header):
+    """Return what is found of the process; it recorded last ten seconds ago."""
+    header["start"] = int(UP - 100) * 100
+
+    def ask(*, silent_s=10, **more):
+        evidence = Evidence(tmp_path, NOW, (UP, UP))
+        return evidence.crash({**header, **more}, NOW - int(silent_s * S))
+
+    return ask
+
+
+def kernel_log(root, *lines, facility=0):
+    """Write a log as /dev/kmsg gives it; times are seconds before now."""
+    (root / "dev").mkdir(exist_ok=True)
+    text = "".join(
+        f"{facility * 8 + 3},{at},{int((UP - ago) * 1e6)},-;{line}\n SUBSYSTEM=memory\n"
+        for at, (ago, line) in enumerate(lines)
+    )
+    (root / "dev/kmsg").write_text(text)
+
+
+def group(root, path, kills, *, version=2):
+    """Make a control group, or let it count anew; return what a process notes of it."""
+    folder = root / "sys/fs/cgroup" / path
+    folder.mkdir(parents=True, exist_ok=True)
+    if version == 2:
+        events = f"low 0\nhigh 12\nmax 40\noom 3\noom_kill {kills}\noom_group_kill 0\n"
+        (folder / "memory.events").write_text(events)
+    else:
+        text = f"oom_kill_disable 0\nunder_oom 0\noom_kill {kills}\n"
+        (folder / "memory.oom_control").write_text(text)
+    return [path, folder.stat().st_ino, kills]
+
+
+MEMCG = (
+    "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
+    "oom_memcg=/job,task_memcg=/job,task=python,pid={pid},uid=0"
+)
+
+
+KILLED = (
+    "Memory cgroup out of memory: Killed process {pid} (python) total-vm:75260kB, "
+    "anon-rss:64256kB, file-rss:6360kB, shmem-rss:0kB, UID:0 pgtables:188kB oom_score_adj:0"
+)
+
+
+OLD = "Killed process {pid} (python) total-vm:75260kB, anon-rss:64256kB, file-rss:6360kB"
+
+
+GLOBAL = "Out of memory: Killed process {pid} (python) total-vm:75260kB, anon-rss:64256kB"
+
+
+SEGFAULT = "python[{pid}]: segfault at 0 ip 00007f6a2c sp 00007ffd1 error 4 in libfoo.so[7f6a+10]"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (MEMCG, "out of memory"),
+        (KILLED, "out of memory"),
+        (OLD, "out of memory"),
+        (GLOBAL, "out of memory"),
+        (SEGFAULT, "segmentation fault"),
+    ],
+)
+def test_the_kernel_log_names_the_process(tmp_path, header, crash, line, reason):
+    """In the words of several kernels, between other lines."""
+    other = (30, "usb 1-1: new high-speed USB device number 5")
+    kernel_log(tmp_path, other, (9, line.format(pid=header["pid"])), other)
+    assert crash().reason == reason
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        KILLED.replace("{pid}", "{other}"),
+        "usb 1-1: Killed process {pid} (python)?",
+        "a: Killed process {pid} (x)[{pid}]: segfault in words",
+        "Memory cgroup out of memory: Killed process {other} (Killed process {pid} (x) total-vm:1",
+        MEMCG.replace("{pid}", "{other}").replace("task=python", "task=x,pid={pid},uid=0"),
+    ],
+)
+def test_a_log_that_names_another_process_says_nothing(tmp_path, header, crash, line):
+    """Nor does the name that somebody gave a process."""
+    pid = header["pid"]
+    text = line.format(pid=pid, other=pid + 1)
+    if text.startswith(("usb", "a:")):
+        text = f"[{text}"
+    kernel_log(tmp_path, (9, text))
+    assert crash().reason == "process gone"
+
+
+@pytest.mark.parametrize(("ago", "silent_s"), [(40_000, 10), (10, 3000)])
+def test_a_pid_is_used_again(tmp_path, header, crash, ago, silent_s):
+    """What was killed before the process began, or long after it fell silent, was another."""
+    kernel_log(tmp_path, (ago, KILLED.format(pid=header["pid"])))
+    assert crash(silent_s=silent_s).reason == "process gone"
+
+
+def test_only_the_kernel_is_believed(tmp_path, header, crash):
+    """Services write into its log as well."""
+    kernel_log(tmp_path, (9, KILLED.format(pid=header["pid"])), facility=1)
+    assert crash().reason == "process gone"
+
+
+def test_pids_of_containers_are_not_looked_for(tmp_path, header, crash, monkeypatch):
+    """The log has the host's: the same number is another process there."""
+    kernel_log(tmp_path, (9, KILLED.format(pid=header["pid"])))
+    monkeypatch.setattr("seamark.process.liveness.pid_namespace", lambda: FIRST - 5)
+    assert crash(pid_namespace=FIRST - 5).reason == "process gone"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_counter_that_rose_makes_it_likely(tmp_path, crash, version):
+    """It names no process, so that is all that is said."""
+    noted = group(tmp_path, GROUPS, 2, version=version)
+    assert crash(cgroup=[noted]).reason == "process gone"
+    group(tmp_path, GROUPS, 3, version=version)
+    assert crash(cgroup=[noted]).reason == "likely out of memory"
+    assert crash(cgroup=[noted]).detail == ""
+
+
+def test_where_the_group_is_gone_the_one_above_is_a_hint(tmp_path, crash):
+    """Others are in there too: the reason stays what is known."""
+    noted = [["docker/gone", 5, 0], group(tmp_path, "docker", 4)]
+    assert crash(cgroup=noted).detail == ""
+    group(tmp_path, "docker", 5)
+    found = crash(cgroup=noted)
+    assert found.reason == "process gone"
+    assert "because there was no memory left" in found.detail
+
+
+def test_a_new_group_of_the_same_name_says_nothing(tmp_path, crash):
+    """A container that is started again counts from 0; its inode is another."""
+    path, inode, _ = group(tmp_path, GROUPS, 7)
+    assert crash(cgroup=[[path, inode + 1, 0]]).reason == "process gone"
+
+
+@pytest.mark.parametrize(
+    "noted",
+    [
+        "text",
+        [["../../../etc", 1, 0]],
+        [["/etc", 1, 0]],
+        [[None, None, None]],
+        [[]],
+        [["docker", "x", "y"]],
+        {"a": 1},
+    ],
+)
+def test_what_a_header_says_raises_nothing(tmp_path, crash, noted):
+    """It is a stranger's."""
+    group(tmp_path, "docker", 7)
+    assert crash(cgroup=noted).reason in ("process gone", "heartbeat lost")
+
+
+@pytest.mark.parametrize("value", [None, "", -1, 1e308, [], {}, True, 10**30])
+@pytest.mark.parametrize("key", ["pid", "start", "boot", "host", "pid_namespace", "cgroup"])
+def test_no_header_raises(crash, key, value):
+    """Whatever stands in it."""
+    assert isinstance(crash(**{key: value}), Crash)
+
+
+def test_a_host_that_was_started_again(tmp_path, crash):
+    """Another boot id, and it was started after the last sign of life."""
+    (tmp_path / "proc").mkdir()
+    stat = tmp_path / "proc/stat"
+    stat.write_text(f"cpu  1 2 3\nbtime {NOW // S - 300}\nprocesses 5\n")
+    assert crash(boot="another", silent_s=1000).reason == "host rebooted"
+    # Since before: another machine has this name.
+    assert crash(boot="another", silent_s=100).reason == "heartbeat lost"
+    stat.unlink()
+    assert crash(boot="another", silent_s=1000).reason == "heartbeat lost"
+
+
+def test_elsewhere_nothing_is_claimed(crash):
+    """Of another host, or of one that does not tell its boots apart."""
+    assert crash(host="elsewhere").reason == "heartbeat lost"
+    assert crash(boot=None).reason == "heartbeat lost"
+
+
+def test_a_process_that_is_silent_but_there(tmp_path, header):
+    """As one that was stopped by hand: it is not said to be gone."""
+    found = Evidence(tmp_path, NOW, (UP, UP)).crash(process_facts(), NOW - 1000 * S)
+    assert (found.reason, found.detail) == ("heartbeat lost", "its process is still there")
+    assert found.last_t == NOW - 1000 * S
+
+
+def test_pids_of_another_container_say_nothing_here(header):
+    """A container that shares the host's name: its pid 1 is not ours."""
+    assert process_alive(header) is False
+    assert process_alive({**header, "pid_namespace": FIRST - 7}) is None
+    assert process_alive({**header, "pid_namespace": None}) is False
+
+
+def test_groups_of_a_process(tmp_path):
+    """Its own first, and those above it, as far as they count; both versions."""
+    (tmp_path / "proc/self").mkdir(parents=True)
+    own = tmp_path / "proc/self/cgroup"
+    own.write_text("0::/docker/4f5c/init\n")
+    wanted = [group(tmp_path, GROUPS, 1), group(tmp_path, "docker/4f5c", 2)]
+    assert memory_groups(tmp_path) == wanted
+    own.write_text("9:name=systemd:/x\n4:cpu,memory:/job/3\n0::/docker/4f5c/init\n")
+    assert memory_groups(tmp_path) == []
+    wanted = [group(tmp_path, f"memory/{path}".rstrip("/"), 0, version=1) for path in ("job/3", "")]
+    assert memory_groups(tmp_path) == wanted
+    own.write_text("0::/../other\n")
+    assert memory_groups(tmp_path) == []
+    own.unlink()
+    assert memory_groups(tmp_path) == []
 
 
 def test_a_process_is_known_by_its_start():

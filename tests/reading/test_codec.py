@@ -15,13 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import msgpack
 
-from seamark.process.crashes import Crash
+from seamark.process.liveness import Crash
 from seamark.reading.attributes import Attribute, JournalInfo, SeriesSummary, SeriesTail
 from seamark.reading.catalog import ChangedRun, Changes
 from seamark.reading.codec import Attempts, Overview, SeriesPart, Table, WireError, pack, unpack
 from seamark.reading.curves import Curve, Drawing, RunCurve
-from seamark.reading.drawn import GroupCurve
-from seamark.reading.groups import RunGroup, Spread
+from seamark.reading.groups import GroupCurve, RunGroup, Spread
 from seamark.reading.names import RunName
 from seamark.reading.points import FilePoint, HistogramPoint, Points, TextPage, TextPoint
 from seamark.reading.rank_words import RankTiming

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from seamark.errors import ArgumentError
 from seamark.reading.curves import Curve, Look, RunCurve
-from seamark.reading.drawn import group_curves
+from seamark.reading.groups import group_curves
 from seamark.store.drawing import Listed, draw_series
 from seamark.store.steps import cell_starts, pack_cells
 

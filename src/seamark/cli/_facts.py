@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.cli._health import ailments, listed
 from seamark.cli._screen import LABEL, STATE_STYLES, Screen, dumps, note
 from seamark.paths import kind_of, model_key
-from seamark.process.crashes import (
+from seamark.process.liveness import (
     GONE,
     LIKELY_OUT_OF_MEMORY,
     LOST,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from seamark.cli._runs import RunRef
-    from seamark.process.crashes import Crash
+    from seamark.process.liveness import Crash
     from seamark.reading.attributes import Attribute
     from seamark.reading.reader import Reader
     from seamark.reading.report import Report

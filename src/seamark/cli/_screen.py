@@ -18,8 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, cast
 import click
 
 from seamark.pictures import printing
-from seamark.pictures.printing import is_dumb
-from seamark.process.quiet import is_quiet
+from seamark.pictures.printing import is_dumb, is_quiet
 from seamark.reading.words import clean, display_width, plain, shorten
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ def record(runs: Runs, ref: RunRef, **changes: Any) -> None:
     whether it is finished or is being trained by another process at this moment.
     """
     from seamark.journal.format import LONG_TEXT, is_long
-    from seamark.registry.edits import append_ops
+    from seamark.run.logbook import append_ops
 
     for name, value in changes.items():
         if isinstance(value, str) and is_long(value):

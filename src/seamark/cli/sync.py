@@ -21,11 +21,11 @@ from seamark.cli._runs import (
 )
 from seamark.cli._screen import note, progress_bar
 from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
-from seamark.reading.arriving import CONFLICTS
+from seamark.reading.names import CONFLICTS
 from seamark.reading.words import human_bytes, plural
 
 if TYPE_CHECKING:
-    from seamark.reading.arriving import Conflict
+    from seamark.reading.names import Conflict
     from seamark.registry.moving import Moved
     from seamark.remote.sync import Left
 

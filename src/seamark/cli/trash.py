@@ -89,7 +89,7 @@ def _named(runs: Runs, refs: Sequence[RunRef]) -> str:
 
 
 def _mark(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> list[RunRef]:
-    from seamark.registry.edits import set_trashed
+    from seamark.run.logbook import set_trashed
 
     marks = {ref: runs.view(ref).attribute("sys/trashed") for ref in refs}
     moved = [ref for ref, now in marks.items() if now is None or now.value is not trashed]

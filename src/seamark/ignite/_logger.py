@@ -16,8 +16,14 @@ from seamark.ignite._watch import EngineWatch
 from seamark.options.run_options import RunOptions, accept_options
 from seamark.paths import join_path
 from seamark.process.rank import connected
-from seamark.run.adapters import agreed_run, check_run, new_run, words_of
-from seamark.run.checkpoints import CheckpointSet, settle_at_exit
+from seamark.run.adapters import (
+    CheckpointSet,
+    agreed_run,
+    check_run,
+    new_run,
+    settle_at_exit,
+    words_of,
+)
 from seamark.run.handler import Handler
 from seamark.run.run import Run
 from seamark.values import Atom

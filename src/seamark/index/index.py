@@ -27,8 +27,7 @@ from seamark.paths import is_inside, kind_of
 from seamark.process.interrupts import quietly
 from seamark.reading.catalog import Columns, RunField, Unknown, Wanted, refuse
 from seamark.reading.curves import Look, RunCurve, check_points
-from seamark.reading.drawn import Key, curves_of_runs
-from seamark.reading.groups import RunGroups, group_table
+from seamark.reading.groups import Key, RunGroups, curves_of_runs, group_table
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 from seamark.store import schema
@@ -255,7 +254,7 @@ class Index:
         return self._of_runs(refs, load_losses)
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
-        """Return why runs crashed; see `seamark.process.crashes.CRASH_REASONS`."""
+        """Return why runs crashed; see `seamark.process.liveness.CRASH_REASONS`."""
         return self._of_runs(
             crashed, lambda store, asked, numbers: reasons_of(store, asked, numbers, self.now_ns())
         )

@@ -14,16 +14,15 @@ from seamark.index.index import Index
 from seamark.journal.folder import PROJECT_LOG
 from seamark.journal.safe import closing_fd, is_folder, locked, make_folder, open_folder
 from seamark.paths import check_project, home_of
-from seamark.reading.arriving import Arrival, settle, settle_artifact
 from seamark.reading.finding import Finder, parted
+from seamark.reading.names import Arrival, settle, settle_artifact
 from seamark.remote.file import FileRemote, root_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from seamark.reading.arriving import Conflict
     from seamark.reading.catalog import Ref
-    from seamark.reading.names import RunName
+    from seamark.reading.names import Conflict, RunName
     from seamark.remote.protocol import RunKey
 
 __all__ = ["find_below", "open_remote"]

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar, get_type_hints
 
 from seamark.errors import ArgumentError, MissingExtraError
-from seamark.options.named import VERBS
+from seamark.options.run_options import VERBS
 from seamark.paths import is_device
 from seamark.run.adapters import guarded
 from seamark.types import File

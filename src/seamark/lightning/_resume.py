@@ -29,8 +29,7 @@ from seamark.lightning import _host
 from seamark.lightning._callbacks import QuietCallback
 from seamark.paths import join_path
 from seamark.process.interrupts import quietly
-from seamark.run.adapters import guarded
-from seamark.run.checkpoints import CheckpointSet, fingerprint, is_url, settle_at_exit
+from seamark.run.adapters import CheckpointSet, fingerprint, guarded, is_url, settle_at_exit
 
 if TYPE_CHECKING:
     from seamark.run.run import Run

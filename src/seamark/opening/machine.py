@@ -19,10 +19,10 @@ from seamark.opening.restarts import (
     JobRun,
     Restart,
     attempt_after,
+    find_duplicate,
     restart_of_named,
     restart_of_unnamed,
 )
-from seamark.opening.revisions import find_duplicate
 from seamark.paths import check_name, check_project
 from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly
@@ -35,7 +35,7 @@ from seamark.remote.protocol import KeepsJournals, Missing, Purged, RemoteError,
 if TYPE_CHECKING:
     from seamark.opening.opening import CheckpointDecision, Opening, Saved
     from seamark.options.settings import Settings
-    from seamark.reading.arriving import Arrival
+    from seamark.reading.names import Arrival
     from seamark.remote.protocol import Settles
 
 __all__ = ["claim_name", "copy_run", "is_run", "open_checkpoint", "open_run"]
@@ -245,8 +245,7 @@ def copy_run(opening: Opening, *, trains: bool) -> Opening:
 
 
 def _pull(uri: str, token: str | None, folder: RunFolder) -> None:
-    from seamark.pictures.printing import progress_bar
-    from seamark.process.quiet import is_quiet
+    from seamark.pictures.printing import is_quiet, progress_bar
     from seamark.remote.places import open_remote
     from seamark.remote.sync import pull_journals
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from seamark.blobs.names import local_path
 from seamark.errors import ArgumentError, FileMissingError, PathError, SeamarkError
 from seamark.options.checks import Check, naming, strings, wrong
-from seamark.options.named import ARGUMENTS, REPLACED
+from seamark.options.run_options import ARGUMENTS, REPLACED
 from seamark.paths import check_path
 from seamark.process.rank import current_rank
 from seamark.reading.contents import ArtifactName

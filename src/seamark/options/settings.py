@@ -50,18 +50,17 @@ from seamark.options.config import (
     variable_of,
     warn_of_unknown_variables,
 )
-from seamark.options.named import placed
-from seamark.options.run_options import RunOptions
+from seamark.options.run_options import RunOptions, placed
 from seamark.paths import check_project
 from seamark.process.interrupts import let_pass
 from seamark.process.rank import current_rank
-from seamark.reading.arriving import CONFLICTS
-from seamark.values.content import is_parameter
+from seamark.reading.names import CONFLICTS
+from seamark.values._parameters import is_parameter
 
 if TYPE_CHECKING:
     import re
 
-    from seamark.reading.arriving import Conflict
+    from seamark.reading.names import Conflict
     from seamark.values import Atom
     from seamark.values.aggregates import Keep
 

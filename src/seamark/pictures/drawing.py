@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from seamark.reading.browsing import Recording
     from seamark.reading.catalog import Catalog, Ref
     from seamark.reading.curves import Drawing
-    from seamark.reading.drawn import GroupCurve
-    from seamark.reading.groups import RunGroup
+    from seamark.reading.groups import GroupCurve, RunGroup
     from seamark.reading.points import Attempt
     from seamark.reading.reader import Reader
     from seamark.values.arrays import Floats
@@ -240,7 +239,7 @@ def curves_of_groups(
     where: str,
 ) -> list[GroupCurve]:
     """Read the mean curves of groups of runs; MissingFieldError if there is none."""
-    from seamark.reading.drawn import group_curves
+    from seamark.reading.groups import group_curves
 
     refs = list(dict.fromkeys(ref for group in groups for ref in group.refs))
 

@@ -1,4 +1,4 @@
-"""Text and progress bars in terminals and notebooks."""
+"""Text and progress bars in terminals and notebooks, and whether they are wanted."""
 
 from __future__ import annotations
 
@@ -14,11 +14,20 @@ __all__ = [
     "MOST_COLUMNS",
     "columns_of",
     "is_dumb",
+    "is_quiet",
     "obeys_escapes",
     "progress_bar",
     "show",
     "without_middle",
 ]
+
+
+_NO: Final = frozenset({"", "0", "false", "no", "off"})
+
+
+def is_quiet() -> bool:
+    """Return whether ``SEAMARK_QUIET`` says so: anything but 0, false, no, off and nothing."""
+    return os.environ.get("SEAMARK_QUIET", "").strip().lower() not in _NO
 
 
 MOST_COLUMNS: Final = 100

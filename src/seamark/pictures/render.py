@@ -11,7 +11,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, ValueKindError
-from seamark.values._foreign import is_array, is_tensor
+from seamark.values.arrays import is_array, is_tensor
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,4 +1,10 @@
-"""Identity of processes, by boot id and start time, and whether they are still alive."""
+"""Identity and life of processes, and reasons why one ended without a record of its end.
+
+Only known reasons of an end are reported. The kernel's log names the process it killed; a counter
+of its control group (a container, a job, a service) only shows that some process in the group was
+killed for lack of memory, so that reason is reported as likely. Both are available for a limited
+time and only on that host: otherwise the reason is a missing process or a lost heartbeat.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +13,27 @@ import getpass
 import os
 import re
 import socket
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from seamark.process.interrupts import let_pass, quietly
 
 __all__ = [
+    "CRASH_REASONS",
+    "GONE",
+    "LIKELY_OUT_OF_MEMORY",
+    "LOST",
+    "OUT_OF_MEMORY",
+    "REBOOTED",
+    "SEGMENTATION_FAULT",
+    "Crash",
+    "Evidence",
     "boot_id",
     "host_name",
+    "memory_groups",
     "pid_namespace",
     "process_alive",
     "process_facts",
@@ -99,3 +117,312 @@ def process_start(pid: int) -> int | None:
         return None
     fields = stat[stat.rindex(b")") + 2 :].split()  # the name may hold spaces and brackets
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+OUT_OF_MEMORY: Final = "out of memory"
+LIKELY_OUT_OF_MEMORY: Final = "likely out of memory"
+SEGMENTATION_FAULT: Final = "segmentation fault"
+GONE: Final = "process gone"
+REBOOTED: Final = "host rebooted"
+LOST: Final = "heartbeat lost"
+CRASH_REASONS: Final = (
+    OUT_OF_MEMORY,
+    LIKELY_OUT_OF_MEMORY,
+    SEGMENTATION_FAULT,
+    GONE,
+    REBOOTED,
+    LOST,
+)
+"""All reasons that there are; people and queries see these words."""
+_GROUPS: Final = "sys/fs/cgroup"
+_COUNTERS: Final = ("memory.events", "memory.oom_control")
+"""Where version 2 and version 1 of control groups count; both as a line ``oom_kill <count>``."""
+_OLD_GROUP: Final = re.compile(r"^\d+:(?:[^:\n]*,)?memory(?:,[^:\n]*)?:(.+)$", re.MULTILINE)
+_GROUP: Final = re.compile(r"^0:[^:\n]*:(.+)$", re.MULTILINE)
+"""In version 2 all controllers share one tree."""
+_MOST_GROUPS: Final = 4
+_MOST_LOG_BYTES: Final = 1 << 24
+_FIRST_NAMESPACE: Final = 0xEFFFFFFC
+"""Inode of the pid namespace that the kernel boots with, whose pids its log names."""
+_NO_NAMES: Final = frozenset({"host", "localhost", "localhost.localdomain"})
+"""Names that many machines have."""
+_SLACK_S: Final = 60.0
+_DRIFT: Final = 0.001
+"""The clock of the kernel's log is not set right by anybody, unlike that of journals."""
+_AFTER_S: Final = 600.0
+"""A process that the host cannot give memory to is silent for long before it is killed."""
+# Anchored where the name of a process, which anybody chooses, cannot reach.
+_KILLED: Final = re.compile(r"^(?:[\w ]{1,40}: )?Killed process (\d+)[ ,]")
+_OOM_KILL: Final = re.compile(r"^oom-kill:.*,pid=(\d+),uid=\d+$")
+_FAULT: Final = re.compile(r"^.{1,32}\[(\d+)\]: segfault at ")
+_RECORD: Final = re.compile(r"^(\d+),\d+,(\d+),[^;]*;(.*)$")
+_KERNEL: Final = 0
+"""Facility of what the kernel itself writes into its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """Reason why a process ended without a record of its end, or evidence that it did.
+
+    ``reason`` is one of `CRASH_REASONS`; ``last_t`` is the time of its last record or heartbeat,
+    nanoseconds since the Unix epoch; ``detail`` is a part of a sentence, or empty.
+    """
+
+    reason: str
+    host: str | None
+    pid: int | None
+    last_t: int
+    detail: str = ""
+
+
+class _Ended(NamedTuple):
+    """A process whose end the kernel logged; time in seconds since boot, sleep left out."""
+
+    reason: str
+    at_s: float
+
+
+# --------------------------------------------------------------------- what a process notes
+
+
+def memory_groups(root: Path = Path("/")) -> list[list[Any]]:
+    """Return the control groups of this process that count kills for lack of memory.
+
+    That is path below ``/sys/fs/cgroup``, inode and count of kills so far, of the process's own
+    group (or the nearest above it that can be seen) and some above; empty where nothing counts.
+    """
+    try:
+        text = (root / "proc/self/cgroup").read_text("utf-8", "replace")
+    except OSError as error:
+        let_pass(error)
+        return []
+    counted = [(path, _count(root / _GROUPS / path)) for path in _own_groups(text)]
+    return [[path, *count] for path, count in counted if count is not None][:_MOST_GROUPS]
+
+
+def _own_groups(text: str) -> list[str]:
+    # Source: cgroups(7), lines ``<hierarchy>:<controllers>:<path>``; its own first.
+    old = _OLD_GROUP.search(text)
+    found = old or _GROUP.search(text)
+    parts = [] if found is None else list(filter(None, found[1].split("/")))
+    if found is None or ".." in parts:  # outside of what this namespace may see
+        return []
+    base = () if old is None else ("memory",)
+    return ["/".join((*base, *parts[:end])) for end in range(len(parts), -1, -1)]
+
+
+def _count(folder: Path) -> tuple[int, int] | None:
+    for file in filter(Path.exists, map(folder.joinpath, _COUNTERS)):
+        try:
+            lines = file.read_bytes().decode("ascii", "replace").splitlines()
+            inode = folder.stat().st_ino
+        except OSError as error:
+            let_pass(error)
+            continue
+        for line in lines:
+            key, _, count = line.partition(" ")
+            if key == "oom_kill" and count.isdecimal():
+                return inode, int(count)
+    return None
+
+
+# --------------------------------------------------------------------- what a reader finds
+
+
+class Evidence:
+    """Evidence on this host about the end of processes; read once, at the first use.
+
+    Args:
+        root: Root of the file system, instead of ``/``.
+        now_ns: Time, nanoseconds since the Unix epoch; by the clock if left out.
+        uptime_s: Seconds since boot, without and with those asleep; by the clocks if left out.
+        here: Whether evidence of this machine may be used; a server does not use it for the headers
+            that it receives, which may name any host.
+    """
+
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        now_ns: int | None = None,
+        uptime_s: tuple[float, float] | None = None,
+        *,
+        here: bool = True,
+    ) -> None:
+        self.here = here
+        self._root = root
+        self._now_s = (time.time_ns() if now_ns is None else now_ns) / 1e9
+        self._uptime_s = uptime_s
+
+    @functools.cached_property
+    def _host(self) -> str:
+        return host_name()
+
+    @functools.cached_property
+    def _boot(self) -> str | None:
+        return boot_id()
+
+    @functools.cached_property
+    def _counts(self) -> dict[str, tuple[int, int] | None]:
+        return {}
+
+    def alive(self, header: Mapping[str, Any]) -> bool | None:
+        """Return whether a process still lives; None if that cannot be known from here."""
+        return process_alive(header) if self.here else None
+
+    def crash(self, header: Mapping[str, Any], last_t: int) -> Crash:
+        """Return how the process ended that wrote a journal, given that it no longer records.
+
+        Never raises: what a header says is a stranger's. ``last_t`` is the time of its last record
+        or heartbeat, nanoseconds since the Unix epoch.
+        """
+        host, pid = header.get("host"), header.get("pid")
+        reason, detail = LOST, ""
+        with quietly():
+            reason, detail = self._reason(header, last_t)
+        return Crash(
+            reason,
+            host if isinstance(host, str) else None,
+            pid if isinstance(pid, int) else None,
+            last_t,
+            detail,
+        )
+
+    def _reason(self, header: Mapping[str, Any], last_t: int) -> tuple[str, str]:
+        if not self.here:
+            return LOST, ""
+        boot = header.get("boot")
+        if header.get("host") != self._host or boot is None or self._boot is None:
+            return LOST, ""
+        if boot != self._boot:
+            return (REBOOTED, "") if self._has_restarted_since(last_t) else (LOST, "")
+        alive = self._lives(header)
+        if alive is not False:
+            return LOST, "its process is still there" if alive else ""
+        if (ended := self._in_log(header, last_t)) is not None:
+            return ended, ""
+        return self._in_groups(header.get("cgroup"))
+
+    def _lives(self, header: Mapping[str, Any]) -> bool | None:
+        """Return the result of `process_alive`, fast also for thousands of dead processes."""
+        here = header.get("pid_namespace") in (None, self._namespace)
+        if here and self._pids and str(header.get("pid")) not in self._pids:
+            return None if header.get("start") is None else False
+        return process_alive(header)
+
+    @functools.cached_property
+    def _pids(self) -> frozenset[str]:
+        with quietly(only=OSError):
+            return frozenset(os.listdir("/proc"))  # noqa: PTH208 - thousands, as text
+        return frozenset()
+
+    @functools.cached_property
+    def _namespace(self) -> int | None:
+        return pid_namespace()
+
+    def _has_restarted_since(self, last_t: int) -> bool:
+        if self._host in _NO_NAMES or (booted_s := self._booted_s) is None:
+            return False
+        return last_t / 1e9 < booted_s + _SLACK_S
+
+    @functools.cached_property
+    def _booted_s(self) -> int | None:
+        """When this host was started, seconds since the Unix epoch. Source: proc(5), ``btime``."""
+        with quietly(only=OSError), (self._root / "proc/stat").open("rb") as file:
+            for line in file:
+                name, _, value = line.partition(b" ")
+                if name == b"btime" and value.strip().isdigit():
+                    return int(value)
+        return None
+
+    # ---------------------------------------------------------------- the kernel's log
+
+    def _in_log(self, header: Mapping[str, Any], last_t: int) -> str | None:
+        pid, start = header.get("pid"), header.get("start")
+        # The log names pids as the first namespace knows them, whatever a container calls them.
+        if not header.get("pid_namespace") == self._namespace == _FIRST_NAMESPACE:
+            return None
+        if not isinstance(pid, int) or not isinstance(start, int):
+            return None
+        awake_s, total_s = self._uptime()
+        asleep_s = max(0.0, total_s - awake_s)
+        slack_s = _SLACK_S + _DRIFT * awake_s
+        start_s = start / os.sysconf("SC_CLK_TCK")
+        silent_s = self._now_s - last_t / 1e9
+        found = None
+        for ended in self._log.get(pid, ()):
+            since_s = awake_s - ended.at_s
+            if ended.at_s + asleep_s + slack_s < start_s:
+                continue  # an earlier process with this pid
+            if since_s + asleep_s + slack_s + _AFTER_S < silent_s:
+                continue  # a later one
+            found = ended.reason
+        return found
+
+    def _uptime(self) -> tuple[float, float]:
+        if self._uptime_s is not None:
+            return self._uptime_s
+        return time.clock_gettime(time.CLOCK_MONOTONIC), time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    @functools.cached_property
+    def _log(self) -> dict[int, list[_Ended]]:
+        """Logged ends of processes by pid. Source: ``Documentation/ABI/testing/dev-kmsg``."""
+        found: dict[int, list[_Ended]] = {}
+        for line in _log_lines(self._root / "dev/kmsg"):
+            match = _RECORD.match(line)
+            if match is None or int(match[1]) >> 3 != _KERNEL:
+                continue
+            for pattern, reason in (
+                (_KILLED, OUT_OF_MEMORY),
+                (_OOM_KILL, OUT_OF_MEMORY),
+                (_FAULT, SEGMENTATION_FAULT),
+            ):
+                if (named := pattern.match(match[3])) is not None:
+                    found.setdefault(int(named[1]), []).append(_Ended(reason, int(match[2]) / 1e6))
+        return found
+
+    # ---------------------------------------------------------------- control groups
+
+    def _in_groups(self, recorded: Any) -> tuple[str, str]:
+        for at, one in enumerate(recorded if isinstance(recorded, list) else ()):
+            path, inode, before = one
+            if not isinstance(path, str) or ".." in path.split("/") or path.startswith("/"):
+                break
+            if path not in self._counts:
+                self._counts[path] = _count(self._root / _GROUPS / path)
+            now = self._counts[path]
+            if now is None or now[0] != inode:
+                continue  # it is gone; the one above counted its kills too
+            if now[1] <= before:
+                break
+            if at == 0:
+                return LIKELY_OUT_OF_MEMORY, ""
+            return GONE, (
+                "since it began, the kernel has killed a process of its job or container, or of "
+                "one beside it, because there was no memory left"
+            )
+        return GONE, ""
+
+
+def _log_lines(path: Path) -> list[str]:
+    parts: list[bytes] = []
+    size = 0
+    try:
+        log = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:  # as where only root may read it
+        let_pass(error)
+        return []
+    try:
+        while size < _MOST_LOG_BYTES:
+            try:
+                part = os.read(log, 1 << 13)  # one record, which has at most so many bytes
+            except BrokenPipeError:  # a record was overwritten; the next read gives the next one
+                continue
+            if not part:
+                break
+            parts.append(part)
+            size += len(part)
+    except OSError as error:  # BlockingIOError: that was all
+        let_pass(error)
+    finally:
+        os.close(log)
+    return b"".join(parts).decode("utf-8", "replace").splitlines()

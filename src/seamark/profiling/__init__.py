@@ -11,25 +11,23 @@ from __future__ import annotations
 
 from seamark.profiling.durations import (
     LOCK,
+    LONG_COLUMNS,
     POSITION_SHIFT,
     SAMPLE_LIMIT,
+    Breakdown,
     Durations,
     TimeStat,
-    path_part,
-    position,
-    position_parts,
-)
-from seamark.profiling.in_run import TimesInRun
-from seamark.profiling.tables import (
-    LONG_COLUMNS,
-    Breakdown,
     aligned,
     largest_cost,
+    path_part,
     picture,
+    position,
+    position_parts,
     summary_csv,
     table,
     write_long,
 )
+from seamark.profiling.in_run import TimesInRun
 
 __all__ = [
     "LOCK",

@@ -8,8 +8,14 @@ from typing import Any, Final
 from seamark.errors import ArgumentError, MissingExtraError
 from seamark.paths import check_path, join_path
 from seamark.process.interrupts import quietly
-from seamark.profiling.durations import Durations, position_parts
-from seamark.profiling.tables import Breakdown, largest_cost, picture, summary_csv
+from seamark.profiling.durations import (
+    Breakdown,
+    Durations,
+    largest_cost,
+    picture,
+    position_parts,
+    summary_csv,
+)
 from seamark.values.statistics import SCALE, Moments
 
 __all__ = ["TimesInRun"]

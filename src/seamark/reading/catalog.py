@@ -11,8 +11,7 @@ from seamark.errors import QueryError
 
 if TYPE_CHECKING:
     from seamark.reading.curves import Look, RunCurve
-    from seamark.reading.drawn import Key
-    from seamark.reading.groups import RunGroups
+    from seamark.reading.groups import Key, RunGroups
     from seamark.reading.names import RunName
     from seamark.reading.points import Attempt
     from seamark.reading.reader import Reader
@@ -253,7 +252,7 @@ class Catalog(Protocol):
         """Return the lost records of runs, without runs that are complete."""
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
-        """Return why runs crashed; see `seamark.process.crashes.CRASH_REASONS`."""
+        """Return why runs crashed; see `seamark.process.liveness.CRASH_REASONS`."""
 
     def series(
         self,

@@ -17,11 +17,10 @@ import msgspec
 from msgspec.msgpack import Encoder, Ext
 
 from seamark.errors import SeamarkError
-from seamark.process.crashes import Crash
+from seamark.process.liveness import Crash
 from seamark.reading.attributes import Attribute, JournalInfo, SeriesSummary, SeriesTail
 from seamark.reading.curves import Curve, RunCurve
-from seamark.reading.drawn import GroupCurve
-from seamark.reading.groups import RunGroup
+from seamark.reading.groups import GroupCurve, RunGroup
 from seamark.reading.points import HistogramPoint, Points
 from seamark.reading.ranks import RankStatus
 from seamark.reading.reader import Answer

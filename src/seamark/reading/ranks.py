@@ -43,7 +43,7 @@ class RankStatus:
             the process from here).
         why: Reported reason of its end: ``"ValueError: boom"``, ``"SIGTERM"``; of a killed or lost
             rank the reason that its host knows: ``"out of memory"`` (see
-            `seamark.process.crashes.CRASH_REASONS`); or empty.
+            `seamark.process.liveness.CRASH_REASONS`); or empty.
         last_t: Time of its last record or heartbeat (every 30 s).
         row_t: Time when it last recorded a point of a series; None if it never did.
         end_t: Time when it ended, as far as that is known; None while it runs.

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Generic, Protocol, TypeVar, get_origin
 
 from msgspec import UNSET, Meta, Struct, defstruct
 
-from seamark.process.crashes import Crash
+from seamark.process.liveness import Crash
 from seamark.reading.attributes import Attribute, JournalInfo
 from seamark.reading.contents import Contents
 from seamark.reading.curves import MOST_PARTS, Curve, Drawing, Look

@@ -21,15 +21,13 @@ from seamark.errors import (
 from seamark.journal.folder import DRAFT, RunFolder, mint_run_id
 from seamark.opening.place import artifact_root
 from seamark.options.checks import given_tags, wrong
-from seamark.options.named import folder_named
+from seamark.options.run_options import folder_named
 from seamark.paths import ARTIFACTS, check_artifact, home_of, model_key
-from seamark.pictures.printing import progress_bar
+from seamark.pictures.printing import is_quiet, progress_bar
 from seamark.process.interrupts import quietly
-from seamark.process.quiet import is_quiet
 from seamark.reading.contents import check_alias
 from seamark.reading.names import LATEST
 from seamark.registry.draft import DraftSession
-from seamark.registry.edits import append_ops
 from seamark.registry.model import NUMBER, Place, Registered, check_arguments, record_facts
 from seamark.run.artifact import (
     OBJECTS,
@@ -39,6 +37,7 @@ from seamark.run.artifact import (
     objects_in,
     uri_of,
 )
+from seamark.run.logbook import append_ops
 
 if TYPE_CHECKING:
     from types import TracebackType

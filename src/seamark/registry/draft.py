@@ -21,8 +21,7 @@ from seamark.journal.safe import make_folder, sync_folder
 from seamark.journal.writer import CLOSE_TIMEOUT_S
 from seamark.opening.place import expect_writable
 from seamark.paths import model_key
-from seamark.pictures.printing import progress_bar
-from seamark.process.quiet import is_quiet
+from seamark.pictures.printing import is_quiet, progress_bar
 from seamark.registry.model import NUMBER
 from seamark.run.artifact import OBJECTS, ArtifactObject, Objects, digest_of_objects
 from seamark.run.lifecycle import note_finished

@@ -15,24 +15,24 @@ from seamark.errors import ArgumentError, RunExistsError, RunNotFoundError, Seam
 from seamark.journal.folder import RunFolder, iter_runs, root_dir
 from seamark.journal.headers import first_record_ns
 from seamark.journal.safe import is_folder
-from seamark.options.named import folder_at, path_of
+from seamark.options.run_options import folder_at, path_of
 from seamark.paths import check_project, home_of, model_key
 from seamark.process.interrupts import let_pass, quietly
-from seamark.reading.arriving import check_conflict
-from seamark.registry.edits import append_ops
+from seamark.reading.names import check_conflict
 from seamark.remote.arrival import ArrivalJournal, trashing
 from seamark.remote.protocol import KeepsByName, Purged, RemoteError, RunKey, Settles
 from seamark.remote.sync import Patience, Synced, sync_run, unsent_data
 from seamark.run.container import Container
 from seamark.run.lineage import SPACES, artifact_folder
+from seamark.run.logbook import append_ops
 from seamark.run.shipping import transfer_to
 from seamark.values import encode_atom
 
 if TYPE_CHECKING:
     from seamark.index.index import Index
-    from seamark.reading.arriving import Arrival, Conflict
     from seamark.reading.attributes import Attribute
     from seamark.reading.catalog import Ref
+    from seamark.reading.names import Arrival, Conflict
     from seamark.reading.reader import Reader
     from seamark.remote.protocol import Remote
     from seamark.remote.sync import Left

@@ -14,13 +14,12 @@ from seamark.opening.place import place_to_read
 from seamark.options.settings import check_argument, remotes_of
 from seamark.pictures.drawing import PlotOptions, plot_runs
 from seamark.reading.curves import Look, RunCurve, check_points
-from seamark.reading.drawn import GroupCurve, group_curves
+from seamark.reading.groups import GroupCurve, group_curves
 from seamark.reading.html import harmless
 from seamark.reading.points import check_attempt
-from seamark.registry.edits import set_trashed
 from seamark.registry.model import check_arguments
 from seamark.registry.references import References, curves_of, path_list
-from seamark.run.logbook import Logbook, LogSession, Progress
+from seamark.run.logbook import Logbook, LogSession, Progress, set_trashed
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Changes, Ref, RunField

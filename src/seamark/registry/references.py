@@ -132,7 +132,7 @@ class References:
 
 def find_run(session: LogSession, content_hash: str, revision: int | None) -> Run | None:
     """Return the newest run with some parameters and code; see `seamark.Project.find_run`."""
-    from seamark.opening.revisions import check_hash
+    from seamark.opening.restarts import check_hash
     from seamark.run.run import init_run
     from seamark.store.query.selection import find_duplicate
 

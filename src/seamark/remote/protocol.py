@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from seamark.journal.folder import RunFolder
     from seamark.journal.shipping import Batch
-    from seamark.reading.arriving import Arrival, Conflict
+    from seamark.reading.names import Arrival, Conflict
 
 __all__ = [
     "WORDS",

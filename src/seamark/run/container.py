@@ -22,8 +22,8 @@ from seamark.remote.arrival import call_within
 from seamark.run.handler import Handler
 from seamark.run.lifecycle import NEW, STOPPED
 from seamark.run.recordable import Recordable
+from seamark.run.recorded import nest, structure_lines
 from seamark.run.recorder import Part
-from seamark.run.tree import nest, structure_lines
 from seamark.values import Atom, decode_atom, encode_atom
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError
 from seamark.journal.folder import root_dir
 from seamark.opening.place import is_deleted_at_exit
-from seamark.opening.revisions import StartVersion
+from seamark.opening.restarts import StartVersion
+from seamark.pictures.printing import is_quiet
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import host_name
-from seamark.process.quiet import is_quiet
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import Attribute
 from seamark.reading.names import LATEST, generated_name

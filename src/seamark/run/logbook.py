@@ -1,17 +1,19 @@
-"""Base of projects, models and model versions: a log without a training."""
+"""Logs without a training, of projects, models and versions; and changes from outside."""
 
 from __future__ import annotations
 
 import logging
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError
+from seamark.errors import ArgumentError, JournalError
+from seamark.journal.folder import RunFolder
 from seamark.journal.writer import CLOSE_TIMEOUT_S
+from seamark.opening.place import expect_run, expect_writable
 from seamark.options.settings import hidden_by_environment
 from seamark.pictures.printing import progress_bar
 from seamark.process import fork
@@ -19,43 +21,36 @@ from seamark.process.interrupts import quietly
 from seamark.process.liveness import process_facts
 from seamark.reading.words import hint_for
 from seamark.run.container import Container, TagCheck
-from seamark.run.lifecycle import (
-    RECORDING,
-    STOPPED,
-    Lifecycle,
-    finish_at_exit,
-    note_finished,
-)
+from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle, finish_at_exit, note_finished
 from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
 from seamark.run.shipping import Shipping
 from seamark.run.state import learn
+from seamark.values import encode_atom
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from types import TracebackType
 
     from typing_extensions import Self
 
     from seamark.errors import QueryError
-    from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
-    from seamark.reading.catalog import Catalog
+    from seamark.reading.catalog import Catalog, Ref
     from seamark.reading.tables import RunsTable
     from seamark.store.query.selection import Selection
     from seamark.utils import ProgressBarCallback
 
-__all__ = ["LogSession", "Logbook", "Progress"]
+__all__ = ["LogSession", "Logbook", "Progress", "append_ops", "set_trashed"]
+
 
 Progress = bool | Callable[[int, int], None] | type["ProgressBarCallback"] | None
 """Whether, or with which function or class, to show the progress of folding."""
-
 _MOST_LISTED: Final = 5000
 """Largest number of runs to look at for a similar project name."""
 _EXIT_S: Final = 60.0
 """Time limit for storing files at the end of a process, in seconds."""
-
 log = logging.getLogger("seamark")
 
 
@@ -249,3 +244,32 @@ def _progress(wanted: Progress) -> Iterator[Callable[[int, int], None] | None]:
     else:
         with progress_bar("Reading runs", quiet=wanted is False) as show_bar:
             yield show_bar
+
+
+def set_trashed(catalog: Catalog, root: Path | None, refs: Iterable[Ref], *, trashed: bool) -> None:
+    """Put runs into the trash, or take them out."""
+    op = {"op": "assign", "atoms": {"sys/trashed": encode_atom(trashed)}}
+    for project, run in refs:
+        if root is None:
+            from seamark.remote.http.catalog import RemoteCatalog
+
+            assert isinstance(catalog, RemoteCatalog)  # noqa: S101 - there are no other places
+            catalog.edit((project, run), {"trashed": trashed})
+        elif not append_ops(RunFolder(root, project, run), [op]):
+            msg = f"{root / project / run}: the change could not be written"
+            raise JournalError(None, msg)
+
+
+def append_ops(
+    folder: RunFolder,
+    ops: Iterable[Mapping[str, Any]],
+    remotes: tuple[str, ...] = (),
+    token: str | None = None,
+) -> bool:
+    """Append ops through a new journal, which owns nothing; return whether all are kept."""
+    expect_run(folder)
+    expect_writable(folder)
+    session = LogSession(folder, "offline", remotes=remotes, token=token)
+    with Logbook(session) as opened:
+        kept = [opened.session.recorder.values.record_op(op) for op in ops]
+    return all(kept)

@@ -16,11 +16,10 @@ from seamark.process.rank import current_rank
 from seamark.reading.attributes import CHANGES
 from seamark.reading.words import hint_for
 from seamark.run.lifecycle import NEW
-from seamark.run.tree import nest
+from seamark.run.recorded import nest
 from seamark.values import Atom, decode_atom, encode_atom, is_container, parameters
 from seamark.values._atoms import members, thaw
-from seamark.values._parameters import legal_key
-from seamark.values.content import is_parameter
+from seamark.values._parameters import is_parameter, legal_key
 
 if TYPE_CHECKING:
     from seamark.run.session import Session

@@ -1,11 +1,11 @@
-"""Reads of a run or project: the records of every process up to now, on this disk or a server."""
+"""Reads of a run or project: the records of every process up to now, as values or as a tree."""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,6 @@ from seamark.journal.rows import spoken
 from seamark.opening.place import open_catalog
 from seamark.paths import is_inside
 from seamark.process.interrupts import quietly
-from seamark.run.tree import nest
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
@@ -33,12 +32,44 @@ if TYPE_CHECKING:
     from seamark.remote.http.catalog import RemoteCatalog
     from seamark.run.ranks import EveryRank, RankPolicy
 
-__all__ = ["Recorded"]
+__all__ = ["Recorded", "nest", "structure_lines"]
+
+
+def nest(flat: Mapping[str, Any], namespace: str = "") -> dict[str, Any]:
+    """Return values by path as nested dicts: ``a/b`` is ``b`` in ``a``.
+
+    The value of a path that is also a namespace is under the key ``""``.
+    """
+    tree: dict[str, Any] = {}
+    spaces: dict[str, dict[str, Any]] = {"": tree}
+    skip = len(namespace) + 1 if namespace else 0
+
+    def space(path: str) -> dict[str, Any]:
+        if path not in spaces:
+            head, _, name = path.rpartition("/")
+            above = space(head)
+            spaces[path] = above[name] = {"": above[name]} if name in above else {}
+        return spaces[path]
+
+    for path in sorted(flat):  # a path comes before those below it
+        head, _, name = path[skip:].rpartition("/")
+        if name:
+            space(head)[name] = flat[path]
+    return tree
+
+
+def structure_lines(tree: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    """Yield the lines that ``print_structure`` prints."""
+    for name, value in sorted(tree.items()):
+        if isinstance(value, dict):
+            yield f"{indent}{name!r}:"
+            yield from structure_lines(value, indent + "    ")
+        else:
+            yield f"{indent}{name!r}: {value}"
+
 
 log = logging.getLogger("seamark")
-
 T = TypeVar("T")
-
 _SEND_S: Final = 10.0
 """Time limit of a read for sending the records of this process first, in seconds."""
 _AGAIN_S: Final = 60.0

@@ -15,12 +15,11 @@ from seamark.options.settings import Settings
 from seamark.pictures.drawing import PlotOptions, plot_run
 from seamark.process.interrupts import quietly
 from seamark.reading.curves import Look
-from seamark.run.chrono import Chrono, Chronos
+from seamark.run.chrono import Chrono, Chronos, Loops, Progress
 from seamark.run.container import Container
 from seamark.run.distribution import distribution_of
 from seamark.run.lineage import Associations
 from seamark.run.params import Held, Params
-from seamark.run.progress import Loops, Progress
 from seamark.run.resuming import parse_positional_argument, resume_checkpoint
 from seamark.run.session import Carried, Session
 from seamark.run.shipping import TRANSFERS, transfers_of
@@ -392,7 +391,7 @@ class Run(Container):
         return self._loops.progress(iterable, name, total, start)
 
     def __getattr__(self, name: str) -> Any:
-        from seamark.options.named import VERBS, also
+        from seamark.options.run_options import VERBS, also
 
         msg = f"{type(self).__name__!r} object has no attribute {name!r}{also(VERBS, name)}"
         raise AttributeError(msg, name=name, obj=self)

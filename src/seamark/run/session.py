@@ -12,11 +12,10 @@ from seamark.journal.headers import headers
 from seamark.journal.writer import SYNC_S
 from seamark.opening.machine import copy_run
 from seamark.opening.place import expect_writable, reading_place
-from seamark.opening.revisions import take_revision
+from seamark.opening.restarts import take_revision
 from seamark.paths import join_path
 from seamark.process import fork
-from seamark.process.crashes import memory_groups
-from seamark.process.liveness import process_facts
+from seamark.process.liveness import memory_groups, process_facts
 from seamark.process.rank import current_rank, job_key
 from seamark.run.claims import OwnClaim
 from seamark.run.container import TagCheck

@@ -123,8 +123,7 @@ def _send_last(error: BaseException | None) -> None:
 
 def _wait(shippers: list[Any], seconds: float, folder: Any) -> list[bool]:
     """Wait for all shippers; on Ctrl-C, report unsent data in one line, then raise it."""
-    from seamark.pictures.printing import progress_bar
-    from seamark.process.quiet import is_quiet
+    from seamark.pictures.printing import is_quiet, progress_bar
 
     until, done = time.monotonic() + seconds, []
     waited = iter(shippers)

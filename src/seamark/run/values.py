@@ -19,8 +19,7 @@ from seamark.reading.browsing import Browsable
 from seamark.types import Artifact, File, FileSet, Series, Single, StringSet, Value, ValueCopy
 from seamark.values import Atom, encode_atom, flatten, is_container
 from seamark.values._atoms import atom_of
-from seamark.values._parameters import has_name, parameter
-from seamark.values.content import is_parameter
+from seamark.values._parameters import has_name, is_parameter, parameter
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter

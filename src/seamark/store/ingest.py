@@ -32,7 +32,7 @@ from seamark.store.groups import (
 )
 from seamark.store.journals import names_before
 from seamark.store.runs import Saving, load_run, new_run
-from seamark.values.content import CONTENT, VERSION, content_hash, is_parameter
+from seamark.values._parameters import CONTENT, VERSION, content_hash, is_parameter
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from seamark.errors import ArgumentError, ValueKindError
 from seamark.process.interrupts import quietly, raised_by_signal_handler
-from seamark.values._foreign import (
+from seamark.values.arrays import (
     array_size,
     array_values,
     is_array,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, ValueKindError
 from seamark.process.interrupts import let_pass, quietly, raised_by_signal_handler
-from seamark.values._foreign import is_array, is_numpy_scalar, is_tensor, numpy_scalar
+from seamark.values.arrays import is_array, is_numpy_scalar, is_tensor, numpy_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable

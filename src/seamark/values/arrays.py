@@ -1,11 +1,36 @@
-"""Types of arrays of numbers; at run time classes that are readable without NumPy."""
+"""Types of arrays of numbers, and recognition of values of libraries that may not be installed.
+
+The types are at run time classes that are readable without NumPy. No library is imported.
+
+Everything here looks at ``type(value)`` rather than at ``value.__class__``: that can be a property
+with side effects, and a dead weak reference raises when it is asked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sized
-from typing import TYPE_CHECKING, Any
+import functools
+import re
+import sys
+from collections.abc import Callable, Sized
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["Bools", "Floats", "Ints", "check_lengths"]
+from seamark.process.interrupts import quietly
+
+__all__ = [
+    "Bools",
+    "Floats",
+    "Ints",
+    "array_size",
+    "array_values",
+    "check_lengths",
+    "is_array",
+    "is_omegaconf",
+    "is_tensor",
+    "numpy_scalar",
+    "plain_omegaconf",
+    "summary",
+]
+
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,3 +67,137 @@ def check_lengths(*columns: Sized) -> None:
     if len(lengths := set(map(len, columns))) > 1:
         msg = f"expected columns of one length, got {sorted(lengths)}"
         raise ValueError(msg)
+
+
+_NODE: Final = re.compile(r"\$\{([\w-][\w.\-\[\]]*)\}")
+_MAX_HOPS: Final = 32
+
+
+def _derives(kind: type, module: str, *names: str) -> bool:
+    loaded = sys.modules.get(module)
+    if loaded is None:
+        return False
+    known = (getattr(loaded, name, None) for name in names)
+    return any(isinstance(each, type) and issubclass(kind, each) for each in known)
+
+
+# Asked of each value at each step; whatever a type derives from was loaded before it.
+_is_kind: Final[Callable[..., bool]] = functools.lru_cache(maxsize=1024)(_derives)
+
+
+def is_tensor(kind: type) -> bool:
+    """Return whether a class is that of torch's tensors."""
+    return _is_kind(kind, "torch", "Tensor")
+
+
+def is_array(kind: type) -> bool:
+    """Return whether a class is that of arrays of NumPy or of tensors."""
+    return _is_kind(kind, "numpy", "ndarray") or is_tensor(kind)
+
+
+def is_numpy_scalar(kind: type) -> bool:
+    """Return whether a type is that of a NumPy scalar such as ``numpy.float32(1)``."""
+    return _is_kind(kind, "numpy", "generic")
+
+
+def is_omegaconf(kind: type) -> bool:
+    """Return whether a class is a container of OmegaConf."""
+    return _is_kind(kind, "omegaconf", "DictConfig", "ListConfig")
+
+
+def numpy_scalar(value: Any) -> Any:
+    """Return a NumPy scalar as the Python value nearest to it.
+
+    Times become aware datetimes (NumPy's carry no zone and mean UTC), "not a time" becomes None.
+    What has no Python counterpart (complex numbers, records, bytes) is returned by its ``item``.
+    """
+    from datetime import datetime, timezone
+
+    kind = value.dtype.kind
+    if kind == "M":
+        moment = value.astype("datetime64[us]").item()
+        return moment.replace(tzinfo=timezone.utc) if isinstance(moment, datetime) else moment
+    if kind == "m":
+        return None if str(value) == "NaT" else str(value)
+    if kind == "f":
+        return float(value)
+    return value.item()
+
+
+def array_size(value: Any) -> int:
+    """Return how many elements an array or a tensor has."""
+    return int(value.numel()) if is_tensor(type(value)) else int(value.size)
+
+
+def array_values(value: Any) -> Any:
+    """Return an array or (even sparse) tensor as nested lists, or as one Python scalar."""
+    if is_tensor(type(value)):
+        value = value.detach()
+        if getattr(value, "is_sparse", False):
+            value = value.to_dense()
+        return value.cpu().tolist()
+    if value.dtype.kind in "Mm":
+        flat = [numpy_scalar(each) for each in value.reshape(-1)]
+        return flat[0] if value.ndim == 0 else flat
+    return value.tolist()
+
+
+def summary(value: Any) -> dict[str, Any]:
+    """Describe a large array or tensor: type, shape, dtype, device, and extremes if it has them."""
+    kind = type(value)
+    found: dict[str, Any] = {
+        "type": f"{kind.__module__}.{kind.__qualname__}",
+        "shape": [int(size) for size in value.shape],
+        "dtype": str(value.dtype).removeprefix("torch."),
+    }
+    if is_tensor(kind):
+        found["device"] = str(value.device)
+        value = value.detach()
+    with quietly():  # no numbers inside, or out of reach
+        wide = value.double() if is_tensor(kind) else value.astype("float64", casting="same_kind")
+        found |= {name: float(getattr(wide, name)()) for name in ("min", "max", "mean")}
+    return found
+
+
+def plain_omegaconf(config: Any) -> Any:
+    """Return an OmegaConf configuration as dictionaries and lists, without calling a resolver.
+
+    References to other nodes (``${model.lr}``) are followed; whatever would call something
+    (``${oc.env:TOKEN}``) stays as it is written, also because its result may be a secret.
+    """
+    omegaconf = sys.modules["omegaconf"].OmegaConf
+    raw = omegaconf.to_container(config, resolve=False, throw_on_missing=False)
+    root = config._get_root()  # noqa: SLF001 - nothing public gives what a part refers to
+    whole = raw if root is config else omegaconf.to_container(root, resolve=False)
+    return _follow(raw, whole, 0)
+
+
+def _follow(node: Any, whole: Any, hops: int) -> Any:
+    if isinstance(node, dict):
+        return {key: _follow(each, whole, hops) for key, each in node.items()}
+    if isinstance(node, list):
+        return [_follow(each, whole, hops) for each in node]
+    if not isinstance(node, str) or "${" not in node or hops >= _MAX_HOPS:
+        return node
+    if found := _NODE.fullmatch(node):
+        target = _select(whole, found[1])
+        return node if target is None else _follow(target, whole, hops + 1)
+    return _NODE.sub(lambda match: _inline(match, whole, hops), node)
+
+
+def _inline(match: re.Match[str], whole: Any, hops: int) -> str:
+    target = _select(whole, match[1])
+    if target is None or isinstance(target, (dict, list)):
+        return match[0]
+    return str(_follow(target, whole, hops + 1))
+
+
+def _select(whole: Any, path: str) -> Any:
+    for part in path.replace("[", ".").replace("]", "").split("."):
+        if isinstance(whole, list) and part.isdigit() and int(part) < len(whole):
+            whole = whole[int(part)]
+        elif isinstance(whole, dict) and part in whole:
+            whole = whole[part]
+        else:
+            return None
+    return whole

@@ -103,8 +103,8 @@ class Folder:
         log.info("seamark: put %d of %d into the trash of %s", done, len(ids), project)
 
     def _put(self, ref: Ref) -> None:
-        from seamark.registry.edits import append_ops
         from seamark.run.contents import assign_ops
+        from seamark.run.logbook import append_ops
 
         ops = assign_ops({"sys/trashed": encode_atom(True)})  # noqa: FBT003 - a value
         if not append_ops(RunFolder(self._root, *ref), ops):

@@ -26,8 +26,7 @@ from seamark.reading.catalog import (
 )
 from seamark.reading.codec import Curves, SeriesPart, Table, WireError
 from seamark.reading.curves import Look, RunCurve, check_points
-from seamark.reading.drawn import Key, curves_of_runs
-from seamark.reading.groups import RunGroup, RunGroups
+from seamark.reading.groups import Key, RunGroup, RunGroups, curves_of_runs
 from seamark.reading.names import RunName
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable

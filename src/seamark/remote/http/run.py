@@ -25,8 +25,8 @@ from seamark.remote.http.connection import run_path
 from seamark.remote.protocol import Missing, RemoteError, RunKey, Unreachable
 
 if TYPE_CHECKING:
-    from seamark.process.crashes import Crash
-    from seamark.reading.drawn import Key
+    from seamark.process.liveness import Crash
+    from seamark.reading.groups import Key
     from seamark.remote.http.asking import Asking
 
 __all__ = ["RemoteContents", "RemoteRun", "add_parts", "joined", "reader"]

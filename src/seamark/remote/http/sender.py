@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote
 
 from seamark.journal.shipping import Batch
-from seamark.reading.arriving import Arrival
 from seamark.reading.codec import Opening, WireError, unpack
+from seamark.reading.names import Arrival
 from seamark.reading.reader import Answer as Told
 from seamark.remote.http.connection import Answer, Connection, run_path
 from seamark.remote.protocol import Missing, RemoteError, RemoteRun, Sent, Unreachable
@@ -18,7 +18,7 @@ from seamark.remote.protocol import Missing, RemoteError, RemoteRun, Sent, Unrea
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from seamark.reading.arriving import Conflict
+    from seamark.reading.names import Conflict
     from seamark.remote.protocol import RunKey
 
 __all__ = ["HttpRemote", "open_remote"]

@@ -1,4 +1,4 @@
-"""Route that decides the name of an arriving run; see `seamark.reading.arriving`."""
+"""Route that decides the name of an arriving run; see `seamark.reading.names`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field
 
 from seamark.errors import PathError
 from seamark.paths import check_name, check_place, check_project, home_of, kind_of
-from seamark.reading.arriving import Arrival, settle, settle_artifact
+from seamark.reading.names import Arrival, settle, settle_artifact
 from seamark.server.access import Role
 from seamark.server.accounts import tables
 from seamark.server.accounts.tables import lock_account

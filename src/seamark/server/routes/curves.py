@@ -10,8 +10,8 @@ from msgspec import Meta, Struct
 
 from seamark.reading.codec import Curves
 from seamark.reading.curves import MOST_PARTS, Look, RunCurve
-from seamark.reading.drawn import GroupCurve, curves_of_runs
-from seamark.reading.drawn import group_curves as curves_of_groups
+from seamark.reading.groups import GroupCurve, curves_of_runs
+from seamark.reading.groups import group_curves as curves_of_groups
 from seamark.reading.points import Attempt
 from seamark.reading.reader import Question
 from seamark.server.answering import Several

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from seamark.process.crashes import Evidence
+from seamark.process.liveness import Evidence
 from seamark.store import schema
 from seamark.store.database import written_out
 from seamark.store.journals import load_owners
@@ -25,7 +25,7 @@ _NO_TEXT: Final = sa.cast(sa.null(), sa.Text)
 def reasons_of(
     store: Store, connection: sa.Connection, crashed: Collection[int], now_ns: int
 ) -> dict[int, str]:
-    """Return crash reasons by run; see `seamark.process.crashes.CRASH_REASONS`."""
+    """Return crash reasons by run; see `seamark.process.liveness.CRASH_REASONS`."""
     newest: dict[int, tuple[int, str]] = {}
     for run, seen, header in load_owners(store, connection, list(crashed)):
         if run not in newest or seen > newest[run][0]:

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.journal.reader import SETTLE_NS
-from seamark.process.crashes import GONE, LOST, Evidence
+from seamark.process.liveness import GONE, LOST, Evidence
 from seamark.reading.ranks import Process, RankStatus, owning_processes, process_of
 
 if TYPE_CHECKING:

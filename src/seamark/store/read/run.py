@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from seamark.errors import RunNotFoundError
 from seamark.paths import is_inside
-from seamark.process.crashes import LOST, Crash, Evidence
+from seamark.process.liveness import LOST, Crash, Evidence
 from seamark.reading.attributes import Attribute, JournalInfo
 from seamark.reading.curves import NAMED_AXES, Look
 from seamark.reading.points import (

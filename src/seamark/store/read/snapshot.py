@@ -43,7 +43,7 @@ from seamark.store.read.versions import ALIASES, VERSION, version_aliases, versi
 from seamark.store.schema import state_of_row
 
 if TYPE_CHECKING:
-    from seamark.process.crashes import Crash
+    from seamark.process.liveness import Crash
     from seamark.reading.points import Points
     from seamark.store.fold.registers import Key
     from seamark.store.fold.run_state import JournalState, RunState

@@ -6,7 +6,7 @@ import pytest
 from recording import QUIET
 
 from seamark import init_run
-from seamark.process.quiet import is_quiet
+from seamark.pictures.printing import is_quiet
 
 
 @pytest.mark.parametrize(

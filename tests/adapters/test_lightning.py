@@ -18,10 +18,9 @@ import seamark
 from seamark.capture import Secrets
 from seamark.capture.secrets.secrets import BY_NAME
 from seamark.lightning import NeptuneLogger, SeamarkLogger
-from seamark.lightning._host import folder_name, state_after
+from seamark.lightning._host import folder_name, hide_in_files, state_after, without_secrets
 from seamark.lightning._logger import MetricPaths
 from seamark.lightning._resume import Checkpoints
-from seamark.lightning._settings import hide_in_files, without_secrets
 from seamark.options.run_options import RunOptions
 from seamark.options.settings import MODES
 

@@ -302,11 +302,11 @@ def test_a_journal_that_failed_to_open_is_read_once_it_opens(
 ):
     """Too many open files, or a server that is away, is no property of a journal."""
     from seamark.errors import JournalError
-    from seamark.index import refresh
+    from seamark.index import copies
 
     builder("one").assign(a=1).save(folder)
     path = builder("two").assign(b=2).save(folder)
-    real = refresh.open_journal
+    real = copies.open_journal
 
     def failing(where, name):
         if name == path.name:
@@ -315,7 +315,7 @@ def test_a_journal_that_failed_to_open_is_read_once_it_opens(
 
     index = open_index()
     with monkeypatch.context() as patch:
-        patch.setattr(refresh, "open_journal", failing)
+        patch.setattr(copies, "open_journal", failing)
         index.refresh()
     assert (value(index, folder, "a"), value(index, folder, "b")) == (1, None)
     index.refresh()
@@ -494,14 +494,14 @@ def test_a_child_forked_during_a_fold_does_not_keep_the_lock(builder, folder, op
 
 def test_a_fold_that_was_overtaken_is_done_again(builder, folder, open_index, monkeypatch):
     """Offsets are set by comparing: where locks do not work, no frame is counted twice."""
-    from seamark.index import refresh
+    from seamark.index import copies
 
     journal = builder().row({"m": 1.0}, 0)
     journal.save(folder)
     index, other = open_index(), open_index()
     index.refresh()
     journal.row({"m": 2.0}, 1).save(folder)
-    saving, asked = refresh.Folding.saving, []
+    saving, asked = copies.Folding.saving, []
 
     def overtaken(self, **options):
         if self.store is index.store:
@@ -509,7 +509,7 @@ def test_a_fold_that_was_overtaken_is_done_again(builder, folder, open_index, mo
             other.refresh()
         return saving(self, **options)
 
-    monkeypatch.setattr(refresh.Folding, "saving", overtaken)
+    monkeypatch.setattr(copies.Folding, "saving", overtaken)
     index.refresh()
     found = value(index, folder, "m")
     assert asked

@@ -10,9 +10,8 @@ import pytest
 
 from seamark import init_run
 from seamark.errors import ArgumentError
-from seamark.journal import root as root_module
-from seamark.journal.folder import root_dir
-from seamark.journal.root import nearest_root, root_inside
+from seamark.journal import folder as root_module
+from seamark.journal.folder import nearest_root, root_dir, root_inside
 
 OTHER = 54321
 """A user id that nobody has."""

@@ -22,7 +22,7 @@ import seamark
 from seamark.errors import QueryError
 from seamark.journal.folder import RunFolder
 from seamark.journal.format import Kind
-from seamark.journal.source import FileSource
+from seamark.journal.safe import FileSource
 from seamark.store import groups, ingest, schema
 from seamark.store.database import Database
 from seamark.store.query.selection import Selection

@@ -25,7 +25,7 @@ from seamark.store.database import retry
 from seamark.store.ingest import Folding
 
 if TYPE_CHECKING:
-    from seamark.journal.source import Source
+    from seamark.journal.safe import Source
     from seamark.store.runs import Store
 
 START = 1_790_000_000_000_000_000

@@ -166,9 +166,9 @@ _COMMANDS: Final = {
     "tag": "edits",
     "rename": "edits",
     "describe": "edits",
-    "trash": "trash",
-    "untrash": "trash",
-    "purge": "trash",
+    "trash": "edits",
+    "untrash": "edits",
+    "purge": "edits",
     "sync": "sync",
     "import": "import_",
     "fsck": "fsck",
@@ -178,7 +178,7 @@ _COMMANDS: Final = {
     "token": "server",
     "ui": "ui",
     "server": "server",
-    "completion": "completion",
+    "completion": "_app",
 }
 """Every command and the module that holds it, in the order in which help lists them."""
 
@@ -444,3 +444,20 @@ def place_of(context: click.Context, *, local: str = "") -> tuple[Path | str, bo
 
 def misuse(message: str) -> NoReturn:
     raise Misuse(message)
+
+
+@click.command(short_help="Print the completion script for your shell.")
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the completion script: Tab then completes commands, options, runs, projects and paths.
+
+    Load it from your shell's startup file, and open a new terminal. bash has to be 4.4 or newer;
+    in zsh, compinit has to come first.
+
+    \b
+    Examples:
+      echo 'eval "$(seamark completion bash)"' >> ~/.bashrc
+      echo 'eval "$(seamark completion zsh)"' >> ~/.zshrc
+      seamark completion fish > ~/.config/fish/completions/seamark.fish
+    """
+    click.echo(script(app, shell))

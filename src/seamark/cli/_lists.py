@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._app import misuse
 from seamark.cli._facts import exact_text
-from seamark.cli._formats import write_rows
 from seamark.cli._runs import names_of
 from seamark.cli._screen import Cell, Column, Screen, note, note_hidden_columns
+from seamark.cli.export import write_rows
 from seamark.paths import is_inside
 from seamark.reading.words import clean, human_number, human_time, value_text
 

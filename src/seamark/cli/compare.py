@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from seamark.cli import _complete
+from seamark.cli import _runs
 from seamark.cli._app import misuse, root_option
 from seamark.cli._facts import text_or_record
 from seamark.cli._runs import (
@@ -70,7 +70,7 @@ class _Compared(NamedTuple):
     "patterns",
     multiple=True,
     metavar="PATH",
-    shell_complete=_complete.paths,
+    shell_complete=_runs.complete_paths,
     callback=a_path,
     help="Only what is at or below this path, or matches it: 'hyperparams/*'. May be repeated.",
 )

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from seamark.cli import _complete
+from seamark.cli import _runs
 from seamark.cli._app import misuse, root_option
-from seamark.cli._formats import write_rows
 from seamark.cli._health import losses_in_short
 from seamark.cli._lists import PLACES, list_places, print_groups
 from seamark.cli._runs import (
@@ -23,6 +22,7 @@ from seamark.cli._runs import (
     project_option,
 )
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note, note_hidden_columns
+from seamark.cli.export import write_rows
 from seamark.paths import home_of, is_inside
 from seamark.reading.attributes import PARENT, aside
 from seamark.reading.differences import (
@@ -143,7 +143,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     "tags",
     multiple=True,
     metavar="TAG",
-    shell_complete=_complete.tags,
+    shell_complete=_runs.complete_tags,
     callback=filled("a tag"),
     help="Only runs with this tag; if repeated, with all of them.",
 )
@@ -152,7 +152,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     "states",
     multiple=True,
     metavar="STATE",
-    shell_complete=_complete.states,
+    shell_complete=_runs.complete_states,
     callback=filled("a state such as running or failed"),
     help="Only runs in this state (running, failed, ...), or group of states: error, finished.",
 )
@@ -169,7 +169,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     "--columns",
     multiple=True,
     metavar="PATH[,PATH...]",
-    shell_complete=_complete.paths,
+    shell_complete=_runs.complete_paths,
     callback=a_path,
     help="Columns to show, such as val/loss:min or 'hyperparams/*'.",
 )
@@ -182,7 +182,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     "-s",
     "--sort",
     metavar="PATH",
-    shell_complete=_complete.paths,
+    shell_complete=_runs.complete_paths,
     callback=a_path,
     help="Sort by this path.  [default: when created]",
 )
@@ -212,7 +212,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     "--by",
     multiple=True,
     metavar="PATH[,PATH...]",
-    shell_complete=_complete.paths,
+    shell_complete=_runs.complete_paths,
     callback=a_path,
     help="Show groups of runs with the same values here; --columns are then summed up: mean, "
     "standard deviation (n - 1), smallest and greatest of the finite numbers.",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from seamark.cli import _complete
+from seamark.cli import _runs
 from seamark.cli._app import misuse, root_option
 from seamark.cli._runs import (
     RunRef,
@@ -46,7 +46,7 @@ _NEWEST: Final = "sys/creation_time"
     nargs=-1,
     required=True,
     metavar="RUN... PATH...",
-    shell_complete=_complete.run_or_path,
+    shell_complete=_runs.complete_run_or_path,
     callback=filled("runs and series such as latest val/loss"),
 )
 @project_option
@@ -55,7 +55,7 @@ _NEWEST: Final = "sys/creation_time"
     "--by",
     multiple=True,
     metavar="PATH[,PATH...]",
-    shell_complete=_complete.paths,
+    shell_complete=_runs.complete_paths,
     callback=a_path,
     help="Draw groups of runs with the same values here: the mean of each group, one standard "
     "deviation (n - 1) on either side, and how many runs there are.",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from seamark.cli import _complete, _facts
+from seamark.cli import _facts, _runs
 from seamark.cli._app import misuse, root_option
 from seamark.cli._health import ailments, print_health
 from seamark.cli._printed import LastLines, is_output
@@ -74,7 +74,7 @@ _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
 @click.command(short_help="Show what one run recorded (--all: everything).")
 @run_argument
 @click.argument(
-    "paths", nargs=-1, metavar="[PATH]...", shell_complete=_complete.paths, callback=a_path
+    "paths", nargs=-1, metavar="[PATH]...", shell_complete=_runs.complete_paths, callback=a_path
 )
 @project_option
 @click.option(

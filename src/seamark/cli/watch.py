@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from seamark.cli import _complete
+from seamark.cli import _runs
 from seamark.cli._app import misuse, root_option
 from seamark.cli._facts import problems, span_text, sparkline
 from seamark.cli._printed import LastLines
@@ -192,13 +192,13 @@ def _seconds(_: click.Context, __: click.Parameter, value: float) -> float:
 
 
 @click.command(short_help="Watch a run while it trains.")
-@click.argument("run", required=False, metavar="[RUN]", shell_complete=_complete.runs)
+@click.argument("run", required=False, metavar="[RUN]", shell_complete=_runs.complete_runs)
 @click.option(
     "--path",
     "patterns",
     multiple=True,
     metavar="PATH",
-    shell_complete=_complete.paths,
+    shell_complete=_runs.complete_paths,
     callback=a_path,
     help="Only series at or below this path, or that match it: 'val/*'. May be repeated.",
 )

@@ -19,7 +19,7 @@ from seamark.errors import ArgumentError
 from seamark.index import looks
 from seamark.index.lock import exclusive
 from seamark.index.looks import FileStatuses, Ref
-from seamark.journal.root import cache_folder
+from seamark.journal.folder import cache_folder
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.store import schema

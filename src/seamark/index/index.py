@@ -1,13 +1,18 @@
 """The local index of one root: a cache of its journals that can be rebuilt at any time.
 
-It lies outside the root (`seamark.index.file`); see `seamark.index.file` for its database, and
-`seamark.index.updater` for how it follows the journals.
+It lies outside the root; see `seamark.index.file` for its database, and `seamark.index.updater` for
+how it follows the journals.
+
+The query for changed runs compares the versions and states of all runs with the previous ones. It
+finds changes of any process, removed runs and crashes, and folding costs nothing more.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,28 +20,28 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import sqlalchemy as sa
 
 from seamark.index.file import IndexFile
 from seamark.index.updater import Updater
-from seamark.journal.folder import RunFolder
-from seamark.journal.root import root_inside
+from seamark.journal.folder import RunFolder, root_inside
 from seamark.paths import is_inside, kind_of
 from seamark.process.interrupts import quietly
-from seamark.reading.catalog import Columns, RunField, Unknown, Wanted, refuse
+from seamark.reading.catalog import ChangedRun, Changes, Columns, RunField, Unknown, Wanted, refuse
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.groups import Key, RunGroups, curves_of_runs, group_table
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 from seamark.store import schema
+from seamark.store.database import Upsert
 from seamark.store.journals import load_losses
-from seamark.store.query.choosing import choose, count_runs
+from seamark.store.query.choosing import choose, count_runs, state_column
 from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths
 from seamark.store.query.selection import Selection
-from seamark.store.read.names import run_names
+from seamark.store.read.names import recent_paths, run_names
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import numbers_of
 
@@ -44,20 +49,115 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from seamark.index.copies import RunView
-    from seamark.index.looks import Ref
-    from seamark.index.unread import Unread
-    from seamark.reading.catalog import Changes
+    from seamark.index.looks import Ref, Unread
     from seamark.reading.names import RunName
     from seamark.store.read.many import Recent
     from seamark.store.read.series import Sources
     from seamark.store.runs import Store
 
-__all__ = ["Index"]
+__all__ = ["Index", "changes_since"]
+
+
+_CURSOR: Final = re.compile(r"([0-9a-f]{16})\.([0-9]{1,15})\.([0-9]{1,19})")
+_KEY: Final = "changes"
+"""Of the fact that names this index: another one numbers changes anew."""
+_metadata = sa.MetaData()
+_table = sa.Table(
+    "local_change",
+    _metadata,
+    sa.Column("project", sa.Text, primary_key=True),
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("gone", sa.SmallInteger, nullable=False),
+    sa.Column("number", sa.BigInteger, nullable=False, index=True),
+)
+_change, _run = _table.c, schema.run.c
+_same: Final = sa.and_(_change.project == _run.project, _change.run == _run.name)
+_NOTE: Final = Upsert(
+    _table, tuple(one.name for one in _table.columns), ("project", "run"), overwrite=True
+)
+_GONE: Final = (
+    sa.select(_change.project, _change.run)
+    .select_from(_table.outerjoin(schema.run, _same))
+    .where(_run.id.is_(None), _change.gone == 0)
+)
+_LAST: Final = sa.select(sa.func.coalesce(sa.func.max(_change.number), 0))
+_SINCE: Final = (
+    sa.select(_change.project, _change.run, _change.state, _change.gone)
+    .where(_change.number > sa.bindparam("since"))
+    .order_by(_change.number, _change.project, _change.run)
+)
+_NAME: Final = sa.select(schema.meta.c.value).where(schema.meta.c.key == _KEY)
+
+
+def changes_since(
+    store: Store, cursor: str, project: str | None, now_ns: int, looked_ns: int
+) -> Changes:
+    """Return the changes of folded runs since a cursor, empty to begin; times in ns."""
+    name = _name(store)
+    database = store.database
+    with database.reading() as connection:
+        new = _news(store, connection, now_ns)
+    if new:  # in one transaction: another process may ask at the same time
+        with database.writing() as connection:
+            new = _news(store, connection, now_ns)
+            number = int(database.query(connection, _LAST)[0][0]) + 1
+            database.run_many(connection, _NOTE, [(*one, number) for one in new])
+    given = _CURSOR.fullmatch(cursor)
+    with database.reading() as connection:
+        number = int(database.query(connection, _LAST)[0][0])
+        upto = f"{name}.{number}.{now_ns}"
+        if given is None or given[1] != name or int(given[2]) > number:
+            return Changes(upto, reset=True, runs=[], looked_ns=looked_ns)
+        rows = database.rows(connection, _SINCE, since=int(given[2]))
+        rows = [row for row in rows if project is None or is_inside(row[0], project)]
+        there = [(parent, run) for parent, run, _, gone in rows if not gone]
+        paths = recent_paths(store, connection, there, min(int(given[3]), now_ns))
+    runs = [
+        ChangedRun(parent, run, None if gone else state, bool(gone), paths.get((parent, run), []))
+        for parent, run, state, gone in rows
+    ]
+    return Changes(upto, reset=False, runs=runs, looked_ns=looked_ns)
+
+
+def _name(store: Store) -> str:
+    # The table is made with the name.
+    database = store.database
+    with database.reading() as connection:
+        rows = database.query(connection, _NAME)
+    if rows:
+        return str(rows[0][0])
+    database.create_tables(_metadata)
+    fact = Upsert(schema.meta, ("key", "value"), ("key",))
+    with database.writing() as connection:
+        database.run_many(connection, fact, [(_KEY, secrets.token_hex(8))])
+    with database.reading() as connection:
+        return str(database.query(connection, _NAME)[0][0])
+
+
+def _news(store: Store, connection: sa.Connection, now_ns: int) -> list[tuple[Any, ...]]:
+    state = state_column(store, connection, now_ns)
+    changed = (
+        sa.select(_run.project, _run.name, _run.version, state, sa.literal(0))
+        .select_from(schema.run.outerjoin(_table, _same))
+        .where(
+            sa.or_(
+                _change.run.is_(None),
+                _change.version != _run.version,
+                _change.state != state,
+                _change.gone == 1,
+            )
+        )
+    )
+    found = [tuple(row) for row in store.database.query(connection, changed)]
+    gone = store.database.query(connection, _GONE)
+    return [*found, *((project, run, 0, "", 1) for project, run in gone)]
+
 
 _RUNS: Final = sa.select(schema.run.c.project, schema.run.c.name).where(
     schema.run.c.kind == sa.bindparam("kind")
 )
-
 T = TypeVar("T")
 
 
@@ -242,8 +342,6 @@ class Index:
 
     def changes(self, cursor: str = "", project: str | None = None) -> Changes:
         """Return which runs changed since a cursor."""
-        from seamark.index.changes import changes_since
-
         updater = self._updater
         return updater.guarded(
             lambda: changes_since(self.store, cursor, project, self.now_ns(), updater.looked_ns)

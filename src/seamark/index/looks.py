@@ -1,4 +1,4 @@
-"""Status of the files of runs when they were last folded, and detection of changes since then.
+"""Status of folders and files of runs: those that cannot be read, and those that changed.
 
 Calls to the file system take most of the time of a table, one for each of 10,000 runs. A run whose
 journals are all closed costs one call, because further records create a new file in its folder.
@@ -7,28 +7,120 @@ journals are all closed costs one call, because further records create a new fil
 from __future__ import annotations
 
 import errno
+import logging
 import operator
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
 from seamark.journal.safe import closing_fd, fits, names_in
+from seamark.process.interrupts import let_pass
 from seamark.store import schema
 from seamark.store.database import Database, Upsert, any_of, in_parts, insertion
 
-__all__ = ["FileStatuses", "Known", "Look", "Stat", "metadata", "stat_of"]
+__all__ = [
+    "FileStatuses",
+    "Known",
+    "Look",
+    "Stat",
+    "Unread",
+    "UnreadFolders",
+    "metadata",
+    "stat_of",
+]
+
+
+log = logging.getLogger("seamark")
+_TOLD: Final = 3
+"""So many folders are named in a warning."""
+_LONG: Final = 300
+
+
+class Unread(NamedTuple):
+    """A folder of a project, a run, or the root that cannot be read, and the system's reason."""
+
+    path: str
+    why: str
+
+
+class UnreadFolders:
+    """Folders below one absolute root that could not be read at the last look."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = str(root)
+        self._why: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._why)
+
+    def note(self, path: str | Path, error: OSError) -> None:
+        """Note that a folder cannot be read."""
+        let_pass(error)
+        self._why[str(path)] = error.strerror or str(error)
+
+    def forget(self, project: str | None, run: str | None) -> set[str]:
+        """Return all noted folders, and forget those that are looked at again."""
+        before = set(self._why)
+        place = "/".join(filter(None, (self._root, project, run)))
+        for path in before:
+            if path == place or path.startswith(f"{place}/"):
+                del self._why[path]
+        return before
+
+    def now(self) -> list[Unread]:
+        """Return the folders, sorted, without those that lie in another one."""
+        return [
+            Unread(path, why)
+            for path, why in sorted(self._why.items())
+            if not any(above in self._why for above in self._folders_above(path))
+        ]
+
+    def first_above(self, path: str) -> Unread | None:
+        """Return the first unreadable folder among a folder and its parents."""
+        found = (one for one in (path, *self._folders_above(path)) if one in self._why)
+        return next((Unread(one, self._why[one]) for one in found), None)
+
+    def warn(self, before: Container[str]) -> None:
+        """Warn about unreadable folders, unless they are the same as before."""
+        if not self._why:
+            return
+        found = self.now()
+        if all(one.path in before for one in found):
+            return
+        told = ", ".join(f"{_shortened(one.path)} ({one.why})" for one in found[:_TOLD])
+        more = f" and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
+        denied = os.strerror(errno.EACCES) in {one.why for one in found}
+        log.warning(
+            "seamark: %s cannot be read, so that new runs in there are missing and others are as "
+            "they were: %s%s (%ssee: seamark fsck)",
+            "one folder" if len(found) == 1 else f"{len(found)} folders",
+            told,
+            more,
+            "give yourself the right to: chmod -R u+rX; " if denied else "",
+        )
+
+    def _folders_above(self, path: str) -> Iterator[str]:
+        while path != self._root and (above := os.path.dirname(path)) != path:  # noqa: PTH120 - of strings
+            yield above
+            path = above
+
+
+def _shortened(path: str) -> str:
+    # Names of folders are untrusted.
+    said = "".join(one if one.isprintable() else repr(one)[1:-1] for one in path)
+    return said if len(said) <= _LONG else f"{said[: _LONG // 2]}…{said[-_LONG // 2 :]}"
+
 
 I63: Final = (1 << 63) - 1
 """Inodes may use the bit that databases do not have."""
 RACY_NS: Final = 2 * 10**9
 """What changed so recently may change again without its time changing, nanoseconds."""
-
 metadata = sa.MetaData()
-
 folder_table = sa.Table(
     "local_folder",
     metadata,
@@ -52,7 +144,6 @@ look_table = sa.Table(
     sa.Column("closed", sa.SmallInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-
 _UPSERT_FOLDER: Final = Upsert(folder_table, ("run", "listed"), ("run",), overwrite=True)
 _UPDATE_FOLDER: Final = (
     sa.update(folder_table)
@@ -99,8 +190,6 @@ _LOOKS_OF_FEW: Final = _LOOKS.where(any_of(look_table.c.run, _FEW))
 _ONE: Final = (_run.project == sa.bindparam("project"), _run.name == sa.bindparam("name"))
 _FOLDER_OF: Final = _FOLDERS.where(*_ONE)
 _LOOKS_OF: Final = _LOOKS.join(schema.run, _run.id == look_table.c.run).where(*_ONE)
-
-
 _FILE_OF: Final = operator.attrgetter("file")
 
 

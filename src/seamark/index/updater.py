@@ -21,8 +21,7 @@ import sqlalchemy as sa
 from seamark.errors import RunNotFoundError
 from seamark.index import looks
 from seamark.index.file import IndexFile, store_in_memory
-from seamark.index.looks import RACY_NS, stat_of
-from seamark.index.unread import UnreadFolders
+from seamark.index.looks import RACY_NS, UnreadFolders, stat_of
 from seamark.journal.folder import PROJECT_LOG, RunFolder, is_run_id, iter_runs, purged_ids
 from seamark.journal.safe import is_folder
 from seamark.paths import MODELS, home_of, is_inside, projects_above
@@ -34,8 +33,8 @@ from seamark.store.read.forks import GENERATIONS, possible_parents
 from seamark.store.runs import Conflict, forget_run
 
 if TYPE_CHECKING:
+    from seamark.index.copies import Refresh
     from seamark.index.looks import Known, Ref, Stat
-    from seamark.index.refresh import Refresh
     from seamark.store.fold.run_state import JournalState
     from seamark.store.runs import Store
 
@@ -371,7 +370,7 @@ class Updater:
 
     def _folded(self, store: Store, ref: Ref, known: Known | None) -> Refresh | None:
         """Return a folded run; None, and a note, if it cannot be read. Raises `Conflict`."""
-        from seamark.index.refresh import Refresh  # NumPy is for those who fold
+        from seamark.index.copies import Refresh  # NumPy is for those who fold
 
         folder = RunFolder(self._root, *ref)
         try:

@@ -39,7 +39,7 @@ from seamark.journal.format import (
     salt_of,
     sound_header,
 )
-from seamark.journal.source import FileSource, Source
+from seamark.journal.safe import FileSource, Source
 from seamark.process.interrupts import let_pass
 from seamark.process.liveness import process_alive
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from seamark.journal.folder import RunFolder, journal_name, writer_id
 from seamark.journal.format import FILE_HEADER_BYTES, file_header, salt_of
 from seamark.journal.reader import JournalReader
-from seamark.journal.safe import sync_folder
-from seamark.journal.source import FileSource
+from seamark.journal.safe import FileSource, sync_folder
 from seamark.process.interrupts import let_pass, quietly
 
 if TYPE_CHECKING:

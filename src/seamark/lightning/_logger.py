@@ -17,16 +17,17 @@ from typing_extensions import Unpack
 from seamark.errors import InactiveRunError, PathError, ReadOnlyError
 from seamark.lightning import _host
 from seamark.lightning._callbacks import time_ranks
-from seamark.lightning._host import DeprecatedMethods, check_legacy
-from seamark.lightning._resume import LOGGERS, Checkpoints, attach_late
-from seamark.lightning._settings import (
+from seamark.lightning._host import (
+    DeprecatedMethods,
     batch_facts,
+    check_legacy,
     configuration,
     facts,
     hide_in_files,
     set_aside,
     settings,
 )
+from seamark.lightning._resume import LOGGERS, Checkpoints, attach_late
 from seamark.options.checks import check_place, check_switch, naming
 from seamark.options.run_options import RunOptions, accept_options
 from seamark.options.settings import check_argument

@@ -22,8 +22,7 @@ from typing import Final
 
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.index.lock import exclusive
-from seamark.journal.folder import root_dir
-from seamark.journal.root import ROOT_NAME, name_of
+from seamark.journal.folder import ROOT_NAME, name_of, root_dir
 from seamark.process.interrupts import quietly
 
 __all__ = ["Root", "StateError", "instance_of", "keep", "named_roots", "new_token", "redirect_file"]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from seamark.journal.reader import Block
-    from seamark.journal.source import Source
+    from seamark.journal.safe import Source
     from seamark.store.runs import Store
 
 __all__ = ["UNREADABLE", "Folding", "prefix_crc"]

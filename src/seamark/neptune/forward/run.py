@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.blobs import open_blob
 from seamark.errors import FileMissingError, JournalError
+from seamark.journal.folder import cache_folder
 from seamark.journal.format import FILE_HEADER_BYTES, Kind
 from seamark.journal.headers import header_of, headers, may_grow
 from seamark.journal.reader import JournalReader, decode_json
-from seamark.journal.root import cache_folder
 from seamark.journal.walk import walk
 from seamark.journal.writer import JournalWriter
 from seamark.neptune.forward.translation import START, Journal, Place, assigned

@@ -27,7 +27,7 @@ from seamark.store.database import Upsert
 
 if TYPE_CHECKING:
     from seamark.journal.reader import Block
-    from seamark.journal.source import Source
+    from seamark.journal.safe import Source
     from seamark.server.objects import ObjectStore
     from seamark.store.database import Database
 

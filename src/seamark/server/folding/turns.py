@@ -17,7 +17,7 @@ from seamark.store.ingest import UNREADABLE, Folding
 from seamark.store.runs import forget_run, places_of
 
 if TYPE_CHECKING:
-    from seamark.journal.source import Source
+    from seamark.journal.safe import Source
     from seamark.server.kept.journals import IntakeJournal, IntakeJournals
     from seamark.store.fold.run_state import JournalState
     from seamark.store.runs import Store

@@ -21,7 +21,7 @@ from seamark.store.database import Upsert
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from seamark.journal.source import Source
+    from seamark.journal.safe import Source
     from seamark.server.blobs.blobs import Blobs
     from seamark.server.objects import ObjectStore
     from seamark.store.database import Database

@@ -102,11 +102,11 @@ class StoredSource:
         self._starts = [segment.offset for segment in segments]
 
     def size(self) -> int:
-        """See `seamark.journal.source.Source.size`."""
+        """See `seamark.journal.safe.Source.size`."""
         return self._segments[-1].end if self._segments else 0
 
     def pread(self, size: int, offset: int) -> bytes:
-        """See `seamark.journal.source.Source.pread`."""
+        """See `seamark.journal.safe.Source.pread`."""
         parts = [
             bytes(length) if data is None else data
             for length, data in self.stretches(offset, offset + size)
@@ -137,11 +137,11 @@ class StoredSource:
         return None
 
     def owner(self) -> int | None:
-        """See `seamark.journal.source.Source.owner`."""
+        """See `seamark.journal.safe.Source.owner`."""
         return None
 
     def gap_end(self, offset: int) -> int | None:
-        """See `seamark.journal.source.Source.gap_end`."""
+        """See `seamark.journal.safe.Source.gap_end`."""
         index = bisect_right(self._starts, offset) - 1
         found = None
         for segment in self._segments[max(0, index) :]:
@@ -151,7 +151,7 @@ class StoredSource:
         return found
 
     def close(self) -> None:
-        """See `seamark.journal.source.Source.close`."""
+        """See `seamark.journal.safe.Source.close`."""
 
 
 Key = tuple[str, str]

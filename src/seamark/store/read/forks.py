@@ -23,7 +23,7 @@ from seamark.store.fold.registers import NEVER, Key
 from seamark.store.runs import load_many
 
 if TYPE_CHECKING:
-    from seamark.journal.source import Source
+    from seamark.journal.safe import Source
     from seamark.store.fold.run_state import Fork
     from seamark.store.runs import Store, StoredRun
 

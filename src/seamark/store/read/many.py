@@ -20,7 +20,7 @@ from seamark.store.read.series import Sources, read_floats
 from seamark.store.runs import RUNS_AT_ONCE, load_many, places_of
 
 if TYPE_CHECKING:
-    from seamark.journal.source import Source
+    from seamark.journal.safe import Source
     from seamark.reading.curves import Curve
     from seamark.store.runs import Place, Store, StoredRun
 

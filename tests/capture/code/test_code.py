@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.capture.code.packages import conda_packages, installed_packages
+from seamark.capture.code.code import conda_packages, installed_packages
 
 RECORDED = Path(__file__).parents[2] / "data" / "conda"
 

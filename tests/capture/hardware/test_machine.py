@@ -15,7 +15,7 @@ from cgroup_trees import (
     write_tree,
 )
 
-from seamark.capture.hardware.cgroup import Cgroup
+from seamark.capture.hardware.machine import Cgroup
 
 
 def told(tree, root):

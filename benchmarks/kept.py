@@ -17,7 +17,7 @@ from pathlib import Path
 
 from seamark.journal.format import Kind, dump_json, file_header, frame_bytes, salt_of
 from seamark.server.databases import open_databases
-from seamark.server.kept import tables
+from seamark.server.kept import layout
 from seamark.server.kept.intake import Intake
 from seamark.server.objects import FolderObjects
 
@@ -69,7 +69,7 @@ def measure(url: str, folder: Path, senders: int = 64, batches: int = 20, rows: 
         rows: Of ten metrics, in each batch.
     """
     databases = open_databases(url)
-    databases.kept.create_tables(tables.metadata)
+    databases.kept.create_tables(layout.metadata)
     objects = FolderObjects(folder)
     intake = Intake(databases.kept, objects)
     runs = [f"run{number:05d}" for number in range(senders)]

@@ -230,7 +230,7 @@ def test_runs_that_were_forked_from_each_other_end(cli):
 
 def test_a_line_of_forks_without_end_is_read_to_a_limit(monkeypatch):
     """However long a stranger made it."""
-    monkeypatch.setattr("seamark.store.read.forks.GENERATIONS", 3)
+    monkeypatch.setattr("seamark.store.read.inherited.GENERATIONS", 3)
     runs: list[str] = []
     for at in range(7):
         with record(runs[-1] if runs else None, at - 1) as run:

@@ -20,7 +20,7 @@ from neptune_requests import call, good, make
 
 from seamark.neptune.server import mount
 from seamark.neptune.server.answers import BY_NAME, DOCUMENTS
-from seamark.neptune.server.names import Container, container_id, named
+from seamark.neptune.server.projects import Container, container_id, named
 from seamark.server.accounts.logins import Logins
 
 PROJECT, GONE = "hushed/secret", "hushed/nowhere"

@@ -101,7 +101,7 @@ def test_no_frame_is_longer_than_a_journal_takes(monkeypatch):
     from seamark.journal.walk import walk
     from seamark.neptune.server import operations
     from seamark.neptune.server.log import Batch, Opened
-    from seamark.neptune.server.names import Container
+    from seamark.neptune.server.projects import Container
 
     monkeypatch.setattr(operations, "_FRAME_POINTS", 4)
     server: Any = None  # nothing of it is needed for numbers
@@ -382,8 +382,8 @@ def test_points_are_there_once_whoever_takes_them_and_dies(admin, running):
     """
     from seamark.neptune.server.containers import digest_of
     from seamark.neptune.server.log import Log, Sent
-    from seamark.neptune.server.names import named
     from seamark.neptune.server.operations import Changes
+    from seamark.neptune.server.projects import named
     from seamark.server.settings import Settings
     from seamark.server.state import open_server
 
@@ -474,7 +474,7 @@ def test_points_are_there_once_if_the_client_was_gone_before_the_answer(here, mo
 def test_what_another_process_wrote_is_seen_where_nothing_is_written(admin, running):
     """What a process remembers of a run is compared with what is kept, also to do nothing."""
     from seamark.neptune.server.log import Log
-    from seamark.neptune.server.names import named
+    from seamark.neptune.server.projects import named
     from seamark.server.settings import Settings
     from seamark.server.state import open_server
 

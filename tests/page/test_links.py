@@ -17,9 +17,8 @@ import psutil
 from page_served import PROJECT, Clock, read, record
 from served import folding, served
 
-from seamark.server.access import Role
+from seamark.server.access import Links, Role
 from seamark.server.accounts.tables import link_key_of
-from seamark.server.serving import Links
 from seamark.server.state import open_server
 
 PART = {"Range": "bytes=5-9"}

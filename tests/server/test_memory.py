@@ -23,7 +23,7 @@ from server_process import start_server
 from seamark.neptune.server import log
 from seamark.server import objects, quota
 from seamark.server.accounts import logins
-from seamark.server.accounts.tokens import new_token
+from seamark.server.accounts.tables import new_token
 from seamark.server.blobs import blobs
 from seamark.server.folding.main import FoldWorker
 from seamark.server.kept import intake

@@ -11,8 +11,7 @@ pytest.importorskip("fastapi")
 from seamark.server import failures
 from seamark.server.accounts.accounts import Accounts
 from seamark.server.accounts.logins import Logins
-from seamark.server.accounts.tables import migrate
-from seamark.server.accounts.tokens import prefix_of
+from seamark.server.accounts.tables import migrate, prefix_of
 from seamark.server.databases import open_databases
 from seamark.server.failures import Refusal, later, refusal_of
 

@@ -12,7 +12,7 @@ pytest.importorskip("fastapi")
 PROCESSES = 12
 WAITS = """
 import os, signal, sys
-from seamark.server.worker import _set_by_signals
+from seamark.server.run import _set_by_signals
 for _ in range(int(sys.argv[1])):
     waits, tell = os.pipe()
     if not (child := os.fork()):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 
 from seamark.store.query.selection import Selection
-from seamark.store.read.names import run_names
-from seamark.store.read.versions import version_numbers
+from seamark.store.read.names import run_names, version_numbers
 
 PLACE = "p/.models/NET"
 

@@ -28,7 +28,7 @@ from seamark.store.read.run import RunReader
 from seamark.store.runs import Store
 from seamark.store.schema import PathNumbers
 
-_WORKER = "import sys\nfrom seamark.server.worker import main\nsys.exit(main(sys.argv[1:]))\n"
+_WORKER = "import sys\nfrom seamark.server.run import main\nsys.exit(main(sys.argv[1:]))\n"
 
 
 class Place:

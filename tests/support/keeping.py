@@ -10,7 +10,7 @@ from typing import Any
 from journal_builder import JournalBuilder
 
 from seamark.server.databases import Databases, open_databases
-from seamark.server.kept import tables
+from seamark.server.kept import layout
 from seamark.server.kept.caretaker import Caretaker
 from seamark.server.kept.intake import Intake
 from seamark.server.kept.journals import IntakeJournals
@@ -33,7 +33,7 @@ class Place:
         self.objects = FolderObjects(folder)
         self.databases: Databases = open_databases(url)
         self.database = self.databases.kept
-        self.database.create_tables(tables.metadata)
+        self.database.create_tables(layout.metadata)
         self.now = 1_800_000_000 * 10**9
         self.purged: set[Ref] = set()
         self._intakes: list[Intake] = []

@@ -118,14 +118,14 @@ def _command_of(importer: str) -> click.Command:
         A run that exists already is left as it is, so the command may be interrupted and be given
         again. The exit code is 1 if a run could not be imported; the others are.
         """
-        from seamark.interchange.document import DocumentRun, documents_of, strict
+        from seamark.interchange.document import DocumentRun, as_strict_json, documents_of
 
         root = root_dir(context.find_root().params.get("root"))
         made = there = failed = 0
         try:
             for where, document in documents_of(importer, path):
                 try:
-                    DocumentRun(root, strict(document, where), project, where).make()
+                    DocumentRun(root, as_strict_json(document, where), project, where).make()
                     made += 1
                 except RunExistsError:
                     there += 1

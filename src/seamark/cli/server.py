@@ -154,7 +154,7 @@ def init(context: click.Context) -> None:
     """
     os.umask(0o077)
     settings = settings_at(*context.obj)
-    from seamark.server import run  # needs the packages that are looked for above
+    from seamark.server import run
 
     prepared = run.prepare(settings)
     for line in prepared.notes:

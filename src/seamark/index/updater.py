@@ -29,7 +29,7 @@ from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly
 from seamark.store.database import BUSY_S, DamageError
 from seamark.store.journals import load_journals
-from seamark.store.read.forks import GENERATIONS, possible_parents
+from seamark.store.read.inherited import GENERATIONS, possible_parents
 from seamark.store.runs import Conflict, forget_run
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from seamark.values.statistics import load_aggregate
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["DocumentRun", "documents_in", "documents_of", "importers", "strict"]
+__all__ = ["DocumentRun", "as_strict_json", "documents_in", "documents_of", "importers"]
 
 GROUP: Final = "seamark.importers"
 """Entry points that take a path and yield documents, one for each run."""
@@ -74,7 +74,7 @@ def documents_of(importer: str, path: Path) -> Iterator[tuple[str, Any]]:
         raise SeamarkError(msg) from error
 
 
-def strict(document: Any, where: str) -> Any:
+def as_strict_json(document: Any, where: str) -> Any:
     """Return a document as strict JSON has it; ArgumentError if JSON cannot hold it."""
     try:
         return json.loads(json.dumps(document, allow_nan=False))

@@ -28,9 +28,8 @@ from seamark.page.files import Marked, PageFiles
 from seamark.page.folder import THREADS, TOKEN, Folder, is_token
 from seamark.page.opening import fragment
 from seamark.server import failures
-from seamark.server.app import BASE, new_app
+from seamark.server.app import BASE, Gate, new_app
 from seamark.server.failures import Refusal, answer_of
-from seamark.server.gate import Gate
 from seamark.server.guard import public
 from seamark.server.settings import Limits
 from seamark.store.database import DamageError

@@ -33,11 +33,10 @@ from seamark.paths import check_place, is_inside
 from seamark.process.liveness import user_name
 from seamark.reading.catalog import ChangedRun, Changes
 from seamark.reading.reader import Answer
-from seamark.server.access import NOBODY, Identity, Readable, Role
+from seamark.server.access import NOBODY, Identity, Links, LookedAt, Readable, Role
 from seamark.server.changes import Cursor
 from seamark.server.database import ServerDatabase, bound_patterns
 from seamark.server.failures import Refusal
-from seamark.server.serving import Links, LookedAt
 from seamark.store import schema
 from seamark.store.cells import OPEN
 from seamark.store.database import DamageError, file_connection, sqlite_engine
@@ -112,7 +111,7 @@ class _Opened:
 
 
 class _Changes:
-    """Changes in the index of a folder; see `seamark.server.serving.Changing`.
+    """Changes in the index of a folder; see `seamark.server.access.Changing`.
 
     Nothing is written, because a poll must not wait for a fold. Versions and states of all runs
     are held in memory, and compared at a poll if the file has changed.
@@ -289,7 +288,7 @@ class Folder:
         )
 
     def record(self, project: str, run: str, ops: Any) -> int:
-        """Append operations to a run; see `seamark.server.serving.Writes`."""
+        """Append operations to a run; see `seamark.server.access.Writes`."""
         check_place(project, run)
         position = self.edits.record(project, run, ops)
         self._watch.look_now(self._place, [(project, run)])

@@ -16,6 +16,7 @@ from seamark.profiling.durations import (
     SAMPLE_LIMIT,
     Breakdown,
     Durations,
+    TimesInRun,
     TimeStat,
     aligned,
     largest_cost,
@@ -27,7 +28,6 @@ from seamark.profiling.durations import (
     table,
     write_long,
 )
-from seamark.profiling.in_run import TimesInRun
 
 __all__ = [
     "LOCK",

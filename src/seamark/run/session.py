@@ -19,9 +19,9 @@ from seamark.process.liveness import memory_groups, process_facts
 from seamark.process.rank import current_rank, job_key
 from seamark.run.claims import OwnClaim
 from seamark.run.container import TagCheck
+from seamark.run.distribution import LateRank
 from seamark.run.ending import Ending, Watch
 from seamark.run.introduction import Introduction, print_end
-from seamark.run.late_rank import LateRank
 from seamark.run.lifecycle import RECORDING, RESTING, WAITING, Lifecycle
 from seamark.run.ranks import RankPolicy, rank_has_recorded
 from seamark.run.recorded import Recorded

@@ -46,7 +46,7 @@ from seamark.server.guard import expect, open_to_all, serving_of
 from seamark.store import schema
 from seamark.store.cells import OPEN
 from seamark.store.fold.run_state import Fork
-from seamark.store.read.forks import ancestors_of
+from seamark.store.read.inherited import ancestors_of
 from seamark.store.schema import silent_from
 from seamark.values.aggregates import Keep
 from seamark.values.arrays import Floats, Ints
@@ -54,7 +54,7 @@ from seamark.values.arrays import Floats, Ints
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from seamark.server.serving import Serving
+    from seamark.server.access import Serving
     from seamark.store.read.run import RunReader
     from seamark.store.read.series import Sources
 

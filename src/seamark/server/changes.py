@@ -21,8 +21,8 @@ import sqlalchemy as sa
 from seamark.paths import is_inside
 from seamark.reading.catalog import ChangedRun, Changes
 from seamark.reading.reader import Answer
+from seamark.server.access import LookedAt
 from seamark.server.folding import tables
-from seamark.server.serving import LookedAt
 from seamark.store import schema
 from seamark.store.cells import OPEN
 from seamark.store.database import Upsert
@@ -239,7 +239,7 @@ def changes_since(
 
 
 class ServerChanges:
-    """Changes of the runs in the live store; see `seamark.server.serving.Changing`."""
+    """Changes of the runs in the live store; see `seamark.server.access.Changing`."""
 
     def __init__(self, databases: Databases) -> None:
         self._databases = databases

@@ -31,8 +31,8 @@ from seamark.remote.http.address import bind_words, is_loopback
 from seamark.server.accounts import tables
 from seamark.server.accounts.tables import instance_of
 from seamark.server.databases import lock_file, redacted
-from seamark.server.kept import tables as kept_tables
-from seamark.server.kept.parts import PREFIX
+from seamark.server.kept import layout as kept_tables
+from seamark.server.kept.layout import PREFIX
 from seamark.server.objects import open_objects
 from seamark.store.database import Upsert
 

@@ -20,7 +20,7 @@ from seamark.server.access import NOBODY, Identity, Role
 from seamark.server.failures import Refusal
 
 if TYPE_CHECKING:
-    from seamark.server.serving import Serving
+    from seamark.server.access import Serving
     from seamark.server.state import Server
 
 __all__ = [

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from seamark.server.blobs.tables import blob, upload, use
 from seamark.server.failures import Rejected
-from seamark.server.kept.tables import runs
+from seamark.server.kept.layout import runs
 from seamark.server.latest import Latest
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from seamark.server.access import Links
 from seamark.server.accounts.accounts import Accounts
 from seamark.server.accounts.logins import Logins, deciding_by
 from seamark.server.accounts.tables import instance_of, link_key_of, migrate
@@ -14,13 +15,12 @@ from seamark.server.blobs.blobs import Blobs
 from seamark.server.changes import Positions, ServerChanges
 from seamark.server.checks import open_matching_objects
 from seamark.server.databases import Databases, open_databases
-from seamark.server.kept import tables as kept_tables
+from seamark.server.kept import layout as kept_tables
 from seamark.server.kept.commit import take_up
 from seamark.server.kept.intake import Intake
 from seamark.server.kept.journals import IntakeJournals
 from seamark.server.purging import ServerClaims, is_purged
 from seamark.server.quota import Quota
-from seamark.server.serving import Links
 from seamark.server.writer import ServerWriter, is_own_journal
 from seamark.store.read.run import RunReader
 
@@ -38,7 +38,7 @@ __all__ = ["Server", "make_tables", "open_server"]
 class Server:
     """The parts of a process that answers, found by its routes in ``app.state.server``.
 
-    Routes that read use no more of it than `seamark.server.serving.Serving` has. `instance` is the
+    Routes that read use no more of it than `seamark.server.access.Serving` has. `instance` is the
     random name of this server, the same for all of its life.
     """
 

@@ -17,7 +17,7 @@ from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.paths import kind_of
 from seamark.store.fold.decode import decode
 from seamark.store.fold.fold import fold
-from seamark.store.fold.names import Names
+from seamark.store.fold.payloads import Names
 from seamark.store.fold.registers import NEVER, AtomState
 from seamark.store.fold.run_state import JournalState, RunState
 from seamark.store.groups import (

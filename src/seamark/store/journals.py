@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from seamark.store import schema
 from seamark.store.database import any_of, in_parts
-from seamark.store.fold.names import Names
+from seamark.store.fold.payloads import Names
 from seamark.store.fold.registers import to_json
 from seamark.store.fold.run_state import JournalState
 

@@ -9,8 +9,7 @@ pytest.importorskip("fastapi")
 from seamark.server.access import NOBODY, Identity
 from seamark.server.accounts.accounts import Accounts
 from seamark.server.accounts.logins import Logins, Throttle, deciding_by
-from seamark.server.accounts.tables import migrate
-from seamark.server.accounts.tokens import is_token, new_token
+from seamark.server.accounts.tables import is_token, migrate, new_token
 from seamark.server.databases import open_databases
 from seamark.server.failures import Refusal
 

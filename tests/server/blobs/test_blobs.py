@@ -15,7 +15,7 @@ from seamark.server.blobs.blobs import ABANDONED_NS, RESERVED_NS, BlobLimits, Bl
 from seamark.server.blobs.tables import rebuild_blobs
 from seamark.server.databases import open_databases
 from seamark.server.failures import GapError, Rejected
-from seamark.server.kept import tables as kept_tables
+from seamark.server.kept import layout as kept_tables
 from seamark.server.objects import FolderObjects
 from seamark.server.quota import Quota
 

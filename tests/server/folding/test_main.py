@@ -27,7 +27,7 @@ from seamark.server.folding.tables import Leases
 from seamark.server.folding.turns import fold_turn, forget
 from seamark.server.kept.plan import FullError
 from seamark.server.purging import purge
-from seamark.server.worker import EXIT_LATER
+from seamark.server.run import EXIT_LATER
 
 PROJECT = "team/x"
 START_S = 1_790_000_000

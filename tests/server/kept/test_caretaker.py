@@ -12,11 +12,11 @@ import pytest
 import sqlalchemy as sa
 from keeping import PROJECT, RUN, Place, at_once, journal, places
 
-from seamark.server.kept import tables
+from seamark.server.kept import layout
 from seamark.server.kept.caretaker import COMPACT_BYTES, ORPHAN_NS, REST_NS
+from seamark.server.kept.layout import REMOVE_NS
 from seamark.server.kept.plan import FullError
 from seamark.server.kept.rebuild import rebuild
-from seamark.server.kept.tables import REMOVE_NS
 
 NEVER = lambda: False  # noqa: E731
 
@@ -64,7 +64,7 @@ def test_a_run_at_rest_gets_an_object_of_its_own(place):
     caretaker.tend(NEVER)
     after = set(names(place)) - set(before)
     assert len(after) == 3
-    assert len(rows_of(place, tables.segments)) == 7
+    assert len(rows_of(place, layout.segments)) == 7
     check(place, made)
     caretaker.tend(NEVER)
     assert set(before) <= set(names(place))
@@ -73,8 +73,8 @@ def test_a_run_at_rest_gets_an_object_of_its_own(place):
     caretaker.tend(NEVER)
     assert set(names(place)) == after
     check(place, made)
-    assert {row.name for row in rows_of(place, tables.objects)} == after
-    assert all(row.loose == 0 for row in rows_of(place, tables.runs))
+    assert {row.name for row in rows_of(place, layout.objects)} == after
+    assert all(row.loose == 0 for row in rows_of(place, layout.runs))
 
 
 def test_a_run_that_sends_much_is_compacted_at_once(place):
@@ -84,7 +84,7 @@ def test_a_run_that_sends_much_is_compacted_at_once(place):
     for start, end in pairwise(places(made)):
         intake.put(PROJECT, RUN, made.file, start, made.data[start:end])
     place.caretaker().tend(NEVER)
-    assert len(rows_of(place, tables.segments)) == 1
+    assert len(rows_of(place, layout.segments)) == 1
     made.row({"a": 1.0}, 5)
     intake.put(PROJECT, RUN, made.file, 0, made.data)
     check(place, [made])
@@ -107,7 +107,7 @@ def test_two_who_compact_the_same_do_not_harm(place):
     results = at_once(*(lambda each=each: each.compact(NEVER) for each in both))
     assert results == [None, None]
     check(place, made)
-    live = {row.name for row in rows_of(place, tables.objects)}
+    live = {row.name for row in rows_of(place, layout.objects)}
     assert set(names(place)) == live
 
 
@@ -175,7 +175,7 @@ def test_tables_of_a_backup_cost_no_bytes(place):
     """What came after the backup is named by no row, and is kept until it is taken up again."""
     intake, before, after = place.intake(), journal(), journal("two")
     intake.put(PROJECT, RUN, before.file, 0, before.data)
-    backup = {each: rows_of(place, each) for each in tables.metadata.sorted_tables}
+    backup = {each: rows_of(place, each) for each in layout.metadata.sorted_tables}
     purged = journal("gone", run="run9")
     intake.put(PROJECT, RUN, after.file, 0, after.data)
     intake.put(PROJECT, "run9", purged.file, 0, purged.data)
@@ -208,7 +208,7 @@ def test_an_object_that_is_young_is_nobodys_orphan(place):
     place.now = time.time_ns()
     (orphan,) = orphans(place, journal())
     place.caretaker().claim_orphans(NEVER)
-    assert [row.name for row in rows_of(place, tables.objects)] == []
+    assert [row.name for row in rows_of(place, layout.objects)] == []
     assert orphan in names(place)
 
 
@@ -255,8 +255,8 @@ def test_a_commit_that_comes_late_fails_and_is_done_again(place, *, removed):
 
 def _named(place):
     """Return the objects that hold journals, as the tables say."""
-    numbers = {row.object for row in rows_of(place, tables.segments)}
-    return {row.name for row in rows_of(place, tables.objects) if row.number in numbers}
+    numbers = {row.object for row in rows_of(place, layout.segments)}
+    return {row.name for row in rows_of(place, layout.objects) if row.number in numbers}
 
 
 def test_purging_removes_the_bytes_of_a_run_and_no_others(place):

@@ -10,12 +10,12 @@ import pytest
 import sqlalchemy as sa
 from keeping import PROJECT, RUN, Place, at_once, journal, places
 
-from seamark.server.kept import tables
+from seamark.server.kept import layout
 from seamark.server.kept.caretaker import REST_NS
 from seamark.server.kept.commit import GROWN_BYTES, SMALL_BYTES, take_up
+from seamark.server.kept.layout import REMOVE_NS
 from seamark.server.kept.plan import FullError
 from seamark.server.kept.rebuild import rebuild
-from seamark.server.kept.tables import REMOVE_NS
 
 NEVER = lambda: False  # noqa: E731
 
@@ -34,7 +34,7 @@ def found(place):
 
 def states(place):
     with place.database.reading() as connection:
-        return [row[0] for row in connection.execute(sa.select(tables.objects.c.state))]
+        return [row[0] for row in connection.execute(sa.select(layout.objects.c.state))]
 
 
 def put_all(place, made, first=0, last=None, intake=None):
@@ -69,14 +69,14 @@ def test_many_groups_share_an_object(place):
     intake = place.intake(grows=True)
     for start, end in pairwise(places(made)):
         intake.put(PROJECT, RUN, made.file, start, made.data[start:end])
-    assert states(place) == [tables.GROWING]
+    assert states(place) == [layout.GROWING]
     assert place.bytes_of(made.file) == made.data
     large = journal("large", rows=1)
     large.op("assign", atoms={"x": ["string", "x" * SMALL_BYTES]})
     intake.put(PROJECT, RUN, large.file, 0, large.data)
-    assert sorted(states(place)) == [tables.LIVE, tables.GROWING]
+    assert sorted(states(place)) == [layout.LIVE, layout.GROWING]
     intake.close()
-    assert states(place) == [tables.LIVE, tables.LIVE]
+    assert states(place) == [layout.LIVE, layout.LIVE]
     sizes = [each.size for each in place.objects.listed("journals/")]
     assert max(sizes) < GROWN_BYTES
     place.now += REST_NS + 1
@@ -93,11 +93,11 @@ def test_an_object_that_is_full_or_old_is_followed_by_another(place):
     for number in range(40):
         made.op("assign", atoms={"x": ["string", str(number) * (SMALL_BYTES // 3)]})
     put_all(place, made)
-    assert sorted(states(place)) == [*[tables.LIVE] * (len(states(place)) - 1), tables.GROWING]
+    assert sorted(states(place)) == [*[layout.LIVE] * (len(states(place)) - 1), layout.GROWING]
     assert len(states(place)) > 1
     assert place.bytes_of(made.file) == made.data
     with place.database.writing() as connection:
-        for table in (tables.segments, tables.journals, tables.runs, tables.objects):
+        for table in (layout.segments, layout.journals, layout.runs, layout.objects):
             connection.execute(sa.delete(table))
     again = rebuild(place.database, place.objects, gone=place.gone)
     assert (again.bytes, again.damaged, again.missing) == (len(made.data), [], [])
@@ -122,7 +122,7 @@ def test_a_loss_of_power_takes_rows_and_no_bytes(place, tmp_path, lost):
         found(after)
         assert after.bytes_of(made.file) == made.data
         assert after.bytes_of(other.file, run="run2") == other.data
-        assert tables.GROWING not in states(after)
+        assert layout.GROWING not in states(after)
         assert found(after) == 0
         intake = after.intake(grows=True)
         assert intake.known(PROJECT, RUN) == ({made.file: made.offset}, made.offset)
@@ -167,9 +167,9 @@ def test_a_torn_end_is_passed_over(place, cut):
     torn = before[:end] + more[:-cut] + bytes(len(before) - end - len(more) + cut)
     path.write_bytes(torn)
     with place.database.writing() as connection:
-        for table in (tables.segments, tables.journals, tables.runs):
+        for table in (layout.segments, layout.journals, layout.runs):
             connection.execute(sa.delete(table))
-        connection.execute(sa.delete(tables.objects).where(tables.objects.c.name == other))
+        connection.execute(sa.delete(layout.objects).where(layout.objects.c.name == other))
     (place.folder / other).unlink()
     assert found(place) == places(made)[19]
     assert place.bytes_of(made.file) == made.data[: places(made)[19]]
@@ -278,7 +278,7 @@ def test_what_was_refused_does_not_come_before_what_was_acknowledged(place, tmp_
     try:
         found(after)
         assert after.bytes_of(made.file) == again.data[: taken[1]]
-        assert tables.GROWING not in states(after)
+        assert layout.GROWING not in states(after)
     finally:
         after.close()
 

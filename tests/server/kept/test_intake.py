@@ -225,14 +225,14 @@ def test_a_client_in_the_future_is_accepted_and_marked(place):
     """Its own clock is its own business; arrival is ours."""
     import sqlalchemy as sa
 
-    from seamark.server.kept import tables
+    from seamark.server.kept import layout
 
     intake, made = place.intake(), journal()
     place.now = START - 2 * AHEAD_NS
     intake.put(PROJECT, RUN, made.file, 0, made.data)
     with place.database.reading() as connection:
         row = connection.execute(
-            sa.select(tables.journals.c.ahead_ns, tables.journals.c.heard_ns)
+            sa.select(layout.journals.c.ahead_ns, layout.journals.c.heard_ns)
         ).one()
     assert row == (made.t - place.now, place.now)
     assert place.kept().journals(PROJECT, RUN)[made.file] == (made.offset, place.now)

@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from keeping import PROJECT, Place, at_once, journal, places
 
-from seamark.server.kept import tables
+from seamark.server.kept import layout
 from seamark.server.kept.caretaker import REST_NS
+from seamark.server.kept.layout import REMOVE_NS
 from seamark.server.kept.plan import FullError, GapError
 from seamark.server.kept.rebuild import rebuild
-from seamark.server.kept.tables import REMOVE_NS
 
 JOURNALS = [journal(name, rows=8, run=run) for name in "ab" for run in ("run1", "run2")]
 DAMAGED = 5
@@ -146,8 +146,8 @@ class Machine:
                 place.caretaker().tend(lambda: False)
         else:
             # As after a database was lost: what was written and never named counts as well.
-            tables.metadata.drop_all(place.database.engine)
-            place.database.create_tables(tables.metadata)
+            layout.metadata.drop_all(place.database.engine)
+            place.database.create_tables(layout.metadata)
             assert rebuild(place.database, place.objects, gone=place.gone).damaged == []
         self.check()
 
@@ -208,5 +208,5 @@ def test_what_is_kept_equals_the_file_on_postgresql(shared, given):
         try:
             run_steps(place, given)
         finally:
-            tables.metadata.drop_all(place.database.engine)
+            layout.metadata.drop_all(place.database.engine)
             place.close()

@@ -8,10 +8,10 @@ from itertools import pairwise
 import pytest
 from keeping import PROJECT, RUN, journal, places
 
-from seamark.server.kept import tables
+from seamark.server.kept import layout
 from seamark.server.kept.caretaker import REST_NS
+from seamark.server.kept.layout import REMOVE_NS
 from seamark.server.kept.rebuild import needs_rebuild, rebuild
-from seamark.server.kept.tables import REMOVE_NS
 
 NEVER = lambda: False  # noqa: E731
 
@@ -30,8 +30,8 @@ def state(place):
 
 
 def drop(place):
-    tables.metadata.drop_all(place.database.engine)
-    place.database.create_tables(tables.metadata)
+    layout.metadata.drop_all(place.database.engine)
+    place.database.create_tables(layout.metadata)
 
 
 def filled(place):

@@ -226,7 +226,6 @@ class AmdGpus(Gpus):
         self._ask("amdsmi_shut_down")
 
     def _read(self, number: int, handle: Any) -> dict[str, float | None]:
-        del number
         power = self._ask("amdsmi_get_power_info", handle)
         # Accelerators have no sensor at their edge.
         degrees = {sensor: self._temperature(handle, sensor) for sensor in ("HOTSPOT", "EDGE")}

@@ -20,18 +20,22 @@ from seamark.neptune.server.answers import (
     answer,
 )
 from seamark.neptune.server.log import Sent
-from seamark.neptune.server.names import Container, container_id, is_behind, named, split_project
 from seamark.neptune.server.operations import Changes
 from seamark.neptune.server.projects import (
     API_KINDS,
+    Container,
+    container_id,
     find_model,
     find_run,
+    is_behind,
     key_of,
     last_number,
+    named,
     new_model,
     new_version,
     next_id,
     shown_id,
+    split_project,
 )
 from seamark.neptune.server.reading import Read, system_attributes
 from seamark.server.access import Role

@@ -32,7 +32,7 @@ from seamark.server.guard import expect_somebody, server_of
 
 if TYPE_CHECKING:
     from seamark.neptune.server.log import Batch
-    from seamark.neptune.server.names import Container
+    from seamark.neptune.server.projects import Container
     from seamark.neptune.server.reading import Read
     from seamark.server.blobs.blobs import Blob
     from seamark.server.state import Server

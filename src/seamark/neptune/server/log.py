@@ -28,7 +28,7 @@ from seamark.journal.format import (
     salt_of,
 )
 from seamark.neptune.server.answers import ContainerNotFound
-from seamark.neptune.server.names import Container, container_id
+from seamark.neptune.server.projects import Container, container_id
 from seamark.server.failures import GapError, later
 from seamark.server.kept.plan import DivergedError
 from seamark.server.writer import NEPTUNE, header_of, next_journal, own_journal

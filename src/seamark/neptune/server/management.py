@@ -1,4 +1,4 @@
-"""Projects and the roles in them, for the client's ``management``.
+"""Routes for the client's ``management``: projects, the roles in them, and the trash.
 
 Roles have other names there: ``viewer``, ``member`` (contributor) and ``manager`` (owner). A
 workspace is the first part of the path of a project.
@@ -6,28 +6,51 @@ workspace is the first part of the path of a project.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from shutil import disk_usage
 from typing import Annotated, Any, Final
 
-from fastapi import Query, Request, Response
+from fastapi import Body, Query, Request, Response
 
-from seamark.errors import PathError
-from seamark.neptune.server.answers import Grant, Invitations, NewProject, Routes, answer, short
-from seamark.neptune.server.containers import Text, project_of, shown_project, workspaces_of
-from seamark.neptune.server.names import key_of_project
+from seamark.errors import PathError, SeamarkError
+from seamark.neptune.server.answers import (
+    ContainerNotFound,
+    Grant,
+    Invitations,
+    NewProject,
+    Routes,
+    answer,
+    short,
+)
+from seamark.neptune.server.containers import (
+    Text,
+    find_container,
+    project_of,
+    shown_project,
+    workspaces_of,
+)
 from seamark.neptune.server.projects import (
+    Container,
     all_projects,
     choose_key,
+    container_id,
     forget_key,
     holds_something,
     is_project,
+    key_of_project,
+    models_of,
+    trashed_runs,
+    versions_of,
+    wait_in,
 )
+from seamark.neptune.server.reading import Read
 from seamark.paths import check_project
 from seamark.server.access import Identity, Role
 from seamark.server.accounts.accounts import NoSuch
-from seamark.server.failures import Refusal
+from seamark.server.failures import Refusal, refusal_of
 from seamark.server.guard import asker, expect, expect_somebody, note, server_of
+from seamark.server.routes.edits import purge_run
+from seamark.values import encode_atom, escape
 
 router: Final = Routes()
 _ROLES: Final = {"viewer": Role.VIEWER, "member": Role.CONTRIBUTOR, "manager": Role.OWNER}
@@ -35,7 +58,6 @@ _WORDS: Final = {role: word for word, role in _ROLES.items()}
 _VISIBLE: Final = {"priv": "private", "pub": "public", "workspace": "workspace"}
 _NOT_PUBLIC: Final = _VISIBLE.keys() - {"pub"}
 _MOST_KEY: Final = 10
-
 Of = Annotated[str, Query(alias="projectIdentifier", max_length=8192)]
 Workspace = Annotated[str, Query(alias="organizationIdentifier", max_length=1024)]
 User = Annotated[str, Query(alias="userId", max_length=100)]
@@ -321,3 +343,94 @@ def _refusal(status_code: int, error_type: str, title: str, **more: Any) -> Resp
     found = answer({"code": status_code, "errorType": error_type, "title": title, **more})
     found.status_code = status_code
     return found
+
+
+def _existing_project(request: Request, identifier: str) -> str:
+    # An admin may read all others, too.
+    project = project_of(request, identifier, Role.VIEWER)
+    if not is_project(server_of(request), project):
+        raise Refusal(404, "no-project", f"there is no project {project[:200]!r}")
+    return project
+
+
+@router.answers("trashExperiments")
+def trash(
+    request: Request,
+    projectIdentifier: Text,  # noqa: N803 - theirs
+    identifiers: Annotated[list[str], Body(max_length=10_000)],
+) -> Response:
+    """Put runs into the trash; a model takes its versions along. What could not be is told."""
+    project, server = _existing_project(request, projectIdentifier), server_of(request)
+
+    def put(container: Container) -> None:
+        if container.kind == "model":
+            for version, trashed in versions_of(server, container):
+                if not trashed:
+                    put(version)
+        atoms = {"sys/trashed": list(encode_atom(True))}  # noqa: FBT003 - a value
+        server.writer.record(*container, [{"op": "assign", "atoms": atoms}])
+
+    told = _each(request, identifiers, Role.CONTRIBUTOR, put)
+    wait_in(server, project)  # so that no table shows them from here on, whoever asks
+    return told
+
+
+@router.answers("deleteExperiments")
+def delete_runs(
+    request: Request,
+    projectIdentifier: Text,  # noqa: N803 - theirs
+    identifiers: Annotated[list[str], Body(max_length=10_000)],
+) -> Response:
+    """Remove runs for good that are in the trash; a model takes its versions along."""
+    _existing_project(request, projectIdentifier)
+
+    def delete_one(container: Container) -> None:
+        if not Read(server_of(request), container).row[1]:
+            raise Refusal(409, "not-trashed", "it is not in the trash")
+        _purge(request, container)
+
+    return _each(request, identifiers, Role.OWNER, delete_one)
+
+
+@router.answers("deleteAllExperiments")
+def empty_trash(request: Request, projectIdentifier: Text) -> Response:  # noqa: N803 - theirs
+    """Remove all that is in the trash of a project for good, models and versions too."""
+    project, server = project_of(request, projectIdentifier, Role.OWNER), server_of(request)
+    found = trashed_runs(server, project)
+    for model, trashed in models_of(server, project):
+        found += [version for version, gone in versions_of(server, model) if gone]
+        found += [model] if trashed else []
+    return _each(request, map(container_id, found), Role.OWNER, lambda each: _purge(request, each))
+
+
+def _purge(request: Request, container: Container) -> None:
+    if container.kind == "model":
+        versions = versions_of(server_of(request), container)
+        if left := sum(not trashed for _, trashed in versions):
+            raise Refusal(
+                409,
+                "has-versions",
+                f"{left} of its versions are not in the trash, and would go with it",
+            )
+        for version, _ in versions:
+            purge_run(request, *version)
+    purge_run(request, *container)
+
+
+def _each(
+    request: Request, identifiers: Iterable[str], role: Role, act: Callable[[Container], None]
+) -> Response:
+    errors, done = [], []
+    for identifier in dict.fromkeys(identifiers):
+        try:
+            container = find_container(request, identifier, role)
+            if container.is_project:
+                raise ContainerNotFound(identifier)
+            if not server_of(request).intake.known(*container)[0]:
+                raise ContainerNotFound(identifier)
+            act(container)
+            done.append(identifier)
+        except (SeamarkError, Refusal) as error:
+            hint = str(escape(str(refusal_of(error).detail)))
+            errors.append({"errorDescription": f"{identifier[:200]}: {hint}"})
+    return answer({"errors": errors, "updatedExperimentIdentifiers": done})

@@ -17,7 +17,7 @@ from seamark.values import encode_atom, escape
 
 if TYPE_CHECKING:
     from seamark.neptune.server.log import Batch, Sent
-    from seamark.neptune.server.names import Container
+    from seamark.neptune.server.projects import Container
     from seamark.server.state import Server
 
 __all__ = ["PART_BYTES", "Changes", "expect_free", "keep_content"]

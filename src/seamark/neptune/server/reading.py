@@ -17,7 +17,7 @@ from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG
 from seamark.neptune.server.answers import ContainerNotFound
 from seamark.neptune.server.log import reader_of
-from seamark.neptune.server.names import Container, container_id
+from seamark.neptune.server.projects import Container, container_id
 from seamark.store import schema
 from seamark.store.schema import state_of_row
 

@@ -23,7 +23,7 @@ from seamark.server.failures import Refusal
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from seamark.neptune.server.names import Container
+    from seamark.neptune.server.projects import Container
     from seamark.reading.points import Points
     from seamark.server.state import Server
 

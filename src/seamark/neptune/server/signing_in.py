@@ -122,7 +122,6 @@ def _token(request: Request, secret: str, user: str) -> str:
 _MODULES: Final = (
     "signing_in",
     "containers",
-    "trash",
     "series",
     "files",
     "tracked",

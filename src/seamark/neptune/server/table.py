@@ -17,8 +17,15 @@ from seamark.neptune.server.answers import (
     answer,
 )
 from seamark.neptune.server.containers import Text, project_of
-from seamark.neptune.server.names import Container, container_id, split_project, wait_in
-from seamark.neptune.server.projects import API_KINDS, in_our_words, place_of_models
+from seamark.neptune.server.projects import (
+    API_KINDS,
+    Container,
+    container_id,
+    in_our_words,
+    place_of_models,
+    split_project,
+    wait_in,
+)
 from seamark.neptune.server.reading import Read, system_attributes
 from seamark.server.access import Role
 from seamark.server.failures import Refusal

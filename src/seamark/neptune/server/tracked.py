@@ -15,8 +15,8 @@ from seamark.errors import ArgumentError
 from seamark.journal.folder import PROJECT_LOG
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import log_of, project_of
-from seamark.neptune.server.names import Container
 from seamark.neptune.server.operations import keep_content
+from seamark.neptune.server.projects import Container
 from seamark.neptune.server.reading import PLACE, files_of, hash_of
 from seamark.server.access import Role
 from seamark.server.failures import Refusal

@@ -15,8 +15,7 @@ from seamark.errors import ArgumentError, SeamarkError
 from seamark.paths import check_name, check_project, is_inside
 from seamark.server.access import NOBODY, Identity, Readable, Role
 from seamark.server.accounts import tables
-from seamark.server.accounts.tables import lock_account
-from seamark.server.accounts.tokens import NewToken, Token, hash_of, new_token
+from seamark.server.accounts.tables import NewToken, Token, hash_of, lock_account, new_token
 from seamark.store.database import Database, Upsert, can_hold
 
 __all__ = ["Accounts", "NameInUse", "NoSuch", "within"]

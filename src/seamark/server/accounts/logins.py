@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.server.access import NOBODY, Identity
-from seamark.server.accounts.tokens import hash_of, is_token, prefix_of
+from seamark.server.accounts.tables import hash_of, is_token, prefix_of
 from seamark.server.failures import Refusal, warn_rarely
 from seamark.server.latest import Latest
 
 if TYPE_CHECKING:
     from seamark.server.accounts.accounts import Accounts
-    from seamark.server.accounts.tokens import Token
+    from seamark.server.accounts.tables import Token
 
 __all__ = ["Logins", "Throttle", "deciding_by"]
 

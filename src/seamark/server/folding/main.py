@@ -137,14 +137,14 @@ _LATE_AT_ONCE: Final = 1000
 def main(settings: Settings, stop: threading.Event) -> None:
     """Fold until `stop` is set; a run that is being folded is finished."""
     from seamark.server.checks import open_matching_objects
-    from seamark.server.kept import tables
+    from seamark.server.kept import layout
     from seamark.server.kept.journals import IntakeJournals
 
     databases = _opened(settings.store, stop)
     if databases is None:
         return
     try:
-        databases.kept.create_tables(tables.metadata)
+        databases.kept.create_tables(layout.metadata)
         kept = IntakeJournals(databases.kept, open_matching_objects(databases, settings.blobs))
         FoldWorker(databases, kept, stop).run()
     finally:

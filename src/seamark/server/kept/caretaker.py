@@ -19,11 +19,18 @@ import sqlalchemy as sa
 from seamark.journal.format import FILE_HEADER_BYTES, salt_of
 from seamark.journal.shipping import check_journal_name
 from seamark.journal.walk import walk
-from seamark.server.kept import tables
+from seamark.server.kept import layout
 from seamark.server.kept.commit import OutrunError, insert_object
-from seamark.server.kept.parts import PREFIX, Part, names_of_worker, packed, read_parts
+from seamark.server.kept.layout import (
+    PREFIX,
+    REMOVE_NS,
+    Part,
+    names_of_worker,
+    packed,
+    read_parts,
+    release,
+)
 from seamark.server.kept.plan import key_of, read_rows
-from seamark.server.kept.tables import REMOVE_NS, release
 from seamark.store.database import Conflict, insertion
 
 if TYPE_CHECKING:
@@ -50,7 +57,7 @@ _LATER_NS: Final = 3600 * 10**9
 """After how long it is tried again with what failed."""
 
 _log: Final = logging.getLogger("seamark.server")
-_run, _journal, _object, _segment = tables.runs, tables.journals, tables.objects, tables.segments
+_run, _journal, _object, _segment = layout.runs, layout.journals, layout.objects, layout.segments
 
 _DUE: Final = (
     sa.select(_object.c.number, _object.c.name, _object.c.state)
@@ -90,7 +97,7 @@ _OF_RUN: Final = _STRETCHES.where(_run.c.number == sa.bindparam("number"), _segm
 _OF_OBJECT: Final = _STRETCHES.where(_segment.c.object == sa.bindparam("number"))
 _STALE: Final = (
     sa.select(_object.c.number)
-    .where(_object.c.stale > 0, _object.c.state != tables.GROWING)
+    .where(_object.c.stale > 0, _object.c.state != layout.GROWING)
     .order_by(_object.c.number)
     .limit(8)
 )
@@ -170,7 +177,7 @@ class Caretaker:
                 continue
             mine = _object.c.number == number
             done: Any = sa.delete(_object).where(mine)
-            if state == tables.CLAIMED:  # whoever wrote it may still come: the name stays taken
+            if state == layout.CLAIMED:  # whoever wrote it may still come: the name stays taken
                 done = sa.update(_object).where(mine).values(remove_ns=None)
             with self._database.writing() as connection:
                 connection.execute(done)
@@ -200,7 +207,7 @@ class Caretaker:
                         self._claim(found.name, found.size)
                     else:
                         alone += 1
-                elif rows[found.name] == (tables.CLAIMED, None):  # it came to light late
+                elif rows[found.name] == (layout.CLAIMED, None):  # it came to light late
                     with contextlib.suppress(OSError):
                         self._objects.delete(found.name)
 
@@ -237,7 +244,7 @@ class Caretaker:
             connection.execute(
                 sa.update(_object)
                 .where(_object.c.number == number)
-                .values(state=tables.CLAIMED, remove_ns=self._now_ns() + REMOVE_NS)
+                .values(state=layout.CLAIMED, remove_ns=self._now_ns() + REMOVE_NS)
             )
 
     # ------------------------------------------------------------------ writing anew

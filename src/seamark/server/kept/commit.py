@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from seamark.server.kept import tables
-from seamark.server.kept.parts import Part, read_parts
+from seamark.server.kept import layout
+from seamark.server.kept.layout import REMOVE_NS, Part, read_parts, release
 from seamark.server.kept.plan import Key, Rows, key_of, read_rows, read_runs
-from seamark.server.kept.tables import REMOVE_NS, release
 from seamark.store.database import Upsert, insertion
 
 if TYPE_CHECKING:
@@ -41,19 +40,19 @@ class OutrunError(Exception):
 
 
 _NEW_RUN: Final = Upsert(
-    tables.runs, ("key", "project", "run", "position", "loose", "heard_ns"), ("key",)
+    layout.runs, ("key", "project", "run", "position", "loose", "heard_ns"), ("key",)
 )
 _NEW_JOURNAL: Final = Upsert(
-    tables.journals, ("run", "name", "size", "heard_ns", "ahead_ns"), ("run", "name")
+    layout.journals, ("run", "name", "size", "heard_ns", "ahead_ns"), ("run", "name")
 )
 _NEW_OBJECT: Final = Upsert(
-    tables.objects,
+    layout.objects,
     ("name", "size", "state", "remove_ns", "stale"),
     ("name",),
-    returned=tables.objects.c.number,
+    returned=layout.objects.c.number,
 )
-_NEW_SEGMENT: Final = insertion(tables.segments)
-_journal, _run = tables.journals, tables.runs
+_NEW_SEGMENT: Final = insertion(layout.segments)
+_journal, _run = layout.journals, layout.runs
 _later: Any = sa.bindparam("ahead", type_=sa.BigInteger)
 _ADVANCE: Final = (
     sa.update(_journal)
@@ -94,7 +93,7 @@ def insert_object(
     size: int,
     *,
     stale: bool = False,
-    state: int = tables.LIVE,
+    state: int = layout.LIVE,
 ) -> int:
     """Name an object in the tables; return its number, or raise `OutrunError` if claimed."""
     rows = database.rows(
@@ -295,16 +294,16 @@ _OLD_NS: Final = 600 * 10**9
 """An object grows no longer than this."""
 _ANY: Final = 1 << 62
 _log: Final = logging.getLogger("seamark.server")
-_object = tables.objects
+_object = layout.objects
 _GROWING: Final = (
     sa.select(_object.c.number, _object.c.name)
-    .where(_object.c.state == tables.GROWING)
+    .where(_object.c.state == layout.GROWING)
     .order_by(_object.c.number)
 )
 _SEAL: Final = (
     sa.update(_object)
-    .values(state=tables.LIVE, size=sa.bindparam("end"))
-    .where(_object.c.number == sa.bindparam("row"), _object.c.state == tables.GROWING)
+    .values(state=layout.LIVE, size=sa.bindparam("end"))
+    .where(_object.c.number == sa.bindparam("row"), _object.c.state == layout.GROWING)
 )
 
 
@@ -344,7 +343,7 @@ class Growing:
         try:
             with self._database.writing() as connection:  # lasting, with all before it
                 self.number = insert_object(
-                    self._database, connection, name, GROWN_BYTES, state=tables.GROWING
+                    self._database, connection, name, GROWN_BYTES, state=layout.GROWING
                 )
         except BaseException:
             file.close()

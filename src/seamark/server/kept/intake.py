@@ -23,9 +23,9 @@ from seamark.journal.shipping import check_frames, check_gap
 from seamark.journal.walk import walk
 from seamark.paths import check_place
 from seamark.server.failures import Rejected, warn_rarely
-from seamark.server.kept import tables
+from seamark.server.kept import layout
 from seamark.server.kept.commit import Growing, OutrunError, commit
-from seamark.server.kept.parts import names_of_worker, packed
+from seamark.server.kept.layout import names_of_worker, packed
 from seamark.server.kept.plan import (
     Arrived,
     FullError,
@@ -118,15 +118,15 @@ _MEMORY: Final = 0.9
 _log: Final = logging.getLogger("seamark.server")
 _KNOWN: Final = (
     sa.select(
-        tables.runs.c.position,
-        tables.runs.c.purged_ns,
-        tables.journals.c.name,
-        tables.journals.c.size,
+        layout.runs.c.position,
+        layout.runs.c.purged_ns,
+        layout.journals.c.name,
+        layout.journals.c.size,
     )
     .join_from(
-        tables.runs, tables.journals, tables.journals.c.run == tables.runs.c.number, isouter=True
+        layout.runs, layout.journals, layout.journals.c.run == layout.runs.c.number, isouter=True
     )
-    .where(tables.runs.c.key == sa.bindparam("key"))
+    .where(layout.runs.c.key == sa.bindparam("key"))
 )
 
 

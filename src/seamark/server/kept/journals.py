@@ -12,10 +12,10 @@ import sqlalchemy as sa
 
 from seamark.errors import FileMissingError
 from seamark.server.blobs.tables import use
-from seamark.server.kept import tables
+from seamark.server.kept import layout
 from seamark.server.kept.caretaker import Caretaker
+from seamark.server.kept.layout import REMOVE_NS, release
 from seamark.server.kept.plan import StoredSource, key_of, segments_of
-from seamark.server.kept.tables import REMOVE_NS, release
 from seamark.store.database import Upsert
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ __all__ = ["IntakeJournal", "IntakeJournals", "IntakeRun"]
 _AT_ONCE: Final = 1000
 _log: Final = logging.getLogger("seamark.server")
 
-_run, _journal, _object, _segment = tables.runs, tables.journals, tables.objects, tables.segments
+_run, _journal, _object, _segment = layout.runs, layout.journals, layout.objects, layout.segments
 _REF: Final = (_run.c.project, _run.c.run, _run.c.position)
 _UNFOLDED: Final = (
     sa.select(*_REF)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from seamark.server.failures import GapError, Rejected
-from seamark.server.kept import tables
-from seamark.server.kept.parts import Part
+from seamark.server.kept import layout
+from seamark.server.kept.layout import Part
 
 if TYPE_CHECKING:
     from seamark.server.objects import ObjectStore
@@ -70,10 +70,10 @@ class Segment(NamedTuple):
         return self.offset + self.length
 
 
-_of = tables.segments.c
+_of = layout.segments.c
 _SEGMENTS = (
-    sa.select(_of.offset, _of.length, tables.objects.c.name, _of.place)
-    .join(tables.objects, tables.objects.c.number == _of.object)
+    sa.select(_of.offset, _of.length, layout.objects.c.name, _of.place)
+    .join(layout.objects, layout.objects.c.number == _of.object)
     .where(_of.journal == sa.bindparam("journal"), _of.offset < sa.bindparam("end"))
     .where(_of.offset + _of.length > sa.bindparam("start"))
     .order_by(_of.offset)
@@ -229,7 +229,7 @@ class Rows(NamedTuple):
     journals: dict[Key, JournalRow]
 
 
-_of_run, _of_journal = tables.runs.c, tables.journals.c
+_of_run, _of_journal = layout.runs.c, layout.journals.c
 _RUNS: Final = (
     sa.select(_of_run.number, _of_run.key, _of_run.position, _of_run.purged_ns)
     .where(_of_run.key.in_(sa.bindparam("keys", expanding=True)))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from seamark.server.kept import tables
+from seamark.server.kept import layout
 from seamark.server.kept.commit import insert_object
-from seamark.server.kept.parts import PREFIX, Part, read_parts
+from seamark.server.kept.layout import PREFIX, Part, read_parts
 from seamark.server.kept.plan import key_of
 from seamark.store.database import insertion
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["needs_rebuild", "rebuild"]
 
 _log: Final = logging.getLogger("seamark.server")
-_SEGMENT: Final = insertion(tables.segments)
+_SEGMENT: Final = insertion(layout.segments)
 
 
 class Rebuilt(NamedTuple):
@@ -51,7 +51,7 @@ class _Found(NamedTuple):
 def needs_rebuild(database: Database, objects: ObjectStore) -> bool:
     """Return whether there are objects without any rows about their contents."""
     with database.reading() as connection:
-        if connection.execute(sa.select(tables.objects.c.number).limit(1)).first():
+        if connection.execute(sa.select(layout.objects.c.number).limit(1)).first():
             return False
     return next(objects.listed(PREFIX), None) is not None
 
@@ -113,7 +113,7 @@ class _Writer:
         missing: list[tuple[str, str, int]] = []
         purged = {key for key, files in found.items() if self._is_purged(files)}
         with self._database.writing() as connection:
-            for table in (tables.segments, tables.journals, tables.runs, tables.objects):
+            for table in (layout.segments, layout.journals, layout.runs, layout.objects):
                 connection.execute(sa.delete(table))
             stale = self._touched(found[key] for key in purged)
             for key in sorted(found):
@@ -147,7 +147,7 @@ class _Writer:
         heard = max(part.heard_ns for part in parts)
         _inserted(
             connection,
-            tables.runs,
+            layout.runs,
             key=key,
             project=parts[0].project,
             run=parts[0].run,
@@ -170,7 +170,7 @@ class _Writer:
         first = every[0][2].part
         run = _inserted(
             connection,
-            tables.runs,
+            layout.runs,
             key=key,
             project=first.project,
             run=first.run,
@@ -182,7 +182,7 @@ class _Writer:
         for file, chain in chains.items():
             journal = _inserted(
                 connection,
-                tables.journals,
+                layout.journals,
                 run=run,
                 name=file,
                 size=chain[-1][1],

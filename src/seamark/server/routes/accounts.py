@@ -14,7 +14,7 @@ from pydantic import Field
 from seamark.paths import is_inside
 from seamark.server.access import Identity, Role
 from seamark.server.accounts.accounts import Accounts, NoSuch
-from seamark.server.accounts.tokens import Token
+from seamark.server.accounts.tables import Token
 from seamark.server.failures import Refusal
 from seamark.server.guard import (
     Body,

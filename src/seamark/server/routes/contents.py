@@ -10,13 +10,12 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
-from seamark.server.access import Role
+from seamark.server.access import Link, Role
 from seamark.server.failures import FAILURES, Refusal
 from seamark.server.guard import Body, asker, expect, needs, public, serving_of
-from seamark.server.serving import Link
 
 if TYPE_CHECKING:
-    from seamark.server.serving import Content
+    from seamark.server.access import Content
 
 __all__ = ["router"]
 

@@ -1,16 +1,19 @@
-"""Routes for journals as bytes: sizes, appending and reading."""
+"""Routes for the name of an arriving run, and for journals as bytes."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from seamark.errors import FileMissingError
+from seamark.errors import FileMissingError, PathError
 from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import (
     BATCH_BYTES,
@@ -19,21 +22,121 @@ from seamark.journal.shipping import (
     check_journal_name,
     next_batch,
 )
+from seamark.paths import check_name, check_place, check_project, home_of, kind_of
+from seamark.reading.names import Arrival, settle, settle_artifact
 from seamark.server.access import Role
+from seamark.server.accounts import tables
+from seamark.server.accounts.tables import lock_account
 from seamark.server.answering import compressed
-from seamark.server.failures import Refusal
-from seamark.server.guard import expect, needs, server_of
-from seamark.server.kept.parts import longest_body, unpacked
+from seamark.server.failures import FAILURES, Refusal
+from seamark.server.guard import Body, expect, needs, server_of
+from seamark.server.kept import layout as kept
+from seamark.server.kept.layout import longest_body, unpacked
+from seamark.store.database import Upsert, retry
+from seamark.store.read.names import run_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
+    from seamark.reading.names import RunName
     from seamark.server.kept.plan import Receipt
+    from seamark.server.state import Server
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["journals"])
+
+_KEEP: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
+
+
+def _decide_alone(
+    server: Server,
+    key: str,
+    among: tuple[str, str],
+    decide: Callable[[dict[str, Any], list[RunName]], Arrival],
+) -> Arrival:
+    # One decision after the other, whichever worker is asked. What was taken so far is kept by
+    # `key`.
+    store, account, (place, kind) = server.store(), server.databases.account, among
+
+    def resolve() -> Arrival:
+        with account.writing() as connection:
+            lock_account(connection)
+            was = connection.scalar(sa.select(tables.fact.c.value).where(tables.fact.c.key == key))
+            held = json.loads(was or "{}")
+            # After the lock: whoever had it before has said by then what comes.
+            with store.database.reading() as reading:
+                known = run_names(store, reading, lambda one: one == place, kind)
+            found = decide(held, known)
+            account.run(connection, _KEEP, key=key, value=json.dumps(held))
+            return found
+
+    return retry(resolve)
+
+
+def _project_exists(server: Server, project: str) -> bool:
+    made = sa.select(tables.project.c.path).where(tables.project.c.path == project)
+    with server.databases.account.reading() as connection:
+        if connection.execute(made).first() is not None:
+            return True
+    sent = sa.select(kept.runs.c.number).where(kept.runs.c.project == project).limit(1)
+    with server.databases.kept.reading() as connection:
+        return connection.execute(sent).first() is not None
+
+
+router = APIRouter()
+_Short = Annotated[str, Field(min_length=1, max_length=1024)]
+_MOST_VERSIONS: Final = 10_000
+
+
+class _NameBody(Body):
+    """Run that is about to begin, and the policy if another one has its name."""
+
+    project: _Short
+    run: _Short
+    name: Annotated[str, Field(max_length=16 << 10)] | None = None
+    conflict: Literal["new", "skip", "error", "replace"] = "new"
+    make_project: bool = True
+    versions: Annotated[list[_Short], Field(max_length=_MOST_VERSIONS)] = []
+
+
+@router.post("/arrivals", tags=["runs"], operation_id="arrive", responses=FAILURES)
+def resolve_name(request: Request, body: _NameBody) -> Arrival:
+    """Decide about an arriving run, or an arriving version of an artifact.
+
+    Its name is taken if it goes. ``versions`` are those of the artifact where it comes from.
+    """
+    project, run, name, server = body.project, body.run, body.name, server_of(request)
+    try:
+        if is_artifact := kind_of(project, run) == "artifact":
+            check_place(project, run)
+        else:
+            project, run = check_project(project), check_name(run, "run id")
+    except PathError as error:
+        raise Refusal(422, "not-a-name", str(error)) from error
+    home = home_of(project)
+    expect(request, home, Role.CONTRIBUTOR)
+    if not body.make_project and not _project_exists(server, home):
+        return Arrival("no project")
+    if is_artifact:
+        versions = (run, *body.versions)
+        return _decide_alone(
+            server,
+            f"arriving-artifacts:{home}",
+            (project, "artifact"),
+            lambda held, known: settle_artifact(
+                held, known, versions, project, body.conflict, server.now_ns()
+            ),
+        )
+    if name is None:
+        return Arrival("go")
+    return _decide_alone(
+        server,
+        f"arriving:{project}",
+        (project, "run"),
+        lambda held, known: settle(held, known, run, name, body.conflict, server.now_ns()),
+    )
+
 
 _OF_RUN: Final = "/runs/{project:path}/{run}/journals"
 _MAX_WHOLE: Final = (1 << 63) - 1
@@ -43,7 +146,7 @@ _UNPACKING: Final = threading.BoundedSemaphore(4)
 """How many batches are unpacked and checked at a time: each may come to 64 MiB."""
 
 
-@router.get(_OF_RUN)
+@router.get(_OF_RUN, tags=["journals"])
 def known(request: Request, project: str, run: str) -> dict[str, Any]:
     """Return how many bytes of each journal of a run are kept, by file name."""
     expect(request, project, Role.CONTRIBUTOR)
@@ -53,6 +156,7 @@ def known(request: Request, project: str, run: str) -> dict[str, Any]:
 
 @router.get(
     _OF_RUN + "/{journal}",
+    tags=["journals"],
     dependencies=[Depends(needs(Role.CONTRIBUTOR))],
     response_class=Response,
     responses={200: {"content": _BYTES}, 204: {"description": "No frames follow."}},
@@ -91,6 +195,7 @@ def read(
 
 @router.put(
     _OF_RUN + "/{journal}",
+    tags=["journals"],
     dependencies=[Depends(needs(Role.CONTRIBUTOR))],
     openapi_extra={"requestBody": {"content": _BYTES}},
 )

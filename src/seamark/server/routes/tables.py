@@ -35,7 +35,7 @@ from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.expression import matcher
 from seamark.store.query.known import KnownPaths, in_projects
 from seamark.store.query.selection import Selection
-from seamark.store.read.begins import check_axis
+from seamark.store.read.curve import check_axis
 from seamark.store.read.inherited import shared_paths
 from seamark.store.read.many import lengths_of, read_many, series_of
 from seamark.store.read.names import names_of, run_fields, run_names

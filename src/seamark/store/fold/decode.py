@@ -11,8 +11,7 @@ import numpy as np
 
 from seamark.journal.format import FRAME_HEADER_BYTES, USER_TIME, ZLIB, Kind
 from seamark.journal.reader import Block, RawFrame, payload_of
-from seamark.store.fold.names import PATH_BYTES, Names
-from seamark.store.fold.payloads import legible, unpack_sparse
+from seamark.store.fold.payloads import PATH_BYTES, Names, legible, unpack_sparse
 
 if TYPE_CHECKING:
     from seamark.journal.walk import Frames

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from seamark.reading.attributes import FORKED_AT, FORKED_FROM
-from seamark.store.fold.names import PATH_BYTES, Names
+from seamark.store.fold.payloads import PATH_BYTES, Names
 from seamark.store.fold.registers import (
     FAMILIES,
     NEVER,

@@ -20,9 +20,8 @@ from seamark.store.query.kinds import CRASHED
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, matching_projects, refuse
 from seamark.store.query.language import Field, parse_field
 from seamark.store.query.sql import AGGREGATE_COLUMNS, Compiler, derived_column
-from seamark.store.read.children import CHILDREN, has_parts
-from seamark.store.read.inherited import holder
-from seamark.store.read.versions import moved_versions
+from seamark.store.read.inherited import CHILDREN, has_parts, holder
+from seamark.store.read.names import moved_versions
 from seamark.store.schema import SILENT_FROM
 
 if TYPE_CHECKING:

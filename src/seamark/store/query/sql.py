@@ -26,8 +26,8 @@ from seamark.store.query.expression import (
     Value,
 )
 from seamark.store.query.kinds import moment
-from seamark.store.read.children import CHILDREN
-from seamark.store.read.versions import VERSION
+from seamark.store.read.inherited import CHILDREN
+from seamark.store.read.names import VERSION
 
 __all__ = ["AGGREGATE_COLUMNS", "Compiler", "derived_column"]
 

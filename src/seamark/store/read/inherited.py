@@ -1,33 +1,66 @@
-"""Tags inherited from projects, and paths that runs share.
+"""Values of other runs: tags of projects, columns over child runs, and points before a fork.
 
 Inherited tags are only in the logs of the projects, so a run that is moved inherits the tags of its
 new place. If several projects define a key, the outermost project wins.
+
+Points of the run that a run was forked from are read through it and never copied: a series begins
+with the points of the parent up to the step of the fork. Own points that begin earlier replace
+those of the parent, so that copied points are not shown twice. The name of the parent is untrusted:
+it is sought in the project of the fork alone, where a reader of one run may read all, and no run is
+visited twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from seamark.errors import QueryError
+from seamark.journal.folder import hashed_run_id
 from seamark.paths import PROJECT_LOG, projects_above
+from seamark.reading.attributes import PARENT
 from seamark.reading.catalog import SharedPath
 from seamark.store import schema
-from seamark.store.cells import FAMILY_NUMBERS, atom_value, decoded
-from seamark.store.database import any_of, in_parts
+from seamark.store.cells import FAMILY_NUMBERS, NUMBER_FAMILIES, atom_value, decoded
+from seamark.store.database import any_of, in_parts, written_out
+from seamark.store.fold.registers import NEVER, Key
+from seamark.store.query.kinds import CHILDREN, OF_PARTS
+from seamark.store.runs import load_many
 
 if TYPE_CHECKING:
-    from seamark.store.runs import Store
+    from seamark.journal.safe import Source
+    from seamark.store.fold.run_state import Fork
+    from seamark.store.runs import Store, StoredRun
 
-__all__ = ["TAGS", "Inherited", "SharedPath", "holder", "inherited_tags", "shared_paths"]
+__all__ = [
+    "CHILDREN",
+    "GENERATIONS",
+    "TAGS",
+    "Inherited",
+    "Line",
+    "Share",
+    "SharedPath",
+    "Sources",
+    "ancestors_of",
+    "columns_of_children",
+    "has_parts",
+    "holder",
+    "inherited_tags",
+    "line_of",
+    "possible_parents",
+    "shared_paths",
+]
 
 
 TAGS: Final = "tags/"
 """Below it are keyed tags."""
 _AT_ONCE: Final = 100
-_run, _cell, _path = schema.run.c, schema.attribute.c, schema.path.c
+_run, _cell = schema.run.c, schema.attribute.c
+_path = schema.path.c
 _of_projects: Final = (
     _run.name == PROJECT_LOG,
     _run.trashed == 0,
@@ -143,3 +176,322 @@ def shared_paths(
         )
         for number, runs, longest, *least_and_most in rows
     ]
+
+
+_AGGREGATES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
+    "min": min,
+    "max": max,
+    "mean": lambda numbers: math.fsum(numbers) / len(numbers),
+    "count": len,
+}
+Ref = tuple[str, str]
+_PARENTS: Final = (
+    sa.select(_run.id, _run.project, _cell.text)
+    .join(schema.attribute, _cell.run == _run.id)
+    .where(_cell.path == sa.bindparam("path"), _cell.visible == 1, _cell.type == "string")
+    .where(_run.trashed == 0, any_of(_cell.text, _AT_ONCE))
+)
+_NUMBERS: Final = (
+    sa.select(_cell.run, _cell.number)
+    .where(_cell.path == sa.bindparam("path"), _cell.visible == 1, _cell.number.is_not(None))
+    .where(any_of(_cell.run, _AT_ONCE))
+)
+
+
+def children_of(
+    store: Store,
+    connection: sa.Connection,
+    refs: Sequence[Ref],
+    is_meant: Callable[[str], bool],
+) -> dict[int, int]:
+    """Return, by number of each child run in a meant project, the index of its parent."""
+    number = store.numbers.number(connection, PARENT)
+    places = {ref: at for at, ref in enumerate(refs)}
+    words = [word for project, run in refs for word in (run, f"{project}/{run}")]
+    found: dict[int, int] = {}
+    for some in in_parts(words if number is not None else (), _AT_ONCE):
+        for child, project, parent in store.database.rows(
+            connection, _PARENTS, path=number, **some
+        ):
+            above, slash, run = parent.rpartition("/")
+            at = places.get((above if slash else project, run))
+            if at is not None and is_meant(project):
+                found[child] = at
+    return found
+
+
+def has_parts(
+    number_of: Callable[[str], int | None],
+    projects: Sequence[str],
+    path: str,
+    aggregate: str,
+    holds: Callable[[Any], Any] | None = None,
+) -> sa.ColumnElement[bool]:
+    """Return the condition that a run has child runs in some projects with numbers at a path.
+
+    ``path`` has `CHILDREN` before it; ``holds`` returns a condition on their aggregate.
+    """
+    above, number = number_of(PARENT), number_of(path.removeprefix(CHILDREN))
+    if above is None or number is None:
+        return sa.false()
+    part, says, shows = schema.run.alias(), schema.attribute.alias(), schema.attribute.alias()
+    named = sa.case(
+        (says.c.text.contains("/"), says.c.text),
+        else_=part.c.project + "/" + says.c.text,
+    )
+    # Written out: no engine takes as many parameters as there may be projects.
+    each = (
+        sa.select(named.label("whole"), shows.c.number.label("number"))
+        .select_from(part.join(says, says.c.run == part.c.id))
+        .join(shows, shows.c.run == part.c.id)
+        .where(says.c.path == above, says.c.visible == 1, says.c.type == "string")
+        .where(shows.c.path == number, shows.c.visible == 1, shows.c.number.is_not(None))
+        .where(part.c.trashed == 0, part.c.project.in_(written_out(projects)))
+        .subquery()  # a database takes an expression with parameters for another each time
+    )
+    found = sa.select(each.c.whole).group_by(each.c.whole)
+    if holds is not None:
+        counted = sa.func.avg if aggregate == "mean" else getattr(sa.func, aggregate)
+        found = found.having(holds(counted(each.c.number)))
+    return (schema.run.c.project + "/" + schema.run.c.name).in_(found)
+
+
+def columns_of_children(
+    store: Store,
+    connection: sa.Connection,
+    refs: Sequence[Ref],
+    wanted: Iterable[tuple[str, str | None]],
+    is_meant: Callable[[str], bool],
+) -> dict[tuple[str, str | None], list[Any]]:
+    """Return a column for each path and aggregate of finite numbers of child runs.
+
+    Paths have `CHILDREN` before them. Raises `QueryError` for an unknown aggregate.
+    """
+    asked = list(dict.fromkeys(wanted))
+    for path, aggregate in asked:
+        if aggregate not in OF_PARTS:
+            known = ", ".join(f":{name}" for name in OF_PARTS)
+            msg = f"column: {path!r:.200}: expected one of {known} behind it"
+            raise QueryError(msg)
+    children = children_of(store, connection, refs, is_meant) if asked else {}
+    numbers: dict[str, list[list[float]]] = {}
+    for path, _ in asked:
+        if path not in numbers:
+            numbers[path] = _numbers(store, connection, path, children, len(refs))
+    return {
+        (path, aggregate): [
+            _AGGREGATES[str(aggregate)](each) if each else None for each in numbers[path]
+        ]
+        for path, aggregate in asked
+    }
+
+
+def _numbers(
+    store: Store, connection: sa.Connection, path: str, children: Mapping[int, int], size: int
+) -> list[list[float]]:
+    found: list[list[float]] = [[] for _ in range(size)]
+    number = store.numbers.number(connection, path.removeprefix(CHILDREN))
+    for some in in_parts(children if number is not None else (), _AT_ONCE):
+        for run, value in store.database.rows(connection, _NUMBERS, path=number, **some):
+            found[children[run]].append(value)
+    return found
+
+
+Sources = Callable[[str], "Source"]
+"""Opens a journal by its file name.
+
+Raises:
+    OSError: If it cannot be opened.
+"""
+GENERATIONS: Final = 100
+"""How many runs are looked at, one forked from the other."""
+_NEVER_INHERITED: Final = ("monitoring/", "profiling/", "sys/")
+"""What a process says of itself and its machine, whose steps are no steps of the training."""
+_PATHS_AT_ONCE: Final = 50
+_series = schema.series.c
+_SHOWN: Final = (
+    sa.select(_cell.path, _cell.family, _series.first_step, _cell.t)
+    .join(
+        schema.series,
+        sa.and_(
+            _series.run == _cell.run,
+            _series.path == _cell.path,
+            _series.family == _cell.family,
+        ),
+        isouter=True,
+    )
+    .where(_cell.run == sa.bindparam("run"), _cell.visible == 1)
+)
+_SHOWN_AT: Final = _SHOWN.where(any_of(_cell.path, _PATHS_AT_ONCE))
+_SERIES: Final = frozenset({"float_series", "string_series", "file_series", "histogram_series"})
+
+
+class Ancestor(NamedTuple):
+    """A run that a fork has points from, and the step at which the nearer run was forked."""
+
+    run: StoredRun
+    step: float
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Points that some series take from one run: the run itself, or one it was forked from.
+
+    Attributes:
+        run: Run as loaded; its journals are not read beyond their offsets.
+        attempt: Attempt as checked by `seamark.reading.points.check_attempt`.
+        ends: Last step by path; None for all points.
+        emptied: Key up to which nearer runs deleted points, by path.
+    """
+
+    run: StoredRun
+    sources: Sources
+    attempt: int | str
+    ends: Mapping[str, float] | None = None
+    emptied: Mapping[str, Key] = field(default_factory=dict)
+
+    def end(self, path: str) -> float:
+        """Return the last shown step of a series."""
+        return math.inf if self.ends is None else self.ends.get(path, -math.inf)
+
+    def after(self, path: str) -> Key:
+        """Return the key up to which points of a series were deleted."""
+        return max(self.run.state.emptied(path), self.emptied.get(path, NEVER))
+
+
+class _Shown(NamedTuple):
+    family: str
+    first_step: float | None
+    t: int
+
+
+def possible_parents(project: str, name: str) -> list[str]:
+    """Return the possible ids of a parent that a fork names."""
+    return list(dict.fromkeys((name, hashed_run_id(project, name))))
+
+
+def ancestors_of(
+    store: Store, connection: sa.Connection, ref: tuple[str, str], fork: Fork | None
+) -> tuple[list[Ancestor], str | None]:
+    """Return the ancestors of a run, the nearest first, and the name of a missing one."""
+    project, seen = ref[0], {ref[1]}
+    found: list[Ancestor] = []
+    while fork is not None:
+        meant = [(project, name) for name in possible_parents(project, fork.parent)]
+        there = load_many(store, connection, meant)
+        parent = next((there[one] for one in meant if one in there), None)
+        if parent is None or parent.name in seen or len(found) >= GENERATIONS:
+            return found, fork.parent
+        found.append(Ancestor(parent, fork.step))
+        seen.add(parent.name)
+        fork = parent.state.fork
+    return found, None
+
+
+def line_of(
+    store: Store,
+    connection: sa.Connection,
+    run: StoredRun,
+    sources: Sources,
+    others: Callable[[str, str], Sources] | None,
+) -> Line:
+    """Return a run with its ancestors; ``others`` is None if no other run can be read."""
+    if run.state.fork is None or others is None:
+        return Line(store, connection, run, sources)
+    found, lacking = ancestors_of(store, connection, (run.project, run.name), run.state.fork)
+    return Line(store, connection, run, sources, found, others, lacking)
+
+
+class Line:
+    """A run and its ancestors, the nearest first, and the name of a missing or repeated one."""
+
+    def __init__(
+        self,
+        store: Store,
+        connection: sa.Connection,
+        run: StoredRun,
+        sources: Sources,
+        ancestors: Sequence[Ancestor] = (),
+        others: Callable[[str, str], Sources] | None = None,
+        lacking: str | None = None,
+    ) -> None:
+        self.run, self.ancestors, self.lacking = run, ancestors, lacking
+        self._store, self._connection = store, connection
+        self._sources, self._others = sources, others
+
+    def shares(self, paths: Iterable[str], family: str, attempt: int | str) -> list[Share]:
+        """Return the runs of which series are made, the run itself first.
+
+        ``attempt`` concerns the run itself; of the others everything is read, or what is shown.
+        """
+        found = [Share(self.run, self._sources, attempt)]
+        if not self.ancestors or attempt == "replaced" or self._others is None:
+            return found
+        ends = dict.fromkeys((path for path in paths if _is_inherited(path)), math.inf)
+        emptied: dict[str, Key] = {}
+        nearer = self.run
+        for run, step in self.ancestors:
+            shown = self._shown(nearer, ends)
+            for path in list(ends):
+                own = shown.get(path)
+                if own is not None and own.family != family:
+                    del ends[path]
+                    continue
+                ends[path] = _end(min(ends[path], step), own)
+                emptied[path] = max(emptied.get(path, NEVER), nearer.state.emptied(path))
+            sources = self._others(run.project, run.name)
+            which = "all" if attempt == "all" else "latest"
+            found.append(Share(run, sources, which, dict(ends), dict(emptied)))
+            nearer = run
+        return found
+
+    def families(self) -> dict[str, str]:
+        """Return the families of series with points of other runs, by path."""
+        found: dict[str, str] = {}
+        if not self.ancestors:
+            return found
+        nearer, shown, least = [self.run], self._shown(self.run), math.inf
+        families = {path: one.family for path, one in shown.items()}
+        begun: dict[str, float] = {}
+        for run, step in self.ancestors:
+            for path, one in shown.items():
+                if one.first_step is not None:
+                    begun[path] = min(begun.get(path, math.inf), one.first_step)
+            least, shown = min(least, step), self._shown(run)
+            for path, one in shown.items():
+                if one.first_step is None or not _is_inherited(path):
+                    continue
+                if one.family not in _SERIES or families.setdefault(path, one.family) != one.family:
+                    continue
+                gone = max(each.state.emptied(path)[0] for each in nearer)
+                before = begun.get(path, math.inf)
+                if one.first_step <= least and one.first_step < before and one.t > gone:
+                    found[path] = one.family
+            nearer.append(run)
+        return found
+
+    def _shown(self, run: StoredRun, paths: Iterable[str] | None = None) -> dict[str, _Shown]:
+        store, connection = self._store, self._connection
+        if paths is None:
+            rows = store.database.rows(connection, _SHOWN, run=run.number)
+            names = store.numbers.paths(connection, [row[0] for row in rows])
+        else:
+            known = store.numbers.known(connection, list(paths))
+            names = {number: path for path, number in known.items()}
+            rows = []
+            for some in in_parts(names, _PATHS_AT_ONCE):
+                rows += store.database.rows(connection, _SHOWN_AT, run=run.number, **some)
+        return {
+            names[path]: _Shown(NUMBER_FAMILIES[family], first_step, t or 0)
+            for path, family, first_step, t in rows
+        }
+
+
+def _is_inherited(path: str) -> bool:
+    return not path.startswith(_NEVER_INHERITED)
+
+
+def _end(step: float, own: _Shown | None) -> float:
+    if own is None or own.first_step is None or own.first_step > step:
+        return step
+    return math.nextafter(own.first_step, -math.inf)

@@ -15,7 +15,7 @@ from seamark.store.database import any_of, in_parts
 from seamark.store.ingest import UNREADABLE
 from seamark.store.query.expression import matcher
 from seamark.store.read.curve import read_curve
-from seamark.store.read.forks import Line, ancestors_of, line_of
+from seamark.store.read.inherited import Line, ancestors_of, line_of
 from seamark.store.read.series import Sources, read_floats
 from seamark.store.runs import RUNS_AT_ONCE, load_many, places_of
 

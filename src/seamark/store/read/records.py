@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from seamark.store.fold.registers import Key
     from seamark.store.fold.run_state import JournalState
-    from seamark.store.read.forks import Share, Sources
+    from seamark.store.read.inherited import Share, Sources
     from seamark.store.runs import Store, StoredRun
 
 __all__ = ["read_record_at", "read_records", "read_text_page", "text_begin"]

@@ -26,8 +26,15 @@ from seamark.reading.points import (
 from seamark.store import schema
 from seamark.store.cells import CRASHED, is_live, run_columns
 from seamark.store.fold.registers import SeriesState
-from seamark.store.read.begins import Begin, check_axis, placed, read_begins
-from seamark.store.read.curve import read_curve, read_drawing, read_percentiles
+from seamark.store.read.curve import (
+    Begin,
+    check_axis,
+    placed,
+    read_begins,
+    read_curve,
+    read_drawing,
+    read_percentiles,
+)
 from seamark.store.read.rank_status import error_text, rank_statuses, traceback_of, waiting_ranks
 from seamark.store.read.records import read_record_at, read_text_page, text_begin
 from seamark.store.read.series import Mark, Part, Sources, read_floats_part

@@ -23,7 +23,7 @@ from seamark.journal.reader import Block, JournalReader
 from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.reading.points import Points
 from seamark.store.fold.decode import RowBatch, decode
-from seamark.store.fold.names import Names
+from seamark.store.fold.payloads import Names
 from seamark.store.groups import (
     StoredGroup,
     group_bounds,
@@ -32,7 +32,7 @@ from seamark.store.groups import (
 )
 from seamark.store.ingest import UNREADABLE
 from seamark.store.journals import names_before
-from seamark.store.read.forks import Share, Sources
+from seamark.store.read.inherited import Share, Sources
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

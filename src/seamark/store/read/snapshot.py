@@ -35,11 +35,10 @@ from seamark.store.fold.registers import (
     SetState,
     StatisticState,
 )
-from seamark.store.read.forks import line_of
-from seamark.store.read.inherited import TAGS, Inherited, inherited_tags
+from seamark.store.read.inherited import TAGS, Inherited, inherited_tags, line_of
+from seamark.store.read.names import ALIASES, VERSION, version_aliases, version_numbers
 from seamark.store.read.records import read_records
 from seamark.store.read.series import read_floats
-from seamark.store.read.versions import ALIASES, VERSION, version_aliases, version_numbers
 from seamark.store.schema import state_of_row
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from seamark.reading.points import Points
     from seamark.store.fold.registers import Key
     from seamark.store.fold.run_state import JournalState, RunState
-    from seamark.store.read.forks import Line, Sources
+    from seamark.store.read.inherited import Line, Sources
     from seamark.store.runs import Store, StoredRun
 
 __all__ = ["DERIVED_BELOW", "FLOATS", "Derived", "Snapshot", "gaps_of", "problems"]

@@ -20,9 +20,14 @@ from seamark.store.query.expression import matcher
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
 from seamark.store.query.language import parse_field
 from seamark.store.query.sql import AGGREGATE_COLUMNS
-from seamark.store.read.children import CHILDREN, columns_of_children
-from seamark.store.read.inherited import TAGS, inherited_tags, shared_paths
-from seamark.store.read.versions import ALIASES, VERSION, version_aliases, version_numbers
+from seamark.store.read.inherited import (
+    CHILDREN,
+    TAGS,
+    columns_of_children,
+    inherited_tags,
+    shared_paths,
+)
+from seamark.store.read.names import ALIASES, VERSION, version_aliases, version_numbers
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Columns

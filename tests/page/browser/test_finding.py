@@ -114,8 +114,8 @@ def test_what_a_wrong_query_leaves_is_of_the_one_before(more, main_page, tab, wa
     """Rows, curves and count stay, paler, and are not told as the answer; `/` leads to it."""
     watched.allow("422")
     tab.goto(opening(main_page, f"?project=sweep&q=val/loss < 3{more}"))
-    told = tab.locator(".chosen").first
-    expect(told).to_have_text("3 runs")
+    told = tab.locator(".found")
+    expect(told).to_have_text("3 of 210")
     expect(tab.locator(".chart").first).to_be_visible()
     expect(tab.locator("table.runs tbody tr")).to_have_count(3)
     tab.keyboard.press("/")
@@ -124,13 +124,13 @@ def test_what_a_wrong_query_leaves_is_of_the_one_before(more, main_page, tab, wa
     field.fill("val/loss <")
     field.press("Enter")
     expect(tab.get_by_role("alert")).to_contain_text("expected a value")
-    expect(told).to_have_text("3 runs of the query before")
+    expect(told).to_have_text("3 of 210, of the query before")
     expect(tab.locator("table.runs tbody tr")).to_have_count(3)
     expect(tab.locator(".sheet")).to_have_css("opacity", "0.55")
     expect(tab.locator(".chart").first).to_be_visible()
     field.fill("val/loss < 4")
     field.press("Enter")
-    expect(told).to_have_text("4 runs")
+    expect(told).to_have_text("4 of 210")
     expect(tab.locator(".sheet")).to_have_css("opacity", "1")
 
 

@@ -116,14 +116,16 @@ function aParameter(path) {
 }
 
 /**
- * The columns to show: those of the address, else the telling ones.
+ * The columns to show: those of the address, else the one that the table is sorted by and the
+ * telling ones, the first metric before parameters.
  * @param {View} view
  * @param {Shared[] | undefined} shared
  * @returns {string[]}
  */
 export function columnsOf(view, shared) {
   if (view.cols.length) return view.cols.slice(0, MOST_COLUMNS);
-  if (!shared) return ["sys/creation_time"];
+  const sorted = ["sys/name", "sys/state"].includes(view.sort) ? [] : [view.sort];
+  if (!shared) return sorted.length ? sorted : ["sys/creation_time"];
   const { metrics, parameters } = telling(shared);
-  return ["sys/creation_time", "sys/running_time", ...metrics, ...parameters, "sys/tags"];
+  return [...new Set([...sorted, ...metrics.slice(0, 1), ...parameters, ...metrics, "sys/creation_time", "sys/running_time", "sys/tags"])];
 }

@@ -150,7 +150,7 @@ def test_sorting_moves_no_column_and_no_row_down(main_page, wide):
     places = [one.bounding_box() for one in heads.all()]
     wide.get_by_role("columnheader", name="parameters/lr").get_by_role("button").click()
     expect(wide.get_by_role("columnheader", name="parameters/lr")).to_have_attribute(
-        "aria-sort", "descending"
+        "aria-sort", "ascending"
     )
     expect(wide.locator(".sheet")).to_have_attribute("aria-busy", "false")
     assert [one.bounding_box() for one in heads.all()] == places
@@ -229,3 +229,66 @@ def test_a_menu_at_the_foot_of_the_window_is_whole(main_page, wide):
     assert menu["y"] + menu["height"] <= 900
     last = wide.get_by_role("menuitem").last.bounding_box()
     assert last["y"] + last["height"] <= 900
+
+
+MARKED = """# Why
+Tries **warm-up** of `lr` and *cosine*; see https://example.org/a.
+- one
+- <img src=x onerror=alert(1)>
+
+[a link](https://example.org/b), [no link](javascript:alert(1)), 2 * 3 * 4, __init__"""
+
+
+def test_a_runs_page_shows_curves_beside_values(recorded, serve, wide):
+    """A head of two rows, tabs that stay, the description as Markdown, values left, curves right."""
+    import page_roots
+
+    root = recorded("few")
+    with page_roots.begin(str(root), "one", "one", custom_run_id="one") as run:
+        run["sys/description"] = MARKED
+        run["parameters"] = {"lr": 0.1, "width": 64}
+        for step in range(20):
+            scores = {f"{part}/{name}": step for part in ("train", "val", "test") for name in "xyz"}
+            run.log_metrics({"val/acc": step % 7, "val/loss": 1 / (1 + step), **scores}, step=step)
+    wide.goto(opening(serve(root), "?project=one"))
+    wide.locator("tbody").get_by_role("link", name="one").click()
+    expect(wide.locator(".run-head").get_by_role("heading", name="one")).to_be_visible()
+    plotted(wide, "val/loss")
+    expect(wide.locator(".overview-curves .charts-slot")).to_have_count(6)
+    assert box(wide, ".run-head")["height"] <= 60
+    assert box(wide, ".run-tabs")["height"] == 36
+    values, curves = box(wide, ".overview-values"), box(wide, ".overview-curves")
+    assert values["width"] == 528
+    assert curves["x"] > values["x"] + values["width"]
+    heads = wide.locator(".overview-values h2").all_inner_texts()
+    assert [head.split()[-2] for head in heads[:2]] == ["parameters", "Metrics"]
+    best = wide.get_by_role("row").filter(has_text="val/acc").locator("td.best")
+    expect(best).to_have_text("6")
+    expect(wide.get_by_role("row").filter(has_text="val/loss").locator("td.best")).to_have_text("0.05")
+    expect(wide.get_by_role("row").filter(has_text="test/x").locator("td.best")).to_have_text("")
+    about = wide.locator(".markdown")
+    assert about.locator("strong").all_inner_texts() == ["Why", "warm-up"]
+    assert about.locator("a").evaluate_all("(all) => all.map((one) => one.href)") == [
+        "https://example.org/a.",
+        "https://example.org/b",
+    ]
+    assert about.locator("li").all_inner_texts() == ["one", "<img src=x onerror=alert(1)>"]
+    expect(about).to_contain_text("2 * 3 * 4, __init__")
+    assert findings(wide) == []
+    wide.locator("main").evaluate("(one) => one.scrollTo(0, 400)")
+    assert box(wide, ".run-tabs")["y"] == 44
+    wide.get_by_role("link", name="All 11 charts").click()
+    expect(wide.get_by_role("tab", name="Charts", selected=True)).to_be_visible()
+    assert box(wide, ".run-tabs")["y"] >= 44
+
+
+def test_the_tabs_of_a_run_are_one_row_on_a_phone(main_page, new_profile):
+    """They are scrolled to the side."""
+    tab = new_profile(viewport={"width": 390, "height": 844}).new_page()
+    tab.goto(opening(main_page, "?project=sweep"))
+    tab.get_by_role("link", name="sweep-209").click()
+    tabs = tab.get_by_role("tablist", name="About this run")
+    expect(tabs.get_by_role("tab")).to_have_count(9)
+    assert len({one.bounding_box()["y"] for one in tabs.get_by_role("tab").all()}) == 1
+    tab.get_by_role("tab", name="Journals").click()
+    expect(tab.get_by_role("tab", name="Journals", selected=True)).to_be_in_viewport()

@@ -4,7 +4,7 @@
 import { Component, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { START, href, plainClick, refOf, write } from "./address.js";
 import { colourOf, useTheme, valued } from "./colours.js";
-import { endOf, titleOf } from "./columns.js";
+import { endOf, good, titleOf } from "./columns.js";
 import { Badge, Menu, Middle, State, Time, isTyping } from "./components.js";
 import { count, duration, exact, number, time, value } from "./format.js";
 import { isNumber, questionOf, whenIdle, whenQuiet } from "./rows.js";
@@ -93,9 +93,9 @@ export function RunTable({ api, view, table, columns, busy, keys, selected, onSe
   };
   const theme = useTheme();
   const byValue = valued.use();
-  const sort = (/** @type {string} */ path, /** @type {boolean} */ numeric) => {
-    write(view.sort === path ? { ascending: !view.ascending, page: 0 } : { sort: path, ascending: !numeric, page: 0 }, { push: true });
-  };
+  // The best and the newest come first.
+  const sort = (/** @type {string} */ path) =>
+    write({ sort: path, ascending: view.sort === path ? !view.ascending : good(path) !== "max" && path !== START.sort, page: 0 }, { push: true });
   const numeric = useMemo(() => {
     const found = new Set();
     for (const path of columns) {
@@ -107,7 +107,7 @@ export function RunTable({ api, view, table, columns, busy, keys, selected, onSe
   const baseline = rows.find((one) => one.key === view.baseline);
   const head = (/** @type {string} */ path, /** @type {string} */ className = "") =>
     html`<${SortHead} key=${path} class="${className} ${numeric.has(path) ? "numeric" : ""}" sorted=${view.sort === path && (view.ascending ? "ascending" : "descending")}
-      by=${path} title=${titleOf(path)} text=${path === "sys/state" ? "●" : endOf(path, columns)} onSort=${() => sort(path, numeric.has(path) || path === START.sort)} />`;
+      by=${path} title=${titleOf(path)} text=${path === "sys/state" ? "●" : endOf(path, columns)} onSort=${() => sort(path)} />`;
   const chosen = rows.filter(isSelected);
   const ids = drawn.map((key) => refOf(key, view.project)[1]);
   const shownColumns = useMemo(() => columns.filter((one) => one !== "sys/name" && one !== "sys/state"), [columns]);

@@ -140,7 +140,7 @@ def test_keys_are_those_of_what_is_shown(main_page, tab):
     expect(tab.get_by_role("heading", name="No run matches")).to_be_visible()
     tab.keyboard.press("/")
     expect(tab.get_by_role("combobox", name="Query")).to_be_focused()
-    tab.get_by_role("button", name="Show all runs").click()
+    tab.get_by_role("button", name="Clear", exact=True).click()
     for name in ("sweep-209", "sweep-208"):
         tab.get_by_role("checkbox", name=f"Select {name}").check()
     tab.keyboard.press("g")

@@ -359,8 +359,8 @@ export function isTyping(event) {
   return at.matches("textarea, select") || (at.matches("input") && !["checkbox", "radio", "button"].includes(typed));
 }
 
-/** The number of shown runs that are running: with some, changes are asked for more often. */
-export const pace = { running: 0 };
+/** With some shown runs that are running, or while a first one is waited for, changes are asked for more often. */
+export const pace = { running: 0, waiting: false };
 
 /**
  * Set the title of the tab, and how soon changes are asked for.

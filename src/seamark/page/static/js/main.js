@@ -146,7 +146,7 @@ function Page({ greeting, roots, token, onRefused }) {
             : was,
         );
         if (news) for (const one of [...watchers]) one(reset ? null : changed);
-        return now;
+        return now || pace.waiting;
       },
       { at: FIRST_MS },
     );

@@ -192,7 +192,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
     ${charts.error && html`<${ErrorBox} error=${charts.error} />`}
     ${
       nothing
-        ? html`<${Later} of="./projects.js" part="Nothing" view=${view} root=${root} left=${api.left} />`
+        ? html`<${Later} of="./projects.js" part="Nothing" api=${api} view=${view} live=${live} root=${root} left=${api.left} />`
         : html`<${Split} name=${project} left=${html`${left}<${Foot} view=${view} table=${table} news=${news} again=${again} selected=${selected} onCsv=${run(csv)} />`} right=${right} />`
     }
     ${edits && html`<${edits.Edits} api=${api} open=${open} note=${note} onOpen=${setOpen} onDone=${again} onNote=${setNote} />`}`;

@@ -281,7 +281,9 @@ def test_an_empty_folder_says_what_to_do(tmp_path, serve, tab):
         assert len(code.inner_text().splitlines()) <= 5
     assert findings(tab) == []
     recording = {**os.environ, "SEAMARK_CAPTURE_HARDWARE_METRICS": "false"}
-    subprocess.run([sys.executable, "-c", code.inner_text()], check=True, env=recording, timeout=120)
+    subprocess.run(
+        [sys.executable, "-c", code.inner_text()], check=True, env=recording, timeout=120
+    )
     expect(tab.locator(".run-head h1")).to_be_visible(timeout=30_000)
     plotted(tab, "train/loss", lambda found: len(found["data"][0]) == 100)
 

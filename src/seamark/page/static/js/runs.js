@@ -213,6 +213,7 @@ function Find({ api, view, root, known, columns, rows, table, error, queryError,
         onChange=${(/** @type {string} */ q, /** @type {boolean} */ push) => q !== view.q && write({ q, page: 0 }, { push })} />
       <${Found} api=${api} view=${view} table=${table} error=${error} queryError=${queryError} />
     </div>
+    <span class="unseen" role="status">${chosen > 0 && `${count(chosen, "run")} chosen`}</span>
     <div class="acts">
       <div class=${chosen ? "away" : ""}>
         <${Menu} label="Columns" title="Choose columns" wide>
@@ -230,7 +231,7 @@ function Find({ api, view, root, known, columns, rows, table, error, queryError,
       </div>
       ${chosen > 0 &&
       html`<div role="group" aria-label="Selected runs">
-        <span role="status">${number(chosen)} selected</span>
+        <b>${number(chosen)} selected</b>
         <button type="button" class="main" data-key="c" onClick=${() => write({ screen: "compare" }, { push: true })} disabled=${chosen < 2}>Compare</button>
         <${Menu} label="Edit" title=${root.read_only ? root.why : "Edit what is selected"} items=${edit} />
         <button type="button" class="quiet" onClick=${selectNone} title="Select none">Clear</button>

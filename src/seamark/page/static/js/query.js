@@ -310,7 +310,7 @@ export function QueryField({ api, project, value, error, tags, onChange }) {
           }}><bdi>${one}</bdi>${which && html`<small><bdi>${values.get(one) ?? ""}</bdi></small>`}</div>`,
       )}
     </div>
-    ${asking.other.length > 0 && !error && html`<p class="note" role="status">${asking.other.map((name) => html`<span key=${name}><code>${name}</code> is a path of its own. <button type="button" class="link"
+    ${asking.other.length > 0 && !error && html`<p class="note" role="status">${asking.other.map((name) => html`<span key=${name}><code>${name}</code> is a path of its own. <button type="button" class="link" onPointerDown=${(/** @type {Event} */ e) => e.preventDefault()}
       onClick=${() => finish(asking.sent.current.typed, { [name]: `parameters/${name}` })}>Use parameters/${name}</button> </span>`)}</p>`}
     ${error && !which && html`<div class="query-error" id=${`${id}-error`} role="alert"><pre>${String(error.hint ?? error)}</pre></div>`}
   </div>`;

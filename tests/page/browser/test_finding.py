@@ -196,8 +196,8 @@ def test_seconds_are_told_where_they_are_counted(main_page, tab):
 
 
 def test_how_charts_are_drawn_takes_one_line(main_page, tab):
-    """On a window of 1,920: what was replaced, a part and a wide mean included."""
-    tab.set_viewport_size({"width": 1920, "height": 1080})
+    """On a window of 2,000: what was replaced, a part and a wide mean included."""
+    tab.set_viewport_size({"width": 2000, "height": 1080})
     asked = "?project=vision/digits&attempts=1&smooth=20000&zoom=1000.5~12500~step"
     tab.goto(opening(main_page, asked))
     bar = tab.get_by_role("group", name="How charts are drawn")

@@ -43,17 +43,21 @@ export function titleOf(path) {
 
 /**
  * The title of a column among others: the end of its path that no other has, such as `lr` of
- * `model/optimizer/lr`, but all of `val/loss`, whose first part names the data.
+ * `model/optimizer/lr`, but all of `val/loss`, whose first part names the data. With all paths of the
+ * runs among the others, a query that names the title means this column.
  * @param {string} path
- * @param {string[]} others
+ * @param {string[]} all
  */
-export function endOf(path, others) {
-  const parts = path.split("/");
+export function endOf(path, all) {
+  const [bare, word] = splitColumn(path);
+  const parts = bare.split("/");
+  const last = parts[parts.length - 1];
+  const others = all.map((one) => titleOf(splitColumn(one)[0])).filter((one) => one !== bare && one.endsWith(last));
   let n = 1;
   const end = () => parts.slice(-n).join("/");
-  const isShared = () => others.some((one) => one !== path && `/${titleOf(one)}`.endsWith(`/${end()}`));
+  const isShared = () => others.some((one) => `/${one}`.endsWith(`/${end()}`));
   while (n < parts.length && (!end() || isShared() || parts.slice(0, -n).some((one) => Object.hasOwn(SPLITS, one)))) n += 1;
-  return TITLES[path] ?? end();
+  return TITLES[path] ?? `${end()}${word && `:${word}`}`;
 }
 
 /** @param {string} path @returns {[string, string]} path and aggregate, "" for none */

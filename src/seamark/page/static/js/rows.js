@@ -6,6 +6,7 @@ import { START, keyOf, refOf } from "./address.js";
 import { isBusy } from "./api.js";
 import { ALWAYS } from "./columns.js";
 import { useAnswer } from "./components.js";
+import { queryOf } from "./finding.js";
 import { exact } from "./format.js";
 
 /** @typedef {import("./api.js").Api} Api */
@@ -78,7 +79,7 @@ function isSame(a, b) {
 export function which(view) {
   return {
     project: view.project || null,
-    query: view.q || null,
+    query: queryOf(view.q) || null,
     trashed: view.trashed,
     sort_by: view.sort,
     ascending: view.ascending,

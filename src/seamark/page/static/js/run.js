@@ -7,6 +7,7 @@ import { Charts } from "./charts.js";
 import { Badge, Bytes, Check, Empty, ErrorBox, Filter, Menu, State, Time, isTyping, tell, useAnswer, useModule } from "./components.js";
 import { CopyButton } from "./copies.js";
 import { Bar, FileLink, FilesTab, Group, ImagesTab, ProfileTab, heads, scrolls } from "./files.js";
+import { queryOf } from "./finding.js";
 import { bytes, clock, count, duration, seconds, whole } from "./format.js";
 import { OverviewTab } from "./overview.js";
 
@@ -210,7 +211,7 @@ function TabPanel(props) {
 function useNeighbours(api, view) {
   const { project } = view;
   const beside = useAnswer(
-    (signal) => api.read("select", { project, query: view.q || null, sort_by: view.sort, ascending: view.ascending, trashed: view.trashed ? null : false, limit: MOST_BESIDE, counted: false, unknown: "tell" }, { signal }),
+    (signal) => api.read("select", { project, query: queryOf(view.q) || null, sort_by: view.sort, ascending: view.ascending, trashed: view.trashed ? null : false, limit: MOST_BESIDE, counted: false, unknown: "tell" }, { signal }),
     [api, project, view.q, view.sort, view.ascending, view.trashed],
   );
   const refs = beside.data || [];

@@ -5,6 +5,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js"
 import { START, read, refOf, write } from "./address.js";
 import { columnsOf, splitColumn } from "./columns.js";
 import { Banner, ErrorBox, Later, Menu, Pager, tell, useAnswer, useModule } from "./components.js";
+import { queryOf } from "./finding.js";
 import { count, number } from "./format.js";
 import { QueryField } from "./query.js";
 import { CSV_MOST, SIZE, isOfQuery, useHonesty, useNewest, useProgress, useSelected, useTable, which } from "./rows.js";
@@ -75,7 +76,7 @@ function useCounts(api, view, table, live) {
     async (signal) => {
       if (!more) return null;
       await new Promise((go) => setTimeout(go, COUNTED_MS)); // the rows come first
-      const some = ["running", "crashed"].map((state) => ({ ...which(view), query: `${view.q && `(${view.q}) AND `}sys/state = ${state}`, limit: 1 }));
+      const some = ["running", "crashed"].map((state) => ({ ...which(view), query: `${view.q && `(${queryOf(view.q)}) AND `}sys/state = ${state}`, limit: 1 }));
       return (await Promise.all(some.map((body) => api.whole("select", body, { signal })))).map((one) => Number(one.total));
     },
     [api, more, JSON.stringify([view.project, view.q, view.trashed]), Math.floor(live.tick / 5)],
@@ -94,7 +95,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const barren = useRef(0);
   const shared = useAnswer(
     (signal) =>
-      api.read("shared", { project: project || null, trashed: view.trashed, unknown: "tell", limit: 200, sample: 50 }, { signal }),
+      api.read("shared", { project: project || null, trashed: view.trashed, unknown: "tell", limit: 10000, sample: 50 }, { signal }),
     [api, project, view.trashed, barren.current],
   );
   /** @type {any[] | undefined} */
@@ -102,6 +103,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
   if (!known?.length) barren.current = live.tick;
   const ready = view.cols.length > 0 || shared.data || shared.error;
   const columns = useMemo(() => (ready ? columnsOf(view, known ?? []) : null), [known, ready, view.cols.join()]);
+  const knownPaths = useMemo(() => (known ?? []).map((one) => one.path), [known]);
   const { table, error, busy, news, again } = useTable({ api, view, columns, live });
   const rows = table?.rows ?? [];
   const [note, setNote] = useState(/** @type {any} */ (null));
@@ -174,8 +176,8 @@ export function RunsScreen({ api, view, live, keys, root }) {
 
   const isEmpty = nothing && !view.q && !view.trashed;
   const left = view.group.length
-    ? html`<${Later} of="./compare.js" part="Groups" api=${api} view=${view} columns=${columns ?? []} live=${live} />`
-    : html`<${RunTable} api=${api} view=${view} table=${table} columns=${columns ?? []} busy=${busy} keys=${keys}
+    ? html`<${Later} of="./compare.js" part="Groups" api=${api} view=${view} columns=${columns ?? []} known=${knownPaths} live=${live} />`
+    : html`<${RunTable} api=${api} view=${view} table=${table} columns=${columns ?? []} known=${knownPaths} busy=${busy} keys=${keys}
         selected=${all ? null : selected} onSelect=${(/** @type {Row[]} */ some, /** @type {boolean | null} */ on) => select(rows, some, on)} drawn=${drawn} onDraw=${draw}
         metric=${metric} honesty=${honesty} progress=${progress} editMenu=${editMenu} />`;
   const right = table && (newest?.length || drawn.length > 0) && charts.module && html`<${charts.module.Charts} api=${api} runs=${chartRuns} view=${view} live=${live} />`;

@@ -30,13 +30,14 @@ function open(row) {
 }
 
 /**
- * @param {{api: Api, view: View, table: Table | null, columns: string[], busy: boolean, keys: boolean,
+ * @param {{api: Api, view: View, table: Table | null, columns: string[], known: string[], busy: boolean, keys: boolean,
  *   selected: Set<string> | null, onSelect: (rows: Row[], on: boolean | null) => void, drawn: string[],
  *   onDraw: (row: Row) => void, metric: string, honesty: any, progress: Map<string, any>, editMenu: any}} props
- *   `selected`: keys of runs; null for all; `metric`: the column that a narrow window shows, unless
+ *   `selected`: keys of runs; null for all; `known`: paths of the runs, from which short titles
+ *   differ; `metric`: the column that a narrow window shows, unless
  *   the table is sorted by another one
  */
-export function RunTable({ api, view, table, columns, busy, keys, selected, onSelect, drawn, onDraw, metric, honesty, progress, editMenu }) {
+export function RunTable({ api, view, table, columns, known, busy, keys, selected, onSelect, drawn, onDraw, metric, honesty, progress, editMenu }) {
   const rows = table?.rows ?? [];
   const [at, setAt] = useState(0);
   /** @type {{current: number}} */
@@ -104,10 +105,11 @@ export function RunTable({ api, view, table, columns, busy, keys, selected, onSe
     }
     return found;
   }, [table, columns]);
+  const titles = useMemo(() => new Map(columns.map((path) => [path, endOf(path, [...columns, ...known])])), [columns, known]);
   const baseline = rows.find((one) => one.key === view.baseline);
   const head = (/** @type {string} */ path, /** @type {string} */ className = "") =>
     html`<${SortHead} key=${path} class="${className} ${numeric.has(path) ? "numeric" : ""}" sorted=${view.sort === path && (view.ascending ? "ascending" : "descending")}
-      by=${path} title=${titleOf(path)} text=${path === "sys/state" ? "●" : endOf(path, columns)} onSort=${() => sort(path)} />`;
+      by=${path} title=${titleOf(path)} text=${path === "sys/state" ? "●" : titles.get(path) ?? titleOf(path)} onSort=${() => sort(path)} />`;
   const chosen = rows.filter(isSelected);
   const ids = drawn.map((key) => refOf(key, view.project)[1]);
   const shownColumns = useMemo(() => columns.filter((one) => one !== "sys/name" && one !== "sys/state"), [columns]);

@@ -70,7 +70,7 @@ def test_what_is_logged_comes_by_itself_and_a_killed_training_is_crashed(live, s
     expect(tab).to_have_title(re.compile("1 crashed"))
     tab.get_by_role("link", name="seamark").click()
     project = tab.get_by_role("row").filter(has_text="live")
-    expect(project.get_by_role("cell")).to_have_text(["1", "0", "1", "0", "0", re.compile("ago")])
+    expect(project.get_by_role("cell")).to_have_text(["1", "0", "1", "0", re.compile("ago")])
     project.get_by_role("link", name="1", exact=True).click()
     expect(tab.get_by_role("row").filter(has_text="live")).to_contain_text("crashed")
 
@@ -247,16 +247,6 @@ def test_a_crash_is_shown_with_its_traceback(main_page, tab):
     tab.get_by_role("row").filter(has_text="sad-crab").get_by_role("link").first.click()
     expect(tab.get_by_role("main")).to_contain_text("failed")
     expect(tab.get_by_text("could not convert string to float").first).to_be_visible()
-
-
-def test_projects_count_the_runs_that_failed(main_page, tab):
-    """Beside those that crashed; the number leads to them."""
-    tab.goto(opening(main_page, "?screen=projects"))
-    row = tab.get_by_role("row").filter(has_text="vision/digits")
-    expect(tab.get_by_role("columnheader", name="Failed")).to_be_visible()
-    row.get_by_role("link", name="1", exact=True).click()
-    expect(tab.locator("table.runs tbody tr")).to_have_count(1)
-    expect(tab.locator("table.runs tbody tr")).to_contain_text("failed")
 
 
 def test_a_root_that_may_not_be_written_says_why(main_root, tmp_path, serve, tab):

@@ -227,7 +227,7 @@ _run: Final = schema.run.c
 def projects(every: Several, project: Text = "", kind: Kind = "run") -> list[ProjectCounts]:
     """Return the readable projects with their numbers of runs; runs in the trash are separate.
 
-    ``running``, ``crashed`` and ``failed`` count runs in the states in which a table shows them.
+    ``running`` and ``crashed`` count runs in the states in which a table shows them.
     """
 
     def counted(one: str) -> sa.ColumnElement[int]:
@@ -241,7 +241,6 @@ def projects(every: Several, project: Text = "", kind: Kind = "run") -> list[Pro
                 sa.func.sum(1 - _run.trashed),
                 counted("running"),
                 counted(CRASHED),
-                counted("failed"),
                 sa.func.sum(_run.trashed),
                 sa.func.max(sa.func.nullif(_run.modified, UNKNOWN_NS)),
             )
@@ -257,11 +256,10 @@ def projects(every: Several, project: Text = "", kind: Kind = "run") -> list[Pro
                 runs=int(runs),
                 running=int(running),
                 crashed=int(crashed),
-                failed=int(failed),
                 trashed=int(trashed),
                 last_record_ns=None if last is None else int(last),
             )
-            for name, runs, running, crashed, failed, trashed, last in sorted(
+            for name, runs, running, crashed, trashed, last in sorted(
                 store.database.query(connection, statement)
             )
         ]

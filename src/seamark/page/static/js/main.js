@@ -49,9 +49,10 @@ const kept = {
 
 /** Take the token out of the address. */
 function tokenOfAddress() {
-  const said = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
-  if (said) history.replaceState(null, "", location.pathname + location.search);
-  return said;
+  const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
+  const rest = location.hash.slice(1).replace(/(^|&)token=[^&]*/, "").replace(/^&/, "");
+  if (token) history.replaceState(null, "", `${location.pathname}${location.search}${rest && `#${rest}`}`);
+  return token;
 }
 
 function Theme() {

@@ -180,8 +180,8 @@ export function RunsScreen({ api, view, live, keys, root }) {
   return html`<h1 class="unseen">${project || "All runs"}</h1>
     <${Tools} api=${api} view=${view} known=${known ?? []} columns=${columns ?? []} rows=${rows} table=${table} queryError=${queryError} onCsv=${run(csv)} />
     <${Chosen} view=${view} root=${root} table=${table} error=${error} queryError=${queryError} news=${news} again=${again} selected=${selected} edit=${(/** @type {Row[]} */ some) => editMenu(chosenRefs, some)} />
-    ${error && !queryError && html`<${ErrorBox} error=${error} onRetry=${again} />`}
-    ${error && !queryError && (view.cols.length > 0 || view.sort !== START.sort) &&
+    ${error && !queryError && error.error !== "lost" && html`<${ErrorBox} error=${error} onRetry=${again} />`}
+    ${error && !queryError && error.error !== "lost" && (view.cols.length > 0 || view.sort !== START.sort) &&
     html`<p class="chosen"><button type="button" onClick=${() => write({ cols: [], sort: START.sort, ascending: false })}>Columns and order as at first</button></p>`}
     <${Missing} view=${view} gone=${gone} />
     ${(table?.told ?? []).map((text) => html`<${Banner} kind="warn">${text}<//>`)}
@@ -246,8 +246,7 @@ function Chosen({ view, root, table, error, queryError, news, again, selected, e
       <${Menu} label="Edit" title=${root.read_only ? root.why : "Edit what is selected"} items=${edit(chosenRows)} />
       ${!all && table && total > rows.length && chosenRows.length === rows.length &&
       html`<button type="button" class="link" onClick=${() => write({ selected: ["*"], drawn: [] })}>Select all ${number(total)} that match</button>`}
-      <button type="button" class="link" onClick=${selectNone}>Select none</button>
-      ${view.selected.length > MOST_DRAWN && html`<small>The address holds the first 40.</small>`}`}
+      <button type="button" class="link" onClick=${selectNone}>Select none</button>`}
     ${view.trashed && html`<button type="button" class="link" onClick=${() => write({ trashed: false, page: 0 })}>Leave the trash</button>`}
     ${root.read_only && html`<small>Nothing can be edited: ${root.why || "this folder is read-only"}.</small>`}
   </div>`;

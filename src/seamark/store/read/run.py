@@ -24,7 +24,7 @@ from seamark.reading.points import (
     check_attempt,
 )
 from seamark.store import schema
-from seamark.store.cells import CRASHED, is_live, run_columns
+from seamark.store.cells import CRASHED, is_live, last_owners, run_columns
 from seamark.store.fold.registers import SeriesState
 from seamark.store.read.begins import Begin, check_axis, placed, read_begins
 from seamark.store.read.curve import read_curve, read_drawing, read_percentiles
@@ -229,7 +229,7 @@ class RunReader:
     def _crash_of(self, seen: Snapshot) -> Crash | None:
         if seen.stated() != CRASHED:
             return None
-        last = max(seen.owners, key=lambda one: one.seen, default=None)
+        last = max(last_owners(seen.owners), key=lambda one: one.seen, default=None)
         if last is None:
             return None
         asked = (last.writer, last.seen)

@@ -8,7 +8,7 @@ import { ALWAYS, MOST_COLUMNS, endOf, isAside, titleOf } from "./columns.js";
 import { Check, Empty, ErrorBox, Filter, Pager, State, Time, tell, useAnswer, useModule } from "./components.js";
 import { csvOf, download } from "./copies.js";
 import { bracketed, matcher, quotedPath, quotedValue, queryOf } from "./finding.js";
-import { count, duration, exact, number, value } from "./format.js";
+import { count, difference, duration, exact, number, value } from "./format.js";
 import { CSV_MOST, SIZE, isNumber, isOfQuery, tableOf, which } from "./rows.js";
 import { SortHead } from "./table.js";
 
@@ -134,7 +134,7 @@ function Line({ path, rows, base, differs }) {
       const same = row !== base && exact(one) === exact(first);
       return html`<td key=${row.key} class="${numeric ? "numeric" : ""} ${same ? "same" : ""}" title=${exact(one).slice(0, 2000)}>
         ${path === "sys/running_time" ? duration(one) : one instanceof Date ? html`<${Time} ns=${one} full />` : one === undefined ? html`<span class="muted" title="not there">–</span>` : html`<bdi>${value(one).slice(0, 200)}</bdi>`}
-        ${delta !== null && delta !== 0 && Number.isFinite(delta) && html`<span class="delta">${delta > 0 ? "+" : ""}${number(delta)}</span>`}</td>`;
+        ${delta !== null && delta !== 0 && Number.isFinite(delta) && html`<span class="delta">${difference(delta, path)}</span>`}</td>`;
     })}</tr>`;
 }
 
@@ -148,18 +148,22 @@ function Line({ path, rows, base, differs }) {
  *   `known`: paths of the runs, from which short titles must differ
  */
 export function Groups({ api, view, columns, known, live }) {
-  const ascending = !view.order.startsWith("-");
-  const path = view.order.slice(Number(!ascending));
   const numbers = columns.filter((one) => !ALWAYS.includes(one) && !view.group.includes(one)).slice(0, 20);
   const { data, error, busy, again } = useAnswer(
-    (signal) =>
-      api.whole("groups", { ...which(view), by: view.group, columns: numbers, limit: SIZE, offset: view.page * SIZE, order: path || null, least_first: ascending }, { signal }),
+    (signal) => {
+      const least_first = !view.order.startsWith("-");
+      const order = view.order.slice(Number(!least_first));
+      const body = { ...which(view), by: view.group, columns: numbers, limit: SIZE, offset: view.page * SIZE, order: order || null, least_first };
+      return api.whole("groups", body, { signal }).then((said) => ({ ...said, order, least_first }));
+    },
     [api, JSON.stringify([which(view), view.group, numbers, view.page, view.order]), Math.floor(live.tick / 3)],
   );
   /** @type {Group[]} */
   const groups = data?.answer ?? [];
+  // The order that is shown, until the other one that is asked for has come.
+  const { order: path = "", least_first: ascending = true } = data ?? {};
   // The answer to the query before stays: an error of the query is shown beside the query.
-  if (error && !(data && isOfQuery(error, view))) return html`<${ErrorBox} error=${error} onRetry=${again} />`;
+  if (error && !(data && (isOfQuery(error, view) || error.error === "lost"))) return html`<${ErrorBox} error=${error} onRetry=${again} />`;
   const shown = numbers.filter((path) => groups.some((one) => (one.values[path]?.n ?? 0) > 0));
   const inside = (/** @type {Group} */ group) => {
     const some = view.group.map((path) => {

@@ -44,11 +44,11 @@ export function scrolls(box) {
   });
 }
 
-/** @param {{space: string, values: any[] | undefined, api: any, project: string, id: string, open: boolean}} props */
-export function Group({ space, values = [], api, project, id, open }) {
+/** @param {{space: string, title?: string, values: any[] | undefined, api: any, project: string, id: string, open: boolean}} props */
+export function Group({ space, title = space, values = [], api, project, id, open }) {
   const [shut, setShut] = useState(/** @type {boolean | null} */ (null));
   const closed = shut ?? !open;
-  return html`<section><h2><button type="button" class="fold" aria-expanded=${closed ? "false" : "true"} onClick=${() => setShut(!closed)}><span aria-hidden="true">${closed ? "▸" : "▾"}</span> ${space || "at the root"} <span class="count">${values.length}</span></button></h2>
+  return html`<section><h2><button type="button" class="fold" aria-expanded=${closed ? "false" : "true"} onClick=${() => setShut(!closed)}><span aria-hidden="true">${closed ? "▸" : "▾"}</span> <bdi>${title || "at the root"}</bdi> <span class="count">${values.length}</span></button></h2>
     ${!closed && html`<div class="scroll" ref=${scrolls}><table class="values"><tbody>${values.map((one) => html`<tr key=${one.path}><th scope="row"><${PathName} path=${space ? one.path.slice(space.length + 1) : one.path} /></th><td class="value"><${Value} one=${one} api=${api} project=${project} id=${id} /></td></tr>`)}</tbody></table></div>`}</section>`;
 }
 

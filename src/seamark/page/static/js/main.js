@@ -28,9 +28,10 @@ const subscribeToRuns = (watcher) => {
 
 /** Take the token out of the address. */
 function tokenOfAddress() {
-  const said = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
-  if (said) history.replaceState(null, "", location.pathname + location.search);
-  return said;
+  const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
+  const rest = location.hash.slice(1).replace(/(^|&)token=[^&]*/, "").replace(/^&/, "");
+  if (token) history.replaceState(null, "", `${location.pathname}${location.search}${rest && `#${rest}`}`);
+  return token;
 }
 
 function Theme() {

@@ -12,7 +12,7 @@ import { which } from "./rows.js";
 /** @typedef {import("./address.js").View} View */
 /** @typedef {import("./api.js").Root} Root */
 /**
- * @typedef {{project: string, runs: number, running: number, crashed: number, trashed: number,
+ * @typedef {{project: string, runs: number, running: number, failed?: number, crashed: number, trashed: number,
  *   last_record_ns: bigint | number | null}} Project
  */
 
@@ -105,12 +105,13 @@ export function ProjectsScreen({ api, view, live, root, roots }) {
     html`<div class="list"><div class="sheet short"><table class="runs">
       <caption class="unseen">Projects${view.project ? ` in ${view.project}` : ""}</caption>
       <thead><tr><th scope="col"><span class="plain">Project</span></th><th scope="col" class="numeric"><span class="plain">Runs</span></th>
-        <th scope="col" class="numeric"><span class="plain">Running</span></th><th scope="col" class="numeric"><span class="plain">Crashed</span></th><th scope="col" class="numeric wide-only"><span class="plain">In the trash</span></th>
+        <th scope="col" class="numeric"><span class="plain">Running</span></th><th scope="col" class="numeric"><span class="plain">Failed</span></th><th scope="col" class="numeric"><span class="plain">Crashed</span></th><th scope="col" class="numeric wide-only"><span class="plain">In the trash</span></th>
         <th scope="col"><span class="plain">Last record</span></th></tr></thead>
       <tbody>${inside.map((one) => html`<tr key=${one.project}>
         <th scope="row"><${Go} change=${at(one.project)}><bdi>${one.project}</bdi><//></th>
         <td class="numeric">${number(one.runs)}</td>
         <td class="numeric ${one.running ? "good" : "muted"}">${one.running ? html`<span aria-hidden="true">● </span>` : ""}${number(one.running)}</td>
+        <td class="numeric ${one.failed ? "bad" : "muted"}">${one.failed ? html`<${Go} change=${{ ...at(one.project), q: "sys/state = failed" }}>${number(one.failed)}<//>` : "0"}</td>
         <td class="numeric ${one.crashed ? "bad" : "muted"}">${one.crashed ? html`<${Go} change=${{ ...at(one.project), q: "sys/state = crashed" }}>${number(one.crashed)}<//>` : "0"}</td>
         <td class="numeric muted wide-only">${one.trashed ? html`<${Go} change=${{ ...at(one.project), trashed: true }}>${number(one.trashed)}<//>` : "0"}</td>
         <td><${Time} ns=${one.last_record_ns} now=${api.now()} /></td></tr>`)}</tbody></table></div></div>`}

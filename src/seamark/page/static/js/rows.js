@@ -190,6 +190,10 @@ export function useTable({ api, view, columns, live }) {
   }, [live.tick, turned]);
   useEffect(() => () => looking.current?.ended.abort(), []);
 
+  // What could not be asked while the server was away is asked when it is back.
+  const isLost = error?.error === "lost";
+  useEffect(() => (isLost ? api.listen((what) => what === "back" && setTurn((/** @type {number} */ n) => n + 1)) : undefined), [api, isLost]);
+
   return { table, error, busy, news, again: () => setTurn((/** @type {number} */ n) => n + 1) };
 }
 

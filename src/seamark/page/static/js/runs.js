@@ -185,8 +185,8 @@ export function RunsScreen({ api, view, live, keys, root }) {
     ${!isEmpty &&
     html`<${Find} api=${api} view=${view} root=${root} known=${known ?? []} columns=${columns ?? []} rows=${rows} table=${table} error=${error} queryError=${queryError}
       edit=${() => editMenu(chosenRefs, all ? rows : rows.filter((row) => selected.has(row.key)))} />`}
-    ${error && !queryError && html`<${ErrorBox} error=${error} onRetry=${again} />`}
-    ${error && !queryError && (view.cols.length > 0 || view.sort !== START.sort) &&
+    ${error && !queryError && error.error !== "lost" && html`<${ErrorBox} error=${error} onRetry=${again} />`}
+    ${error && !queryError && error.error !== "lost" && (view.cols.length > 0 || view.sort !== START.sort) &&
     html`<p class="chosen"><button type="button" onClick=${() => write({ cols: [], sort: START.sort, ascending: false })}>Columns and order as at first</button></p>`}
     ${view.trashed && html`<${Banner} action="Leave the trash" onAction=${() => write({ trashed: false, page: 0 })}>This is the trash.<//>`}
     <${Missing} view=${view} gone=${gone} />
@@ -270,7 +270,6 @@ function Foot({ view, table, news, again, selected, onCsv }) {
     html`<button type="button" class="link" onClick=${again}>${[news.more > 0 && `${number(news.more)} new`, news.moved && "order changed"].filter(Boolean).join(", ")} · show</button>`}
     ${total > rows.length && rows.every((row) => selected.has(row.key)) &&
     html`<button type="button" class="link" onClick=${() => write({ selected: ["*"], drawn: [] })}>Select all ${number(total)} that match</button>`}
-    ${view.selected.length > MOST_DRAWN && html`<small>The address holds the first 40.</small>`}
     <span class="grow"></span>
     <button type="button" class="quiet" onClick=${onCsv} title="Save the table as CSV: what is selected, else all that match">CSV</button>
   </div>`;

@@ -6,7 +6,7 @@ import { START, href, plainClick, refOf, write } from "./address.js";
 import { colourOf, useTheme, valued } from "./colours.js";
 import { endOf, good, titleOf } from "./columns.js";
 import { Badge, Menu, Middle, State, Time, isTyping } from "./components.js";
-import { count, duration, exact, number, time, value } from "./format.js";
+import { count, difference, duration, exact, number, time, value } from "./format.js";
 import { isNumber, questionOf, whenIdle, whenQuiet } from "./rows.js";
 
 /** @typedef {import("./api.js").Api} Api */
@@ -107,8 +107,10 @@ export function RunTable({ api, view, table, columns, known, busy, keys, selecte
   }, [table, columns]);
   const titles = useMemo(() => new Map(columns.map((path) => [path, endOf(path, [...columns, ...known])])), [columns, known]);
   const baseline = rows.find((one) => one.key === view.baseline);
+  // The order that is shown, until the other one that is asked for has come.
+  const [, , , by, ascending] = JSON.parse(table?.question || questionOf(view));
   const head = (/** @type {string} */ path, /** @type {string} */ className = "") =>
-    html`<${SortHead} key=${path} class="${className} ${numeric.has(path) ? "numeric" : ""}" sorted=${view.sort === path && (view.ascending ? "ascending" : "descending")}
+    html`<${SortHead} key=${path} class="${className} ${numeric.has(path) ? "numeric" : ""}" sorted=${by === path && (ascending ? "ascending" : "descending")}
       by=${path} title=${titleOf(path)} text=${path === "sys/state" ? "●" : titles.get(path) ?? titleOf(path)} onSort=${() => sort(path)} />`;
   const chosen = rows.filter(isSelected);
   const ids = drawn.map((key) => refOf(key, view.project)[1]);
@@ -145,7 +147,7 @@ export function RunTable({ api, view, table, columns, known, busy, keys, selecte
   const ink = useMemo(() => new Map(drawn.map((key, n) => [key, colourOf(ids[n], ids, theme, colours)])), [drawn.join(), theme, JSON.stringify(colours)]);
   return html`<div class="sheet" tabindex="-1" aria-busy=${String(busy || upTo < blocks)} ref=${sheet} onScroll=${fill}>
     <table class="runs narrowed ${pale ? "loading" : ""}">
-      <caption class="unseen">Runs${view.project ? ` of ${view.project}` : ""}, sorted by ${titleOf(view.sort)}</caption>
+      <caption class="unseen">Runs${view.project ? ` of ${view.project}` : ""}, sorted by ${titleOf(by)}</caption>
       <thead><tr>
         <th scope="col" class="tick"><input type="checkbox" aria-label="Select all rows of this page"
           checked=${rows.length > 0 && chosen.length === rows.length}
@@ -338,7 +340,7 @@ function cellOf(given, path, base, className, now) {
   } else if (typeof given === "string") shown = html`<bdi>${given.slice(0, 300)}</bdi>`;
   const delta = typeof base === "number" && typeof given === "number" ? given - base : null;
   return html`<td key=${path} class="${className} ${numeric ? "numeric" : typeof given === "string" || Array.isArray(given) ? "text" : ""}" title=${title.slice(0, 2000)}>${shown}${
-    delta !== null && html`<span class="delta">${delta > 0 ? "+" : ""}${number(delta)}</span>`
+    delta !== null && html`<span class="delta">${difference(delta, path)}</span>`
   }</td>`;
 }
 

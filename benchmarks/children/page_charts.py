@@ -15,11 +15,12 @@ SCROLL = """() => new Promise((done) => {
   const count = () => { most = Math.max(most, document.querySelectorAll(".uplot").length); };
   const observer = new MutationObserver(count);
   observer.observe(document, { childList: true, subtree: true });
+  const place = document.querySelector("main");
   const step = () => {
-    const before = scrollY;
-    scrollBy({ top: 0.8 * innerHeight, behavior: "instant" });
+    const before = place.scrollTop;
+    place.scrollBy({ top: 0.8 * innerHeight, behavior: "instant" });
     setTimeout(() => {
-      if (scrollY !== before) return step();
+      if (place.scrollTop !== before) return step();
       observer.disconnect();
       done(most);
     }, 60);

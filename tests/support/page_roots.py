@@ -224,6 +224,22 @@ def record_extremes(root: str) -> None:
             run.log_metrics({**far, "both": 1e300 if step % 2 else 1e-300}, step=step)
 
 
+def record_box(root: str) -> None:
+    """Record runs whose paths have the same ends, and whose names look like queries."""
+    for number in range(12):
+        name = f"resnet-{number:02} Base" if number % 2 else f"vgg-{number:02}"
+        tags = ["baseline"] if number < 2 else []
+        with begin(root, "box", name, custom_run_id=f"b{number:02}", tags=tags) as run:
+            rate = 10.0 ** -(1 + number % 4)
+            run["parameters"] = {"lr": rate, "width": 16 * (1 + number % 3)}
+            run["model/encoder/depth"], run["model/decoder/depth"] = number % 5, number % 7
+            for step in range(3):
+                run.log_metrics({"lr": 1e-5, "val/loss": number + 1 / (1 + step)}, step=step)
+    with contextlib.suppress(ValueError), begin(root, "box", "lr=0.5,seed=3 (copy)") as run:
+        run["parameters"] = {"lr": 0.5}
+        float("not a number")
+
+
 def record_pictures(root: str) -> None:
     """Record a small sweep that looks like one, for the pictures of the documents."""
     names = ["quick-otter", "calm-heron", "brave-lynx", "shy-swan", "bold-ibis", "warm-crow"]
@@ -273,9 +289,19 @@ def record_few(root: str) -> None:
 
 def record_wide(root: str) -> None:
     """Record one run with a thousand series."""
-    with begin(root, "wide", "wide", custom_run_id="wide") as run:
+    series(root, "wide", 1_000)
+
+
+def record_thousands(root: str) -> None:
+    """Record one run with three thousand series."""
+    series(root, "thousands", 3_000)
+
+
+def series(root: str, name: str, count: int) -> None:
+    """Record one run with many series."""
+    with begin(root, name, name, custom_run_id=name) as run:
         for step in range(3):
-            run.log_metrics({f"part{n // 100}/m{n:04}": n + step for n in range(1_000)}, step=step)
+            run.log_metrics({f"part{n // 100}/m{n:04}": n + step for n in range(count)}, step=step)
 
 
 def record_live(root: str) -> None:

@@ -258,7 +258,7 @@ def _checked(value: Any, checks: Mapping[str, Check], what: str) -> dict[str, An
 _KINDS: Final[dict[str, type]] = {
     **dict.fromkeys(("run", "project", "writer", "continues", "user", "host", "boot"), str),
     **dict.fromkeys(("launcher", "job", "argv", "process", "lineage", "seamark"), str),
-    **dict.fromkeys(("sys_id", "silence"), str),
+    **dict.fromkeys(("sys_id", "silence", "ended", "ended_how"), str),
     **dict.fromkeys(("attempt", "rank", "restarts", "ordinal", "format"), int),
     **dict.fromkeys(("pid", "start", "prior_t"), int),
     "owner": bool,

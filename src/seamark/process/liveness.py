@@ -267,7 +267,9 @@ class Evidence:
 
     def alive(self, header: Mapping[str, Any]) -> bool | None:
         """Return whether a process still lives; None if that cannot be known from here."""
-        return process_alive(header) if self.here else None
+        if self.here:
+            return process_alive(header)
+        return False if header.get("ended_how") in CRASH_REASONS else None
 
     def crash(self, header: Mapping[str, Any], last_t: int) -> Crash:
         """Return how the process ended that wrote a journal, given that it no longer records.
@@ -288,8 +290,9 @@ class Evidence:
         )
 
     def _reason(self, header: Mapping[str, Any], last_t: int) -> tuple[str, str]:
-        if not self.here:
-            return LOST, ""
+        if not self.here:  # its host may have said it
+            how = header.get("ended_how")
+            return (how if how in CRASH_REASONS else LOST), ""
         boot = header.get("boot")
         if header.get("host") != self._host or boot is None or self._boot is None:
             return LOST, ""

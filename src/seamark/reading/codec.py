@@ -103,6 +103,7 @@ class ProjectCounts:
     crashed: int
     trashed: int
     last_record_ns: int | None
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

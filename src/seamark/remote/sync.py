@@ -24,6 +24,7 @@ from seamark.journal.shipping import check_frames, check_gap, next_batch
 from seamark.paths import home_of, in_project
 from seamark.process.interrupts import let_pass, quietly
 from seamark.process.liveness import process_facts
+from seamark.remote.ended import observations_of
 from seamark.remote.file import FileRemote
 from seamark.remote.files import files_of, send_file
 from seamark.remote.protocol import (
@@ -34,6 +35,7 @@ from seamark.remote.protocol import (
     Purged,
     RemoteError,
     RunKey,
+    Settles,
     Unfit,
     Unreachable,
 )
@@ -127,6 +129,7 @@ class Left:
         known: Number of bytes of each journal that the remote stores, by file name.
         journals: Number of bytes of each journal that are to be sent, by file name; those that are
             complete on the remote are left out.
+        observed: Journals about processes of this host that are gone, by file name.
         files: Contents that are to be sent: SHA-256 and size in bytes.
         there: Number of contents that the remote stores already.
         purged: Whether the run was purged on the remote, so that nothing of it is accepted.
@@ -137,6 +140,7 @@ class Left:
     key: RunKey
     known: dict[str, int] = field(default_factory=dict)
     journals: dict[str, int] = field(default_factory=dict)
+    observed: dict[str, bytes] = field(default_factory=dict)
     files: dict[str, int] = field(default_factory=dict)
     there: int = 0
     purged: bool = False
@@ -145,7 +149,8 @@ class Left:
     @property
     def size(self) -> int:
         """All bytes that are to be sent."""
-        return sum(self.journals.values()) + sum(self.files.values())
+        observed = sum(map(len, self.observed.values()))
+        return sum(self.journals.values()) + observed + sum(self.files.values())
 
 
 @dataclass(slots=True)
@@ -214,6 +219,8 @@ def unsent_data(
         if isinstance(remote, KeepsByName):
             found.files = dict(patience.ask(lambda: remote.files_left(key)))
             return found
+        if isinstance(remote, Settles) and folder.kind == "run":
+            found.observed = observations_of(key.run, folder.journals(), found.known)
         sizes = files_of(folder)
         if sizes:
             missing = set(patience.ask(lambda: remote.missing_blobs(key, sorted(sizes))))
@@ -275,6 +282,8 @@ def sync_run(
             if file.path.name in left.journals:
                 known = left.known.get(file.path.name, 0)
                 _send_journal(done, left.key, file, known, remote, progress, patience)
+        for name, data in left.observed.items():
+            _send_observed(done, left.key, name, data, remote, progress, patience)
         if isinstance(remote, KeepsByName):
             sent = functools.partial(_count, done, progress)
             patience.ask(lambda: remote.send_files(left.key, sent))
@@ -333,6 +342,24 @@ def _send_journal(
         progress(sent.offset - before)
         done.journal_bytes += sent.offset - before
         before = sent.offset
+
+
+def _send_observed(
+    done: Synced,
+    key: RunKey,
+    name: str,
+    data: bytes,
+    remote: Remote,
+    progress: Callable[[int], None],
+    patience: Patience,
+) -> None:
+    try:
+        patience.ask(lambda: remote.send(key, name, 0, data))
+    except (Gap, Diverged, Unfit) as error:  # somebody else was faster
+        let_pass(error)
+        return
+    progress(len(data))
+    done.journal_bytes += len(data)
 
 
 def _send_content(

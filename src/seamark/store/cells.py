@@ -43,6 +43,7 @@ __all__ = [
     "instant",
     "is_crashed",
     "is_open",
+    "last_owners",
     "run_columns",
     "series_columns",
     "statistic_columns",
@@ -242,7 +243,7 @@ def run_columns(run: RunState) -> dict[str, Any]:
         "detail": run.state[1].get("detail"),
         "modified": max(map(_LAST_T, journals), default=UNKNOWN_NS),
         "running": min(running_ns(journals, since), _MAX_WHOLE),
-        "beat": max(map(_SEEN, owners), default=0),
+        "beat": max(map(_SEEN, last_owners(owners)), default=0),
         "trashed": int(bool(trashed) and getattr(trashed[0], "value", False) is True),
     }
 
@@ -265,21 +266,21 @@ def is_live(journal: JournalState, now_ns: int, *, here: bool = True) -> bool:
 def is_crashed(
     state: str, owners: Collection[JournalState], now_ns: int, *, here: bool = True
 ) -> bool:
-    """Return whether a run that says it is running is not.
+    """Return whether a run that says it is running is not."""
+    if state != "running":
+        return False
+    last = last_owners(owners)
+    fresh = [journal for journal in last if journal.seen >= now_ns - SETTLE_NS]
+    return not fresh or (here and all(process_alive(one.header) is False for one in fresh))
+
+
+def last_owners(owners: Collection[JournalState]) -> list[JournalState]:
+    """Return the journals that tell whether a run goes on.
 
     A closed journal says nothing about the writers after it, even if its process lives.
     """
-    if state != "running":
-        return False
-    fresh = [journal for journal in owners if journal.seen >= now_ns - SETTLE_NS]
-    if not here:
-        return not fresh
     last = max((journal.last_t for journal in owners if not journal.closed), default=-1)
-    return all(
-        process_alive(journal.header) is False
-        for journal in fresh
-        if not journal.closed or journal.last_t > last
-    )
+    return [one for one in owners if not one.closed or one.last_t > last]
 
 
 def decoded(kind: str, value: Any) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from seamark.journal.folder import split_journal_name
-from seamark.journal.reader import JournalReader
+from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.paths import kind_of
 from seamark.store.fold.decode import decode
@@ -163,6 +163,10 @@ class Folding:
         for journal in self.run.state.journals.values():
             if wanted(journal):
                 self._fold_journal(journal)
+        self._refold()
+        self.run.state.take_observations(SETTLE_NS)
+
+    def _refold(self) -> None:
         for _ in range(_TRIES):  # once is enough, unless somebody writes meanwhile
             if not self.run.state.needs_refold:
                 return

@@ -112,7 +112,10 @@ _WELL: Final = "," + to_json([[], None, {}, {}, 0, [], None, []])[1:]
 _UNWELL: Final = sa.select(_journal.run, _journal.facts).where(_journal.facts.not_like(f"%{_WELL}"))
 _ATTEMPTS: Final = sa.select(_journal.run, _journal.attempt).where(_journal.attempt.is_not(None))
 _OWNERS: Final = sa.select(
-    _journal.run, sa.func.coalesce(_journal.heard, _journal.last_t), _journal.header
+    _journal.run,
+    sa.func.coalesce(_journal.heard, _journal.last_t),
+    _journal.header,
+    _journal.closed,
 ).where(_journal.owner == 1)
 
 
@@ -246,7 +249,7 @@ def load_attempts(store: Store, connection: sa.Connection, runs: Sequence[int]) 
 def load_openings(store: Store, connection: sa.Connection, runs: Sequence[int]) -> dict[int, int]:
     """Return how often runs were opened to record (or resumed), if more than once."""
     found: dict[int, set[str]] = {}
-    for run, _, text in load_owners(store, connection, runs):
+    for run, _, text, _ in load_owners(store, connection, runs):
         header = json.loads(text or "null") or {}  # none of a journal that cannot be read
         if not header.get("rank") and isinstance(lineage := header.get("lineage"), str):
             found.setdefault(run, set()).add(lineage)
@@ -255,8 +258,8 @@ def load_openings(store: Store, connection: sa.Connection, runs: Sequence[int]) 
 
 def load_owners(
     store: Store, connection: sa.Connection, runs: Sequence[int]
-) -> Iterator[tuple[int, int, str]]:
-    """Yield run, last sign of life (ns, local clock) and HEADER (JSON) of each owning journal."""
+) -> Iterator[tuple[int, int, str, int]]:
+    """Yield run, last sign of life (ns, local clock), HEADER (JSON) and end of owning journals."""
     yield from _of_runs(store, connection, _OWNERS, runs)
 
 

@@ -198,6 +198,18 @@ def main_page(main_root: Path, home: dict[str, str]) -> Iterator[RunningPage]:
         yield page
 
 
+@pytest.fixture(scope="session")
+def box_page(
+    tmp_path_factory: pytest.TempPathFactory, home: dict[str, str]
+) -> Iterator[RunningPage]:
+    """The page of runs whose paths have the same ends, which no test changes."""
+    root = tmp_path_factory.mktemp("box") / "runs"
+    record("box", root, home)
+    with running_page(root, **home) as page:
+        page.settle()
+        yield page
+
+
 @pytest.fixture
 def own_home(tmp_path: Path) -> dict[str, str]:
     """The variables of somebody that only this test has."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import page_roots
 import pytest
-from page_looking import opening, plotted
+from page_looking import findings, opening, plotted
 from page_process import running_page
 
 import seamark
@@ -263,9 +263,59 @@ def test_a_root_that_may_not_be_written_says_why(main_root, tmp_path, serve, tab
 
 
 def test_an_empty_folder_says_what_to_do(tmp_path, serve, tab):
-    """Five lines to copy instead of an empty table."""
-    (tmp_path / "empty").mkdir()
-    page = serve(tmp_path / "empty")
+    """Lines to copy instead of an empty table; the run that they record is opened by itself."""
+    root = tmp_path / "empty"
+    root.mkdir()
+    page = serve(root)
     tab.goto(opening(page))
-    expect(tab.get_by_text(re.compile("No runs"))).to_be_visible()
-    expect(tab.get_by_text("init_run").first).to_be_visible()
+    expect(tab.get_by_role("heading", name=f"No runs in {root} yet")).to_be_visible()
+    expect(tab.get_by_role("combobox")).to_have_count(0)
+    names = [one.inner_text() for one in tab.get_by_role("tab").all()]
+    assert names == ["Lightning", "Ignite", "Python"]
+    for name in names:
+        tab.get_by_role("tab", name=name).click()
+        code = tab.get_by_role("tabpanel", name=name).locator("pre")
+        expect(code).to_contain_text("seamark")
+        compile(code.inner_text(), name, "exec")
+        assert str(root) in code.inner_text()
+        assert len(code.inner_text().splitlines()) <= 5
+    assert findings(tab) == []
+    recording = {**os.environ, "SEAMARK_CAPTURE_HARDWARE_METRICS": "false"}
+    subprocess.run(
+        [sys.executable, "-c", code.inner_text()], check=True, env=recording, timeout=120
+    )
+    expect(tab.locator(".run-head h1")).to_be_visible(timeout=30_000)
+    plotted(tab, "train/loss", lambda found: len(found["data"][0]) == 100)
+
+
+def test_what_each_part_of_a_query_leaves_is_told(main_page, tab):
+    """Where no run matches; parts are those between the outermost ANDs."""
+    query = 'val/loss < 3 AND (parameters/seed = 2 OR sys/name = "a AND b") AND val/loss > 200'
+    tab.goto(opening(main_page, f"?project=sweep&q={query}"))
+    expect(tab.get_by_role("heading", name="No run matches")).to_be_visible()
+    told = tab.get_by_role("main").get_by_role("row")
+    expect(told).to_have_text(
+        [
+            "aloneruns",
+            "val/loss < 33",
+            '(parameters/seed = 2 OR sys/name = "a AND b")42',
+            "val/loss > 20010",
+        ]
+    )
+    assert findings(tab) == []
+    tab.get_by_role("button", name="val/loss > 200").click()
+    expect(tab.locator("tbody tr")).to_have_count(10)
+    tab.go_back()
+    tab.get_by_role("button", name="Clear", exact=True).click()
+    expect(tab.locator("tbody tr")).to_have_count(200)
+
+
+def test_a_run_without_numbers_says_how_to_log_them(recorded, serve, tab):
+    """On its own page and where its charts would be."""
+    root = recorded("few")
+    with page_roots.begin(str(root), "none", "none", custom_run_id="none"):
+        pass
+    tab.goto(opening(serve(root), "?project=none"))
+    expect(tab.locator(".right")).to_contain_text("This run has logged no numbers")
+    tab.locator("tbody").get_by_role("link", name="none").click()
+    expect(tab.locator(".overview-curves")).to_contain_text("This run has logged no numbers")

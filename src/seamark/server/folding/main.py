@@ -56,6 +56,7 @@ _HEAR: Final = (
         _journal.run == sa.bindparam("of_run"),
         _journal.file == sa.bindparam("of_file"),
         _journal.heard < sa.bindparam("at"),
+        _journal.header.not_like('%"ended_how":%'),
     )
 )
 _newest: Final = (

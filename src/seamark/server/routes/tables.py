@@ -227,7 +227,7 @@ _run: Final = schema.run.c
 def projects(every: Several, project: Text = "", kind: Kind = "run") -> list[ProjectCounts]:
     """Return the readable projects with their numbers of runs; runs in the trash are separate.
 
-    ``running`` and ``crashed`` count runs in the states in which a table shows them.
+    ``running``, ``crashed`` and ``failed`` count runs in the states in which a table shows them.
     """
 
     def counted(one: str) -> sa.ColumnElement[int]:
@@ -243,6 +243,7 @@ def projects(every: Several, project: Text = "", kind: Kind = "run") -> list[Pro
                 counted(CRASHED),
                 sa.func.sum(_run.trashed),
                 sa.func.max(sa.func.nullif(_run.modified, UNKNOWN_NS)),
+                counted("failed"),
             )
             .where(_run.kind == kind)
             .group_by(_run.project)
@@ -258,8 +259,9 @@ def projects(every: Several, project: Text = "", kind: Kind = "run") -> list[Pro
                 crashed=int(crashed),
                 trashed=int(trashed),
                 last_record_ns=None if last is None else int(last),
+                failed=int(failed),
             )
-            for name, runs, running, crashed, trashed, last in sorted(
+            for name, runs, running, crashed, trashed, last, failed in sorted(
                 store.database.query(connection, statement)
             )
         ]

@@ -227,6 +227,26 @@ class RunState:
 
     # ------------------------------------------------------------------ journals and attempts
 
+    def take_observations(self, silence_ns: int) -> None:
+        """Take a journal for silent if its host has observed that its process is gone.
+
+        Such an observation is a journal itself, of the same host since it booted. ``silence_ns`` is
+        how long nothing is heard of a process until it is taken for gone.
+        """
+        files = {journal.file: journal for journal in self.journals.values()}
+        for told in self.journals.values():
+            about = files.get(str(told.header.get("ended")))
+            if about is None or told.heard is None or about.heard is None:
+                continue
+            place = about.header.get("host"), about.header.get("boot")
+            if None in place or place != (told.header.get("host"), told.header.get("boot")):
+                continue
+            heard, how = told.heard - silence_ns - 1, told.header.get("ended_how")
+            if about.heard > heard or about.header.get("ended_how") != how:
+                about.heard = min(about.heard, heard)
+                about.take_header({**about.header, "ended_how": how})
+                about.touched = True
+
     def add_journal(
         self, journal: JournalState, header: dict[str, Any] | None = None
     ) -> JournalState:

@@ -26,14 +26,14 @@ def reasons_of(
     store: Store, connection: sa.Connection, crashed: Collection[int], now_ns: int
 ) -> dict[int, str]:
     """Return crash reasons by run; see `seamark.process.liveness.CRASH_REASONS`."""
-    newest: dict[int, tuple[int, str]] = {}
-    for run, seen, header in load_owners(store, connection, list(crashed)):
-        if run not in newest or seen > newest[run][0]:
-            newest[run] = seen, header
+    newest: dict[int, tuple[bool, int, str]] = {}
+    for run, seen, header, closed in load_owners(store, connection, list(crashed)):
+        if run not in newest or (not closed, seen) > newest[run][:2]:
+            newest[run] = not closed, seen, header
     evidence = Evidence(now_ns=now_ns, here=store.here)
     return {
         run: evidence.crash(json.loads(header or "{}"), seen).reason
-        for run, (seen, header) in newest.items()
+        for run, (_, seen, header) in newest.items()
     }
 
 

@@ -24,7 +24,7 @@ from seamark.reading.points import (
     check_attempt,
 )
 from seamark.store import schema
-from seamark.store.cells import CRASHED, is_live, run_columns
+from seamark.store.cells import CRASHED, is_live, last_owners, run_columns
 from seamark.store.fold.registers import SeriesState
 from seamark.store.read.curve import (
     Begin,
@@ -236,7 +236,7 @@ class RunReader:
     def _crash_of(self, seen: Snapshot) -> Crash | None:
         if seen.stated() != CRASHED:
             return None
-        last = max(seen.owners, key=lambda one: one.seen, default=None)
+        last = max(last_owners(seen.owners), key=lambda one: one.seen, default=None)
         if last is None:
             return None
         asked = (last.writer, last.seen)

@@ -1,8 +1,10 @@
 // @ts-check
-/** The address of the page: its query holds the whole view, so that reloading shows the same. */
+/**
+ * The address of the page: it holds the whole view, so that reloading shows the same. Lists that are
+ * too long for the query, which the server is sent, are behind the `#`.
+ */
 
 const LONGEST = 2000;
-const MOST_RUNS = 40;
 const NEWEST = "sys/creation_time";
 
 /**
@@ -82,33 +84,36 @@ const FLAGS = /** @type {const} */ (["logx", "logy", "robust", "attempts", "tras
 const NUMBERS = /** @type {const} */ (["smooth", "ema"]);
 const SCREENS = ["runs", "compare", "projects"];
 
-/** Lists that are too long for an address, by their shortened form. @type {Map<string, string[]>} */
-const beyond = new Map();
 /** @type {Set<(view: View) => void>} */
 const listeners = new Set();
-/** @type {{search: string, view: View} | null} */
+/** @type {{said: string, view: View} | null} */
 let last = null;
+
+/** What the address says: its query, and what is behind the `#`. */
+function address() {
+  return location.search + location.hash;
+}
 
 /** @returns {View} what the address says; the same object until it changes */
 export function read() {
-  if (!last || last.search !== location.search) {
-    last = { search: location.search, view: parse(location.search) };
-  }
+  if (!last || last.said !== address()) last = { said: address(), view: parse(location.search, location.hash) };
   return last.view;
 }
 
 /**
  * @param {string} search
+ * @param {string} [hash]
  * @returns {View}
  */
-export function parse(search) {
+export function parse(search, hash = "") {
   const said = new URLSearchParams(search);
+  for (const [name, text] of new URLSearchParams(hash.slice(1))) said.append(name, text);
   /** @type {any} */
   const view = { ...START };
   for (const name of TEXTS) view[name] = said.get(name) ?? START[name];
   for (const name of LISTS) {
     const text = said.get(name);
-    view[name] = text ? (beyond.get(`${name}=${text}`) ?? text.split(",").map(unescaped)) : [];
+    view[name] = text ? text.split(",").map(unescaped) : [];
   }
   for (const name of FLAGS) view[name] = said.get(name) === "1";
   for (const name of NUMBERS) {
@@ -136,30 +141,34 @@ export function parse(search) {
 }
 
 /**
- * The query of the address of a view, with "?"; at most 2,000 characters if possible.
+ * The address of a view behind the path: "?…", and "#…" for lists that would make it too long.
  * @param {View} view
  * @returns {string}
  */
 export function search(view) {
-  const some = { ...view, selected: short("selected", view), drawn: short("drawn", view) };
-  let text = written(some);
-  // The lists that are easiest to choose again are shortened first.
-  for (const name of /** @type {const} */ (["drawn", "charts", "cols", "selected"])) {
-    while (text.length > LONGEST && some[name].length > 1) {
-      some[name] = some[name].slice(0, Math.floor(some[name].length / 2));
-      beyond.set(`${name}=${some[name].map(escaped).join(",")}`, view[name]);
-      text = written(some);
-    }
+  let text = written(view);
+  const behind = new URLSearchParams();
+  /** @type {any} */
+  const rest = { ...view };
+  for (const name of /** @type {const} */ (["drawn", "selected", "charts", "cols", "colours"])) {
+    if (text.length <= LONGEST) break;
+    if (name === "colours") for (const one of coloursOf(view)) behind.append("colour", one);
+    else if (view[name].length) behind.set(name, view[name].map(escaped).join(","));
+    rest[name] = START[name];
+    text = written(rest);
   }
-  return text;
+  const more = behind.toString();
+  return more ? `${text || "?v=1"}#${legible(more)}` : text;
 }
 
-/** @param {"selected" | "drawn"} name @param {View} view @returns {string[]} */
-function short(name, view) {
-  if (view[name].length <= MOST_RUNS) return view[name];
-  const some = view[name].slice(0, MOST_RUNS);
-  beyond.set(`${name}=${some.map(escaped).join(",")}`, view[name]);
-  return some;
+/** @param {View} view */
+function coloursOf(view) {
+  return Object.entries(view.colours).map(([run, slot]) => `${run}.${slot}`);
+}
+
+/** Slashes, commas and colons need no escape, and are easier to read. @param {string} text */
+function legible(text) {
+  return text.replace(/%2F/g, "/").replace(/%2C/g, ",").replace(/%3A/g, ":");
 }
 
 /** @param {View} view @returns {string} */
@@ -175,11 +184,9 @@ function written(view) {
   for (const name of FLAGS) if (view[name]) said.set(name, "1");
   for (const name of NUMBERS) if (view[name]) said.set(name, String(view[name]));
   if (view.zoom) said.set("zoom", `${view.zoom.low}~${view.zoom.high}~${view.zoom.x}`);
-  for (const [run, slot] of Object.entries(view.colours)) said.append("colour", `${run}.${slot}`);
+  for (const one of coloursOf(view)) said.append("colour", one);
   const text = said.toString();
-  if (!text) return "";
-  // Slashes, commas and colons need no escape in a query, and are easier to read.
-  return `?v=1&${text.replace(/%2F/g, "/").replace(/%2C/g, ",").replace(/%3A/g, ":")}`;
+  return text && `?v=1&${legible(text)}`;
 }
 
 /** @param {string} text */
@@ -240,15 +247,15 @@ export function linkTo(change) {
  */
 export function write(change, { push = false } = {}) {
   const view = changed(change);
-  const said = search(view);
-  if (said === location.search) {
-    if (last && last.search === said) last.view = view;
+  const wanted = search(view);
+  if (wanted === address()) {
+    if (last && last.said === wanted) last.view = view;
   } else {
-    const target = `${location.pathname}${said}${location.hash}`;
+    const target = `${location.pathname}${wanted}`;
     if (push) history.pushState(null, "", target);
     else history.replaceState(history.state, "", target);
     // The browser may write the same address in other letters.
-    last = { search: location.search, view };
+    last = { said: address(), view };
   }
   for (const one of [...listeners]) one(view);
 }

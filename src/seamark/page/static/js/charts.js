@@ -12,6 +12,7 @@ import { COLOURED, colourOf, highlight, highlighting, setValued, useTheme, value
 import { COUNTERS } from "./columns.js";
 import { Check, Empty, ErrorBox, Filter, isTyping, Later, Menu, useSeen } from "./components.js";
 import { isLoading } from "./curves.js";
+import { matcher } from "./finding.js";
 import { axisUnit, count, place, short } from "./format.js";
 
 /** @typedef {import("./lines.js").RunRef} RunRef */
@@ -62,8 +63,7 @@ function sectionsOf(has, view, filter, wanted) {
     cards.set(key, [...(cards.get(key) || []), path]);
   }
   const counts = (/** @type {string} */ path) => Number(COUNTERS.test(path));
-  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const fits = (/** @type {string} */ text) => words.every((word) => text.toLowerCase().includes(word));
+  const fits = matcher(filter);
   /** @type {Map<string, Card[]>} */
   const found = new Map();
   const put = (/** @type {string} */ name, /** @type {Card} */ card) => {
@@ -274,7 +274,7 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
     ${groups ? html`<${Later} of="./groups.js" part="GroupKey" groups=${groups} theme=${theme} colours=${colours} />` : runs.length > 1 && html`<${RunKey} runs=${runs} theme=${theme} colours=${colours} few=${!byValue} />`}
     ${byValue && html`<${Later} of="./groups.js" part="ValueKey" valued=${byValue} by=${view.by} theme=${theme} />`}
     ${error && html`<${ErrorBox} error=${error} onRetry=${again} />`}
-    ${has && total === 0 && html`<p class="charts-note">${view.filter ? `No chart has “${view.filter}” in its path.` : "These runs have no series of numbers."}</p>`}
+    ${has && total === 0 && html`<p class="charts-note">${view.filter ? `No chart is called “${view.filter}”.` : `${runs.length === 1 ? "This run has" : "These runs have"} logged no numbers: run["train/loss"].append(0.5) logs one.`}</p>`}
     ${sections.map(({ name, cards }, at) => html`<section class="charts-section" key=${name}>
       <h3><button type="button" aria-expanded=${isClosed(name) ? "false" : "true"} onClick=${() => setClosed({ ...closed, [name]: !isClosed(name) })}>
         <span class="charts-arrow" aria-hidden="true">${isClosed(name) ? "▸" : "▾"}</span>${name} <span class="charts-count">${cards.length}</span></button></h3>

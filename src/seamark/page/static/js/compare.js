@@ -7,8 +7,8 @@ import { colourOf, useTheme } from "./colours.js";
 import { ALWAYS, MOST_COLUMNS, endOf, isAside, titleOf } from "./columns.js";
 import { Check, Empty, ErrorBox, Filter, Pager, State, Time, tell, useAnswer, useModule } from "./components.js";
 import { csvOf, download } from "./copies.js";
-import { count, duration, exact, number, value } from "./format.js";
-import { quotedPath, quotedValue } from "./query.js";
+import { bracketed, matcher, quotedPath, quotedValue, queryOf } from "./finding.js";
+import { count, difference, duration, exact, number, value } from "./format.js";
 import { CSV_MOST, SIZE, isNumber, isOfQuery, tableOf, which } from "./rows.js";
 import { SortHead } from "./table.js";
 
@@ -77,10 +77,8 @@ export function CompareScreen({ api, view, live }) {
     () => rows.map((one) => ({ project: one.ref[0], id: one.ref[1], name: one.name, state: one.state })),
     [data],
   );
-  const wanted = filter.toLowerCase();
-  const shown = paths.filter(
-    (path) => (view.all || (differs.has(path) && !OWN.includes(path))) && path.toLowerCase().includes(wanted),
-  );
+  const fits = matcher(filter);
+  const shown = paths.filter((path) => (view.all || (differs.has(path) && !OWN.includes(path))) && fits(path));
   const ids = rows.map((one) => one.ref[1]);
   const back = () => write({ screen: "runs" }, { push: true });
   if (!keys.length && !all) {
@@ -136,7 +134,7 @@ function Line({ path, rows, base, differs }) {
       const same = row !== base && exact(one) === exact(first);
       return html`<td key=${row.key} class="${numeric ? "numeric" : ""} ${same ? "same" : ""}" title=${exact(one).slice(0, 2000)}>
         ${path === "sys/running_time" ? duration(one) : one instanceof Date ? html`<${Time} ns=${one} full />` : one === undefined ? html`<span class="muted" title="not there">–</span>` : html`<bdi>${value(one).slice(0, 200)}</bdi>`}
-        ${delta !== null && delta !== 0 && Number.isFinite(delta) && html`<span class="delta">${delta > 0 ? "+" : ""}${number(delta)}</span>`}</td>`;
+        ${delta !== null && delta !== 0 && Number.isFinite(delta) && html`<span class="delta">${difference(delta, path)}</span>`}</td>`;
     })}</tr>`;
 }
 
@@ -146,21 +144,26 @@ function Line({ path, rows, base, differs }) {
  * @typedef {{by: Record<string, any>, refs: [string, string][],
  *   values: Record<string, {n: number, odd: number, mean: number | null, std: number | null,
  *     min: number | null, max: number | null}>}} Group
- * @param {{api: Api, view: View, columns: string[], live: import("./api.js").Live}} props
+ * @param {{api: Api, view: View, columns: string[], known: string[], live: import("./api.js").Live}} props
+ *   `known`: paths of the runs, from which short titles must differ
  */
-export function Groups({ api, view, columns, live }) {
-  const ascending = !view.order.startsWith("-");
-  const path = view.order.slice(Number(!ascending));
+export function Groups({ api, view, columns, known, live }) {
   const numbers = columns.filter((one) => !ALWAYS.includes(one) && !view.group.includes(one)).slice(0, 20);
   const { data, error, busy, again } = useAnswer(
-    (signal) =>
-      api.whole("groups", { ...which(view), by: view.group, columns: numbers, limit: SIZE, offset: view.page * SIZE, order: path || null, least_first: ascending }, { signal }),
+    (signal) => {
+      const least_first = !view.order.startsWith("-");
+      const order = view.order.slice(Number(!least_first));
+      const body = { ...which(view), by: view.group, columns: numbers, limit: SIZE, offset: view.page * SIZE, order: order || null, least_first };
+      return api.whole("groups", body, { signal }).then((said) => ({ ...said, order, least_first }));
+    },
     [api, JSON.stringify([which(view), view.group, numbers, view.page, view.order]), Math.floor(live.tick / 3)],
   );
   /** @type {Group[]} */
   const groups = data?.answer ?? [];
+  // The order that is shown, until the other one that is asked for has come.
+  const { order: path = "", least_first: ascending = true } = data ?? {};
   // The answer to the query before stays: an error of the query is shown beside the query.
-  if (error && !(data && isOfQuery(error, view))) return html`<${ErrorBox} error=${error} onRetry=${again} />`;
+  if (error && !(data && (isOfQuery(error, view) || error.error === "lost"))) return html`<${ErrorBox} error=${error} onRetry=${again} />`;
   const shown = numbers.filter((path) => groups.some((one) => (one.values[path]?.n ?? 0) > 0));
   const inside = (/** @type {Group} */ group) => {
     const some = view.group.map((path) => {
@@ -169,10 +172,10 @@ export function Groups({ api, view, columns, live }) {
       if (Array.isArray(is)) return is.map((one) => `${quotedPath(path)} CONTAINS ${quotedValue(one)}`).join(" AND ");
       return `${quotedPath(path)} = ${quotedValue(is)}`;
     });
-    const q = [view.q && `(${view.q})`, ...some].filter(Boolean).join(" AND ");
+    const q = [bracketed(view.q), ...some].filter(Boolean).join(" AND ");
     write({ q, group: [], page: 0, selected: [], drawn: [] }, { push: true });
   };
-  const heads = [...view.group, ...shown];
+  const heads = [...view.group, ...shown, ...known];
   const head = (/** @type {string} */ one, title = titleOf(one), what = title) => {
     const numeric = !view.group.includes(one);
     const sorted = path === one;
@@ -225,23 +228,14 @@ function useFocused() {
 export function Chooser({ api, view, shown, onChange }) {
   const focused = useFocused();
   const [text, setText] = useState("");
-  const [asked, setAsked] = useState("");
   const [differing, setDiffering] = useState(true);
-  useEffect(() => {
-    const timer = setTimeout(() => setAsked(text.trim()), 150);
-    return () => clearTimeout(timer);
-  }, [text]);
   const { data, error, busy } = useAnswer(
-    (signal) =>
-      api.read(
-        "fields",
-        { project: view.project || null, query: view.q || null, contains: asked, unknown: "tell", limit: 1000 },
-        { signal },
-      ),
-    [api, view.project, view.q, asked],
+    (signal) => api.read("fields", { project: view.project || null, query: queryOf(view.q) || null, unknown: "tell" }, { signal }),
+    [api, view.project, view.q],
   );
+  const fits = matcher(text);
   /** @type {Field[]} */
-  const fields = data ?? [];
+  const fields = (data ?? []).filter((/** @type {Field} */ one) => fits(one.path));
   const found = fields.filter((one) => !differing || one.differing || shown.includes(one.path));
   found.sort((a, b) => Number(shown.includes(b.path)) - Number(shown.includes(a.path)));
   const full = shown.length >= MOST_COLUMNS;
@@ -249,11 +243,11 @@ export function Chooser({ api, view, shown, onChange }) {
     onChange(shown.includes(path) ? shown.filter((one) => one !== path) : [...shown, path]);
   const numeric = ["float_series", "statistic"];
   return html`<div class="pad">
-    <${Filter} own=${focused} hint="Type to filter" label="Filter columns" value=${text} onText=${setText} />
+    <${Filter} own=${focused} hint="Words, * or /…/" label="Filter columns" value=${text} onText=${setText} />
     <${Check} on=${differing} onCheck=${setDiffering}> Only those that differ<//>
     <div class="pick" role="group" aria-label="Columns">
       ${shown
-        .filter((path) => !fields.some((one) => one.path === path) && path.toLowerCase().includes(text.toLowerCase()))
+        .filter((path) => !fields.some((one) => one.path === path) && fits(path))
         .map((path) => html`<${Check} key=${path} on onCheck=${() => toggle(path)}><bdi>${titleOf(path)}</bdi><//>`)}
       ${found.slice(0, 200).map((one) => {
         const on = shown.includes(one.path);
@@ -269,7 +263,7 @@ export function Chooser({ api, view, shown, onChange }) {
           })}</span>`}
         <//>`;
       })}
-      ${found.length > 200 && html`<p class="muted">${found.length - 200} more: type to filter.</p>`}
+      ${found.length > 200 && html`<p class="muted">${number(found.length - 200)} more: type to filter.</p>`}
       ${!found.length && html`<p class="muted">${busy ? "Looking …" : error ? String(error.hint) : fields.length ? `None that differs: take the tick away to see ${fields.length} more.` : "None."}</p>`}
     </div>
     <div class="row"><small class="grow">${shown.length} of at most ${MOST_COLUMNS}</small>
@@ -285,13 +279,19 @@ export function GroupChooser({ view, known }) {
   const focused = useFocused();
   const by = new Set(view.group);
   const paths = known.filter((one) => !one.series && one.differs && !one.path.startsWith("sys/")).map((one) => one.path);
-  const shown = [...new Set([...view.group, ...paths, "sys/state", "sys/tags"])].slice(0, 60);
+  const [text, setText] = useState("");
+  const fits = matcher(text);
+  const found = [...new Set([...view.group, ...paths, "sys/state", "sys/tags"])].filter((path) => by.has(path) || fits(path));
+  const shown = found.slice(0, 200);
   const toggle = (/** @type {string} */ path) => {
     const next = by.has(path) ? view.group.filter((one) => one !== path) : [...view.group, path].slice(0, 8);
     write({ group: next, page: 0 });
   };
-  return html`<div class="pad"><div class="pick" role="group" aria-label="Group by">
+  return html`<div class="pad">
+    ${(text || found.length > 12) && html`<${Filter} hint="Words, * or /…/" label="Filter what to group by" value=${text} onText=${setText} />`}
+    <div class="pick" role="group" aria-label="Group by">
       ${shown.map((path, n) => html`<${Check} key=${path} own=${n ? undefined : focused} on=${by.has(path)} onCheck=${() => toggle(path)}><bdi>${path}</bdi><//>`)}
+      ${found.length > shown.length && html`<p class="muted">${number(found.length - shown.length)} more: type to filter.</p>`}
     </div>
     <button type="button" disabled=${!by.size} onClick=${() => write({ group: [], page: 0 })}>No groups</button></div>`;
 }

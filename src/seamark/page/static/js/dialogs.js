@@ -322,7 +322,7 @@ export function Edits({ api, open, note, onOpen, onDone, onNote }) {
 }
 
 const KEYS = [
-  ["/", "write a query"],
+  ["/", "find or query runs"],
   ["j k", "next, previous row"],
   ["x", "select the row"],
   ["e", "draw the row, or no longer"],
@@ -345,8 +345,12 @@ export function Help({ onClose, keys, onKeys }) {
         <${Check} on=${keys} onCheck=${onKeys}> Single keys do something<//>
         <dl class="keys">${KEYS.map(([key, does]) => html`<dt><kbd>${key}</kbd></dt><dd>${does}</dd>`)}</dl>
       </section>
-      <section><h3>Queries</h3>
+      <section><h3>The box</h3>
         <dl class="keys below">
+          <dt><code>${"resnet best"}</code></dt><dd>words of the name, a tag or the id, in any order</dd>
+          <dt><code>${"resnet-*"}</code>, <code>/v[12]$/</code></dt><dd>anything for <code>*</code>; a regular expression</dd>
+          <dt><code>${"lr < 0.01"}</code></dt><dd>a parameter or another path that ends so</dd>
+          <dt><code>${"tag = best AND state = failed"}</code></dt><dd>tags and states</dd>
           <dt><code>${"val/loss < 0.3"}</code></dt><dd>the last value of a series</dd>
           <dt><code>${"val/loss:min < 0.3"}</code></dt><dd>or its <code>min</code>, <code>max</code>, <code>mean</code></dd>
           <dt><code>sys/state = running</code></dt><dd>a state</dd>

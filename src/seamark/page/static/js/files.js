@@ -44,11 +44,11 @@ export function scrolls(box) {
   });
 }
 
-/** @param {{space: string, values: any[] | undefined, api: any, project: string, id: string, open: boolean}} props */
-export function Group({ space, values = [], api, project, id, open }) {
+/** @param {{space: string, title?: string, values: any[] | undefined, api: any, project: string, id: string, open: boolean}} props */
+export function Group({ space, title = space, values = [], api, project, id, open }) {
   const [shut, setShut] = useState(/** @type {boolean | null} */ (null));
   const closed = shut ?? !open;
-  return html`<section><h2><button type="button" class="fold" aria-expanded=${closed ? "false" : "true"} onClick=${() => setShut(!closed)}><span aria-hidden="true">${closed ? "▸" : "▾"}</span> ${space || "at the root"} <span class="count">${values.length}</span></button></h2>
+  return html`<section><h2><button type="button" class="fold" aria-expanded=${closed ? "false" : "true"} onClick=${() => setShut(!closed)}><span aria-hidden="true">${closed ? "▸" : "▾"}</span> <bdi>${title || "at the root"}</bdi> <span class="count">${values.length}</span></button></h2>
     ${!closed && html`<div class="scroll" ref=${scrolls}><table class="values"><tbody>${values.map((one) => html`<tr key=${one.path}><th scope="row"><${PathName} path=${space ? one.path.slice(space.length + 1) : one.path} /></th><td class="value"><${Value} one=${one} api=${api} project=${project} id=${id} /></td></tr>`)}</tbody></table></div>`}</section>`;
 }
 
@@ -70,9 +70,9 @@ function Value({ one, api, project, id }) {
   if (family === "file_series" || family === "histogram_series") return html`<span class="quiet">${count(Number(value.count), family === "file_series" ? "file" : "histogram")}, steps ${number(Number(value.first_step))} to ${number(Number(value.last_step))}</span>`;
   const unit = unitOf(one.path);
   if (unit && typeof value === "number") return html`<span title=${precise(value)}>${number(value, 4)} ${unit}</span>`;
-  if (type === "float" && typeof value === "number") return html`<code>${precise(value)}</code>`;
+  if (type === "float" && typeof value === "number") return html`<span class="number">${precise(value)}</span>`;
   if (typeof value === "string") return html`<${Long} text=${value} />`;
-  return html`<${Long} text=${typeof value === "object" && value !== null ? json(value, 1) : String(value)} code />`;
+  return html`<${Long} text=${typeof value === "object" && value !== null ? json(value, 1) : String(value)} code=${typeof value === "object"} />`;
 }
 
 /** @param {{text: string, note?: string, code?: boolean}} props */

@@ -134,6 +134,13 @@ export function unitOf(path) {
   return UNITS.get(known) ?? "";
 }
 
+/** A distance between two values of a path, with its sign and unit. @param {number} delta @param {string} path */
+export function difference(delta, path) {
+  const unit = unitOf(path);
+  const text = path === "sys/running_time" ? duration(delta) : `${number(delta)}${unit && ` ${unit}`}`;
+  return `${delta > 0 ? "+" : ""}${text}`;
+}
+
 /**
  * A size: "1.2 MB" (powers of 1,000).
  * @param {number | bigint | null | undefined} n

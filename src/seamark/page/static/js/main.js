@@ -4,7 +4,7 @@
 import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { START, linkTo, read, subscribe } from "./address.js";
 import { Api, ApiError, poll } from "./api.js";
-import { Banner, Empty, ErrorBox, Later, isTyping, pace } from "./components.js";
+import { Banner, Empty, ErrorBox, Later, isTyping, kept, pace } from "./components.js";
 import { duration, whole } from "./format.js";
 import { RunsScreen } from "./runs.js";
 
@@ -26,32 +26,12 @@ const subscribeToRuns = (watcher) => {
   return () => void watchers.delete(watcher);
 };
 
-/** The storage of the browser, which may refuse it to a frame. */
-const kept = {
-  /** @param {string} name */
-  get(name) {
-    try {
-      return localStorage.getItem(name) ?? "";
-    } catch {
-      return "";
-    }
-  },
-  /** @param {string} name @param {string} text */
-  set(name, text) {
-    try {
-      if (text) localStorage.setItem(name, text);
-      else localStorage.removeItem(name);
-    } catch {
-      // The user is asked again next time.
-    }
-  },
-};
-
 /** Take the token out of the address. */
 function tokenOfAddress() {
-  const said = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
-  if (said) history.replaceState(null, "", location.pathname + location.search);
-  return said;
+  const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
+  const rest = location.hash.slice(1).replace(/(^|&)token=[^&]*/, "").replace(/^&/, "");
+  if (token) history.replaceState(null, "", `${location.pathname}${location.search}${rest && `#${rest}`}`);
+  return token;
 }
 
 function Theme() {
@@ -167,7 +147,7 @@ function Page({ greeting, roots, token, onRefused }) {
             : was,
         );
         if (news) for (const one of [...watchers]) one(reset ? null : changed);
-        return now;
+        return now || pace.waiting;
       },
       { at: FIRST_MS },
     );
@@ -200,7 +180,7 @@ function Page({ greeting, roots, token, onRefused }) {
   useEffect(() => {
     if (first.current === shown) return;
     first.current = shown;
-    if (view.run || view.screen !== "runs") scrollTo(0, 0);
+    document.getElementById("main")?.scrollTo(0, 0);
     if (document.activeElement === document.body) document.getElementById("main")?.focus({ preventScroll: true });
   }, [shown]);
 
@@ -234,7 +214,7 @@ function Page({ greeting, roots, token, onRefused }) {
     html`<${Banner} kind="warn" action="Reload" onAction=${() => location.reload()}>
       Seamark was upgraded: reload this page.<//>`}
     ${api.unread > 0 && html`<${Fetched} of="./projects.js" part="Unread" count=${api.unread} root=${root} token=${token} />`}
-    <main id="main" tabindex="-1">${screen}</main>
+    <main id="main" tabindex="-1" class=${view.run || view.screen !== "runs" ? "" : "fixed"}>${screen}</main>
     ${help && html`<${Fetched} of="./dialogs.js" part="Help" onClose=${() => setHelp(false)} keys=${keys} onKeys=${setKeys} />`}`;
 }
 

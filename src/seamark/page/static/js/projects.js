@@ -1,25 +1,45 @@
 // @ts-check
 /** The projects of a root, and the description of one of them. */
 
-import { html, useEffect } from "../vendor/preact.js";
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { START, linkTo, write } from "./address.js";
 import { Api } from "./api.js";
-import { Banner, Empty, ErrorBox, Time, tell, useAnswer } from "./components.js";
+import { Banner, Empty, ErrorBox, Time, pace, tell, useAnswer } from "./components.js";
 import { Code, CopyButton } from "./copies.js";
 import { count, number } from "./format.js";
+import { which } from "./rows.js";
 
 /** @typedef {import("./address.js").View} View */
 /** @typedef {import("./api.js").Root} Root */
 /**
- * @typedef {{project: string, runs: number, running: number, crashed: number, trashed: number,
+ * @typedef {{project: string, runs: number, running: number, failed?: number, crashed: number, trashed: number,
  *   last_record_ns: bigint | number | null}} Project
  */
 
-const FIVE_LINES = `import seamark
-run = seamark.init_run(project="first")
-run["params"] = {"lr": 0.1}
-for step in range(100): run["loss"].append(1 / (1 + step), step=step)
-run.stop()`;
+/** What records a first run, by what it is written for. @type {Record<string, (where: string) => string[]>} */
+const FIRST = {
+  Lightning: (where) => [
+    "from lightning import Trainer",
+    "from seamark.lightning import SeamarkLogger",
+    "",
+    `trainer = Trainer(logger=SeamarkLogger(project="first"${where}))`,
+    "trainer.fit(model)",
+  ],
+  Ignite: (where) => [
+    "from seamark.ignite import setup_seamark_logging",
+    "",
+    `logger = setup_seamark_logging(trainer, optimizer, project="first"${where})`,
+    "with logger:",
+    "    trainer.run(batches, max_epochs=2)",
+  ],
+  Python: (where) => [
+    "import seamark",
+    `run = seamark.init_run("first"${where})`,
+    "for step in range(100):",
+    '    run["train/loss"].append(1 / (1 + step), step=step)',
+    "run.stop()",
+  ],
+};
 
 /**
  * A link within the page.
@@ -85,12 +105,13 @@ export function ProjectsScreen({ api, view, live, root, roots }) {
     html`<div class="list"><div class="sheet short"><table class="runs">
       <caption class="unseen">Projects${view.project ? ` in ${view.project}` : ""}</caption>
       <thead><tr><th scope="col"><span class="plain">Project</span></th><th scope="col" class="numeric"><span class="plain">Runs</span></th>
-        <th scope="col" class="numeric"><span class="plain">Running</span></th><th scope="col" class="numeric"><span class="plain">Crashed</span></th><th scope="col" class="numeric wide-only"><span class="plain">In the trash</span></th>
+        <th scope="col" class="numeric"><span class="plain">Running</span></th><th scope="col" class="numeric"><span class="plain">Failed</span></th><th scope="col" class="numeric"><span class="plain">Crashed</span></th><th scope="col" class="numeric wide-only"><span class="plain">In the trash</span></th>
         <th scope="col"><span class="plain">Last record</span></th></tr></thead>
       <tbody>${inside.map((one) => html`<tr key=${one.project}>
         <th scope="row"><${Go} change=${at(one.project)}><bdi>${one.project}</bdi><//></th>
         <td class="numeric">${number(one.runs)}</td>
         <td class="numeric ${one.running ? "good" : "muted"}">${one.running ? html`<span aria-hidden="true">● </span>` : ""}${number(one.running)}</td>
+        <td class="numeric ${one.failed ? "bad" : "muted"}">${one.failed ? html`<${Go} change=${{ ...at(one.project), q: "sys/state = failed" }}>${number(one.failed)}<//>` : "0"}</td>
         <td class="numeric ${one.crashed ? "bad" : "muted"}">${one.crashed ? html`<${Go} change=${{ ...at(one.project), q: "sys/state = crashed" }}>${number(one.crashed)}<//>` : "0"}</td>
         <td class="numeric muted wide-only">${one.trashed ? html`<${Go} change=${{ ...at(one.project), trashed: true }}>${number(one.trashed)}<//>` : "0"}</td>
         <td><${Time} ns=${one.last_record_ns} now=${api.now()} /></td></tr>`)}</tbody></table></div></div>`}
@@ -100,19 +121,85 @@ export function ProjectsScreen({ api, view, live, root, roots }) {
       <small><bdi>${one.path}</bdi>${one.read_only ? ` · read-only: ${one.why}` : ""}</small></li>`)}</ul></div>`}`;
 }
 
-/** Why there are no runs, and what to do. @param {{view: View, root: Root, left: number}} props */
-export function Nothing({ view, root, left }) {
-  if (view.q) {
-    return html`<${Empty} title="No run matches">
-      <p>Nothing here matches <code>${view.q}</code>.</p>
-      <button type="button" onClick=${() => write({ q: "", page: 0 })}>Show all runs</button><//>`;
-  }
+/**
+ * Why there are no runs, and what to do.
+ * @param {{api: Api, view: View, live: import("./api.js").Live, root: Root, left: number}} props
+ */
+export function Nothing({ api, view, live, root, left }) {
+  if (view.q) return html`<${NoMatch} api=${api} view=${view} />`;
   if (view.trashed) return html`<${Empty} title="The trash is empty" />`;
-  const projects = () => write({ ...START, root: view.root, screen: "projects" }, { push: true });
   if (left > 0) return html`<p class="starting">Reading ${count(left, "run")} …</p>`;
-  const where = view.project ? `in ${view.project}` : root.path ? `in ${root.path}` : "here";
-  return html`<${Empty} title="No runs ${where} yet">
-    <p>${root.why && !root.read_only ? root.why : "Record one, and it appears here:"}</p>
-    ${view.project && html`<p><button type="button" onClick=${projects}>Which projects are there?</button></p>`}
-    <${Code} text=${FIVE_LINES} /><//>`;
+  return html`<${NoRuns} api=${api} view=${view} live=${live} root=${root} />`;
+}
+
+/** The parts of a query that hold together: between its outermost ANDs; of words, each. @param {string} q */
+function partsOf(q) {
+  if (!/[<>=~()`"]|\s(in|is|contains|matches)\s/i.test(q)) return q.split(/\s+/);
+  const parts = [""];
+  let depth = 0;
+  for (const [token] of q.matchAll(/"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|`[^`]*`?|[()]|[^\s"'`()]+|\s+/g)) {
+    if (token === "(") depth += 1;
+    else if (token === ")") depth -= 1;
+    if (depth === 0 && /^and$/i.test(token)) parts.push("");
+    else parts[parts.length - 1] += token;
+  }
+  return parts.map((one) => one.trim()).filter(Boolean);
+}
+
+/** @param {{api: Api, view: View}} props */
+function NoMatch({ api, view }) {
+  const parts = partsOf(view.q).slice(0, 20);
+  const { data } = useAnswer(
+    (signal) =>
+      Promise.all(parts.map((q) => api.whole("select", { ...which({ ...view, q }), limit: 1 }, { signal }).then((said) => number(Number(said.total)), () => "–"))),
+    [api, view.project, view.q],
+  );
+  const only = (/** @type {string} */ q) => write({ q, page: 0 }, { push: true });
+  return html`<${Empty} title="No run matches">
+    <table class="values"><thead><tr><th scope="col">alone</th><th scope="col" class="number">runs</th></tr></thead>
+      <tbody>${parts.map((q, at) => html`<tr key=${at}><th scope="row"><button type="button" class="link" title="Show what this alone leaves" onClick=${() => only(q)}><code><bdi>${q}</bdi></code></button></th>
+        <td class="number">${data?.[at] ?? "…"}</td></tr>`)}</tbody></table>
+    <p><button type="button" onClick=${() => only("")}>Clear</button></p><//>`;
+}
+
+/**
+ * What records a first run. It is looked for every two seconds, and opened when it comes.
+ * @param {{api: Api, view: View, live: import("./api.js").Live, root: Root}} props
+ */
+function NoRuns({ api, view, live, root }) {
+  const [tab, setTab] = useState("Lightning");
+  // Runs that were there before are read when the page opens; they are not opened.
+  const wasEmpty = useRef(false);
+  useEffect(() => {
+    const first = live.changed[0];
+    if (wasEmpty.current && live.changed.length === 1) write({ project: first.project, run: first.run }, { push: true });
+  }, [live.tick]);
+  useEffect(() => {
+    if (api.looked > 0) wasEmpty.current = true;
+  });
+  useEffect(() => {
+    pace.waiting = true;
+    dispatchEvent(new Event("seamark:pace"));
+    return () => {
+      pace.waiting = false;
+    };
+  }, []);
+  const names = Object.keys(FIRST);
+  const keys = (/** @type {any} */ event) => {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[/** @type {string} */ (event.key)];
+    if (!by) return;
+    event.preventDefault();
+    const next = (names.indexOf(tab) + by + names.length) % names.length;
+    setTab(names[next]);
+    event.currentTarget.children[next].focus();
+  };
+  const where = root.path ? `, root=${JSON.stringify(root.path)}` : "";
+  return html`<${Empty} title=${view.project ? `No runs in ${view.project} yet` : root.path ? `No runs in ${root.path} yet` : "No runs yet"}>
+    ${root.why && html`<p>${root.why}</p>`}
+    <p>The first one opens here by itself. With one of these it is recorded${root.path ? " in this folder" : ""}:</p>
+    <div class="run-tabs" role="tablist" aria-label="What the training is written with" onKeyDown=${keys}>
+      ${names.map((one) => html`<button type="button" key=${one} role="tab" id="first-${one}" aria-controls="first" aria-selected=${String(one === tab)} tabindex=${one === tab ? 0 : -1} onClick=${() => setTab(one)}>${one}</button>`)}
+    </div>
+    <div role="tabpanel" id="first" aria-labelledby="first-${tab}"><${Code} text=${FIRST[tab](where).join("\n")} focused /></div>
+    <p class="muted">Already have logs? <code>seamark import --help</code> · Another folder: <code>seamark ui PATH</code>${view.project && html` · <${Go} change=${{ ...START, root: view.root, screen: /** @type {const} */ ("projects") }}>Which projects are there?<//>`}</p><//>`;
 }

@@ -1,18 +1,21 @@
 // @ts-check
-/** The field for queries, which completes what is typed. */
+/** The box above the table, which finds runs by words and by queries, and completes what is typed. */
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { AGGREGATES } from "./columns.js";
 import { useAnswer, useId } from "./components.js";
+import { SYSTEM, hasShort, isWhole, isWords, pathsOf, quotedPath, quotedValue, resolved } from "./finding.js";
+import { value as shortly } from "./format.js";
 
 /** @typedef {import("./api.js").Api} Api */
 
 const STATES = ["created", "running", "completed", "failed", "interrupted", "suspended", "crashed"];
 const OPERATORS = ["=", "!=", "<", "<=", ">", ">=", "=~", "!~", "CONTAINS", "NOT CONTAINS", "IN", "NOT IN", "MATCHES", "IS MISSING", "IS NOT MISSING"];
-/** Attributes that every query may name. */
-const SYSTEM = ["state", "name", "tags", "creation_time", "running_time", "owner", "description", "id", "hostname", "crash_reason", "failed", "group_tags", "modification_time"].map((one) => `sys/${one}`);
 const JOINS = ["AND", "OR", "AND NOT"];
 const MOST = 12;
+const MOST_VALUES = 4;
+const WORDS_MS = 350;
+const QUERY_MS = 700;
 const TOKEN = /\s+|"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|`[^`]*`?|>=|<=|!=|<>|==|=~|!~|[=<>(),]|[^\s"'`=<>!~(),]+|./gsu;
 
 /**
@@ -55,6 +58,11 @@ export function placeOf(text) {
       if (word === "IN") want = "value";
       else if (["MISSING", "NULL", "NONE"].includes(word)) want = "join";
       else if (/^([=<>!~]+|CONTAINS|MATCHES)$/.test(word)) want = "value";
+      else if (!OPERATORS.some((one) => one.startsWith(word))) {
+        // The one before was a word that finds.
+        path = token.replace(/`/g, "");
+        last = { want: "path", from: match.index, typed: token, path };
+      }
     } else if (want === "value") {
       if (token === "(") list = true;
       else want = "join";
@@ -68,45 +76,100 @@ export function placeOf(text) {
   return last;
 }
 
-/** @param {string} path @returns {string} as a query names it */
-export function quotedPath(path) {
-  return /^[^\W\d][\w./-]*(:\w+)?$/u.test(path) && !/^(and|or|not|in|is)$/i.test(path) ? path : `\`${path}\``;
-}
-
-/** @param {any} value @returns {string} as a query names it */
-export function quotedValue(value) {
-  if (typeof value === "number" || typeof value === "boolean" || typeof value === "bigint") return String(value);
-  return `"${String(value).replace(/[\\"]/g, "\\$&")}"`;
-}
-
 /**
  * The words that may come at the caret, the likeliest first.
  * @param {Place} place
- * @param {string[]} paths
+ * @param {Set<string>} paths
  * @param {string[]} tags
  * @returns {string[]}
  */
 export function proposals(place, paths, tags) {
   const typed = place.typed.replace(/[`"']/g, "").toLowerCase();
   const among = (/** @type {string[]} */ all) => {
-    const starts = all.filter((one) => one.toLowerCase().startsWith(typed));
-    const holds = all.filter((one) => !starts.includes(one) && one.toLowerCase().includes(typed));
-    return [...starts, ...holds];
+    const rank = (/** @type {string} */ one) => {
+      const at = one.toLowerCase().indexOf(typed);
+      return at <= 0 ? at : one.toLowerCase().includes(`/${typed}`) ? 1 : 2;
+    };
+    return all.map((one) => /** @type {[number, string]} */ ([rank(one), one])).filter(([n]) => n >= 0).sort((a, b) => a[0] - b[0]).map(([, one]) => one);
   };
+  const [path = ""] = place.path ? pathsOf(place.path.replace(/:\w*$/, ""), paths) : [];
+  const isKnown = paths.has(path) || SYSTEM.includes(path);
   if (place.want === "path") {
     const colon = place.typed.lastIndexOf(":");
     const before = place.typed.slice(0, colon).replace(/`/g, "");
-    if (colon > 0 && paths.includes(before)) return among(AGGREGATES.map((one) => `${before}:${one}`));
+    if (colon > 0 && pathsOf(before, paths).some((one) => paths.has(one))) return among(AGGREGATES.map((one) => `${before}:${one}`));
     const found = among([...new Set([...SYSTEM, ...paths])]);
     // Facts about the machine come last.
     found.sort((a, b) => Number(/^(sys|monitoring|source_code)\//.test(a)) - Number(/^(sys|monitoring|source_code)\//.test(b)));
     return found.filter((one) => one.toLowerCase() !== typed || one !== place.typed).slice(0, MOST);
   }
-  if (place.want === "operator") return typed && place.typed !== place.path ? among(OPERATORS) : OPERATORS;
+  if (place.want === "operator") return !isKnown ? [] : typed && place.typed !== place.path ? among(OPERATORS) : OPERATORS;
   if (place.want === "join") return place.typed ? [] : JOINS;
-  if (place.path === "sys/state") return among(STATES);
-  if (place.path === "sys/tags" || place.path === "sys/group_tags") return among(tags).slice(0, MOST);
+  if (path === "sys/state") return among(STATES);
+  if (path === "sys/tags" || path === "sys/group_tags") return among(tags).slice(0, MOST);
   return [];
+}
+
+/**
+ * A hook for what runs have at some paths: a few values of each.
+ * @param {Api} api @param {string} project @param {string[]} paths
+ * @returns {Map<string, string>}
+ */
+function useValues(api, project, paths) {
+  const { data } = useAnswer(
+    async (signal) => {
+      if (!paths.length) return new Map();
+      const { table } = await api.read("table", { project: project || null, columns: paths, limit: 100, unknown: "tell", counted: false }, { signal });
+      return new Map(paths.map((path) => {
+        const cells = table.cells[table.columns.indexOf(path)] ?? [];
+        const found = [...new Set(cells.filter((/** @type {any} */ one) => one !== null).map(shortly))];
+        return [path, `${found.slice(0, MOST_VALUES).join(", ")}${found.length > MOST_VALUES ? " …" : ""}`];
+      }));
+    },
+    [api, project, paths.join("\n")],
+  );
+  return data ?? new Map();
+}
+
+/**
+ * A hook for what is asked: it replaces short names, and asks which path is meant if there are several.
+ * @param {{api: Api, project: string, value: string, known: Set<string> | null, onChange: (q: string, push: boolean) => void}} given
+ */
+function useAsking({ api, project, value, known, onChange }) {
+  const [open, setOpen] = useState(/** @type {{text: string, name: string, paths: string[], chosen: Record<string, string>} | null} */ (null));
+  const [other, setOther] = useState(/** @type {string[]} */ ([]));
+  /** What was typed last, and what was asked for it. */
+  const sent = useRef({ typed: value, next: value });
+  const turn = useRef(0);
+  // Back leads to the query before this field had the focus, not to each word on the way.
+  const began = useRef(false);
+  const ask = async (/** @type {string} */ some, chosen = /** @type {Record<string, string>} */ ({}), push = !began.current) => {
+    const typed = some.trim();
+    const mine = (turn.current += 1);
+    let next = typed;
+    setOther([]);
+    if (!isWords(typed)) {
+      const paths = known ?? (await api.read("paths", { project }).then((all) => new Set(all), () => null));
+      if (mine !== turn.current) return null;
+      const found = paths && resolved(typed, paths, chosen);
+      if (found?.open.length) {
+        setOpen({ text: typed, ...found.open[0], chosen });
+        return null;
+      }
+      if (found) {
+        next = found.text;
+        setOther(found.other);
+      }
+    }
+    setOpen(null);
+    sent.current = { typed, next };
+    if (next !== value) {
+      onChange(next, push);
+      began.current = true;
+    }
+    return next;
+  };
+  return { ask, open, other, sent, began, leave: () => setOpen(null) };
 }
 
 /**
@@ -121,39 +184,57 @@ export function QueryField({ api, project, value, error, tags, onChange }) {
   /** @type {{current: any}} */
   const field = useRef(null);
   const id = useId("query");
-  // A blank at the end stays, since more is about to be typed.
-  useEffect(() => {
-    if (text.trim() !== value) setText(value);
-  }, [value]);
   const { data } = useAnswer(
-    (signal) => (open ? api.read("paths", { project }, { signal }) : Promise.resolve(undefined)),
+    (signal) => (open ? api.read("paths", { project }, { signal }).then((all) => new Set(all)) : Promise.resolve(null)),
     [api, project, open],
   );
+  /** @type {Set<string>} */
+  const paths = data ?? new Set();
+  const asking = useAsking({ api, project, value, known: data ?? null, onChange });
+  // A blank at the end stays, since more is about to be typed, and a short name until the end.
+  /** @type {{current: string | null}} */
+  const met = useRef(null);
+  useEffect(() => {
+    const isOther = met.current === null || asking.sent.current.next !== value;
+    met.current = value;
+    if (!isOther) return;
+    if (text.trim() !== value) setText(value);
+    // Short names in an address that somebody has written.
+    if (hasShort(value)) asking.ask(value, {}, false).then((next) => next !== null && setText(next));
+  }, [value]);
   const place = placeOf(text.slice(0, caret));
-  const found = open ? proposals(place, data ?? [], tags) : [];
-  const shown = found.length > 0 && !(found.length === 1 && found[0] === place.typed);
+  const which = asking.open;
+  const found = which ? which.paths.slice(0, 4 * MOST) : open ? proposals(place, paths, tags) : [];
+  const shown = found.length > 0 && (which !== null || !(found.length === 1 && found[0] === place.typed));
+  const values = useValues(api, project, which ? found : []);
 
   useEffect(() => document.getElementById(`${id}-${at}`)?.scrollIntoView({ block: "nearest" }), [at]);
 
-  // Back leads to the query before this field had the focus, not to each word on the way.
-  /** @type {{current: boolean}} */
-  const began = useRef(false);
-  const ask = (/** @type {string} */ some) => {
-    if (some.trim() === value) return;
-    onChange(some.trim(), !began.current);
-    began.current = true;
-  };
   // A complete query is sent while somebody types, another one when Enter is pressed.
   useEffect(() => {
-    if (text === value) return undefined;
-    if (text.trim() === value) return undefined;
-    const whole = !text.trim() || (placeOf(`${text} `).want === "join" && place.want !== "operator");
-    if (!whole) return undefined;
-    const timer = setTimeout(() => ask(text), 700);
+    const typed = text.trim();
+    if (typed === value || typed === asking.sent.current.typed || !isWhole(typed)) return undefined;
+    const words = isWords(typed);
+    const end = typed.split(/\s/).pop() ?? "";
+    // The name of a column, which is to be compared with something.
+    if (words && end && (typed !== text || pathsOf(end, paths).some((one) => one !== end || paths.has(one)))) return undefined;
+    const timer = setTimeout(() => asking.ask(text), words ? WORDS_MS : QUERY_MS);
     return () => clearTimeout(timer);
   }, [text]);
 
+  const finish = async (/** @type {string} */ some, chosen = /** @type {Record<string, string>} */ ({})) => {
+    setOpen(false);
+    setAt(-1);
+    const next = await asking.ask(some, chosen);
+    if (next !== null) setText(next);
+    asking.began.current = false;
+  };
   const take = (/** @type {string} */ one) => {
+    if (which) {
+      field.current?.focus();
+      finish(which.text, { ...which.chosen, [which.name]: one });
+      return;
+    }
     const put = place.want === "path" ? quotedPath(one) : place.want === "value" && /[^\w.-]/.test(one) ? quotedValue(one) : one;
     const after = text.slice(caret).replace(/^[\w./`-]+/, place.typed ? "" : "$&").replace(/^ /, "");
     const made = `${text.slice(0, place.from)}${put} `;
@@ -170,61 +251,67 @@ export function QueryField({ api, project, value, error, tags, onChange }) {
     setCaret(event.target.selectionStart ?? event.target.value.length);
     setOpen(true);
     setAt(-1);
+    asking.leave();
   };
   const keys = (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       event.preventDefault();
-      if (!open) {
-        setOpen(true);
-        setCaret(field.current.selectionStart);
-      } else if (shown) {
+      if (shown) {
         const step = event.key === "ArrowDown" ? 1 : -1;
         setAt((at + step + found.length + (at < 0 && step < 0 ? 1 : 0)) % found.length);
+      } else if (!open) {
+        setOpen(true);
+        setCaret(field.current.selectionStart);
       }
     } else if ((event.key === "Enter" || event.key === "Tab") && shown && at >= 0) {
       event.preventDefault();
       take(found[at]);
     } else if (event.key === "Enter") {
       event.preventDefault();
-      setOpen(false);
-      ask(text);
-      began.current = false;
-    } else if (event.key === "Escape" && open) {
+      finish(text);
+    } else if (event.key === "Escape") {
       event.preventDefault();
       setOpen(false);
+      asking.leave();
+      // The keys of the table act again.
+      if (at < 0) document.getElementById("main")?.focus({ preventScroll: true });
       setAt(-1);
     } else if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
       setOpen(false);
     }
   };
   return html`<div class="query" role="search">
-    <input ref=${field} type="text" role="combobox" aria-label="Query" spellcheck=${false} autocomplete="off"
-      autocapitalize="off" placeholder="Query: val/loss:min < 0.3 AND sys/state = running" value=${text}
+    <input ref=${field} type="text" role="combobox" aria-label="Find runs: words or a query" spellcheck=${false} autocomplete="off"
+      autocapitalize="off" placeholder="Find runs: name, tag, id, or val/loss < 0.3" value=${text}
       aria-expanded=${String(shown)} aria-controls=${id} aria-autocomplete="list" data-key="/"
       aria-activedescendant=${shown && at >= 0 ? `${id}-${at}` : undefined}
-      aria-invalid=${error ? "true" : undefined} aria-describedby=${error ? `${id}-error` : undefined}
+      aria-invalid=${error && !which ? "true" : undefined} aria-describedby=${error ? `${id}-error` : undefined}
       onInput=${typed} onKeyDown=${keys}
       onClick=${(/** @type {any} */ e) => setCaret(e.target.selectionStart)}
       onBlur=${() => {
-        began.current = false;
+        asking.began.current = false;
+        if (asking.sent.current.next === value && text.trim() === asking.sent.current.typed) setText(value);
         setTimeout(() => setOpen(false), 150);
       }} />
     ${text &&
     html`<button type="button" class="quiet" aria-label="Clear the query" onClick=${() => {
-      setText("");
-      ask("");
+      finish("");
       field.current?.focus();
     }}>✕</button>`}
-    <div class="popup" id=${id} role="listbox" aria-label="What may come" hidden=${!shown}>
+    ${which && html`<p class="unseen" role="alert">${which.paths.length} paths end in ${which.name}: choose one.</p>`}
+    <div class="popup" id=${id} role="listbox" aria-label=${which ? `Which ${which.name}?` : "What may come"} hidden=${!shown}>
+      ${which && html`<div class="which" role="presentation">Which <code>${which.name}</code>? ${which.paths.length > found.length && `The first ${found.length} of ${which.paths.length}: write more of the path.`}</div>`}
       ${shown &&
       found.map(
         (one, n) => html`<div key=${one} id=${`${id}-${n}`} role="option" aria-selected=${String(n === at)}
           onPointerDown=${(/** @type {Event} */ e) => {
             e.preventDefault();
             take(one);
-          }}><bdi>${one}</bdi></div>`,
+          }}><bdi>${one}</bdi>${which && html`<small><bdi>${values.get(one) ?? ""}</bdi></small>`}</div>`,
       )}
     </div>
-    ${error && html`<div class="query-error" id=${`${id}-error`} role="alert"><pre>${String(error.hint ?? error)}</pre></div>`}
+    ${asking.other.length > 0 && !error && html`<p class="note" role="status">${asking.other.map((name) => html`<span key=${name}><code>${name}</code> is a path of its own. <button type="button" class="link" onPointerDown=${(/** @type {Event} */ e) => e.preventDefault()}
+      onClick=${() => finish(asking.sent.current.typed, { [name]: `parameters/${name}` })}>Use parameters/${name}</button> </span>`)}</p>`}
+    ${error && !which && html`<div class="query-error" id=${`${id}-error`} role="alert"><pre>${String(error.hint ?? error)}</pre></div>`}
   </div>`;
 }

@@ -1,0 +1,63 @@
+"""Journals that tell a server which processes of this host ended without a record of it.
+
+A server cannot look up processes, so it waits until nothing has been heard of a run for a while.
+The host of a process knows at once. Its observation is a small journal of its own beside the one
+that it is about, with only a header, and is the same whenever it is sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from seamark.journal.folder import journal_name, split_journal_name
+from seamark.journal.format import Kind, dump_json, file_header, frame_bytes, salt_of
+from seamark.journal.reader import JournalReader
+from seamark.process.liveness import LOST, Evidence
+from seamark.process.interrupts import quietly
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from seamark.journal.folder import JournalFile
+
+__all__ = ["observations_of"]
+
+
+def observations_of(
+    run: str, journals: Iterable[JournalFile], known: Mapping[str, int]
+) -> dict[str, bytes]:
+    """Return journals about processes of a run that are gone, without those that are ``known``.
+
+    Only a process of this host and boot is known to be gone, and only if its journal was not
+    closed. The keys are file names.
+    """
+    evidence, found = Evidence(), dict[str, bytes]()
+    for file in journals:
+        uid = split_journal_name(file.path.name)[1]
+        if uid is None:
+            continue
+        own = hashlib.sha256(b"ended" + uid).digest()[:16]
+        name = journal_name(f"{file.writer.rpartition('-')[0]}-{own.hex()[:8]}", own)
+        if name in known:
+            continue
+        with quietly(), JournalReader(file.path) as reader:
+            header, last = reader.header(), reader.last_frame()
+            if last is None or last.kind == Kind.CLOSE or header.get("owner", True) is not True:
+                continue
+            if evidence.alive(header) is not False:
+                continue
+            how = evidence.crash(header, last.t).reason
+            if how != LOST:
+                said = {"run": run, "writer": name.rpartition(".")[0], "ended": file.path.name}
+                found[name] = _journal(own, last.t, {**said, **_place(header), "ended_how": how})
+    return found
+
+
+def _place(header: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: header.get(name) for name in ("host", "boot")}
+
+
+def _journal(uid: bytes, t: int, header: Mapping[str, Any]) -> bytes:
+    record = dump_json({"attempt": None, "owner": False, **header})
+    return file_header(uid) + frame_bytes(salt_of(uid), Kind.HEADER, t, record)

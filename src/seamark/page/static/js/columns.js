@@ -64,6 +64,31 @@ export function splitColumn(path) {
   return colon > 0 && AGGREGATES.includes(word) ? [path.slice(0, colon), word] : [path, ""];
 }
 
+/** Words of metrics of which the greatest is the best, and of those of which the least is. */
+const GREATEST = new Set("acc accuracy f1 auc auroc ap map iou dice bleu rouge r2 precision recall reward score psnr ssim".split(" "));
+const LEAST = new Set("loss error mse mae rmse nll wer cer ppl perplexity fid".split(" "));
+
+/**
+ * The good end of a metric, by the last part of its name.
+ * @param {string} path
+ * @returns {"max" | "min" | ""} "" if its name does not tell
+ */
+export function goodEnd(path) {
+  const name = (splitColumn(path)[0].split("/").pop() ?? "").replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
+  for (const word of name.split(/[^a-z0-9]+/).reverse()) {
+    for (const one of [word, word.replace(/\d+$/, "")]) {
+      if (GREATEST.has(one)) return "max";
+      if (LEAST.has(one)) return "min";
+    }
+  }
+  return "";
+}
+
+/** Whether the first click on a column sorts it upwards: the good end comes first. @param {string} path */
+export function ascendsFirst(path) {
+  return goodEnd(path) !== "max" && !["sys/creation_time", "sys/modification_time"].includes(path);
+}
+
 /** @param {string} path @returns {boolean} whether it is about how a run ran, not about its result */
 export function isAside(path) {
   return path.split("/").slice(0, -1).slice(0, 2).some((part) => ASIDE.includes(part));
@@ -114,8 +139,8 @@ export function telling(shared) {
   return { metrics: metrics.slice(0, 4), parameters: parameters.slice(0, 4) };
 }
 
-/** @param {string} path */
-function aParameter(path) {
+/** 0 for a parameter, 1 for another value. @param {string} path */
+export function aParameter(path) {
   return Number(!path.split("/").slice(0, -1).some((part) => PARAMETERS.includes(part)));
 }
 

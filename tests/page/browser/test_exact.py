@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import re
 
-from page_looking import opening
+from page_looking import findings, opening
 
 
 def expect(*given):
@@ -81,3 +82,105 @@ def test_projects_count_their_failed_runs(box_page, tab):
     tab.get_by_role("row").filter(has_text="box").get_by_role("link", name="1", exact=True).click()
     expect(rows(tab)).to_have_count(1)
     expect(rows(tab)).to_contain_text("failed")
+
+
+FORMATTED = """
+async (numbers) => {
+  const place = document.querySelector("link[href$='/js/components.js']").href;
+  const { number, digitsBeside, exact } = await import(new URL("format.js", place).href);
+  const shown = numbers.map((one) => number(one));
+  return { shown, exact: numbers.map(exact), beside: numbers.map((one, n) => {
+    const near = [numbers[n - 1], numbers[n + 1]];
+    return [one, ...near].map((x) => number(x, Math.max(5, digitsBeside(one, near))));
+  }) };
+}
+"""
+"""How numbers are shown alone, in full, and beside their neighbours."""
+
+
+def read_number(text):
+    return float(text.replace("\u2212", "-").replace(",", ""))
+
+
+def test_numbers_are_those_of_python(main_page, tab):
+    """Five digits as Python rounds them, all digits in full, and more beside a near neighbour."""
+    draw = random.Random(5)
+    numbers = [draw.uniform(-1, 1) * 10.0 ** draw.randint(-300, 4) for _ in range(300)]
+    numbers += [draw.uniform(1, 9) * 10.0 ** draw.randint(7, 300) for _ in range(100)]
+    for _ in range(100):
+        near = draw.uniform(1, 9) * 10.0 ** draw.randint(-12, 12)
+        numbers += [near, near * (1 + 10.0 ** -draw.randint(3, 15))]
+    tab.goto(opening(main_page, "?screen=projects"))
+    expect(tab.get_by_role("main").get_by_role("table").first).to_be_visible()
+    told = tab.evaluate(FORMATTED, numbers)
+    for one, shown, exact in zip(numbers, told["shown"], told["exact"], strict=True):
+        assert float(exact) == one
+        if not 1e5 <= abs(one) < 1e7 and one != int(one):
+            assert read_number(shown) == float(f"{one:.5g}")
+    for n, (own, before, after) in enumerate(told["beside"]):
+        for at, text in ((n - 1, before), (n + 1, after)):
+            if 0 <= at < len(numbers):
+                assert (text == own) == (numbers[at] == numbers[n])
+
+
+def test_exact_numbers_are_copied(main_page, tab):
+    """Of what is marked in the table; the title of a cell has them too."""
+    tab.goto(opening(main_page, "?project=sweep&cols=val/loss,parameters/lr&q=val/loss<1"))
+    cell = rows(tab).first.locator("td.numeric").first
+    expect(cell).to_have_text("0.2")
+    copied = tab.evaluate(
+        """() => {
+          getSelection().selectAllChildren(document.querySelector("table.runs tbody"));
+          const event = new ClipboardEvent("copy", {bubbles: true, cancelable: true,
+            clipboardData: new DataTransfer()});
+          document.querySelector("table.runs tbody td.numeric").dispatchEvent(event);
+          return event.clipboardData.getData("text/plain");
+        }"""
+    )
+    assert {"sweep-000", "0.2", "0.1"} <= set(copied.split("\t"))
+
+
+GOOD = """
+async (paths) => {
+  const place = document.querySelector("link[href$='/js/components.js']").href;
+  const { ascendsFirst } = await import(new URL("columns.js", place).href);
+  return paths.filter((path) => !ascendsFirst(path));
+}
+"""
+"""The paths whose greatest values come first."""
+
+
+def test_the_good_end_comes_first(main_page, tab):
+    """Accuracies with the greatest first, losses with the least, texts from A; again reverses."""
+    tab.goto(opening(main_page, "?project=sweep&cols=val/loss"))
+    greatest = ["val/acc", "val_accuracy", "test/F1", "top1_acc5", "bbox/mAP", "r2", "val/acc:max"]
+    least = ["val/loss", "rmse", "parameters/lr", "sys/name", "accident", "train/acc_loss", "lr"]
+    assert tab.evaluate(GOOD, greatest + least) == greatest
+    head = tab.get_by_role("columnheader", name="val/loss")
+    head.get_by_role("button").click()
+    expect(head).to_have_attribute("aria-sort", "ascending")
+    expect(rows(tab).first).to_contain_text("sweep-000")
+    head.get_by_role("button").click()
+    expect(head).to_have_attribute("aria-sort", "descending")
+    expect(rows(tab).first).to_contain_text("sweep-209")
+
+
+def test_compared_runs_show_parameters_first_and_the_best(main_page, tab):
+    """Beside the last value of a metric; not what always differs, unless it is asked for."""
+    tab.goto(opening(main_page, "?project=vision/digits&q=name in (quick-otter, calm-heron)"))
+    expect(rows(tab)).to_have_count(2)
+    tab.get_by_role("checkbox", name="Select all rows").check()
+    tab.get_by_role("button", name="Compare").click()
+    sheet = tab.locator("table.compare")
+    loss = sheet.get_by_role("row").filter(has=tab.get_by_title("val/loss", exact=True))
+    expect(loss).to_contain_text("best 0.33333")
+    expect(loss.locator(".best")).to_have_text("\u25b2 best 0.043478")
+    heads = sheet.locator("tr.section").all_inner_texts()
+    assert heads[0] == "parameters"
+    assert heads.index("train") < heads.index("source_code" if "source_code" in heads else "sys")
+    titles = sheet.locator("th[title]").evaluate_all("all => all.map((one) => one.title)")
+    own = re.compile("monitoring/|sys/id|sys/.*_time")
+    assert [one for one in titles if own.match(one)] == []
+    tab.get_by_label("Only what differs").uncheck()
+    expect(sheet.get_by_title("sys/creation_time", exact=True)).to_have_count(1)
+    assert findings(tab) == []

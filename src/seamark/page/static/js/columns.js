@@ -32,8 +32,6 @@ const SPLITS = /** @type {Record<string, number>} */ ({
   val: 0, valid: 0, validation: 0, eval: 0, dev: 0, test: 1, train: 3, training: 3,
 });
 /** Last words of names of metrics of which the greatest value is the best one, and the least. */
-const HIGH = "acc accuracy f1 auc auroc ap map iou dice bleu rouge r2 precision recall reward score psnr ssim".split(" ");
-const LOW = "loss error mse mae rmse nll wer cer ppl perplexity fid".split(" ");
 const TELLING = /** @type {Record<string, number>} */ ({ loss: 0, acc: 1, accuracy: 1 });
 
 /** The title of a column. @param {string} path */
@@ -67,14 +65,29 @@ export function splitColumn(path) {
   return colon > 0 && AGGREGATES.includes(word) ? [path.slice(0, colon), word] : [path, ""];
 }
 
+/** Words of metrics of which the greatest is the best, and of those of which the least is. */
+const GREATEST = new Set("acc accuracy f1 auc auroc ap map iou dice bleu rouge r2 precision recall reward score psnr ssim".split(" "));
+const LEAST = new Set("loss error mse mae rmse nll wer cer ppl perplexity fid".split(" "));
+
 /**
- * The good end of the values of a path, as far as its last word says it.
+ * The good end of a metric, by the last part of its name.
  * @param {string} path
- * @returns {"max" | "min" | ""}
+ * @returns {"max" | "min" | ""} "" if its name does not tell
  */
-export function good(path) {
-  const word = splitColumn(path)[0].toLowerCase().split(/[^a-z0-9]+/).pop() ?? "";
-  return HIGH.includes(word) ? "max" : LOW.includes(word) ? "min" : "";
+export function goodEnd(path) {
+  const name = (splitColumn(path)[0].split("/").pop() ?? "").replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
+  for (const word of name.split(/[^a-z0-9]+/).reverse()) {
+    for (const one of [word, word.replace(/\d+$/, "")]) {
+      if (GREATEST.has(one)) return "max";
+      if (LEAST.has(one)) return "min";
+    }
+  }
+  return "";
+}
+
+/** Whether the first click on a column sorts it upwards: the good end comes first. @param {string} path */
+export function ascendsFirst(path) {
+  return goodEnd(path) !== "max" && !["sys/creation_time", "sys/modification_time"].includes(path);
 }
 
 /** @param {string} path @returns {boolean} whether it is about how a run ran, not about its result */
@@ -127,8 +140,8 @@ export function telling(shared) {
   return { metrics: metrics.slice(0, 4), parameters: parameters.slice(0, 4) };
 }
 
-/** @param {string} path */
-function aParameter(path) {
+/** 0 for a parameter, 1 for another value. @param {string} path */
+export function aParameter(path) {
   return Number(!path.split("/").slice(0, -1).some((part) => PARAMETERS.includes(part)));
 }
 

@@ -18,10 +18,26 @@ export function number(x, digits = 5) {
   if (Number.isInteger(x) && Math.abs(x) < 1e15) return grouped(String(x));
   const size = Math.abs(x);
   if (size < 1e-4 || size >= 1e7) {
-    const [mantissa, exponent] = x.toExponential(Math.min(3, digits - 1)).split("e");
+    const [mantissa, exponent] = x.toExponential(digits - 1).split("e");
     return minus(`${stripped(mantissa)}e${minus(exponent.replace("+", ""))}`);
   }
   return minus(stripped(size >= 10 ** digits ? x.toFixed(0) : x.toPrecision(digits)));
+}
+
+const MOST_DIGITS = 17;
+
+/**
+ * The digits with which a number looks different from its neighbours, unless it is the same.
+ * @param {unknown} x
+ * @param {unknown[]} others
+ */
+export function digitsBeside(x, others) {
+  let digits = 5;
+  for (const one of others) {
+    if (typeof x !== "number" || typeof one !== "number" || one === x || !(Math.abs(one - x) <= 1e-3 * Math.abs(x))) continue;
+    while (digits < MOST_DIGITS && number(one, digits) === number(x, digits)) digits += 1;
+  }
+  return digits;
 }
 
 /** @param {string} digits */
@@ -107,11 +123,32 @@ export function json(x, indent) {
 /**
  * Any value in a few characters.
  * @param {unknown} x
+ * @param {number} [digits] of a number
  * @returns {string}
  */
-export function value(x) {
-  if (typeof x === "number" || typeof x === "bigint") return number(x);
+export function value(x, digits) {
+  if (typeof x === "number" || typeof x === "bigint") return number(x, digits);
   return x instanceof Date ? time(x) : exact(x);
+}
+
+/**
+ * Put all digits of numbers into what is copied of a table, whose cells have them in their titles.
+ * @param {any} event
+ */
+export function copyExact(event) {
+  const selection = getSelection();
+  if (!selection || selection.isCollapsed) return;
+  /** @type {HTMLTableCellElement[]} */
+  const cells = [...event.currentTarget.querySelectorAll("th, td")].filter((cell) => selection.containsNode(cell, true));
+  if (!cells.some((cell) => cell.classList.contains("numeric"))) return;
+  /** @type {Map<any, string[]>} */
+  const lines = new Map();
+  for (const cell of cells) {
+    const text = (cell.classList.contains("numeric") && cell.title) || cell.innerText.trim();
+    lines.set(cell.parentElement, [...(lines.get(cell.parentElement) ?? []), text]);
+  }
+  event.clipboardData.setData("text/plain", [...lines.values()].map((one) => one.join("\t")).join("\n"));
+  event.preventDefault();
 }
 
 // ---------------------------------------------------------------------- units

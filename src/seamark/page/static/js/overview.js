@@ -4,7 +4,7 @@
 import { html, useMemo, useState } from "../vendor/preact.js";
 import { linkTo } from "./address.js";
 import { Charts } from "./charts.js";
-import { COUNTERS, byOrder, good } from "./columns.js";
+import { COUNTERS, byOrder, goodEnd } from "./columns.js";
 import { Badge, Filter } from "./components.js";
 import { Code } from "./copies.js";
 import { Group, PathName, heads, scrolls } from "./files.js";
@@ -65,7 +65,7 @@ function Metrics({ metrics }) {
     <thead><tr>${heads("series", "#best", "#last", "#min", "#max", "#points", "#last step")}</tr></thead>
     <tbody>${metrics.map(({ path, value }) => html`<tr key=${path}><th scope="row"><${PathName} path=${path} />
         ${value.nan_count ? html` <${Badge} kind="bad">${count(Number(value.nan_count), "NaN")}<//>` : ""}${value.inf_count ? html` <${Badge} kind="bad">${whole(value.inf_count)} ±Inf<//>` : ""}</th>
-      ${[{ max: value.max, min: value.min, "": null }[good(path)], value.last, value.min, value.max].map((one, at) => html`<td key=${at} class="number ${at ? "" : "best"}" title=${one === null ? "" : precise(Number(one))}>${one === null ? "" : number(Number(one))}</td>`)}
+      ${[{ max: value.max, min: value.min, "": null }[goodEnd(path)], value.last, value.min, value.max].map((one, at) => html`<td key=${at} class="number ${at ? "" : "best"}" title=${one === null ? "" : precise(Number(one))}>${one === null ? "" : number(Number(one))}</td>`)}
       <td class="number">${whole(value.count)}</td><td class="number">${number(Number(value.last_step), 9)}</td></tr>`)}</tbody></table></div></section>`;
 }
 

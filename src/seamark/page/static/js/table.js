@@ -4,9 +4,9 @@
 import { Component, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { START, href, plainClick, refOf, write } from "./address.js";
 import { colourOf, useTheme, valued } from "./colours.js";
-import { endOf, good, titleOf } from "./columns.js";
+import { ascendsFirst, endOf, titleOf } from "./columns.js";
 import { Badge, Menu, Middle, State, Time, isTyping } from "./components.js";
-import { count, difference, duration, exact, number, time, value } from "./format.js";
+import { copyExact, count, difference, digitsBeside, duration, exact, number, short, time, value } from "./format.js";
 import { isNumber, questionOf, whenIdle, whenQuiet } from "./rows.js";
 
 /** @typedef {import("./api.js").Api} Api */
@@ -94,9 +94,9 @@ export function RunTable({ api, view, table, columns, known, busy, keys, selecte
   };
   const theme = useTheme();
   const byValue = valued.use();
-  // The best and the newest come first.
-  const sort = (/** @type {string} */ path) =>
-    write({ sort: path, ascending: view.sort === path ? !view.ascending : good(path) !== "max" && path !== START.sort, page: 0 }, { push: true });
+  const sort = (/** @type {string} */ path) => {
+    write(view.sort === path ? { ascending: !view.ascending, page: 0 } : { sort: path, ascending: ascendsFirst(path), page: 0 }, { push: true });
+  };
   const numeric = useMemo(() => {
     const found = new Set();
     for (const path of columns) {
@@ -106,6 +106,7 @@ export function RunTable({ api, view, table, columns, known, busy, keys, selecte
     return found;
   }, [table, columns]);
   const titles = useMemo(() => new Map(columns.map((path) => [path, endOf(path, [...columns, ...known])])), [columns, known]);
+  const digits = useMemo(() => moreDigits(rows, numeric), [rows, numeric]);
   const baseline = rows.find((one) => one.key === view.baseline);
   // The order that is shown, until the other one that is asked for has come.
   const [, , , by, ascending] = JSON.parse(table?.question || questionOf(view));
@@ -145,7 +146,7 @@ export function RunTable({ api, view, table, columns, known, busy, keys, selecte
   const minute = Math.floor(api.now() / 60e3);
   const colours = byValue?.colours[theme] ?? view.colours;
   const ink = useMemo(() => new Map(drawn.map((key, n) => [key, colourOf(ids[n], ids, theme, colours)])), [drawn.join(), theme, JSON.stringify(colours)]);
-  return html`<div class="sheet" tabindex="-1" aria-busy=${String(busy || upTo < blocks)} ref=${sheet} onScroll=${fill}>
+  return html`<div class="sheet" tabindex="-1" aria-busy=${String(busy || upTo < blocks)} ref=${sheet} onCopy=${copyExact} onScroll=${fill}>
     <table class="runs narrowed ${pale ? "loading" : ""}">
       <caption class="unseen">Runs${view.project ? ` of ${view.project}` : ""}, sorted by ${titleOf(by)}</caption>
       <thead><tr>
@@ -160,7 +161,7 @@ export function RunTable({ api, view, table, columns, known, busy, keys, selecte
       ${shown.map((some, n) => html`<${Block} key=${n} rows=${some} from=${starts[n]} hidden=${n >= upTo}
         reached=${reached >= starts[n] && reached < starts[n] + some.length ? reached : -1} now=${minute} root=${view.root} project=${view.project} columns=${shownColumns}
         only=${only} selected=${selected} baseline=${baseline}
-        ink=${ink} honesty=${honesty} progress=${progress} deeds=${deeds} />`)}
+        ink=${ink} digits=${digits} honesty=${honesty} progress=${progress} deeds=${deeds} />`)}
     </table>
   </div>`;
 }
@@ -235,18 +236,18 @@ class Still extends Component {
  * Some lines of the table.
  * @typedef {{rows: Row[], from: number, hidden: boolean, reached: number, now: number, root: string, project: string,
  *   columns: string[], only: string, selected: Set<string> | null,
- *   baseline: Row | undefined, ink: Map<string, string>, honesty: any, progress: Map<string, any>, deeds: {current: Deeds}}} BlockProps
+ *   baseline: Row | undefined, ink: Map<string, string>, digits: Map<string, string>, honesty: any, progress: Map<string, any>, deeds: {current: Deeds}}} BlockProps
  */
 class Block extends Still {
   /** @param {BlockProps} props */
-  render({ rows, from, hidden, reached, selected, baseline, ink, honesty, progress, ...same }) {
+  render({ rows, from, hidden, reached, selected, baseline, ink, digits, honesty, progress, ...same }) {
     return html`<tbody hidden=${hidden}>
       ${rows.map((row, at) => {
         const full = row.ref.join("/");
         const isBase = row.key === baseline?.key;
         return html`<${Line} key=${at} row=${row} n=${from + at} ...${same}
           reached=${reached === from + at} picked=${!selected || selected.has(row.key)} base=${isBase ? undefined : baseline} isBase=${isBase}
-          on=${ink.has(row.key)} colour=${ink.get(row.key) ?? ""} lost=${honesty.losses.get(full)}
+          on=${ink.has(row.key)} digits=${digits.get(row.key) ?? ""} colour=${ink.get(row.key) ?? ""} lost=${honesty.losses.get(full)}
           attempts=${honesty.attempts.get(full) ?? 1} openings=${honesty.openings.get(full) ?? 1} reason=${honesty.reasons.get(full)}
           progress=${progress.get(full)} />`;
       })}
@@ -260,7 +261,7 @@ class Block extends Still {
  * @typedef {{focus: (n: number) => void, keys: (event: KeyboardEvent, row: Row, n: number) => void,
  *   pick: (event: any, row: Row, n: number) => void, draw: (row: Row) => void,
  *   edits: (row: Row) => any[]}} Deeds
- * @typedef {{row: Row, n: number, now: number, root: string, project: string, columns: string[], only: string,
+ * @typedef {{row: Row, n: number, now: number, root: string, project: string, columns: string[], only: string, digits: string,
  *   reached: boolean, picked: boolean, base: Row | undefined, isBase: boolean, on: boolean, colour: string,
  *   lost: Record<string, number> | undefined, attempts: number, openings: number, reason: string | undefined, progress: any,
  *   deeds: {current: Deeds}}} LineProps
@@ -281,7 +282,8 @@ class Line extends Still {
   }
 
   /** @param {LineProps} props */
-  render({ row, n, now, root, project, columns, only, reached, picked, base, isBase, on, colour, lost, attempts, openings, reason, progress, deeds }) {
+  render({ row, n, now, root, project, columns, only, digits, reached, picked, base, isBase, on, colour, lost, attempts, openings, reason, progress, deeds }) {
+    const most = digits ? JSON.parse(digits) : {};
     const [inProject, id] = row.ref;
     const act = () => deeds.current;
     const below = inProject !== project && (project ? inProject.slice(project.length + 1) : inProject);
@@ -303,10 +305,27 @@ class Line extends Still {
         ${attempts > 1 && html`<${Badge} kind="accent" title="Resumed: ${attempts} attempts in one run">↻ ${attempts}<span class="unseen"> attempts</span><//>`}
         ${openings > attempts && html`<${Badge} kind="accent" title="Opened ${openings} times, by its id or resumed">↻ <span class="unseen">opened </span>${openings}×<//>`}
         ${lost && html`<${Badge} kind="warn" title=${losses(lost)}>⚠ <span class="unseen">${count(gaps(lost), "gap")}</span><//>`}</td>
-      ${columns.map((path) => cellOf(row.values.get(path), path, base?.values.get(path), path === only ? "" : "wide-only", now))}
+      ${columns.map((path) => cellOf(row.values.get(path), path, base?.values.get(path), path === only ? "" : "wide-only", now, most[path]))}
       <td class="rest"></td>
     </tr>`;
   }
+}
+
+/**
+ * The digits of numbers that would look like another one above or below them, as JSON by row.
+ * @param {Row[]} rows @param {Set<string>} numeric
+ */
+function moreDigits(rows, numeric) {
+  const found = new Map();
+  rows.forEach((row, n) => {
+    const own = /** @type {Record<string, number>} */ ({});
+    for (const path of numeric) {
+      const digits = digitsBeside(row.values.get(path), [rows[n - 1]?.values.get(path), rows[n + 1]?.values.get(path)]);
+      if (digits > 5) own[path] = digits;
+    }
+    if (Object.keys(own).length) found.set(row.key, JSON.stringify(own));
+  });
+  return found;
 }
 
 /** @param {Record<string, number>} lost */
@@ -323,11 +342,12 @@ function losses(lost) {
  * A value of a run, and its distance from that of the baseline.
  * @param {any} given @param {string} path @param {any} base @param {string} className
  * @param {number} now minutes since the Unix epoch
+ * @param {number} [digits] of a number, if more than five
  */
-function cellOf(given, path, base, className, now) {
+function cellOf(given, path, base, className, now, digits) {
   if (given === undefined) return html`<td key=${path} class=${className}></td>`;
   const numeric = isNumber(given);
-  let shown = /** @type {any} */ (value(given));
+  let shown = /** @type {any} */ (value(given, digits));
   let title = exact(given);
   if (path === "sys/running_time") {
     shown = duration(given);

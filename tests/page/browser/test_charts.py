@@ -71,6 +71,22 @@ def test_a_chosen_run_is_drawn_whichever_answer_comes_last(last, main_page, tab)
     plotted(tab, "val/loss", lambda found: len(found["data"]) == 3)
 
 
+def test_a_chart_of_other_runs_is_not_said_to_have_no_points(main_page, tab):
+    """One of the newest runs is chosen: what it has is known, before it is asked for again."""
+    tab.goto(opening(main_page, "?project=vision/digits"))
+    plotted(tab, "<img src=x>/loss")
+    held = []
+    tab.route("**/read/series_paths", lambda route: held.append(route))  # noqa: PLW0108 - as above
+    tab.get_by_role("checkbox", name="Select torn-tail").check()
+    expect(chart(tab, "<img src=x>/loss")).to_have_count(0)
+    plotted(tab, "train/loss", lambda found: len(found["data"]) == 2)
+    assert held
+    expect(tab.get_by_text("no points")).to_have_count(0)
+    for route in held:
+        route.continue_()
+    tab.unroute_all()
+
+
 def test_few_points_are_the_points(main_page, tab, run_of):
     """A window with no more points than pixels has them, as Python reads them."""
     otter = run_of("otter")

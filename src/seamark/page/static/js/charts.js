@@ -11,7 +11,7 @@ import { Chart } from "./chart.js";
 import { COLOURED, colourOf, highlight, highlighting, setValued, useTheme, valued } from "./colours.js";
 import { COUNTERS } from "./columns.js";
 import { Check, Empty, ErrorBox, Filter, isTyping, Later, Menu, useSeen } from "./components.js";
-import { isLoading } from "./curves.js";
+import { isLoading, waited } from "./curves.js";
 import { axisUnit, count, place, short } from "./format.js";
 
 /** @typedef {import("./lines.js").RunRef} RunRef */
@@ -106,7 +106,10 @@ function sectionsOf(has, view, filter, wanted) {
  */
 function ask(api, verb, body, take, fail) {
   const abort = new AbortController();
-  api.read(verb, body, { signal: abort.signal }).then(take, (/** @type {any} */ error) => isAbort(error) || fail(error));
+  waited(api.read(verb, body, { signal: abort.signal })).then(
+    (/** @type {any} */ answer) => abort.signal.aborted || take(answer),
+    (/** @type {any} */ error) => abort.signal.aborted || isAbort(error) || fail(error),
+  );
   return () => abort.abort();
 }
 
@@ -253,8 +256,13 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
     return () => removeEventListener("keydown", pressed);
   }, [view.logy, zoom]);
 
-  const sections = useMemo(() => (has ? sectionsOf(has, view, view.filter, wanted) : []), [has, view.pinned.join("\n\n"), view.charts.join("\n\n"), view.filter, wanted]);
-  const known = useMemo(() => [...new Set([...(has?.values() || [])].flatMap((paths) => [...paths].map(commonName)))].sort(collator.compare), [has]);
+  // The charts of the runs before stay until it is known which these runs have.
+  const own = useMemo(() => {
+    if (!has || !runs.every((run) => has.has(run.id))) return has;
+    return new Map(runs.map((run) => [run.id, /** @type {Set<string>} */ (has.get(run.id))]));
+  }, [has, key]);
+  const sections = useMemo(() => (own ? sectionsOf(own, view, view.filter, wanted) : []), [own, view.pinned.join("\n\n"), view.charts.join("\n\n"), view.filter, wanted]);
+  const known = useMemo(() => [...new Set([...(own?.values() || [])].flatMap((paths) => [...paths].map(commonName)))].sort(collator.compare), [own]);
   const total = sections.reduce((sum, one) => sum + one.cards.length, 0);
 
   if (error && !has) return html`<${ErrorBox} error=${error} onRetry=${again} />`;

@@ -308,6 +308,80 @@ STROKES = """
 }
 """
 """The colours of the lines of a chart."""
+
+STYLED = """
+(element) => {
+  const canvas = document.createElement("canvas").getContext("2d");
+  return element.uplot.series.slice(1).map((one) => {
+    canvas.strokeStyle = one.stroke();
+    return [one.label, canvas.strokeStyle, one.dash ? one.dash.join() : "", one.width];
+  });
+}
+"""
+"""Name, colour, dash and width of the lines of a chart, in the order of drawing."""
+HIGHLIGHT = """
+async (id) => {
+  const main = document.querySelector("script[src*=main]").src;
+  (await import(main.replace("main.js", "colours.js"))).setHighlight(id);
+}
+"""
+"""Highlights a run in all charts."""
+
+
+def styled(tab, path, count):
+    """Return the styles of the lines of a chart, once it has so many."""
+    plotted(tab, path, lambda found: len(found["data"]) == count + 1)
+    return {name: rest for name, *rest in chart(tab, path).evaluate(STYLED)}
+
+
+def test_a_run_keeps_its_hue(main_page, profile, tab, run_of):
+    """Across orders of selection, other runs, reloading, the theme and its own page."""
+    runs = [run_of(f"s{number:03}", "sweep") for number in range(4)]
+    names = [f"sweep-{number:03}" for number in range(4)]
+    tab.emulate_media(color_scheme="light")
+    tab.goto(opened(main_page, *runs))
+    first = styled(tab, "val/loss", 4)
+    light = [first[name][0] for name in names]
+    assert light == ["#504cd8", "#33a596", "#d52d42", "#397fc7"]
+    until(lambda: tab.url.count("colour=") == 4)
+    link = tab.url
+    tab.reload()
+    assert styled(tab, "val/loss", 4) == first
+    tab.goto(opened(main_page, runs[3], runs[1]))
+    found = styled(tab, "val/loss", 2)
+    assert [found[name][0] for name in (names[3], names[1])] == [light[3], light[1]]
+    tab.emulate_media(color_scheme="dark")
+    until(
+        lambda: (
+            [styled(tab, "val/loss", 2)[name][0] for name in names[1::2]] == ["#17f7d1", "#72c0fd"]
+        )
+    )
+    tab.emulate_media(color_scheme="light")
+    tab.goto(opening(main_page, f"?project=sweep&run={runs[2].id}&tab=charts"))
+    assert [one[0] for one in styled(tab, "val/loss", 1).values()] == [light[2]]
+    tab.evaluate("localStorage.removeItem('seamark:hues')")
+    tab.goto(link + "&selected=" + ",".join(run.id for run in runs[::-1]))
+    found = styled(tab, "val/loss", 4)
+    assert [found[name][0] for name in names] == light
+
+
+def test_hues_are_used_thrice_and_further_runs_are_grey_beneath(main_page, tab, run_of):
+    """Solid, dashed, dotted; the grey ones are drawn first, and coloured when pointed at."""
+    runs = [run_of(f"s{number:03}", "sweep") for number in range(40)]
+    tab.emulate_media(color_scheme="light")
+    tab.goto(opened(main_page, *runs))
+    plotted(tab, "val/loss", lambda found: len(found["data"]) == 41)
+    lines = chart(tab, "val/loss").evaluate(STYLED)
+    assert [one[0] for one in lines[:10]] == [f"sweep-{number:03}" for number in range(30, 40)]
+    assert {one[1] for one in lines[:10]} == {"rgba(133, 139, 148, 0.35)"}
+    assert {one[3] for one in lines} == {1}
+    coloured = [tuple(one[1:3]) for one in lines[10:]]
+    assert len(set(coloured)) == 30
+    assert [dash for _, dash in coloured] == [""] * 10 + ["7,4"] * 10 + ["2,3"] * 10
+    tab.evaluate(HIGHLIGHT, runs[35].id)
+    until(lambda: chart(tab, "val/loss").evaluate(STYLED)[5][1] != "rgba(133, 139, 148, 0.35)")
+
+
 LEGEND = """
 (list) => [...list.querySelectorAll("li.charts-value")].map((one) => [
   one.querySelector("bdi").textContent,
@@ -375,6 +449,20 @@ def test_groups_have_the_colours_of_what_they_are_grouped_by(main_page, tab):
     until(lambda: len(key.evaluate(LEGEND)) > 1)
     of = {colour for _, colour in key.evaluate(LEGEND)}
     until(lambda: set(chart(tab, "val/loss").evaluate(STROKES)) == of)
+
+
+def test_the_band_of_a_metric_that_is_never_negative_ends_at_its_smallest_value(main_page, tab):
+    """Two runs, 0.2 and 5.2 at the end: one standard deviation below their mean is negative."""
+    tab.goto(opening(main_page, "?project=sweep&group=parameters/seed&q=val/loss < 6"))
+    found = plotted(tab, "val/loss", lambda found: len(found["data"]) > 5)
+    high = 3.5 + 12.5**0.5
+    until(
+        lambda: (
+            chart(tab, "val/loss").evaluate(PLOT)["y"]["min"]
+            == pytest.approx(0.2 - (high - 0.2) / 20)
+        )
+    )
+    assert found["y"]["max"] == pytest.approx(high + (high - 0.2) / 20)
 
 
 @pytest.mark.parametrize("count", [1_000])

@@ -2,7 +2,7 @@
 /** One chart: its head and menu, its plot or table, and its notes. */
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
-import { colourOf, useTheme } from "./colours.js";
+import { COLOURED, GREY, PALETTE, colourOf, dashOf, useTheme } from "./colours.js";
 import { Later, useSeen } from "./components.js";
 import { DASHES, useCurves } from "./curves.js";
 import { axisName, axisUnit, count, short, unitOf, whole } from "./format.js";
@@ -33,6 +33,11 @@ const waiting = new Set();
  * @typedef {import("./curves.js").Asked & More} ChartProps
  */
 
+/** The colour of a series among several of one run. @param {string} path @param {string[]} paths @param {import("./colours.js").Theme} theme */
+function pathColour(path, paths, theme) {
+  return PALETTE[theme][paths.indexOf(path) % COLOURED];
+}
+
 /** @param {ChartProps} props */
 export function Chart(props) {
   const { paths, runs, view, title, height, zoom, onZoom, has, groups } = props;
@@ -43,17 +48,19 @@ export function Chart(props) {
   const root = useRef(/** @type {HTMLElement | null} */ (null));
   const canvas = useRef(/** @type {HTMLElement | null} */ (null));
   const seen = useSeen(root, true);
-  const curves = useCurves(props, seen, canvas);
+  const every = groups ? groups.map((one) => one.label) : runs.map((run) => run.id);
+  const byPath = runs.length === 1 && !groups && paths.length > 1;
+  const curves = useCurves({ ...props, dashOf: (run) => (byPath ? [] : dashOf(run, every, view.colours || {})) }, seen, canvas);
   const { told } = curves;
   const axis = view.x || "step";
   const single = runs.length === 1 && !groups;
 
   const colour = (/** @type {Line} */ line, /** @type {string} */ highlighted) => {
-    if (single && paths.length > 1) return colourOf(line.path, paths, theme, {});
-    const every = groups ? groups.map((one) => one.label) : runs.map((run) => run.id);
+    if (byPath) return pathColour(line.path, paths, theme);
     return colourOf(line.run, every, theme, view.colours || {}, line.run === highlighted);
   };
-  const { plot, wait } = usePlot(props, curves, seen && !asTable ? canvas : null, theme, colour);
+  const inks = every.map((id) => colourOf(id, every, theme, view.colours || {})).join();
+  const { plot, wait } = usePlot(props, curves, seen && !asTable ? canvas : null, `${theme} ${inks}`, colour);
 
   const all = curves.lines();
   const cut = title.lastIndexOf("/") + 1;
@@ -84,7 +91,7 @@ export function Chart(props) {
           known=${props.known} onAdd=${(/** @type {string} */ path) => props.onCombine([...paths, path])} onRemove=${props.onRemove} />
       </span>
     </header>
-    ${paths.length > 1 && html`<${PathKey} paths=${paths} single=${single} colour=${(/** @type {string} */ path) => colourOf(path, paths, theme, {})} />`}
+    ${paths.length > 1 && html`<${PathKey} paths=${paths} single=${single} colour=${(/** @type {string} */ path) => pathColour(path, paths, theme)} />`}
     ${asTable
       ? html`<${Later} of="./menu.js" part="PointsTable" lines=${all} axis=${axis} zoom=${zoom} height=${height} onClose=${() => setAsTable(false)} />`
       : html`<div class="chart-area" style=${{ height: `${height}px` }}>
@@ -105,10 +112,10 @@ export function Chart(props) {
  * @param {ChartProps} props
  * @param {ReturnType<typeof useCurves>} curves
  * @param {{current: HTMLElement | null} | null} canvas null if nothing is to be drawn
- * @param {string} theme
+ * @param {string} inks the theme and the colours of the runs
  * @param {(line: Line, highlighted: string) => string} colour
  */
-function usePlot({ api, paths, runs, view, groups, zoom, onZoom, height }, curves, canvas, theme, colour) {
+function usePlot({ api, paths, runs, view, groups, zoom, onZoom, height }, curves, canvas, inks, colour) {
   const plot = useRef(/** @type {Plot | null} */ (null));
   /** Whether it waits for another chart; a new object draws the notes anew. */
   const [state, setState] = useState({ wait: false });
@@ -127,7 +134,7 @@ function usePlot({ api, paths, runs, view, groups, zoom, onZoom, height }, curve
     alive.add(me);
     const { logx = false, logy = false, robust = false } = view;
     const made = new Plot(element, {
-      axis: view.x || "step", logx, logy, robust, colour, height, api, whole: curves.whole,
+      axis: view.x || "step", logx, logy, robust, colour, greys: Object.values(GREY), height, api, whole: curves.whole,
       onZoom,
       onShow: () => setState({ wait: false }),
     });
@@ -145,7 +152,7 @@ function usePlot({ api, paths, runs, view, groups, zoom, onZoom, height }, curve
       waiting.delete(next);
       queueMicrotask(next);
     };
-  }, [canvas !== null, theme, of, JSON.stringify([paths, groups, view.x, view.logx, view.logy, view.robust, view.colours]), curves.whole, height, released]);
+  }, [canvas !== null, inks, of, JSON.stringify([paths, groups, view.x, view.logx, view.logy, view.robust]), curves.whole, height, released]);
 
   useEffect(() => {
     if (!plot.current) return;

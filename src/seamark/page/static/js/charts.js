@@ -8,7 +8,7 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../
 import { write } from "./address.js";
 import { isAbort } from "./api.js";
 import { Chart } from "./chart.js";
-import { COLOURED, colourOf, highlight, highlighting, setValued, useTheme, valued } from "./colours.js";
+import { COLOURED, STYLED, colourOf, highlight, highlighting, setValued, stylesOf, useTheme, valued } from "./colours.js";
 import { COUNTERS } from "./columns.js";
 import { Check, Empty, ErrorBox, Filter, isTyping, Later, Menu, useSeen } from "./components.js";
 import { isLoading, waited } from "./curves.js";
@@ -241,6 +241,14 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
   const versions = useVersions(live, runs, key);
   const { has, attempts, groups } = useContents(api, runs, key, view, versions, retry, setError);
 
+  // A link to chosen runs has their hues, in the order in which they were first drawn.
+  useEffect(() => {
+    if (only || !runs.length || !(view.selected.length || view.drawn.length)) return;
+    const styles = [...stylesOf(runs.map((run) => run.id), view.colours)].filter(([, one]) => !one.grey).slice(0, COLOURED);
+    const now = styles.map(([id, { hue }]) => [id, hue]);
+    if (JSON.stringify(now) !== JSON.stringify(Object.entries(view.colours))) write({ colours: Object.fromEntries(now) });
+  }, [key, view.colours]);
+
   const root = useRef(/** @type {HTMLElement | null} */ (null));
   // Set before the next key is pressed, which is to act on what is shown by then.
   useLayoutEffect(() => {
@@ -414,6 +422,6 @@ function RunKey({ runs, theme, colours, few }) {
       onClick=${() => write({ run: run.id, project: run.project, tab: "" }, { push: true })}>
       <i style=${{ background: colourOf(run.id, ids, theme, colours, now === run.id) }}></i><span>${run.name || run.id}</span></button></li>`)}
     ${runs.length > shown.length && html`<li><button type="button" onClick=${() => setAll(true)}>and ${runs.length - shown.length} more</button></li>`}
-    ${few && runs.length > COLOURED && html`<li class="charts-note">${COLOURED} have colours of their own; point at another to see it</li>`}
+    ${few && runs.length > STYLED && html`<li class="charts-note">${STYLED} have colours of their own; point at another to see it</li>`}
   </ul>`;
 }

@@ -190,6 +190,7 @@ async function findResumes(api, { refs, paths }, x, resumes, stamp, signal) {
  * @property {Map<string, number>} attempts the number of attempts by run id
  * @property {Group[] | null} groups
  * @property {Record<string, number>} versions by run id; grows whenever the run recorded something
+ * @property {(run: string) => number[]} [dashOf] the dash of a run or group
  */
 
 /**
@@ -198,7 +199,7 @@ async function findResumes(api, { refs, paths }, x, resumes, stamp, signal) {
  * @param {boolean} seen
  * @param {{current: Element | null}} canvas
  */
-export function useCurves({ api, paths, runs, view, zoom, has, attempts, groups, versions }, seen, canvas) {
+export function useCurves({ api, paths, runs, view, zoom, has, attempts, groups, versions, dashOf }, seen, canvas) {
   const [answered, setTold] = useState({ of: "", loading: true, error: "", drawn: 0 });
   const [again, setAgain] = useState(0);
   const kept = useRef(/** @type {Kept} */ (new Map()));
@@ -277,7 +278,7 @@ export function useCurves({ api, paths, runs, view, zoom, has, attempts, groups,
           const one = kept.current.get(key);
           if (!one) continue;
           const label = paths.length === 1 ? name || id : runs.length === 1 && !groups ? path : `${name || id} ${path}`;
-          const dash = attempt ? [4, 4] : runs.length > 1 ? DASHES[number % DASHES.length] : [];
+          const dash = attempt ? [4, 4] : number && runs.length > 1 ? DASHES[number % DASHES.length] : (dashOf?.(id) ?? []);
           found.push({ key, run: id, project, path, name: attempt ? `${label} (replaced)` : label, parts: one.parts, dash, replaced: Boolean(attempt), of });
         }
       }

@@ -40,6 +40,7 @@ export class Plot {
    * @param {boolean} how.logy
    * @param {boolean} how.robust
    * @param {(line: Line, highlighted: string) => string} how.colour
+   * @param {string[]} how.greys the colours of lines that are drawn beneath the others
    * @param {(zoom: Range | null) => void} how.onZoom
    * @param {() => void} how.onShow
    * @param {number} how.height
@@ -80,6 +81,8 @@ export class Plot {
    */
   show(lines, zoom) {
     this.zoom = zoom;
+    const isGrey = (/** @type {Line} */ line) => this.how.greys.includes(this.how.colour(line, ""));
+    lines = [...lines.filter(isGrey), ...lines.filter((line) => !isGrey(line))];
     this.lines = lines;
     const key = lines.map((line) => line.key).join("\n");
     if (!lines.some((line) => line.parts.x.length)) {
@@ -208,6 +211,7 @@ export class Plot {
   /** @param {Line} line */
   strokeOf(line) {
     const colour = this.how.colour(line, highlight.now);
+    if (this.how.greys.includes(colour)) return faded(colour, highlight.now ? 0.2 : 0.35);
     const others = highlight.now && highlight.now !== line.run && this.lines.some((one) => one.run === highlight.now);
     return others ? faded(colour, 0.35) : colour;
   }

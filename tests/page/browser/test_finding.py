@@ -114,8 +114,8 @@ def test_what_a_wrong_query_leaves_is_of_the_one_before(more, main_page, tab, wa
     """Rows, curves and count stay, paler, and are not told as the answer; `/` leads to it."""
     watched.allow("422")
     tab.goto(opening(main_page, f"?project=sweep&q=val/loss < 3{more}"))
-    told = tab.locator(".chosen").first
-    expect(told).to_have_text("3 runs")
+    told = tab.locator(".found")
+    expect(told).to_have_text("3 of 210")
     expect(tab.locator(".chart").first).to_be_visible()
     expect(tab.locator("table.runs tbody tr")).to_have_count(3)
     tab.keyboard.press("/")
@@ -124,13 +124,13 @@ def test_what_a_wrong_query_leaves_is_of_the_one_before(more, main_page, tab, wa
     field.fill("val/loss <")
     field.press("Enter")
     expect(tab.get_by_role("alert")).to_contain_text("expected a value")
-    expect(told).to_have_text("3 runs of the query before")
+    expect(told).to_have_text("3 of 210, of the query before")
     expect(tab.locator("table.runs tbody tr")).to_have_count(3)
     expect(tab.locator(".sheet")).to_have_css("opacity", "0.55")
     expect(tab.locator(".chart").first).to_be_visible()
     field.fill("val/loss < 4")
     field.press("Enter")
-    expect(told).to_have_text("4 runs")
+    expect(told).to_have_text("4 of 210")
     expect(tab.locator(".sheet")).to_have_css("opacity", "1")
 
 
@@ -196,8 +196,8 @@ def test_seconds_are_told_where_they_are_counted(main_page, tab):
 
 
 def test_how_charts_are_drawn_takes_one_line(main_page, tab):
-    """On a window of 1,280: what was replaced, a part and a wide mean included."""
-    tab.set_viewport_size({"width": 1280, "height": 800})
+    """On a window of 1,920: what was replaced, a part and a wide mean included."""
+    tab.set_viewport_size({"width": 1920, "height": 1080})
     asked = "?project=vision/digits&attempts=1&smooth=20000&zoom=1000.5~12500~step"
     tab.goto(opening(main_page, asked))
     bar = tab.get_by_role("group", name="How charts are drawn")

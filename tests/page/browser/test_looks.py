@@ -81,16 +81,19 @@ def test_on_a_telephone(state, main_page, new_profile, ids):
     assert tab.evaluate("() => document.documentElement.scrollWidth") <= 390
 
 
-def test_a_telephones_table_has_the_name_the_state_and_one_metric(main_page, new_profile, ids):
-    """And the charts are one below the other."""
+def test_a_telephones_table_has_the_name_the_state_and_what_it_is_sorted_by(
+    main_page, new_profile, ids
+):
+    """And the charts are in a tab of their own, one below the other."""
     tab = new_profile(viewport={"width": 390, "height": 800}).new_page()
-    shown(tab, main_page, ids, "table")
-    heads = tab.locator("table.runs thead").get_by_role("columnheader")
-    assert [text.strip(" ▲▼") for text in heads.all_inner_texts() if text.strip()] == [
-        "Name",
-        "State",
-        "train/loss",
-    ]
+    for more, column in [("", "Created"), ("&sort=-train/loss", "train/loss")]:
+        tab.goto("about:blank")
+        tab.goto(opening(main_page, f"{STATES['table']}{more}"))
+        heads = tab.locator("table.runs thead button:visible")
+        expect(heads).to_have_count(3)
+        told = [head.get_attribute("aria-label") for head in heads.all()]
+        assert told == ["Name", "State", column]
+    tab.get_by_role("tab", name="Charts").click()
     plotted(tab, "train/loss")
     boxes = [box.bounding_box() for box in tab.locator(".charts-slot").all()[:3]]
     assert len({box["x"] for box in boxes}) == 1

@@ -44,7 +44,7 @@ def test_filter_sort_select_compare_open_and_back(main_page, tab):
     tab.keyboard.press("x")
     expect(tab.get_by_text("2 selected")).to_be_visible()
     chosen = rows(tab).filter(has=tab.get_by_role("checkbox", checked=True))
-    names = chosen.locator("th").all_inner_texts()
+    names = chosen.locator("th a").all_inner_texts()
     assert len(names) == 2
     tab.keyboard.press("c")
     expect(tab.get_by_role("columnheader", name=names[0])).to_be_visible()
@@ -87,14 +87,14 @@ def test_a_link_shows_the_same_in_a_fresh_profile(main_page, new_profile):
     whole = plotted(first, "val/loss")["x"]
     part = (whole["max"] - whole["min"]) / 4
     zoomed(first, "val/loss", whole["min"] + part, whole["max"] - part)
-    seen = rows(first).locator("th").all_inner_texts()
+    seen = rows(first).locator("th a").all_inner_texts()
     link = first.url
     assert main_page.token not in link
     other = new_profile().new_page()
     other.goto(f"{link}#token={main_page.token}")
     expect(rows(other)).to_have_count(42)
     expect(rows(other).first).to_contain_text(seen[0])
-    assert rows(other).locator("th").all_inner_texts() == seen
+    assert rows(other).locator("th a").all_inner_texts() == seen
     expect(other.get_by_role("checkbox", name="Select sweep-013")).to_be_checked()
     expect(other.get_by_label("log y")).to_be_checked()
     drawn = plotted(first, "val/loss")

@@ -20,6 +20,9 @@ def phone(new_profile):
     return new_profile(viewport=small, has_touch=True, is_mobile=True).new_page()
 
 
+SCROLLED = "document.querySelector('.right').scrollTop"
+
+
 def swipe(tab, x, y, across, down):
     """Put a finger down, move it and lift it."""
     session = tab.context.new_cdp_session(tab)
@@ -38,6 +41,7 @@ def test_a_finger_chooses_rows_and_parts_of_charts(main_page, phone):
     assert findings(phone) == []
     phone.get_by_role("checkbox", name="Select quick-otter").tap()
     expect(phone.get_by_text("1 selected")).to_be_visible()
+    phone.get_by_role("tab", name="Charts").tap()
     before = plotted(phone, "val/loss")
     over = chart(phone, "val/loss").locator(".u-over")
     over.evaluate("(element) => element.scrollIntoView({block: 'center'})")
@@ -50,9 +54,9 @@ def test_a_finger_chooses_rows_and_parts_of_charts(main_page, phone):
     found = plotted(phone, "val/loss", lambda found: found["x"] != before["x"])
     assert before["x"]["min"] < found["x"]["min"] < found["x"]["max"] < before["x"]["max"]
     over.evaluate("(element) => element.scrollIntoView({block: 'center'})")
-    box, at = over.bounding_box(), phone.evaluate("scrollY")
+    box, at = over.bounding_box(), phone.evaluate(SCROLLED)
     swipe(phone, x, box["y"] + box["height"] / 2, 0, 120)
-    until(lambda: phone.evaluate("scrollY") < at, 20)
+    until(lambda: phone.evaluate(SCROLLED) < at, 20)
     expect(tip).to_be_hidden()
     assert chart(phone, "val/loss").evaluate("(element) => element.uplot.scales.x.min") == (
         pytest.approx(found["x"]["min"])
@@ -72,13 +76,13 @@ def test_what_changes_is_told(main_page, tab):
     """How many runs match, above a heading of its own; the focus stays on the page."""
     tab.goto(opening(main_page, "?project=vision/digits"))
     expect(tab.get_by_role("heading", level=1, name="vision/digits")).to_be_attached()
-    told = tab.get_by_role("status").filter(has_text="run").first
-    expect(told).to_contain_text("8 runs")
+    told = tab.locator(".found[role=status]")
+    expect(told).to_have_text("8 runs")
     tab.get_by_role("combobox", name="Query").fill("sys/name = quick-otter")
     tab.keyboard.press("Enter")
-    expect(told).to_have_text("1 run")
+    expect(told).to_have_text("1 of 8")
     tab.get_by_role("checkbox", name="Select quick-otter").check()
-    tab.get_by_role("button", name="Select none").click()
+    tab.get_by_role("button", name="Clear", exact=True).click()
     expect(tab.locator("main")).to_be_focused()
 
 
@@ -116,6 +120,7 @@ def test_what_was_done_comes_into_a_place_that_was_there(recorded, serve, tab):
     """A live region that comes along with its words is silent; a name waits for the keyboard."""
     page = serve(recorded("few"))
     tab.goto(opening(page, "?project=sweep"))
+    tab.get_by_role("link", name="sweep-001").hover()
     tab.get_by_role("button", name="More about sweep-001").click()
     tab.get_by_role("menuitem", name="Name and description").click()
     expect(tab.get_by_role("textbox", name="Name")).to_be_focused()

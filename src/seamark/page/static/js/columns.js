@@ -31,6 +31,9 @@ const ASIDE = ["monitoring", "source_code", "profiling", "ranks", "distributed"]
 const SPLITS = /** @type {Record<string, number>} */ ({
   val: 0, valid: 0, validation: 0, eval: 0, dev: 0, test: 1, train: 3, training: 3,
 });
+/** Last words of names of metrics of which the greatest value is the best one, and the least. */
+const HIGH = "acc accuracy f1 auc auroc ap map iou dice bleu rouge r2 precision recall reward score psnr ssim".split(" ");
+const LOW = "loss error mse mae rmse nll wer cer ppl perplexity fid".split(" ");
 const TELLING = /** @type {Record<string, number>} */ ({ loss: 0, acc: 1, accuracy: 1 });
 
 /** The title of a column. @param {string} path */
@@ -60,6 +63,16 @@ export function splitColumn(path) {
   return colon > 0 && AGGREGATES.includes(word) ? [path.slice(0, colon), word] : [path, ""];
 }
 
+/**
+ * The good end of the values of a path, as far as its last word says it.
+ * @param {string} path
+ * @returns {"max" | "min" | ""}
+ */
+export function good(path) {
+  const word = splitColumn(path)[0].toLowerCase().split(/[^a-z0-9]+/).pop() ?? "";
+  return HIGH.includes(word) ? "max" : LOW.includes(word) ? "min" : "";
+}
+
 /** @param {string} path @returns {boolean} whether it is about how a run ran, not about its result */
 export function isAside(path) {
   return path.split("/").slice(0, -1).slice(0, 2).some((part) => ASIDE.includes(part));
@@ -81,8 +94,8 @@ function order(path) {
   return [Number(words.includes("step")), Number(telling === 2), split, telling];
 }
 
-/** @param {string} a @param {string} b */
-function byOrder(a, b) {
+/** Losses and accuracies first, of validation before training. @param {string} a @param {string} b */
+export function byOrder(a, b) {
   const [one, other] = [order(a), order(b)];
   for (let at = 0; at < one.length; at += 1) if (one[at] !== other[at]) return one[at] - other[at];
   return a < b ? -1 : 1;
@@ -116,14 +129,16 @@ function aParameter(path) {
 }
 
 /**
- * The columns to show: those of the address, else the telling ones.
+ * The columns to show: those of the address, else the one that the table is sorted by and the
+ * telling ones, the first metric before parameters.
  * @param {View} view
  * @param {Shared[] | undefined} shared
  * @returns {string[]}
  */
 export function columnsOf(view, shared) {
   if (view.cols.length) return view.cols.slice(0, MOST_COLUMNS);
-  if (!shared) return ["sys/creation_time"];
+  const sorted = ["sys/name", "sys/state"].includes(view.sort) ? [] : [view.sort];
+  if (!shared) return sorted.length ? sorted : ["sys/creation_time"];
   const { metrics, parameters } = telling(shared);
-  return ["sys/creation_time", "sys/running_time", ...metrics, ...parameters, "sys/tags"];
+  return [...new Set([...sorted, ...metrics.slice(0, 1), ...parameters, ...metrics, "sys/creation_time", "sys/running_time", "sys/tags"])];
 }

@@ -3,9 +3,30 @@
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { isAbort } from "./api.js";
-import { ago, bytes, time } from "./format.js";
+import { ago, bytes, time, whole } from "./format.js";
 
 /** @typedef {import("./format.js").Ns} Ns */
+
+/** The storage of the browser, which may refuse it to a frame. */
+export const kept = {
+  /** @param {string} name */
+  get(name) {
+    try {
+      return localStorage.getItem(name) ?? "";
+    } catch {
+      return "";
+    }
+  },
+  /** @param {string} name @param {string} text */
+  set(name, text) {
+    try {
+      if (text) localStorage.setItem(name, text);
+      else localStorage.removeItem(name);
+    } catch {
+      // The user is asked again next time.
+    }
+  },
+};
 
 let numbers = 0;
 
@@ -18,10 +39,10 @@ export function useId(word) {
  * A button that opens a list of `items` to choose from, or `children`.
  * @typedef {{label: any, onPick: () => void, disabled?: boolean, checked?: boolean}} Item
  * @param {{label: any, title?: string, items?: Item[] | (() => Item[]), children?: any,
- *   wide?: boolean, className?: string, press?: string}} props a function
+ *   wide?: boolean, className?: string, press?: string, tabindex?: number}} props a function
  *   of items is called when they are shown; the key `press` opens the list
  */
-export function Menu({ label, title, items, children, wide, className = "", press }) {
+export function Menu({ label, title, items, children, wide, className = "", press, tabindex }) {
   const [open, setOpen] = useState(false);
   const some = open && typeof items === "function" ? items() : /** @type {Item[]} */ (items);
   /** @type {{current: any}} */
@@ -29,16 +50,23 @@ export function Menu({ label, title, items, children, wide, className = "", pres
   const id = useId("menu");
   const close = (/** @type {boolean} */ back) => {
     setOpen(false);
-    if (back) root.current?.querySelector("button")?.focus();
+    const button = root.current?.querySelector("button");
+    if (!back) return;
+    button?.focus();
+    // It may be hidden: keys open it, too.
+    if (document.activeElement !== button) document.getElementById("main")?.focus({ preventScroll: true });
   };
   useEffect(() => {
     if (!open) return undefined;
     const popup = root.current?.querySelector(".popup");
     const at = root.current?.querySelector("button").getBoundingClientRect();
     const size = popup.getBoundingClientRect();
-    const below = at.bottom + 4 + size.height <= innerHeight || at.top < size.height + 8;
+    const [above, under] = [at.top - 12, innerHeight - at.bottom - 12];
+    const below = size.height <= under || under >= above;
+    popup.style.maxHeight = `min(30rem, ${below ? under : above}px)`;
     popup.style.left = `${Math.max(8, Math.min(at.left, innerWidth - size.width - 8))}px`;
-    popup.style.top = `${below ? at.bottom + 4 : at.top - size.height - 4}px`;
+    if (below) popup.style.top = `${at.bottom + 4}px`;
+    else popup.style.bottom = `${innerHeight - at.top + 4}px`;
     const first = root.current?.querySelector(
       ".popup input, .popup [role^=menuitem]:not([disabled]), .popup button:not([disabled])",
     );
@@ -76,7 +104,7 @@ export function Menu({ label, title, items, children, wide, className = "", pres
     if (event.relatedTarget && !root.current?.contains(event.relatedTarget)) setOpen(false);
   };
   return html`<div class="menu ${className}" ref=${root} onKeyDown=${keys} onFocusOut=${left}>
-    <button type="button" title=${title} data-key=${press} aria-expanded=${String(open)}
+    <button type="button" title=${title} tabindex=${tabindex} data-key=${press} aria-expanded=${String(open)}
       aria-haspopup=${items ? "menu" : "dialog"} aria-controls=${open ? id : undefined}
       aria-label=${label === "⋯" ? title : undefined} onClick=${() => setOpen(!open)}>${label}<span class="down" aria-hidden="true"></span></button>
     ${open &&
@@ -129,11 +157,14 @@ const STATES = {
   suspended: ["‖", "suspended"],
 };
 
-/** The state of a run: a sign and its word. @param {{state: unknown, title?: string}} props */
-export function State({ state, title }) {
+/**
+ * The state of a run: a sign and its word, which may be left to those who point at it or hear it.
+ * @param {{state: unknown, title?: string, brief?: boolean}} props
+ */
+export function State({ state, title, brief }) {
   const word = String(state ?? "unknown").toLowerCase();
   const [sign, kind] = STATES[word] ?? ["–", "other"];
-  return html`<span class="state ${kind}" title=${title}><i aria-hidden="true">${sign}</i>${word}</span>`;
+  return html`<span class="state ${kind}" title=${brief ? [word, title].filter(Boolean).join(": ") : title}><i aria-hidden="true">${sign}</i>${brief ? html`<span class="unseen">${word}</span>` : word}</span>`;
 }
 
 /**
@@ -184,14 +215,26 @@ export function Pager({ page, size, total, onPage, word = "runs" }) {
   if (last === 0) return null;
   const from = page * size + 1;
   const to = Math.min(total, from + size - 1);
-  const say = (/** @type {number} */ n) => n.toLocaleString("en-US");
+  const turn = (/** @type {number} */ at, /** @type {string} */ sign, /** @type {string} */ name) =>
+    html`<button type="button" class="quiet" disabled=${at < 0 || at > last || at === page} onClick=${() => onPage(at)} aria-label="${name} page" title="${name} page">${sign}</button>`;
   return html`<nav class="pager" aria-label="Pages">
-    <button type="button" disabled=${page <= 0} onClick=${() => onPage(0)} aria-label="First page">«</button>
-    <button type="button" disabled=${page <= 0} onClick=${() => onPage(page - 1)}>‹ Previous</button>
-    <span>${say(from)}–${say(to)} of ${say(total)} ${word}</span>
-    <button type="button" disabled=${page >= last} onClick=${() => onPage(page + 1)}>Next ›</button>
-    <button type="button" disabled=${page >= last} onClick=${() => onPage(last)} aria-label="Last page">»</button>
+    ${turn(0, "«", "First")}${turn(page - 1, "‹", "Previous")}
+    <span>${whole(from)}–${whole(to)} of ${whole(total)}${word && ` ${word}`}</span>
+    ${turn(page + 1, "›", "Next")}${turn(last, "»", "Last")}
   </nav>`;
+}
+
+/** The shortest name that is shortened, and the characters that stay of its end. */
+const [LONG_NAME, END] = [14, 9];
+/** Letters from right to left, and signs that turn the direction: such a text cannot be cut anywhere. */
+const TURNS = /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufdff\ufe70-\ufeff]/;
+
+/** A name that is shortened in its middle where it has too little room. @param {{text: string}} props */
+export function Middle({ text }) {
+  if (text.length < LONG_NAME || TURNS.test(text)) return html`<bdi class="middle"><span>${text}</span></bdi>`;
+  // No pair of surrogates is cut.
+  const at = text.length - END - Number(/[\udc00-\udfff]/.test(text[text.length - END]));
+  return html`<bdi class="middle"><span>${text.slice(0, at)}</span><span>${text.slice(at)}</span></bdi>`;
 }
 
 /**
@@ -294,7 +337,7 @@ export function useSeen(ref, first = false) {
       (entries) => {
         for (const entry of entries) watched.get(entry.target)?.(entry.isIntersecting);
       },
-      { rootMargin: "120px 0px" },
+      /** @type {any} */ ({ rootMargin: "120px 0px", scrollMargin: "120px 0px" }),
     );
     watched.set(element, setSeen);
     watcher.observe(element);

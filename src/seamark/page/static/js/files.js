@@ -70,9 +70,9 @@ function Value({ one, api, project, id }) {
   if (family === "file_series" || family === "histogram_series") return html`<span class="quiet">${count(Number(value.count), family === "file_series" ? "file" : "histogram")}, steps ${number(Number(value.first_step))} to ${number(Number(value.last_step))}</span>`;
   const unit = unitOf(one.path);
   if (unit && typeof value === "number") return html`<span title=${precise(value)}>${number(value, 4)} ${unit}</span>`;
-  if (type === "float" && typeof value === "number") return html`<code>${precise(value)}</code>`;
+  if (type === "float" && typeof value === "number") return html`<span class="number">${precise(value)}</span>`;
   if (typeof value === "string") return html`<${Long} text=${value} />`;
-  return html`<${Long} text=${typeof value === "object" && value !== null ? json(value, 1) : String(value)} code />`;
+  return html`<${Long} text=${typeof value === "object" && value !== null ? json(value, 1) : String(value)} code=${typeof value === "object"} />`;
 }
 
 /** @param {{text: string, note?: string, code?: boolean}} props */

@@ -4,7 +4,7 @@
 import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { START, linkTo, read, subscribe } from "./address.js";
 import { Api, ApiError, poll } from "./api.js";
-import { Banner, Empty, ErrorBox, Later, isTyping, pace } from "./components.js";
+import { Banner, Empty, ErrorBox, Later, isTyping, kept, pace } from "./components.js";
 import { duration, whole } from "./format.js";
 import { RunsScreen } from "./runs.js";
 
@@ -24,27 +24,6 @@ const watchers = new Set();
 const subscribeToRuns = (watcher) => {
   watchers.add(watcher);
   return () => void watchers.delete(watcher);
-};
-
-/** The storage of the browser, which may refuse it to a frame. */
-const kept = {
-  /** @param {string} name */
-  get(name) {
-    try {
-      return localStorage.getItem(name) ?? "";
-    } catch {
-      return "";
-    }
-  },
-  /** @param {string} name @param {string} text */
-  set(name, text) {
-    try {
-      if (text) localStorage.setItem(name, text);
-      else localStorage.removeItem(name);
-    } catch {
-      // The user is asked again next time.
-    }
-  },
 };
 
 /** Take the token out of the address. */
@@ -200,7 +179,7 @@ function Page({ greeting, roots, token, onRefused }) {
   useEffect(() => {
     if (first.current === shown) return;
     first.current = shown;
-    if (view.run || view.screen !== "runs") scrollTo(0, 0);
+    document.getElementById("main")?.scrollTo(0, 0);
     if (document.activeElement === document.body) document.getElementById("main")?.focus({ preventScroll: true });
   }, [shown]);
 
@@ -234,7 +213,7 @@ function Page({ greeting, roots, token, onRefused }) {
     html`<${Banner} kind="warn" action="Reload" onAction=${() => location.reload()}>
       Seamark was upgraded: reload this page.<//>`}
     ${api.unread > 0 && html`<${Fetched} of="./projects.js" part="Unread" count=${api.unread} root=${root} token=${token} />`}
-    <main id="main" tabindex="-1">${screen}</main>
+    <main id="main" tabindex="-1" class=${view.run || view.screen !== "runs" ? "" : "fixed"}>${screen}</main>
     ${help && html`<${Fetched} of="./dialogs.js" part="Help" onClose=${() => setHelp(false)} keys=${keys} onKeys=${setKeys} />`}`;
 }
 

@@ -22,8 +22,6 @@ import { exact } from "./format.js";
 export const SIZE = 200;
 export const CSV_MOST = 10000;
 const NEWEST = 5;
-const CURVE_PX = 48;
-const CURVES_AT_ONCE = 50;
 const QUIET_MS = 40;
 const PATIENT_MS = 1000;
 /** @type {Map<string, any>} */
@@ -192,45 +190,6 @@ export function useTable({ api, view, columns, live }) {
   useEffect(() => () => looking.current?.ended.abort(), []);
 
   return { table, error, busy, news, again: () => setTurn((/** @type {number} */ n) => n + 1) };
-}
-
-/**
- * A hook for small curves of one metric. They are fetched a few runs at a time, again when their
- * runs changed, and forgotten when these are out of view.
- * @param {{api: Api, rows: Row[], path: string, live: Live}} given
- */
-export function useSparklines({ api, rows, path, live }) {
-  const [curves, setCurves] = useState(/** @type {Map<string, any>} */ (new Map()));
-  const wanted = rows.map((one) => one.ref.join("/")).join();
-  useEffect(() => setCurves(new Map()), [api, path]);
-  useEffect(() => {
-    if (!path || !rows.length) return undefined;
-    const ended = new AbortController();
-    const changed = new Set(live.changed.map((one) => `${one.project}/${one.run}`));
-    const near = new Set(rows.map((one) => one.ref.join("/")));
-    const old = [...curves.keys()].filter((one) => changed.has(one) && !near.has(one));
-    if (old.length) setCurves((was) => new Map([...was].filter(([one]) => !old.includes(one))));
-    const missing = rows.filter((one) => !curves.has(one.ref.join("/")) || changed.has(one.ref.join("/")));
-    const fetchAll = async () => {
-      for (let at = 0; at < missing.length; at += CURVES_AT_ONCE) {
-        const refs = missing.slice(at, at + CURVES_AT_ONCE).map((one) => one.ref);
-        const said = await api.read("curves", { refs, paths: [path], px: CURVE_PX }, { signal: ended.signal });
-        if (ended.signal.aborted) return;
-        setCurves((was) => {
-          const next = new Map(was);
-          for (const ref of refs) next.set(ref.join("/"), null);
-          for (const one of said.curves) next.set(`${one.project}/${one.run}`, one.drawing.curve.mean);
-          return next;
-        });
-      }
-    };
-    const cancel = whenQuiet(() => fetchAll().catch(() => undefined));
-    return () => {
-      cancel();
-      ended.abort();
-    };
-  }, [api, path, wanted, live.tick]);
-  return curves;
 }
 
 /**

@@ -5,17 +5,16 @@ import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js"
 import { linkTo, write } from "./address.js";
 import { Charts } from "./charts.js";
 import { Badge, Bytes, Check, Empty, ErrorBox, Filter, Menu, State, Time, isTyping, tell, useAnswer, useModule } from "./components.js";
-import { Code, CopyButton } from "./copies.js";
-import { Bar, FileLink, FilesTab, Group, ImagesTab, PathName, ProfileTab, heads, scrolls } from "./files.js";
-import { bytes, clock, count, duration, number, precise, seconds, whole } from "./format.js";
+import { CopyButton } from "./copies.js";
+import { Bar, FileLink, FilesTab, Group, ImagesTab, ProfileTab, heads, scrolls } from "./files.js";
+import { bytes, clock, count, duration, seconds, whole } from "./format.js";
+import { OverviewTab } from "./overview.js";
 
 /** @typedef {import("./address.js").View} View */
 /** @typedef {import("./files.js").TabProps} TabProps */
 
 const MOST_BESIDE = 1000;
 const LINES = [200, 1000, 5000];
-/** Namespaces that the training did not log itself: shown last, and closed. */
-const BEHIND = ["source_code", "profiling", "distributed", "monitoring", "sys"];
 
 /** @param {string} path */
 const isMonitored = (path) => path.startsWith("monitoring/");
@@ -61,86 +60,6 @@ function attemptsOf(journals) {
  */
 function openingsOf(journals) {
   return new Set(journals.filter(({ header }) => header?.owner && !header.rank).map(({ header }) => header.lineage)).size;
-}
-
-/** @param {TabProps} props */
-function OverviewTab({ api, project, id, overview, attributes }) {
-  const [filter, setFilter] = useState("");
-  const every = /** @type {any[]} */ (attributes);
-  const by = useMemo(() => new Map(every.map((one) => [one.path, one])), [every]);
-  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const shown = every.filter((one) => one.path !== "sys/progress" && words.every((word) => one.path.toLowerCase().includes(word) || String(one.value).toLowerCase().includes(word)));
-  const metrics = shown.filter((one) => one.family === "float_series" && !BEHIND.includes(one.path.split("/")[0]));
-  const rest = shown.filter((one) => one.family !== "float_series");
-  /** @type {Map<string, any[]>} */
-  const groups = new Map();
-  for (const one of rest) {
-    const slash = one.path.indexOf("/");
-    const space = slash < 0 ? "" : one.path.slice(0, slash);
-    groups.set(space, [...(groups.get(space) || []), one]);
-  }
-  const rank = (/** @type {string} */ space) => (space === "parameters" ? -1 : BEHIND.indexOf(space) + 1);
-  const spaces = [...groups.keys()].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
-  const bad = overview && (overview.failed || overview.crash || ["failed", "crashed", "killed", "lost"].includes(overview.state));
-  return html`<div class="overview">
-    ${bad && html`<${Failure} overview=${overview} trace=${by.get(overview.traceback)?.value} />`}
-    <${Progress} loops=${by.get("sys/progress")?.value} />
-    <${Source} by=${by} />
-    <${Filter} class="run-filter" label="Filter values" value=${filter} onText=${setFilter} />
-    ${words.length > 0 && !shown.length && html`<p class="quiet">No value matches “${filter}”.</p>`}
-    ${metrics.length > 0 && html`<section><h2>Metrics <span class="count">${metrics.length}</span></h2><div class="scroll" ref=${scrolls}><table class="values">
-      <thead><tr>${heads("series", "#last", "#min", "#max", "#points", "#last step", "not finite")}</tr></thead>
-      <tbody>${metrics.map(({ path, value }) => html`<tr key=${path}><th scope="row"><${PathName} path=${path} /></th>${[value.last, value.min, value.max].map((one, at) => html`<td key=${at} class="number" title=${precise(Number(one))}>${number(Number(one), 6)}</td>`)}<td class="number">${whole(value.count)}</td><td class="number">${number(Number(value.last_step), 9)}</td>
-        <td>${value.nan_count ? html`<${Badge} kind="bad">${count(Number(value.nan_count), "NaN")}<//>` : ""} ${value.inf_count ? html`<${Badge} kind="bad">${whole(value.inf_count)} ±Inf<//>` : ""}</td></tr>`)}</tbody></table></div></section>`}
-    ${spaces.map((space) => html`<${Group} key=${space} space=${space} values=${groups.get(space)} api=${api} project=${project} id=${id} open=${!BEHIND.includes(space) || words.length > 0} />`)}
-  </div>`;
-}
-
-/** Explanations of crashes, by their reason. @type {Record<string, string>} */
-const CRASHES = {
-  "process gone": "It ended without a word: it was killed, or called exit without closing its run.",
-  "host rebooted": "The machine was started anew while it ran.",
-  "heartbeat lost": "Nothing was heard of it any more: its machine, or the way to its folder, may be gone.",
-};
-
-/** @param {{overview: any, trace: unknown}} props */
-function Failure({ overview, trace }) {
-  const why = overview.reason || overview.crash?.reason || overview.crash?.detail || overview.signal;
-  return html`<section class="failure" aria-label="What went wrong">
-    <h2>${why ? why.charAt(0).toUpperCase() + why.slice(1) : `It ended as ${overview.state}, and said no reason`}</h2>
-    ${overview.crash && html`<p>${[overview.crash.reason !== why && overview.crash.reason, overview.crash.host && `on ${overview.crash.host}`, overview.crash.pid && `pid ${overview.crash.pid}`, overview.crash.detail !== why && overview.crash.detail].filter(Boolean).join(", ")}</p>`}
-    ${CRASHES[overview.crash?.reason] && html`<p>${CRASHES[overview.crash.reason]}</p>`}
-    ${typeof trace === "string" && html`<details open><summary>Traceback</summary><${Code} text=${trace} focused /></details>`}
-  </section>`;
-}
-
-/** @param {{loops: unknown}} props */
-function Progress({ loops }) {
-  const every = Array.isArray(loops) ? loops.filter((one) => one && typeof one.name === "string" && Number.isFinite(Number(one.done))).slice(0, 20) : [];
-  if (!every.length) return null;
-  return html`<section class="progress" aria-label="Progress">${every.map((one, at) => {
-    const total = Number(one.total);
-    const left = Number(one.remaining_s);
-    return html`<div key=${at}><span>${one.name} ${whole(one.done)}${total > 0 ? ` of ${whole(total)}` : ""}</span>
-      ${total > 0 && html`<progress max=${total} value=${Math.min(total, Number(one.done))} aria-label=${one.name}></progress>`}
-      <span class="quiet">${one.remaining_s !== null && one.remaining_s !== undefined && left > 0 ? `about ${duration(left)} left` : ""}</span></div>`;
-  })}</section>`;
-}
-
-/** @param {{by: Map<string, any>}} props */
-function Source({ by }) {
-  const text = (/** @type {string} */ path) => (by.has(path) ? String(by.get(path).value) : "");
-  const facts = [
-    ["program", [text("source_code/entrypoint"), ...(Array.isArray(by.get("source_code/arguments")?.value) ? by.get("source_code/arguments").value : [])].filter(Boolean).join(" ")],
-    ["version of the code", text("source_code/version")],
-    ["Python", text("source_code/python")],
-  ];
-  for (const [path, one] of by) if (/^source_code\/(git|commit|branch|dirty|remote)/.test(path) && one.family === "atom" && String(one.value).length < 200) facts.push([path.slice("source_code/".length).replaceAll("/", " "), String(one.value)]);
-  const packages = text("source_code/packages");
-  const some = facts.filter(([, value]) => value);
-  if (!some.length && !packages) return null;
-  return html`<section class="source" aria-label="Code"><dl>${some.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd><code>${value}</code></dd></div>`)}
-    ${packages && html`<div><dt>packages</dt><dd><details><summary>${count(packages.split("\n").filter(Boolean).length, "package")}</summary><pre class="packages" tabindex="0">${packages}</pre></details></dd></div>`}</dl></section>`;
 }
 
 /** @param {TabProps} props */
@@ -410,7 +329,8 @@ export function RunScreen({ api, view, live, root }) {
     <header class="run-head">
       <div class="run-line">
         <h1 title=${name}>${name}</h1>
-        ${state && html`<${State} state=${state} title=${overview.data.reason} />`}
+        ${state && html`<${State} state=${state} />`}
+        ${known && overview.data.reason && html`<span class="run-reason" title=${overview.data.reason}><bdi>${overview.data.reason}</bdi></span>`}
         ${trashed && html`<${Badge}>in the trash<//>`}
         ${odd.map((/** @type {any} */ one) => html`<${Badge} key=${one.rank} kind="bad" title=${one.why}>rank ${one.rank} ${one.state}<//>`)}
         ${slow.map((/** @type {any} */ one) => html`<${Badge} key=${`s${one.rank}`} kind="warn" title="own time of a step over the median of the other ranks">rank ${one.rank} ${one.slowdown.toFixed(2)}× slower<//>`)}
@@ -443,7 +363,6 @@ export function RunScreen({ api, view, live, root }) {
         ${valueOf("sys/owner") && html`<span>by ${valueOf("sys/owner")}</span>`}
         ${valueOf("sys/hostname") && html`<span>on ${valueOf("sys/hostname")}</span>`}
         ${tags.map((tag) => html`<span class="tag" key=${tag}><bdi>${tag}</bdi></span>`)}</p>
-      ${valueOf("sys/description") && html`<p class="run-description">${valueOf("sys/description")}</p>`}
     </header>
     <div class="run-tabs" role="tablist" aria-label="About this run" ref=${list} onKeyDown=${onTabKey}>
       ${TABS.map(({ key, label }) => html`<button type="button" key=${key} role="tab" id=${`tab-${key}`} aria-selected=${key === tab ? "true" : "false"} aria-controls="tab-panel" tabindex=${key === tab ? 0 : -1} onClick=${() => turnTo(key)}>${label}</button>`)}

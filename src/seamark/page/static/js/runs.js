@@ -1,14 +1,15 @@
 // @ts-check
-/** The screen of runs: what is asked for and selected, the table, and below it the charts of some runs. */
+/** The screen of runs: what is asked for and selected, the table, and beside it the charts of some runs. */
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { START, read, refOf, write } from "./address.js";
-import { columnsOf, splitColumn, telling } from "./columns.js";
+import { columnsOf, splitColumn } from "./columns.js";
 import { Banner, ErrorBox, Later, Menu, Pager, tell, useAnswer, useModule } from "./components.js";
 import { count, number } from "./format.js";
 import { QueryField } from "./query.js";
-import { CSV_MOST, SIZE, isOfQuery, useHonesty, useNewest, useProgress, useSelected, useSparklines, useTable, which } from "./rows.js";
-import { AT_ONCE, RunTable } from "./table.js";
+import { CSV_MOST, SIZE, isOfQuery, useHonesty, useNewest, useProgress, useSelected, useTable, which } from "./rows.js";
+import { Split } from "./split.js";
+import { RunTable } from "./table.js";
 
 /** @typedef {import("./api.js").Api} Api */
 /** @typedef {import("./api.js").Live} Live */
@@ -109,13 +110,9 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const queryError = isOfQuery(error, view) ? error : null;
 
   const metric = useMemo(() => {
-    const first = (columns ?? []).map((one) => splitColumn(one)[0]);
     const series = new Set((known ?? []).filter((one) => one.series).map((one) => one.path));
-    return first.find((one) => series.has(one)) ?? telling(known ?? []).metrics[0] ?? "";
+    return (columns ?? []).find((one) => series.has(splitColumn(one)[0])) ?? "";
   }, [columns, known]);
-  /** The number of rows that have come into view, so that their curves are drawn. */
-  const [far, setFar] = useState(AT_ONCE);
-  const curves = useSparklines({ api, rows: useMemo(() => (view.group.length ? [] : rows.slice(0, far)), [rows, far, view.group.length]), path: metric, live });
   const honesty = useHonesty(api, rows, live);
   const progress = useProgress(api, rows, live);
   const { gone, rows: chosenAtFirst } = useSelected(api, view);
@@ -175,79 +172,104 @@ export function RunsScreen({ api, view, live, keys, root }) {
   }, [drawn.join(), view.group.length > 0, table, chosenAtFirst, newest, project]);
   const nothing = table && table.total === 0 && !busy && !queryError;
 
+  const isEmpty = nothing && !view.q && !view.trashed;
+  const left = view.group.length
+    ? html`<${Later} of="./compare.js" part="Groups" api=${api} view=${view} columns=${columns ?? []} live=${live} />`
+    : html`<${RunTable} api=${api} view=${view} table=${table} columns=${columns ?? []} busy=${busy} keys=${keys}
+        selected=${all ? null : selected} onSelect=${(/** @type {Row[]} */ some, /** @type {boolean | null} */ on) => select(rows, some, on)} drawn=${drawn} onDraw=${draw}
+        metric=${metric} honesty=${honesty} progress=${progress} editMenu=${editMenu} />`;
+  const right = table && (newest?.length || drawn.length > 0) && charts.module && html`<${charts.module.Charts} api=${api} runs=${chartRuns} view=${view} live=${live} />`;
   return html`<h1 class="unseen">${project || "All runs"}</h1>
-    <${Tools} api=${api} view=${view} known=${known ?? []} columns=${columns ?? []} rows=${rows} table=${table} queryError=${queryError} onCsv=${run(csv)} />
-    <${Chosen} view=${view} root=${root} table=${table} error=${error} queryError=${queryError} news=${news} again=${again} selected=${selected} edit=${(/** @type {Row[]} */ some) => editMenu(chosenRefs, some)} />
+    ${!isEmpty &&
+    html`<${Find} api=${api} view=${view} root=${root} known=${known ?? []} columns=${columns ?? []} rows=${rows} table=${table} error=${error} queryError=${queryError}
+      edit=${() => editMenu(chosenRefs, all ? rows : rows.filter((row) => selected.has(row.key)))} />`}
     ${error && !queryError && html`<${ErrorBox} error=${error} onRetry=${again} />`}
     ${error && !queryError && (view.cols.length > 0 || view.sort !== START.sort) &&
     html`<p class="chosen"><button type="button" onClick=${() => write({ cols: [], sort: START.sort, ascending: false })}>Columns and order as at first</button></p>`}
+    ${view.trashed && html`<${Banner} action="Leave the trash" onAction=${() => write({ trashed: false, page: 0 })}>This is the trash.<//>`}
     <${Missing} view=${view} gone=${gone} />
     ${(table?.told ?? []).map((text) => html`<${Banner} kind="warn">${text}<//>`)}
+    ${charts.error && html`<${ErrorBox} error=${charts.error} />`}
     ${
       nothing
         ? html`<${Later} of="./projects.js" part="Nothing" view=${view} root=${root} left=${api.left} />`
-        : view.group.length
-          ? html`<${Later} of="./compare.js" part="Groups" api=${api} view=${view} columns=${columns ?? []} live=${live} />`
-          : html`<${RunTable} api=${api} view=${view} table=${table} columns=${columns ?? []} busy=${busy} keys=${keys}
-              selected=${all ? null : selected} onSelect=${(/** @type {Row[]} */ some, /** @type {boolean | null} */ on) => select(rows, some, on)} drawn=${drawn} onDraw=${draw}
-              curves=${curves} metric=${metric} honesty=${honesty} progress=${progress} editMenu=${editMenu} onReach=${setFar} />`
+        : html`<${Split} name=${project} left=${html`${left}<${Foot} view=${view} table=${table} news=${news} again=${again} selected=${selected} onCsv=${run(csv)} />`} right=${right} />`
     }
-    ${table && !view.group.length && html`<${Pager} page=${view.page} size=${SIZE} total=${table.total} onPage=${(/** @type {number} */ page) => write({ page }, { push: true })} />`}
-    ${!nothing && table && (newest?.length || drawn.length > 0) && charts.module && html`<${charts.module.Charts} api=${api} runs=${chartRuns} view=${view} live=${live} />`}
-    ${charts.error && html`<${ErrorBox} error=${charts.error} />`}
     ${edits && html`<${edits.Edits} api=${api} open=${open} note=${note} onOpen=${setOpen} onDone=${again} onNote=${setNote} />`}`;
 }
 
 /**
- * The query and the menus above the table.
- * @param {{api: Api, view: View, known: any[], columns: string[], rows: Row[], table: Table | null, queryError: any, onCsv: () => void}} props
+ * The bar above the table: the query, and menus; while runs are selected, what can be done with these
+ * in the place of the menus.
+ * @param {{api: Api, view: View, root: Root, known: any[], columns: string[], rows: Row[], table: Table | null, error: any, queryError: any, edit: () => any[]}} props
  */
-function Tools({ api, view, known, columns, rows, table, queryError, onCsv }) {
+function Find({ api, view, root, known, columns, rows, table, error, queryError, edit }) {
   const tags = useMemo(() => [...new Set(rows.flatMap((one) => one.tags))].sort(), [table]);
-  return html`<div class="tools">
-    <${QueryField} api=${api} project=${view.project} value=${view.q} error=${queryError} tags=${tags}
-      onChange=${(/** @type {string} */ q, /** @type {boolean} */ push) => q !== view.q && write({ q, page: 0 }, { push })} />
-    <${Menu} label="Columns" title="Choose columns" wide>
-      <${Later} of="./compare.js" part="Chooser" api=${api} view=${view} shown=${columns} onChange=${(/** @type {string[]} */ cols) => write({ cols })} />
-    <//>
-    <${Menu} press="g" label=${view.group.length ? `Group: ${view.group.join(", ")}` : "Group"} title="Group runs that show the same" wide>
-      <${Later} of="./compare.js" part="GroupChooser" view=${view} known=${known} />
-    <//>
-    <${Menu} label="View" title="This view" items=${[
-      { label: "The trash", checked: view.trashed, onPick: () => write({ trashed: !view.trashed, page: 0, selected: [], drawn: [] }, { push: true }) },
-      { label: "Project: description, folders", onPick: () => write({ screen: "projects" }, { push: true }) },
-      { label: "Newest first", checked: view.sort === START.sort && !view.ascending, onPick: () => write({ sort: START.sort, ascending: false, page: 0 }) },
-      { label: "Everything as at first", onPick: () => write({ ...START, root: view.root, project: view.project }, { push: true }) },
-    ]} />
-    <button type="button" onClick=${onCsv} title="Save the table as CSV: what is selected, else all that match">CSV</button>
+  const total = table?.total ?? 0;
+  const chosen = view.selected[0] === "*" ? total : view.selected.length;
+  return html`<div class="find">
+    <div class="box">
+      <${QueryField} api=${api} project=${view.project} value=${view.q} error=${queryError} tags=${tags}
+        onChange=${(/** @type {string} */ q, /** @type {boolean} */ push) => q !== view.q && write({ q, page: 0 }, { push })} />
+      <${Found} api=${api} view=${view} table=${table} error=${error} queryError=${queryError} />
+    </div>
+    <div class="acts">
+      <div class=${chosen ? "away" : ""}>
+        <${Menu} label="Columns" title="Choose columns" wide>
+          <${Later} of="./compare.js" part="Chooser" api=${api} view=${view} shown=${columns} onChange=${(/** @type {string[]} */ cols) => write({ cols })} />
+        <//>
+        <${Menu} press="g" label=${view.group.length ? `Group: ${view.group.join(", ")}` : "Group"} title="Group runs that show the same" wide>
+          <${Later} of="./compare.js" part="GroupChooser" view=${view} known=${known} />
+        <//>
+        <${Menu} label="View" title="This view" items=${[
+          { label: "The trash", checked: view.trashed, onPick: () => write({ trashed: !view.trashed, page: 0, selected: [], drawn: [] }, { push: true }) },
+          { label: "Project: description, folders", onPick: () => write({ screen: "projects" }, { push: true }) },
+          { label: "Newest first", checked: view.sort === START.sort && !view.ascending, onPick: () => write({ sort: START.sort, ascending: false, page: 0 }) },
+          { label: "Everything as at first", onPick: () => write({ ...START, root: view.root, project: view.project }, { push: true }) },
+        ]} />
+      </div>
+      ${chosen > 0 &&
+      html`<div role="group" aria-label="Selected runs">
+        <span role="status">${number(chosen)} selected</span>
+        <button type="button" class="main" data-key="c" onClick=${() => write({ screen: "compare" }, { push: true })} disabled=${chosen < 2}>Compare</button>
+        <${Menu} label="Edit" title=${root.read_only ? root.why : "Edit what is selected"} items=${edit} />
+        <button type="button" class="quiet" onClick=${selectNone} title="Select none">Clear</button>
+      </div>`}
+    </div>
   </div>`;
 }
 
 /**
- * The number of runs and of selected ones, and what can be done with these.
- * @param {{view: View, root: Root, table: Table | null, error: any, queryError: any, news: {more: number, moved: boolean},
- *   again: () => void, selected: Set<string>, edit: (some: Row[]) => any[]}} props
+ * The number of runs that match, of all that are there.
+ * @param {{api: Api, view: View, table: Table | null, error: any, queryError: any}} props
  */
-function Chosen({ view, root, table, error, queryError, news, again, selected, edit }) {
-  const rows = table?.rows ?? [];
-  const all = selected.has("*");
+function Found({ api, view, table, error, queryError }) {
+  const { data: all } = useAnswer(
+    async (signal) => (view.q ? (await api.whole("select", { project: view.project || null, trashed: view.trashed, limit: 1 }, { signal })).total : null),
+    [api, view.project, view.trashed, view.q !== "", table?.total],
+  );
   const total = table?.total ?? 0;
-  const chosen = all ? total : view.selected.length;
-  const chosenRows = all ? rows : rows.filter((row) => selected.has(row.key));
-  return html`<div class="chosen">
-    <span role="status">${table ? html`<strong>${number(total)}</strong> ${total === 1 ? "run" : "runs"}${view.trashed ? " in the trash" : ""}${queryError ? " of the query before" : ""}` : error ? "" : "Reading …"}</span>
+  const of = view.q && all !== null && all !== undefined && Number(all) !== total ? ` of ${number(Number(all))}` : "";
+  return html`<span class="found" role="status">${table ? html`${number(total)}${of}${!of && (total === 1 ? " run" : " runs")}${queryError ? ", of the query before" : ""}` : error ? "" : "Reading …"}</span>`;
+}
+
+/**
+ * What is below the table: the part of the runs that it shows, and what came since.
+ * @param {{view: View, table: Table | null, news: {more: number, moved: boolean}, again: () => void, selected: Set<string>, onCsv: () => void}} props
+ */
+function Foot({ view, table, news, again, selected, onCsv }) {
+  const rows = table?.rows ?? [];
+  const total = table?.total ?? 0;
+  const onPage = (/** @type {number} */ page) => write({ page }, { push: true });
+  return html`<div class="foot">
+    ${!view.group.length && (total > SIZE ? html`<${Pager} page=${view.page} size=${SIZE} total=${total} word="" onPage=${onPage} />` : html`<span>${total ? `1–${number(total)} of ${number(total)}` : ""}</span>`)}
     ${(news.more > 0 || news.moved) &&
-    html`<button type="button" class="news" onClick=${again}>${[news.more > 0 && `${number(news.more)} new`, news.moved && "order changed"].filter(Boolean).join(", ")} · show</button>`}
-    ${chosen > 0 &&
-    html`<span class="sep">·</span><span>${number(chosen)} selected</span>
-      <button type="button" class="main" data-key="c" onClick=${() => write({ screen: "compare" }, { push: true })} disabled=${chosen < 2}>Compare</button>
-      <${Menu} label="Edit" title=${root.read_only ? root.why : "Edit what is selected"} items=${edit(chosenRows)} />
-      ${!all && table && total > rows.length && chosenRows.length === rows.length &&
-      html`<button type="button" class="link" onClick=${() => write({ selected: ["*"], drawn: [] })}>Select all ${number(total)} that match</button>`}
-      <button type="button" class="link" onClick=${selectNone}>Select none</button>
-      ${view.selected.length > MOST_DRAWN && html`<small>The address holds the first 40.</small>`}`}
-    ${view.trashed && html`<button type="button" class="link" onClick=${() => write({ trashed: false, page: 0 })}>Leave the trash</button>`}
-    ${root.read_only && html`<small>Nothing can be edited: ${root.why || "this folder is read-only"}.</small>`}
+    html`<button type="button" class="link" onClick=${again}>${[news.more > 0 && `${number(news.more)} new`, news.moved && "order changed"].filter(Boolean).join(", ")} · show</button>`}
+    ${total > rows.length && rows.every((row) => selected.has(row.key)) &&
+    html`<button type="button" class="link" onClick=${() => write({ selected: ["*"], drawn: [] })}>Select all ${number(total)} that match</button>`}
+    ${view.selected.length > MOST_DRAWN && html`<small>The address holds the first 40.</small>`}
+    <span class="grow"></span>
+    <button type="button" class="quiet" onClick=${onCsv} title="Save the table as CSV: what is selected, else all that match">CSV</button>
   </div>`;
 }
 

@@ -4,9 +4,9 @@
 import { Component, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { START, href, plainClick, refOf, write } from "./address.js";
 import { colourOf, useTheme, valued } from "./colours.js";
-import { endOf, splitColumn, titleOf } from "./columns.js";
-import { Badge, Menu, State, Time, isTyping } from "./components.js";
-import { count, duration, exact, number, short, time, value } from "./format.js";
+import { endOf, good, titleOf } from "./columns.js";
+import { Badge, Menu, Middle, State, Time, isTyping } from "./components.js";
+import { count, duration, exact, number, time, value } from "./format.js";
 import { isNumber, questionOf, whenIdle, whenQuiet } from "./rows.js";
 
 /** @typedef {import("./api.js").Api} Api */
@@ -15,7 +15,7 @@ import { isNumber, questionOf, whenIdle, whenQuiet } from "./rows.js";
 /** @typedef {import("./rows.js").Table} Table */
 
 /** The number of rows that are drawn first: those in the window, and a few more. */
-export const AT_ONCE = Math.max(16, Math.ceil((innerHeight * 0.62) / 30) + 3);
+const AT_ONCE = Math.max(16, Math.ceil((innerHeight - 148) / 28) + 3);
 /** The number of rows that follow at a time, when the browser is idle. */
 const BLOCK = 40;
 const CHANGED_MS = 1200;
@@ -32,11 +32,11 @@ function open(row) {
 /**
  * @param {{api: Api, view: View, table: Table | null, columns: string[], busy: boolean, keys: boolean,
  *   selected: Set<string> | null, onSelect: (rows: Row[], on: boolean | null) => void, drawn: string[],
- *   onDraw: (row: Row) => void, curves: Map<string, any>, metric: string, honesty: any,
- *   progress: Map<string, any>, editMenu: any, onReach: (n: number) => void}} props
- *   `selected`: keys of runs; null for all
+ *   onDraw: (row: Row) => void, metric: string, honesty: any, progress: Map<string, any>, editMenu: any}} props
+ *   `selected`: keys of runs; null for all; `metric`: the column that a narrow window shows, unless
+ *   the table is sorted by another one
  */
-export function RunTable({ api, view, table, columns, busy, keys, selected, onSelect, drawn, onDraw, curves, metric, honesty, progress, editMenu, onReach }) {
+export function RunTable({ api, view, table, columns, busy, keys, selected, onSelect, drawn, onDraw, metric, honesty, progress, editMenu }) {
   const rows = table?.rows ?? [];
   const [at, setAt] = useState(0);
   /** @type {{current: number}} */
@@ -93,9 +93,9 @@ export function RunTable({ api, view, table, columns, busy, keys, selected, onSe
   };
   const theme = useTheme();
   const byValue = valued.use();
-  const sort = (/** @type {string} */ path, /** @type {boolean} */ numeric) => {
-    write(view.sort === path ? { ascending: !view.ascending, page: 0 } : { sort: path, ascending: !numeric, page: 0 }, { push: true });
-  };
+  // The best and the newest come first.
+  const sort = (/** @type {string} */ path) =>
+    write({ sort: path, ascending: view.sort === path ? !view.ascending : good(path) !== "max" && path !== START.sort, page: 0 }, { push: true });
   const numeric = useMemo(() => {
     const found = new Set();
     for (const path of columns) {
@@ -107,11 +107,11 @@ export function RunTable({ api, view, table, columns, busy, keys, selected, onSe
   const baseline = rows.find((one) => one.key === view.baseline);
   const head = (/** @type {string} */ path, /** @type {string} */ className = "") =>
     html`<${SortHead} key=${path} class="${className} ${numeric.has(path) ? "numeric" : ""}" sorted=${view.sort === path && (view.ascending ? "ascending" : "descending")}
-      by=${path} title=${titleOf(path)} text=${endOf(path, columns)} onSort=${() => sort(path, numeric.has(path) || path === START.sort)} />`;
+      by=${path} title=${titleOf(path)} text=${path === "sys/state" ? "●" : endOf(path, columns)} onSort=${() => sort(path)} />`;
   const chosen = rows.filter(isSelected);
   const ids = drawn.map((key) => refOf(key, view.project)[1]);
   const shownColumns = useMemo(() => columns.filter((one) => one !== "sys/name" && one !== "sys/state"), [columns]);
-  const metricAt = columns.find((one) => splitColumn(one)[0] === metric) ?? "";
+  const only = shownColumns.includes(view.sort) ? view.sort : metric;
   const pick = (/** @type {any} */ event, /** @type {Row} */ row, /** @type {number} */ n) => {
     const on = !isSelected(row);
     const [from, to] = [Math.min(last.current, n), Math.max(last.current, n)];
@@ -136,35 +136,26 @@ export function RunTable({ api, view, table, columns, busy, keys, selected, onSe
   });
   useLayoutEffect(() => {
     if (sheet.current && !opened) sheet.current.scrollTop = 0;
-    onReach(AT_ONCE);
   }, [question]);
-  const scrolled = () => {
-    const { scrollTop, clientHeight, scrollHeight } = sheet.current;
-    const seen = Math.ceil(((scrollTop + clientHeight) / scrollHeight) * lines.length);
-    onReach(AT_ONCE + BLOCK * Math.ceil(Math.max(0, seen - AT_ONCE) / BLOCK));
-    fill();
-  };
   const pale = useLong(busy && table !== null);
   const minute = Math.floor(api.now() / 60e3);
   const colours = byValue?.colours[theme] ?? view.colours;
   const ink = useMemo(() => new Map(drawn.map((key, n) => [key, colourOf(ids[n], ids, theme, colours)])), [drawn.join(), theme, JSON.stringify(colours)]);
-  return html`<div class="sheet ${rows.length < 12 ? "short" : ""}" tabindex="-1" aria-busy=${String(busy || upTo < blocks)} ref=${sheet} onScroll=${scrolled}>
+  return html`<div class="sheet" tabindex="-1" aria-busy=${String(busy || upTo < blocks)} ref=${sheet} onScroll=${fill}>
     <table class="runs narrowed ${pale ? "loading" : ""}">
       <caption class="unseen">Runs${view.project ? ` of ${view.project}` : ""}, sorted by ${titleOf(view.sort)}</caption>
       <thead><tr>
         <th scope="col" class="tick"><input type="checkbox" aria-label="Select all rows of this page"
           checked=${rows.length > 0 && chosen.length === rows.length}
           onChange=${() => onSelect(rows, chosen.length < rows.length)} /></th>
-        <th scope="col" class="eye wide-only"><span class="unseen">Drawn</span></th>
         ${head("sys/name", "first")}
-        ${head("sys/state")}
-        ${metric && html`<th scope="col" class="plain wide-only" title="Course of ${metric}"><span class="plain">Curve</span></th>`}
-        ${shownColumns.map((path) => head(path, path === metricAt ? "" : "wide-only"))}
-        <th scope="col" class="wide-only"><span class="unseen">More</span></th>
+        ${head("sys/state", "sign-only")}
+        ${shownColumns.map((path) => head(path, path === only ? "" : "wide-only"))}
+        <td class="rest"></td>
       </tr></thead>
       ${shown.map((some, n) => html`<${Block} key=${n} rows=${some} from=${starts[n]} hidden=${n >= upTo}
         reached=${reached >= starts[n] && reached < starts[n] + some.length ? reached : -1} now=${minute} root=${view.root} project=${view.project} columns=${shownColumns}
-        metric=${metric} metricAt=${metricAt} curves=${curves} selected=${selected} baseline=${baseline}
+        only=${only} selected=${selected} baseline=${baseline}
         ink=${ink} honesty=${honesty} progress=${progress} deeds=${deeds} />`)}
     </table>
   </div>`;
@@ -239,17 +230,17 @@ class Still extends Component {
 /**
  * Some lines of the table.
  * @typedef {{rows: Row[], from: number, hidden: boolean, reached: number, now: number, root: string, project: string,
- *   columns: string[], metric: string, metricAt: string, curves: Map<string, any>, selected: Set<string> | null,
+ *   columns: string[], only: string, selected: Set<string> | null,
  *   baseline: Row | undefined, ink: Map<string, string>, honesty: any, progress: Map<string, any>, deeds: {current: Deeds}}} BlockProps
  */
 class Block extends Still {
   /** @param {BlockProps} props */
-  render({ rows, from, hidden, reached, curves, selected, baseline, ink, honesty, progress, ...same }) {
+  render({ rows, from, hidden, reached, selected, baseline, ink, honesty, progress, ...same }) {
     return html`<tbody hidden=${hidden}>
       ${rows.map((row, at) => {
         const full = row.ref.join("/");
         const isBase = row.key === baseline?.key;
-        return html`<${Line} key=${at} row=${row} n=${from + at} ...${same} curve=${curves.get(full)}
+        return html`<${Line} key=${at} row=${row} n=${from + at} ...${same}
           reached=${reached === from + at} picked=${!selected || selected.has(row.key)} base=${isBase ? undefined : baseline} isBase=${isBase}
           on=${ink.has(row.key)} colour=${ink.get(row.key) ?? ""} lost=${honesty.losses.get(full)}
           attempts=${honesty.attempts.get(full) ?? 1} openings=${honesty.openings.get(full) ?? 1} reason=${honesty.reasons.get(full)}
@@ -265,8 +256,8 @@ class Block extends Still {
  * @typedef {{focus: (n: number) => void, keys: (event: KeyboardEvent, row: Row, n: number) => void,
  *   pick: (event: any, row: Row, n: number) => void, draw: (row: Row) => void,
  *   edits: (row: Row) => any[]}} Deeds
- * @typedef {{row: Row, n: number, now: number, root: string, project: string, columns: string[], metric: string, metricAt: string,
- *   curve: any, reached: boolean, picked: boolean, base: Row | undefined, isBase: boolean, on: boolean, colour: string,
+ * @typedef {{row: Row, n: number, now: number, root: string, project: string, columns: string[], only: string,
+ *   reached: boolean, picked: boolean, base: Row | undefined, isBase: boolean, on: boolean, colour: string,
  *   lost: Record<string, number> | undefined, attempts: number, openings: number, reason: string | undefined, progress: any,
  *   deeds: {current: Deeds}}} LineProps
  */
@@ -275,11 +266,10 @@ class Line extends Still {
   componentDidUpdate(was) {
     const { props, base } = this;
     if (was.row === props.row || was.row.key !== props.row.key || was.columns !== props.columns) return;
-    const from = props.metric ? 5 : 4;
     props.columns.forEach((/** @type {string} */ path, /** @type {number} */ n) => {
       const [before, after] = [was.row.values.get(path), props.row.values.get(path)];
       if (before === after || !isNumber(before) || !isNumber(after)) return;
-      const cell = base.cells[from + n];
+      const cell = base.cells[3 + n];
       cell?.classList.add("changed");
       // Not faded: the browser would paint the whole page sixty times a second for it.
       setTimeout(() => cell?.classList.remove("changed"), CHANGED_MS);
@@ -287,32 +277,30 @@ class Line extends Still {
   }
 
   /** @param {LineProps} props */
-  render({ row, n, now, root, project, columns, metric, metricAt, curve, reached, picked, base, isBase, on, colour, lost, attempts, openings, reason, progress, deeds }) {
+  render({ row, n, now, root, project, columns, only, reached, picked, base, isBase, on, colour, lost, attempts, openings, reason, progress, deeds }) {
     const [inProject, id] = row.ref;
     const act = () => deeds.current;
     const below = inProject !== project && (project ? inProject.slice(project.length + 1) : inProject);
     return html`<tr tabindex=${reached ? 0 : -1} aria-selected=${String(picked)} class="${picked ? "picked" : ""} ${isBase ? "base" : ""}"
       onFocus=${() => act().focus(n)} onKeyDown=${(/** @type {KeyboardEvent} */ e) => act().keys(e, row, n)}>
       <td class="tick"><input type="checkbox" tabindex="-1" aria-label="Select ${row.name}" checked=${picked}
-        onClick=${(/** @type {any} */ e) => act().pick(e, row, n)} /></td>
-      <td class="eye wide-only"><button type="button" class="quiet" tabindex="-1" aria-pressed=${String(on)}
+        onClick=${(/** @type {any} */ e) => act().pick(e, row, n)} /><button type="button" class="quiet" tabindex="-1" aria-pressed=${String(on)}
         aria-label="Draw ${row.name}" title=${on ? "Drawn: no longer draw it" : "Draw it"} onClick=${() => act().draw(row)}>
         <span class="swatch ${on ? "on" : ""}" style=${colour ? { background: colour } : {}}></span></button></td>
-      <th scope="row" class="first"><a href=${href({ ...START, root, project: inProject, run: id })} title=${row.name} tabindex="-1"
-        onClick=${plainClick(() => open(row))}><bdi>${row.name}</bdi></a>${below && html`<small><bdi>${below}</bdi></small>`}</th>
-      <td><${State} state=${row.state} title=${reason} />${" "}
-        ${progress && html`<small class="muted wide-only">${progressOf(progress)}</small> `}
-        ${attempts > 1 && html`<${Badge} kind="accent" title="Resumed: ${attempts} attempts in one run">↻ ${attempts}<span class="wide-only"> attempts</span><//>`}
-        ${openings > attempts && html`<${Badge} kind="accent" title="Opened ${openings} times, by its id or resumed">↻ <span class="wide-only">opened </span>${openings}×<//>`}
-        ${lost && html`<${Badge} kind="warn" title=${losses(lost)}>⚠ <span class="wide-only">${count(gaps(lost), "gap")}</span><//>`}</td>
-      ${metric && html`<td class="wide-only spark">${curve ? html`<${Sparkline} values=${curve} />` : ""}</td>`}
-      ${columns.map((path) => cellOf(row.values.get(path), path, base?.values.get(path), path === metricAt ? "" : "wide-only", now))}
-      <td class="rowmenu wide-only"><${Menu} className="right" label="⋯" title="More about ${row.name}" items=${() => [
-        { label: "Open", onPick: () => open(row) },
-        { label: isBase ? "No longer the baseline" : "Baseline: others show their difference", onPick: () => write({ baseline: isBase ? "" : row.key }) },
-        ...act().edits(row),
-      ]}>
-      <//></td>
+      <th scope="row" class="first"><div><a href=${href({ ...START, root, project: inProject, run: id })} title=${row.name} aria-label=${row.name} tabindex="-1"
+        onClick=${plainClick(() => open(row))}><${Middle} text=${row.name} /></a>${below && html`<small><bdi>${below}</bdi></small>`}</div>
+        <${Menu} className="more" label="⋯" title="More about ${row.name}" tabindex=${reached ? 0 : -1} items=${() => [
+          { label: "Open", onPick: () => open(row) },
+          { label: isBase ? "No longer the baseline" : "Baseline: others show their difference", onPick: () => write({ baseline: isBase ? "" : row.key }) },
+          ...act().edits(row),
+        ]} /></th>
+      <td class="sign-only"><${State} state=${row.state} title=${[reason, progress && progressOf(progress)].filter(Boolean).join(", ")} brief />${" "}
+        ${progress && html`<span class="unseen">${progressOf(progress)}</span> `}
+        ${attempts > 1 && html`<${Badge} kind="accent" title="Resumed: ${attempts} attempts in one run">↻ ${attempts}<span class="unseen"> attempts</span><//>`}
+        ${openings > attempts && html`<${Badge} kind="accent" title="Opened ${openings} times, by its id or resumed">↻ <span class="unseen">opened </span>${openings}×<//>`}
+        ${lost && html`<${Badge} kind="warn" title=${losses(lost)}>⚠ <span class="unseen">${count(gaps(lost), "gap")}</span><//>`}</td>
+      ${columns.map((path) => cellOf(row.values.get(path), path, base?.values.get(path), path === only ? "" : "wide-only", now))}
+      <td class="rest"></td>
     </tr>`;
   }
 }
@@ -359,30 +347,4 @@ function progressOf(loops) {
   const total = outer.total ? `/${number(outer.total)}` : "";
   const left = typeof outer.remaining_s === "number" ? `, ${duration(outer.remaining_s)} left` : "";
   return `${value(outer.name)} ${number(outer.done)}${total}${left}`;
-}
-
-/**
- * A small curve of at least two numbers.
- * @param {{values: ArrayLike<number>}} props
- */
-function Sparkline({ values }) {
-  const [width, height] = [72, 18];
-  const every = Array.from(values, Number);
-  const finite = every.filter(Number.isFinite);
-  if (finite.length < 2) return html`<svg class="sparkline" width=${width} height=${height} aria-hidden="true"></svg>`;
-  const low = Math.min(...finite);
-  const high = Math.max(...finite);
-  let path = "";
-  let pen = "M";
-  every.forEach((one, at) => {
-    if (!Number.isFinite(one)) {
-      pen = "M";
-      return;
-    }
-    const x = 1 + (at / (every.length - 1)) * (width - 2);
-    const y = high > low ? 2 + (1 - (one - low) / (high - low)) * (height - 4) : height / 2;
-    path += `${pen}${x.toFixed(1)} ${y.toFixed(1)}`;
-    pen = "L";
-  });
-  return html`<svg class="sparkline" width=${width} height=${height} role="img" aria-label=${`from ${short(finite[0])} to ${short(finite[finite.length - 1])}`}><path d=${path} fill="none" stroke="currentColor" stroke-width="1.5" stroke-linejoin="round" /></svg>`;
 }

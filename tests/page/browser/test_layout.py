@@ -1,0 +1,294 @@
+"""Where everything stands: runs on the left, charts on the right, and what moves them."""
+
+from __future__ import annotations
+
+import pytest
+from page_looking import findings, opening, plotted
+
+SCROLLS = """
+() => [document.documentElement, document.querySelector("main")].map((one) =>
+  one.scrollHeight - one.clientHeight)
+"""
+"""How far the page itself could be scrolled."""
+CUT = """
+() => [...document.querySelectorAll("table.runs td.numeric")].filter((cell) => {
+  const box = cell.getBoundingClientRect();
+  const sheet = cell.closest(".sheet").getBoundingClientRect();
+  if (box.right > sheet.right || box.bottom > sheet.bottom) return false;
+  const range = document.createRange();
+  range.selectNodeContents(cell);
+  const text = range.getBoundingClientRect();
+  return !cell.contains(document.elementFromPoint(text.right - 1, box.top + box.height / 2));
+}).map((cell) => cell.textContent)
+"""
+"""The numbers of which something else covers the right end."""
+
+
+def expect(*given):
+    from playwright.sync_api import expect
+
+    return expect(*given)
+
+
+@pytest.fixture
+def wide(new_profile):
+    """A tab of 1440 x 900."""
+    return new_profile(viewport={"width": 1440, "height": 900}).new_page()
+
+
+def box(tab, place):
+    return tab.locator(place).first.bounding_box()
+
+
+def test_runs_left_charts_right_and_only_they_scroll(main_page, wide):
+    """Bars of 44, the table 528 wide with 26 rows in sight, the first chart high up."""
+    wide.goto(opening(main_page, "?project=sweep&sort=-val/loss"))
+    plotted(wide, "val/loss")
+    bars = [box(wide, place) for place in (".top", ".find")]
+    assert [(bar["y"], bar["height"]) for bar in bars] == [(0, 44), (44, 44)]
+    assert box(wide, ".left") == {"x": 0, "y": 88, "width": 528, "height": 812}
+    assert box(wide, ".right")["x"] == 533
+    assert box(wide, ".chart")["y"] < 270
+    assert {row["height"] for row in map(lambda n: box(wide, f"tbody tr:nth-child({n})"), (1, 9))} == {28}
+    assert box(wide, "tbody tr:nth-child(26)")["y"] + 28 <= box(wide, ".foot")["y"]
+    assert wide.evaluate(SCROLLS) == [0, 0]
+    wide.locator(".sheet").evaluate("(one) => one.scrollTo(60, 1500)")
+    assert box(wide, "thead .first")["y"] == 88
+    assert [box(wide, f"thead {place}")["x"] for place in (".tick", ".first")] == [0, 52]
+    assert wide.locator(".right").evaluate("(one) => one.scrollTop") == 0
+    expect(wide.locator(".foot")).to_contain_text("1–200 of 210")
+    expect(wide.get_by_role("button", name="CSV")).to_be_visible()
+    assert findings(wide) == []
+
+
+def test_the_handle_is_moved_by_mouse_and_keys_and_remembered(main_page, wide):
+    """For each project; within bounds; a double click makes it as it was."""
+    wide.goto(opening(main_page, "?project=sweep"))
+    handle = wide.get_by_role("separator", name="Size of the table")
+    expect(handle).to_have_attribute("aria-valuenow", "528")
+    at = handle.bounding_box()
+    assert at["width"] == 5
+    wide.mouse.move(at["x"] + 2, 400)
+    wide.mouse.down()
+    wide.mouse.move(702, 420, steps=3)
+    wide.mouse.up()
+    expect(handle).to_have_attribute("aria-valuenow", "700")
+    assert box(wide, ".left")["width"] == 700
+    handle.press("ArrowLeft")
+    expect(handle).to_have_attribute("aria-valuenow", "684")
+    wide.reload()
+    expect(handle).to_have_attribute("aria-valuenow", "684")
+    handle.press("Home")
+    expect(handle).to_have_attribute("aria-valuenow", "320")
+    handle.press("ArrowLeft")
+    expect(handle).to_have_attribute("aria-valuenow", "320")
+    handle.press("End")
+    expect(handle).to_have_attribute("aria-valuenow", "1008")
+    assert handle.get_attribute("aria-valuemax") == "1008"
+    wide.goto(opening(main_page, "?project=vision/digits"))
+    expect(handle).to_have_attribute("aria-valuenow", "528")
+    wide.goto(opening(main_page, "?project=sweep"))
+    expect(handle).to_have_attribute("aria-valuenow", "1008")
+    handle.dblclick()
+    expect(handle).to_have_attribute("aria-valuenow", "528")
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "left"),
+    [(1920, 1080, (640, 992)), (1280, 800, (469, 712)), (1000, 800, (1000, 320))],
+)
+def test_the_panes_of_other_windows(width, height, left, main_page, new_profile):
+    """640 at 1920; below 1100 they are above each other, the table 45 percent."""
+    tab = new_profile(viewport={"width": width, "height": height}).new_page()
+    tab.goto(opening(main_page, "?project=sweep"))
+    plotted(tab, "val/loss")
+    found = box(tab, ".left")
+    assert (found["width"], found["height"]) == left
+    assert tab.evaluate(SCROLLS) == [0, 0]
+    kind = "vertical" if width > 1100 else "horizontal"
+    handle = tab.get_by_role("separator")
+    expect(handle).to_have_attribute("aria-orientation", kind)
+    handle.press("ArrowRight" if width > 1100 else "ArrowDown")
+    at = 0 if width > 1100 else 1
+    assert (box(tab, ".left")["width"], box(tab, ".left")["height"])[at] == left[at] + 16
+
+
+def test_a_row_says_all_in_28_pixels(main_page, wide):
+    """A sign for the state, whole numbers, the menu over the name only while it is pointed at."""
+    wide.goto(opening(main_page, "?project=sweep&cols=parameters/seed,val/loss,parameters/lr"))
+    row = wide.locator("tbody tr").first
+    expect(row).to_contain_text("completed")
+    assert row.locator(".sign-only").bounding_box()["width"] < 30
+    expect(row.locator(".state")).to_have_attribute("title", "completed")
+    assert wide.evaluate(CUT) == []
+    more = row.get_by_role("button", name="More about sweep-209")
+    expect(more).to_have_css("opacity", "0")
+    row.locator("td.numeric").first.hover()
+    expect(more).to_have_css("opacity", "0")
+    row.get_by_role("link").hover()
+    expect(more).to_have_css("opacity", "1")
+    first, menu = row.locator(".first").bounding_box(), more.bounding_box()
+    assert first["x"] <= menu["x"]
+    assert menu["x"] + menu["width"] <= first["x"] + first["width"]
+    wide.mouse.move(800, 600)
+    expect(more).to_have_css("opacity", "0")
+    row.focus()
+    wide.keyboard.press("Tab")
+    expect(more).to_be_focused()
+    expect(more).to_have_css("opacity", "1")
+    wide.keyboard.press("Enter")
+    expect(wide.get_by_role("menuitem", name="Open")).to_be_focused()
+    wide.keyboard.press("Escape")
+    expect(more).to_be_focused()
+
+
+def test_sorting_moves_no_column_and_no_row_down(main_page, wide):
+    """The sign has its place; a click on a head leaves it where it is; Back and links, too."""
+    wide.goto(opening(main_page, "?project=sweep&sort=val/loss"))
+    heads = wide.locator("thead button")
+    expect(heads.nth(2)).to_have_attribute("aria-label", "val/loss")  # sorted by: the first column
+    places = [one.bounding_box() for one in heads.all()]
+    wide.get_by_role("columnheader", name="parameters/lr").get_by_role("button").click()
+    expect(wide.get_by_role("columnheader", name="parameters/lr")).to_have_attribute(
+        "aria-sort", "ascending"
+    )
+    expect(wide.locator(".sheet")).to_have_attribute("aria-busy", "false")
+    assert [one.bounding_box() for one in heads.all()] == places
+
+
+def test_selecting_moves_nothing(main_page, wide):
+    """What can be done with selected runs stands in the place of the menus."""
+    wide.goto(opening(main_page, "?project=sweep"))
+    plotted(wide, "val/loss")
+    before = [box(wide, place) for place in (".box", ".left", ".right", "thead .first")]
+    for number in (209, 208):
+        wide.get_by_role("checkbox", name=f"Select sweep-{number}").check()
+    chosen = wide.get_by_role("group", name="Selected runs")
+    expect(chosen).to_contain_text("2 selected")
+    expect(chosen.get_by_role("button", name="Compare")).to_be_enabled()
+    expect(wide.get_by_role("button", name="Columns")).to_have_count(0)
+    assert [box(wide, place) for place in (".box", ".left", ".right", "thead .first")] == before
+    chosen.get_by_role("button", name="Clear").click()
+    expect(wide.get_by_role("button", name="Columns")).to_be_visible()
+
+
+def test_names_are_shortened_in_the_middle(recorded, serve, wide):
+    """Their ends tell them apart; a name from right to left is left whole."""
+    import page_roots
+
+    root = recorded("few")
+    names = [f"resnet18-cifar10-augmented-{end}" for end in ("seed1", "seed2", "🙂🙂🙂🙂🙂")]
+    for name in (*names, page_roots.ARABIC, page_roots.HOSTILE):
+        with page_roots.begin(str(root), "names", name, custom_run_id=None) as run:
+            run["parameters/lr"] = 0.1
+    wide.goto(opening(serve(root), "?project=names"))
+    for name in names:
+        link = wide.get_by_role("link", name=name, exact=True)
+        expect(link).to_have_text(name)
+        first, last = link.locator(".middle > *").all()
+        assert first.evaluate("(one) => one.scrollWidth > one.clientWidth")
+        assert last.evaluate("(one) => one.scrollWidth <= one.clientWidth")
+    assert wide.get_by_role("link", name=page_roots.ARABIC).locator(".middle > *").count() == 1
+    expect(wide.get_by_role("link", name="<img src=x")).to_have_text(page_roots.HOSTILE)
+
+
+def test_a_phone_has_one_pane_at_a_time(main_page, new_profile):
+    """Tabs at the foot, for a finger and for keys; targets of 40 pixels."""
+    tab = new_profile(
+        viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
+    ).new_page()
+    tab.goto(opening(main_page, "?project=sweep"))
+    expect(tab.locator("tbody tr").first).to_be_visible()
+    assert box(tab, "tbody tr")["height"] >= 40
+    panes = tab.get_by_role("tablist", name="Runs or charts")
+    at = panes.bounding_box()
+    assert at["y"] + at["height"] == 844
+    assert at["height"] >= 40
+    tab.get_by_role("tab", name="Charts").tap()
+    plotted(tab, "val/loss")
+    expect(tab.locator("tbody tr").first).to_be_hidden()
+    assert findings(tab) == []
+    tab.keyboard.press("ArrowLeft")
+    expect(tab.get_by_role("tab", name="Runs")).to_be_focused()
+    expect(tab.locator("tbody tr").first).to_be_visible()
+    tab.get_by_role("checkbox", name="Select sweep-209").tap()
+    expect(tab.get_by_role("group", name="Selected runs")).to_be_visible()
+    assert tab.evaluate(SCROLLS) == [0, 0]
+    assert tab.evaluate("() => document.documentElement.scrollWidth") <= 390
+
+
+def test_a_menu_at_the_foot_of_the_window_is_whole(main_page, wide):
+    """It opens above its button where there is more room."""
+    wide.goto(opening(main_page, "?project=sweep"))
+    expect(wide.locator(".sheet")).to_have_attribute("aria-busy", "false")
+    row = wide.locator("tbody tr").nth(25)
+    row.get_by_role("link").hover()
+    row.get_by_role("button", name="More about").click()
+    menu = wide.get_by_role("menu").bounding_box()
+    assert 0 <= menu["y"]
+    assert menu["y"] + menu["height"] <= 900
+    last = wide.get_by_role("menuitem").last.bounding_box()
+    assert last["y"] + last["height"] <= 900
+
+
+MARKED = """# Why
+Tries **warm-up** of `lr` and *cosine*; see https://example.org/a.
+- one
+- <img src=x onerror=alert(1)>
+
+[a link](https://example.org/b), [no link](javascript:alert(1)), 2 * 3 * 4, __init__"""
+
+
+def test_a_runs_page_shows_curves_beside_values(recorded, serve, wide):
+    """A head of two rows, tabs that stay, the description as Markdown, values left, curves right."""
+    import page_roots
+
+    root = recorded("few")
+    with page_roots.begin(str(root), "one", "one", custom_run_id="one") as run:
+        run["sys/description"] = MARKED
+        run["parameters"] = {"lr": 0.1, "width": 64}
+        for step in range(20):
+            scores = {f"{part}/{name}": step for part in ("train", "val", "test") for name in "xyz"}
+            run.log_metrics({"val/acc": step % 7, "val/loss": 1 / (1 + step), **scores}, step=step)
+    wide.goto(opening(serve(root), "?project=one"))
+    wide.locator("tbody").get_by_role("link", name="one").click()
+    expect(wide.locator(".run-head").get_by_role("heading", name="one")).to_be_visible()
+    plotted(wide, "val/loss")
+    expect(wide.locator(".overview-curves .charts-slot")).to_have_count(6)
+    assert box(wide, ".run-head")["height"] <= 60
+    assert box(wide, ".run-tabs")["height"] == 36
+    values, curves = box(wide, ".overview-values"), box(wide, ".overview-curves")
+    assert values["width"] == 528
+    assert curves["x"] > values["x"] + values["width"]
+    heads = wide.locator(".overview-values h2").all_inner_texts()
+    assert [head.split()[-2] for head in heads[:2]] == ["parameters", "Metrics"]
+    best = wide.get_by_role("row").filter(has_text="val/acc").locator("td.best")
+    expect(best).to_have_text("6")
+    expect(wide.get_by_role("row").filter(has_text="val/loss").locator("td.best")).to_have_text("0.05")
+    expect(wide.get_by_role("row").filter(has_text="test/x").locator("td.best")).to_have_text("")
+    about = wide.locator(".markdown")
+    assert about.locator("strong").all_inner_texts() == ["Why", "warm-up"]
+    assert about.locator("a").evaluate_all("(all) => all.map((one) => one.href)") == [
+        "https://example.org/a.",
+        "https://example.org/b",
+    ]
+    assert about.locator("li").all_inner_texts() == ["one", "<img src=x onerror=alert(1)>"]
+    expect(about).to_contain_text("2 * 3 * 4, __init__")
+    assert findings(wide) == []
+    wide.locator("main").evaluate("(one) => one.scrollTo(0, 400)")
+    assert box(wide, ".run-tabs")["y"] == 44
+    wide.get_by_role("link", name="All 11 charts").click()
+    expect(wide.get_by_role("tab", name="Charts", selected=True)).to_be_visible()
+    assert box(wide, ".run-tabs")["y"] >= 44
+
+
+def test_the_tabs_of_a_run_are_one_row_on_a_phone(main_page, new_profile):
+    """They are scrolled to the side."""
+    tab = new_profile(viewport={"width": 390, "height": 844}).new_page()
+    tab.goto(opening(main_page, "?project=sweep"))
+    tab.get_by_role("link", name="sweep-209").click()
+    tabs = tab.get_by_role("tablist", name="About this run")
+    expect(tabs.get_by_role("tab")).to_have_count(9)
+    assert len({one.bounding_box()["y"] for one in tabs.get_by_role("tab").all()}) == 1
+    tab.get_by_role("tab", name="Journals").click()
+    expect(tab.get_by_role("tab", name="Journals", selected=True)).to_be_in_viewport()

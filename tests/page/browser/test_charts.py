@@ -319,13 +319,6 @@ STYLED = """
 }
 """
 """Name, colour, dash and width of the lines of a chart, in the order of drawing."""
-HIGHLIGHT = """
-async (id) => {
-  const main = document.querySelector("script[src*=main]").src;
-  (await import(main.replace("main.js", "colours.js"))).setHighlight(id);
-}
-"""
-"""Highlights a run in all charts."""
 
 
 def styled(tab, path, count):
@@ -378,7 +371,9 @@ def test_hues_are_used_thrice_and_further_runs_are_grey_beneath(main_page, tab, 
     coloured = [tuple(one[1:3]) for one in lines[10:]]
     assert len(set(coloured)) == 30
     assert [dash for _, dash in coloured] == [""] * 10 + ["7,4"] * 10 + ["2,3"] * 10
-    tab.evaluate(HIGHLIGHT, runs[35].id)
+    legend = tab.get_by_label("Runs that are drawn")
+    legend.get_by_text("+").click()
+    legend.get_by_role("button", name="sweep-035", exact=True).hover()
     until(lambda: chart(tab, "val/loss").evaluate(STYLED)[5][1] != "rgba(133, 139, 148, 0.35)")
 
 
@@ -408,6 +403,7 @@ def test_runs_that_show_the_same_share_a_colour(main_page, tab, run_of):
     expect(key).to_be_visible()
     tab.keyboard.press("Escape")
     assert "by=parameters/lr" in tab.url
+    tab.mouse.move(5, 5)  # what is below the menu is not pointed at
     for _ in range(2):
         until(lambda: len(set(chart(tab, "val/loss").evaluate(STROKES))) == 4)
         colours = chart(tab, "val/loss").evaluate(STROKES)
@@ -478,3 +474,113 @@ def test_a_thousand_charts(count, recorded, serve, tab):
         assert tab.evaluate(alive) <= 24
     tab.get_by_label("Filter charts").fill("m0777")
     assert plotted(tab, "part7/m0777")["data"][1] == [777, 778, 779]
+
+
+def cards(tab):
+    """Return the titles of the charts, in their order."""
+    found = tab.locator(".charts-slot")
+    return found.evaluate_all("(all) => all.map((one) => one.dataset.label)")
+
+
+def names(tab, path, count):
+    """Return the lines of a chart, once it has so many."""
+    plotted(tab, path, lambda found: len(found["data"]) == count + 1)
+    return [name for name, *_ in chart(tab, path).evaluate(STYLED)]
+
+
+def test_the_first_ten_of_the_table_are_drawn(main_page, tab):
+    """As it is sorted, until some are selected; each chart says how many of them it has."""
+    tab.goto(opening(main_page, "?project=sweep&sort=val/loss"))
+    assert names(tab, "val/loss", 10) == [f"sweep-{number:03}" for number in range(10)]
+    tab.goto(opening(main_page, "?project=sweep&sort=-val/loss"))
+    assert names(tab, "val/loss", 10) == [f"sweep-{number:03}" for number in range(209, 199, -1)]
+    expect(chart(tab, "val/loss").get_by_text("10 of 210 runs")).to_be_visible()
+    tab.get_by_role("checkbox", name="Select sweep-204").check()
+    assert names(tab, "val/loss", 1) == ["sweep-204"]
+
+
+def test_losses_come_first_and_counters_last(main_page, tab, run_of):
+    """And the chart of one long run says how many of its points are drawn."""
+    tab.goto(opened(main_page, run_of("heron"), run_of("otter")))
+    plotted(tab, "val/loss")
+    assert cards(tab) == ["val/loss", "val/acc", "train/loss", "train/epoch", "spiky"]
+    tab.goto(opening(main_page, f"?project=vision/digits&run={run_of('heron').id}&tab=charts"))
+    plotted(tab, "spiky")
+    expect(chart(tab, "spiky").get_by_text(re.compile(r"\d of 20,000 points$"))).to_be_visible()
+
+
+def test_a_chart_can_be_sized_and_fill_the_screen(main_page, new_profile, run_of):
+    """By dragging its corner or with keys there; the size stays; Escape ends the full screen."""
+    tab = new_profile(viewport={"width": 1440, "height": 900}).new_page()
+    tab.goto(opened(main_page, run_of("otter"), run_of("heron")))
+    plotted(tab, "val/loss")
+    place = chart(tab, "val/loss")
+
+    def size():
+        box = place.bounding_box()
+        return round(box["width"]), round(box["height"])
+
+    until(lambda: size() == (442, 196))
+    place.get_by_label("Size of val/loss").focus()
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("ArrowDown")
+    until(lambda: size() == (891, 216) or size() == (892, 216))
+    for _ in range(30):
+        tab.keyboard.press("ArrowDown")
+    until(lambda: size()[1] == 600)
+    tab.reload()
+    plotted(tab, "val/loss")
+    until(lambda: size()[1] == 600)
+    place.get_by_label("Size of val/loss").dblclick()
+    until(lambda: size() == (442, 196))
+    corner = place.get_by_label("Size of val/loss").bounding_box()
+    tab.mouse.move(corner["x"] + 12, corner["y"] + 12)
+    tab.mouse.down()
+    tab.mouse.move(corner["x"] + 12, corner["y"] + 92)
+    tab.mouse.up()
+    until(lambda: size() == (442, 276))
+    place.get_by_role("button", name="Full screen val/loss").click()
+    until(lambda: size() == (1440, 900))
+    until(lambda: place.evaluate("(one) => one.uplot.height") > 800)
+    tab.keyboard.press("Escape")
+    until(lambda: size() == (442, 276))
+
+
+def test_the_legend_hides_and_isolates(main_page, tab, run_of):
+    """One row, opened by what says how many more there are; nothing is asked again."""
+    tab.goto(opened(main_page, *(run_of(f"s{number:03}", "sweep") for number in range(20))))
+    assert len(names(tab, "val/loss", 20)) == 20
+    legend = tab.get_by_label("Runs that are drawn")
+    assert legend.bounding_box()["height"] == 24
+    asked = []
+    tab.on("request", lambda one: asked.append(one.url) if one.url.endswith("/curves") else None)
+    legend.get_by_role("button", name=re.compile(r"^\+\d+$")).click()
+    button = legend.get_by_role("button", name="sweep-003", exact=True)
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "false")
+    assert "sweep-003" not in names(tab, "val/loss", 19)
+    button.click()
+    names(tab, "val/loss", 20)
+    button.dblclick()
+    assert names(tab, "val/loss", 1) == ["sweep-003"]
+    button.press("Alt+Enter")
+    names(tab, "val/loss", 20)
+    assert asked == []
+    button.hover()
+    legend.get_by_role("button", name="Open sweep-003").click()
+    expect(tab.get_by_role("heading", level=1)).to_contain_text("sweep-003")
+
+
+def test_the_last_number_below_an_axis_is_whole(main_page, profile, run_of):
+    """The axis ends at 20,000, which is written below its end."""
+    profile.add_init_script(WRITTEN)
+    tab = profile.new_page()
+    tab.goto(opened(main_page, run_of("heron"), more="&zoom=0~20000~step"))
+    plotted(tab, "spiky", lambda found: found["x"]["max"] == 20_000)
+    ends = chart(tab, "spiky").evaluate(
+        """(element) => window.written.filter(([canvas, text]) =>
+          canvas === element.uplot.ctx.canvas && text === "20,000").map(([canvas, text, x]) =>
+          x + canvas.getContext("2d").measureText(text).width / 2 - canvas.width)"""
+    )
+    assert ends
+    assert max(ends) <= 0

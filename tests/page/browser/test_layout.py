@@ -49,7 +49,9 @@ def test_runs_left_charts_right_and_only_they_scroll(main_page, wide):
     assert box(wide, ".left") == {"x": 0, "y": 88, "width": 528, "height": 812}
     assert box(wide, ".right")["x"] == 533
     assert box(wide, ".chart")["y"] < 270
-    assert {row["height"] for row in map(lambda n: box(wide, f"tbody tr:nth-child({n})"), (1, 9))} == {28}
+    assert {
+        row["height"] for row in map(lambda n: box(wide, f"tbody tr:nth-child({n})"), (1, 9))
+    } == {28}
     assert box(wide, "tbody tr:nth-child(26)")["y"] + 28 <= box(wide, ".foot")["y"]
     assert wide.evaluate(SCROLLS) == [0, 0]
     wide.locator(".sheet").evaluate("(one) => one.scrollTo(60, 1500)")
@@ -264,7 +266,9 @@ def test_a_runs_page_shows_curves_beside_values(recorded, serve, wide):
     assert [head.split()[-2] for head in heads[:2]] == ["parameters", "Metrics"]
     best = wide.get_by_role("row").filter(has_text="val/acc").locator("td.best")
     expect(best).to_have_text("6")
-    expect(wide.get_by_role("row").filter(has_text="val/loss").locator("td.best")).to_have_text("0.05")
+    expect(wide.get_by_role("row").filter(has_text="val/loss").locator("td.best")).to_have_text(
+        "0.05"
+    )
     expect(wide.get_by_role("row").filter(has_text="test/x").locator("td.best")).to_have_text("")
     about = wide.locator(".markdown")
     assert about.locator("strong").all_inner_texts() == ["Why", "warm-up"]
@@ -275,6 +279,7 @@ def test_a_runs_page_shows_curves_beside_values(recorded, serve, wide):
     assert about.locator("li").all_inner_texts() == ["one", "<img src=x onerror=alert(1)>"]
     expect(about).to_contain_text("2 * 3 * 4, __init__")
     assert findings(wide) == []
+    wide.set_viewport_size({"width": 1440, "height": 500})
     wide.locator("main").evaluate("(one) => one.scrollTo(0, 400)")
     assert box(wide, ".run-tabs")["y"] == 44
     wide.get_by_role("link", name="All 11 charts").click()

@@ -129,7 +129,7 @@ export function dashOf(runId, drawnIds, overrides) {
  * A value that several components show.
  * @template T
  */
-class Shared {
+export class Shared {
   /** @param {T} now */
   constructor(now) {
     this.now = now;

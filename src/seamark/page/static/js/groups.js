@@ -3,7 +3,7 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { write } from "./address.js";
-import { COLOURED, GREY, PALETTE, colourOf, highlight, highlighting } from "./colours.js";
+import { COLOURED, GREY, PALETTE } from "./colours.js";
 import { Check, Filter, useAnswer } from "./components.js";
 import { count, precise, short } from "./format.js";
 import { floats } from "./lines.js";
@@ -73,17 +73,6 @@ export async function groupCurves(api, groups, paths, look, signal) {
     if (own) found.set(`${own.label}\n${one.path}\n`, { parts, cursor: "", pieces: piecesOf(parts, own.refs.length) });
   }
   return found;
-}
-
-/** @param {{groups: Group[], theme: any, colours: Record<string, number>}} props */
-export function GroupKey({ groups, theme, colours }) {
-  const now = highlight.use();
-  const labels = groups.map((one) => one.label);
-  return html`<ul class="charts-key" aria-label="Groups that are drawn">
-    ${labels.map((label) => html`<li key=${label}><button type="button" class=${now === label ? "looked" : ""} ...${highlighting(label)}>
-      <i style=${{ background: colourOf(label, labels, theme, colours, now === label) }}></i><span>${label}</span></button></li>`)}
-    <li class="charts-note">mean, and one standard deviation to each side; dashed where runs are missing</li>
-  </ul>`;
 }
 
 /** @param {Theme} theme @param {number} part of the ramp, 0 to 1 */

@@ -82,6 +82,26 @@ def test_the_order_of_recording_shows_each_pass(tmp_path, project):
     assert int(parts.drawing.curve.count.sum()) == 5000
 
 
+def test_steps_go_back_only_if_one_process_recorded_them_so(tmp_path, project):
+    """Rows of different series in turn, and two processes with steps of their own, do not."""
+    given = {"project": "team", "custom_run_id": "a", "root": tmp_path, **QUIET}
+    with init_run(**given) as one, init_run(**given, mode="async") as other:
+        for step in range(400):
+            one.log_metrics({"loss": 1.0, "epoch": step // 40}, step=step)
+            if step % 40 == 39:
+                one.log_metrics({"val/loss": 1.0, "epoch": step // 40}, step=step)
+                one.log_metrics({"train/loss": 1.0, "epoch": step // 40}, step=step)
+            other.log_metrics({"loss": 2.0}, step=step // 2)
+        run = one["sys/id"].fetch()
+    for x in ("step", "relative", "time"):
+        for path in ("epoch", "loss"):
+            (found,) = project.fetch_curves(path, run, x=x, points=5_000)
+            assert not found.drawing.falls
+            assert (np.diff(found.drawing.x) >= 0).all()
+            (found,) = project.fetch_curves(path, run, x=x, points=20)
+            assert int(found.drawing.curve.count.sum()) == {"epoch": 420, "loss": 800}[path]
+
+
 def test_what_several_processes_recorded_comes_in_the_order_of_time(tmp_path, project):
     """Two journals that were written in turn."""
     given = {"project": "team", "custom_run_id": "a", "root": tmp_path, **QUIET}

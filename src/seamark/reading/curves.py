@@ -240,7 +240,8 @@ class Drawing:
         minus_inf: Likewise for -inf.
         left_out: Points that have no place on the x axis.
         not_positive: Finite values that have no place on a logarithmic y axis; 0 if not asked for.
-        falls: Whether x goes back somewhere: one part may hold several passes.
+        falls: Whether x goes back in the order of recording by one process: one part may hold
+            several passes.
         ends: x and values of the first and the last finite point, float64; of a series without
             one, and where each part is one single point, none.
         kept: How many parts of a drawing before are left out here at the beginning, because they

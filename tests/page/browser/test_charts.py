@@ -71,6 +71,22 @@ def test_a_chosen_run_is_drawn_whichever_answer_comes_last(last, main_page, tab)
     plotted(tab, "val/loss", lambda found: len(found["data"]) == 3)
 
 
+def test_a_chart_of_other_runs_is_not_said_to_have_no_points(main_page, tab):
+    """One of the newest runs is chosen: what it has is known, before it is asked for again."""
+    tab.goto(opening(main_page, "?project=vision/digits"))
+    plotted(tab, "<img src=x>/loss")
+    held = []
+    tab.route("**/read/series_paths", lambda route: held.append(route))  # noqa: PLW0108 - as above
+    tab.get_by_role("checkbox", name="Select torn-tail").check()
+    expect(chart(tab, "<img src=x>/loss")).to_have_count(0)
+    plotted(tab, "train/loss", lambda found: len(found["data"]) == 2)
+    assert held
+    expect(tab.get_by_text("no points")).to_have_count(0)
+    for route in held:
+        route.continue_()
+    tab.unroute_all()
+
+
 def test_few_points_are_the_points(main_page, tab, run_of):
     """A window with no more points than pixels has them, as Python reads them."""
     otter = run_of("otter")
@@ -292,6 +308,75 @@ STROKES = """
 }
 """
 """The colours of the lines of a chart."""
+
+STYLED = """
+(element) => {
+  const canvas = document.createElement("canvas").getContext("2d");
+  return element.uplot.series.slice(1).map((one) => {
+    canvas.strokeStyle = one.stroke();
+    return [one.label, canvas.strokeStyle, one.dash ? one.dash.join() : "", one.width];
+  });
+}
+"""
+"""Name, colour, dash and width of the lines of a chart, in the order of drawing."""
+
+
+def styled(tab, path, count):
+    """Return the styles of the lines of a chart, once it has so many."""
+    plotted(tab, path, lambda found: len(found["data"]) == count + 1)
+    return {name: rest for name, *rest in chart(tab, path).evaluate(STYLED)}
+
+
+def test_a_run_keeps_its_hue(main_page, profile, tab, run_of):
+    """Across orders of selection, other runs, reloading, the theme and its own page."""
+    runs = [run_of(f"s{number:03}", "sweep") for number in range(4)]
+    names = [f"sweep-{number:03}" for number in range(4)]
+    tab.emulate_media(color_scheme="light")
+    tab.goto(opened(main_page, *runs))
+    first = styled(tab, "val/loss", 4)
+    light = [first[name][0] for name in names]
+    assert light == ["#504cd8", "#33a596", "#d52d42", "#397fc7"]
+    until(lambda: tab.url.count("colour=") == 4)
+    link = tab.url
+    tab.reload()
+    assert styled(tab, "val/loss", 4) == first
+    tab.goto(opened(main_page, runs[3], runs[1]))
+    found = styled(tab, "val/loss", 2)
+    assert [found[name][0] for name in (names[3], names[1])] == [light[3], light[1]]
+    tab.emulate_media(color_scheme="dark")
+    until(
+        lambda: (
+            [styled(tab, "val/loss", 2)[name][0] for name in names[1::2]] == ["#17f7d1", "#72c0fd"]
+        )
+    )
+    tab.emulate_media(color_scheme="light")
+    tab.goto(opening(main_page, f"?project=sweep&run={runs[2].id}&tab=charts"))
+    assert [one[0] for one in styled(tab, "val/loss", 1).values()] == [light[2]]
+    tab.evaluate("localStorage.removeItem('seamark:hues')")
+    tab.goto(link + "&selected=" + ",".join(run.id for run in runs[::-1]))
+    found = styled(tab, "val/loss", 4)
+    assert [found[name][0] for name in names] == light
+
+
+def test_hues_are_used_thrice_and_further_runs_are_grey_beneath(main_page, tab, run_of):
+    """Solid, dashed, dotted; the grey ones are drawn first, and coloured when pointed at."""
+    runs = [run_of(f"s{number:03}", "sweep") for number in range(40)]
+    tab.emulate_media(color_scheme="light")
+    tab.goto(opened(main_page, *runs))
+    plotted(tab, "val/loss", lambda found: len(found["data"]) == 41)
+    lines = chart(tab, "val/loss").evaluate(STYLED)
+    assert [one[0] for one in lines[:10]] == [f"sweep-{number:03}" for number in range(30, 40)]
+    assert {one[1] for one in lines[:10]} == {"rgba(133, 139, 148, 0.35)"}
+    assert {one[3] for one in lines} == {1}
+    coloured = [tuple(one[1:3]) for one in lines[10:]]
+    assert len(set(coloured)) == 30
+    assert [dash for _, dash in coloured] == [""] * 10 + ["7,4"] * 10 + ["2,3"] * 10
+    legend = tab.get_by_label("Runs that are drawn")
+    legend.get_by_text("+").click()
+    legend.get_by_role("button", name="sweep-035", exact=True).hover()
+    until(lambda: chart(tab, "val/loss").evaluate(STYLED)[5][1] != "rgba(133, 139, 148, 0.35)")
+
+
 LEGEND = """
 (list) => [...list.querySelectorAll("li.charts-value")].map((one) => [
   one.querySelector("bdi").textContent,
@@ -318,6 +403,7 @@ def test_runs_that_show_the_same_share_a_colour(main_page, tab, run_of):
     expect(key).to_be_visible()
     tab.keyboard.press("Escape")
     assert "by=parameters/lr" in tab.url
+    tab.mouse.move(5, 5)  # what is below the menu is not pointed at
     for _ in range(2):
         until(lambda: len(set(chart(tab, "val/loss").evaluate(STROKES))) == 4)
         colours = chart(tab, "val/loss").evaluate(STROKES)
@@ -361,6 +447,20 @@ def test_groups_have_the_colours_of_what_they_are_grouped_by(main_page, tab):
     until(lambda: set(chart(tab, "val/loss").evaluate(STROKES)) == of)
 
 
+def test_the_band_of_a_metric_that_is_never_negative_ends_at_its_smallest_value(main_page, tab):
+    """Two runs, 0.2 and 5.2 at the end: one standard deviation below their mean is negative."""
+    tab.goto(opening(main_page, "?project=sweep&group=parameters/seed&q=val/loss < 6"))
+    found = plotted(tab, "val/loss", lambda found: len(found["data"]) > 5)
+    high = 3.5 + 12.5**0.5
+    until(
+        lambda: (
+            chart(tab, "val/loss").evaluate(PLOT)["y"]["min"]
+            == pytest.approx(0.2 - (high - 0.2) / 20)
+        )
+    )
+    assert found["y"]["max"] == pytest.approx(high + (high - 0.2) / 20)
+
+
 @pytest.mark.parametrize("count", [1_000])
 def test_a_thousand_charts(count, recorded, serve, tab):
     """Few are drawn at a time; all can be reached; the filter finds one."""
@@ -374,3 +474,113 @@ def test_a_thousand_charts(count, recorded, serve, tab):
         assert tab.evaluate(alive) <= 24
     tab.get_by_label("Filter charts").fill("m0777")
     assert plotted(tab, "part7/m0777")["data"][1] == [777, 778, 779]
+
+
+def cards(tab):
+    """Return the titles of the charts, in their order."""
+    found = tab.locator(".charts-slot")
+    return found.evaluate_all("(all) => all.map((one) => one.dataset.label)")
+
+
+def names(tab, path, count):
+    """Return the lines of a chart, once it has so many."""
+    plotted(tab, path, lambda found: len(found["data"]) == count + 1)
+    return [name for name, *_ in chart(tab, path).evaluate(STYLED)]
+
+
+def test_the_first_ten_of_the_table_are_drawn(main_page, tab):
+    """As it is sorted, until some are selected; each chart says how many of them it has."""
+    tab.goto(opening(main_page, "?project=sweep&sort=val/loss"))
+    assert names(tab, "val/loss", 10) == [f"sweep-{number:03}" for number in range(10)]
+    tab.goto(opening(main_page, "?project=sweep&sort=-val/loss"))
+    assert names(tab, "val/loss", 10) == [f"sweep-{number:03}" for number in range(209, 199, -1)]
+    expect(chart(tab, "val/loss").get_by_text("10 of 210 runs")).to_be_visible()
+    tab.get_by_role("checkbox", name="Select sweep-204").check()
+    assert names(tab, "val/loss", 1) == ["sweep-204"]
+
+
+def test_losses_come_first_and_counters_last(main_page, tab, run_of):
+    """And the chart of one long run says how many of its points are drawn."""
+    tab.goto(opened(main_page, run_of("heron"), run_of("otter")))
+    plotted(tab, "val/loss")
+    assert cards(tab) == ["val/loss", "val/acc", "train/loss", "train/epoch", "spiky"]
+    tab.goto(opening(main_page, f"?project=vision/digits&run={run_of('heron').id}&tab=charts"))
+    plotted(tab, "spiky")
+    expect(chart(tab, "spiky").get_by_text(re.compile(r"\d of 20,000 points$"))).to_be_visible()
+
+
+def test_a_chart_can_be_sized_and_fill_the_screen(main_page, new_profile, run_of):
+    """By dragging its corner or with keys there; the size stays; Escape ends the full screen."""
+    tab = new_profile(viewport={"width": 1440, "height": 900}).new_page()
+    tab.goto(opened(main_page, run_of("otter"), run_of("heron")))
+    plotted(tab, "val/loss")
+    place = chart(tab, "val/loss")
+
+    def size():
+        box = place.bounding_box()
+        return round(box["width"]), round(box["height"])
+
+    until(lambda: size() == (442, 196))
+    place.get_by_label("Size of val/loss").focus()
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("ArrowDown")
+    until(lambda: size() == (891, 216) or size() == (892, 216))
+    for _ in range(30):
+        tab.keyboard.press("ArrowDown")
+    until(lambda: size()[1] == 600)
+    tab.reload()
+    plotted(tab, "val/loss")
+    until(lambda: size()[1] == 600)
+    place.get_by_label("Size of val/loss").dblclick()
+    until(lambda: size() == (442, 196))
+    corner = place.get_by_label("Size of val/loss").bounding_box()
+    tab.mouse.move(corner["x"] + 12, corner["y"] + 12)
+    tab.mouse.down()
+    tab.mouse.move(corner["x"] + 12, corner["y"] + 92)
+    tab.mouse.up()
+    until(lambda: size() == (442, 276))
+    place.get_by_role("button", name="Full screen val/loss").click()
+    until(lambda: size() == (1440, 900))
+    until(lambda: place.evaluate("(one) => one.uplot.height") > 800)
+    tab.keyboard.press("Escape")
+    until(lambda: size() == (442, 276))
+
+
+def test_the_legend_hides_and_isolates(main_page, tab, run_of):
+    """One row, opened by what says how many more there are; nothing is asked again."""
+    tab.goto(opened(main_page, *(run_of(f"s{number:03}", "sweep") for number in range(20))))
+    assert len(names(tab, "val/loss", 20)) == 20
+    legend = tab.get_by_label("Runs that are drawn")
+    assert legend.bounding_box()["height"] == 24
+    asked = []
+    tab.on("request", lambda one: asked.append(one.url) if one.url.endswith("/curves") else None)
+    legend.get_by_role("button", name=re.compile(r"^\+\d+$")).click()
+    button = legend.get_by_role("button", name="sweep-003", exact=True)
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "false")
+    assert "sweep-003" not in names(tab, "val/loss", 19)
+    button.click()
+    names(tab, "val/loss", 20)
+    button.dblclick()
+    assert names(tab, "val/loss", 1) == ["sweep-003"]
+    button.press("Alt+Enter")
+    names(tab, "val/loss", 20)
+    assert asked == []
+    button.hover()
+    legend.get_by_role("button", name="Open sweep-003").click()
+    expect(tab.get_by_role("heading", level=1)).to_contain_text("sweep-003")
+
+
+def test_the_last_number_below_an_axis_is_whole(main_page, profile, run_of):
+    """The axis ends at 20,000, which is written below its end."""
+    profile.add_init_script(WRITTEN)
+    tab = profile.new_page()
+    tab.goto(opened(main_page, run_of("heron"), more="&zoom=0~20000~step"))
+    plotted(tab, "spiky", lambda found: found["x"]["max"] == 20_000)
+    ends = chart(tab, "spiky").evaluate(
+        """(element) => window.written.filter(([canvas, text]) =>
+          canvas === element.uplot.ctx.canvas && text === "20,000").map(([canvas, text, x]) =>
+          x + canvas.getContext("2d").measureText(text).width / 2 - canvas.width)"""
+    )
+    assert ends
+    assert max(ends) <= 0

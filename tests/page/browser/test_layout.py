@@ -274,6 +274,7 @@ def test_a_runs_page_shows_curves_beside_values(recorded, serve, wide):
     assert about.locator("li").all_inner_texts() == ["one", "<img src=x onerror=alert(1)>"]
     expect(about).to_contain_text("2 * 3 * 4, __init__")
     assert findings(wide) == []
+    wide.set_viewport_size({"width": 1440, "height": 500})
     wide.locator("main").evaluate("(one) => one.scrollTo(0, 400)")
     assert box(wide, ".run-tabs")["y"] == 44
     wide.get_by_role("link", name="All 11 charts").click()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -240,7 +241,7 @@ def read_curve(
     points: int,
 ) -> Curve:
     """Return a float series in parts; raise `ArgumentError` if ``points`` is less than 2."""
-    return draw_series(_pieces(store, connection, shares, path), points).curve
+    return draw_series(_pieces(store, connection, shares, path)[0], points).curve
 
 
 def read_drawing(
@@ -257,10 +258,10 @@ def read_drawing(
     the number of parts.
     """
     look.check()
-    left_out = 0
+    left_out, falls = 0, True
     if look.x in NAMED_AXES:
         origin_ns = created_ns if look.x == "relative" else 0
-        pieces = _pieces(store, connection, shares, path, look.x, origin_ns)
+        pieces, falls = _pieces(store, connection, shares, path, look.x, origin_ns)
     else:
         found = read_floats(store, connection, shares, [path, look.x])
         x, value = _along(found[path], found[look.x])
@@ -278,7 +279,8 @@ def read_drawing(
         width=look.width,
         ends=not look.smooths,
     )
-    return replace(drawing, left_out=drawing.left_out + left_out)
+    left_out += drawing.left_out
+    return replace(drawing, left_out=left_out, falls=drawing.falls and falls)
 
 
 def _along(points: Points, other: Points) -> tuple[Floats, Floats]:
@@ -297,24 +299,52 @@ def _pieces(
     path: str,
     x: str = "step",
     origin_ns: int = 0,
-) -> list[Piece]:
+) -> tuple[list[Piece], bool]:
+    # Sorted by place on the x axis, and whether x goes back in the order of one journal.
     listed: list[series.Piece] = []
     packed: list[_Packed] = []
     for share in shares:
         _add_shown(store, connection, share, path, listed, packed)
     if x == "order":
-        return _in_order(listed, packed)
+        return _in_order(listed, packed), False
     found: list[tuple[float, int, Piece]] = []
-    for one in listed:
+    written: dict[str, list[tuple[int, Piece]]] = {}
+    for one in _merged(listed):
         place = one.step if x == "step" else _seconds(one.time, origin_ns)
-        found.append((float(place.min()), int(one.t.min()), Listed(place, one.value)))
-    for group, _, _ in packed:
+        made = Listed(place, one.value)
+        found.append((float(place.min()), int(one.t[0]), made))
+        written.setdefault(one.journal.uid, []).append((int(one.t[0]), made))
+    for group, _, journal in packed:
         if x != "step":
             whole = group.whole()
             group.put_at(_seconds(whole.times(whole.t()), origin_ns))
         found.append((group.first, group.low_t, group))
+        written.setdefault(journal.uid, []).append((group.low_t, group))
     found.sort(key=lambda one: one[:2])
-    return [piece for _, _, piece in found]
+    return [piece for _, _, piece in found], any(map(_falls, written.values()))
+
+
+def _merged(listed: Sequence[series.Piece]) -> list[series.Piece]:
+    # Rows of one journal that hold different series come in separate pieces, which are merged by
+    # time if they overlap.
+    found: list[series.Piece] = []
+    for uid in {one.journal.uid: None for one in listed}:
+        own = sorted((one for one in listed if one.journal.uid == uid), key=lambda one: one.t[0])
+        if all(before.t[-1] <= behind.t[0] for before, behind in pairwise(own)):
+            found += own
+            continue
+        arrays = zip(*(one[1:5] for one in own), strict=True)
+        step, value, t, time = (np.concatenate(some) for some in arrays)
+        whole = own[0]._replace(step=step, value=value, t=t, time=time)
+        found.append(whole.part(np.argsort(t, kind="stable")))
+    return found
+
+
+def _falls(written: list[tuple[int, Piece]]) -> bool:
+    pieces = [piece for _, piece in sorted(written, key=itemgetter(0))]
+    return not all(piece.rising for piece in pieces) or any(
+        before.last > after.first for before, after in pairwise(pieces)
+    )
 
 
 class _Packed(NamedTuple):

@@ -18,7 +18,7 @@ const NEWEST = "sys/creation_time";
  * @property {boolean} ascending
  * @property {number} page from 0
  * @property {string[]} selected runs with a tick; `["*"]`: all that match the query
- * @property {string[]} drawn runs with an eye; empty: the selected ones, else the five newest
+ * @property {string[]} drawn runs with an eye; empty: the selected ones, else the first ten of the table
  * @property {string} run id of the run that is open, of `project`
  * @property {string} tab
  * @property {string} x "step", "relative", "wall", "order" or a path

@@ -2,10 +2,11 @@
 /** One chart: its head and menu, its plot or table, and its notes. */
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
-import { colourOf, useTheme } from "./colours.js";
+import { COLOURED, GREY, PALETTE, colourOf, dashOf, useTheme } from "./colours.js";
 import { Later, useSeen } from "./components.js";
 import { DASHES, useCurves } from "./curves.js";
 import { axisName, axisUnit, count, short, unitOf, whole } from "./format.js";
+import { Corner, HEAD_PX, hidden } from "./legend.js";
 import { Plot } from "./plot.js";
 
 /** @typedef {import("./lines.js").Line} Line */
@@ -21,7 +22,9 @@ const waiting = new Set();
 
 /**
  * @typedef {object} More
- * @property {number} height
+ * @property {string} id of its size
+ * @property {number} height with its head
+ * @property {number} of the number of runs of which these are some
  * @property {(zoom: Range | null) => void} onZoom
  * @property {Range | null} zoom
  * @property {string} title
@@ -33,68 +36,80 @@ const waiting = new Set();
  * @typedef {import("./curves.js").Asked & More} ChartProps
  */
 
+/** The colour of a series among several of one run. @param {string} path @param {string[]} paths @param {import("./colours.js").Theme} theme */
+function pathColour(path, paths, theme) {
+  return PALETTE[theme][paths.indexOf(path) % COLOURED];
+}
+
 /** @param {ChartProps} props */
 export function Chart(props) {
-  const { paths, runs, view, title, height, zoom, onZoom, has, groups } = props;
+  const { paths, runs, view, title, zoom, onZoom, has, groups } = props;
   const theme = useTheme();
   const [asTable, setAsTable] = useState(false);
   const [said, setSaid] = useState("");
-  const [wide, setWide] = useState(false);
+  const [full, setFull] = useState(0);
+  const height = full || props.height - HEAD_PX;
   const root = useRef(/** @type {HTMLElement | null} */ (null));
   const canvas = useRef(/** @type {HTMLElement | null} */ (null));
   const seen = useSeen(root, true);
-  const curves = useCurves(props, seen, canvas);
+  const every = groups ? groups.map((one) => one.label) : runs.map((run) => run.id);
+  const byPath = runs.length === 1 && !groups && paths.length > 1;
+  const curves = useCurves({ ...props, dashOf: (run) => (byPath ? [] : dashOf(run, every, view.colours || {})) }, seen, canvas);
   const { told } = curves;
   const axis = view.x || "step";
   const single = runs.length === 1 && !groups;
 
   const colour = (/** @type {Line} */ line, /** @type {string} */ highlighted) => {
-    if (single && paths.length > 1) return colourOf(line.path, paths, theme, {});
-    const every = groups ? groups.map((one) => one.label) : runs.map((run) => run.id);
+    if (byPath) return pathColour(line.path, paths, theme);
     return colourOf(line.run, every, theme, view.colours || {}, line.run === highlighted);
   };
-  const { plot, wait } = usePlot(props, curves, seen && !asTable ? canvas : null, theme, colour);
+  const inks = every.map((id) => colourOf(id, every, theme, view.colours || {})).join();
+  const gone = hidden.use();
+  const { plot, wait } = usePlot({ ...props, height }, curves, seen && !asTable ? canvas : null, `${theme} ${inks}`, colour, gone);
 
-  const all = curves.lines();
+  const all = curves.lines().filter((line) => !gone.has(line.run));
   const cut = title.lastIndexOf("/") + 1;
   const units = new Set(paths.map(unitOf));
   const unit = units.size === 1 ? [...units][0] : "";
   // Whether runs that were just chosen have points is not known yet.
   const known = groups || runs.every((run) => has.has(run.id) && curves.isLoaded(run));
-  const empty = known && !told.loading && !told.error && !all.some((line) => line.parts.x.length);
+  const empty = known && !told.loading && !told.error && !curves.lines().some((line) => line.parts.x.length);
 
   const onKey = (/** @type {KeyboardEvent} */ event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target !== canvas.current) return;
-    if (event.key === "t") setAsTable(true);
+    if (event.key === "Escape" && full) setFull(0);
+    else if (event.ctrlKey || event.metaKey || event.altKey || event.target !== canvas.current) return;
+    else if (event.key === "t") setAsTable(true);
     else if (!plot.current?.press(event, setSaid)) return;
     event.preventDefault();
     event.stopPropagation();
   };
 
   const words = told.error ? "could not be loaded" : empty ? "no points" : `${count(all.length, "line")} along ${axisName(axis)}`;
-  return html`<section class=${`chart${wide ? " wide" : ""}`} ref=${root} data-paths=${paths.join(" ")} aria-label=${title} aria-busy=${seen && told.loading ? "true" : "false"}>
+  return html`<section class=${`chart${full ? " full" : ""}`} ref=${root} onKeyDown=${onKey} data-paths=${paths.join(" ")} aria-label=${title} aria-busy=${seen && told.loading ? "true" : "false"}>
     <header class="chart-head">
       <h4 class="chart-title" title=${paths.join("\n")}><span class="chart-space">${title.slice(0, cut)}</span><b>${title.slice(cut)}</b>${unit && html` <span class="chart-unit">${unit}</span>`}</h4>
+      <span class="chart-count">${countOf(props, all, told.loading ? curves : null)}</span>
       <span class="chart-tools">
         <button type="button" class="chart-tool" aria-pressed=${props.pinned ? "true" : "false"} title=${props.pinned ? "Unpin: back to its section" : "Pin: show it first"} aria-label=${`Pin ${title}`} onClick=${props.onPin}>${props.pinned ? "★" : "☆"}</button>
-        <button type="button" class="chart-tool" aria-pressed=${wide ? "true" : "false"} title=${wide ? "Narrow" : "As wide as the page"} aria-label=${`Widen ${title}`} onClick=${() => setWide(!wide)}>⤢</button>
+        <button type="button" class="chart-tool" aria-pressed=${full ? "true" : "false"} title=${full ? "As before (Escape)" : "Full screen"} aria-label=${`Full screen ${title}`} onClick=${() => setFull(full ? 0 : innerHeight - HEAD_PX)}>⤢</button>
         <${ChartMenu} title=${title} asTable=${asTable} onTable=${() => setAsTable(!asTable)}
           drawn=${() => ({ lines: all, axis, canvas: plot.current?.plot?.ctx.canvas, colour })}
           zoomed=${zoom !== null} onZoomOut=${() => onZoom(null)}
           known=${props.known} onAdd=${(/** @type {string} */ path) => props.onCombine([...paths, path])} onRemove=${props.onRemove} />
       </span>
     </header>
-    ${paths.length > 1 && html`<${PathKey} paths=${paths} single=${single} colour=${(/** @type {string} */ path) => colourOf(path, paths, theme, {})} />`}
+    ${paths.length > 1 && html`<${PathKey} paths=${paths} single=${single} colour=${(/** @type {string} */ path) => pathColour(path, paths, theme)} />`}
     ${asTable
       ? html`<${Later} of="./menu.js" part="PointsTable" lines=${all} axis=${axis} zoom=${zoom} height=${height} onClose=${() => setAsTable(false)} />`
       : html`<div class="chart-area" style=${{ height: `${height}px` }}>
-          <div class="chart-canvas" ref=${canvas} tabindex="0" role="img" aria-roledescription="chart" onKeyDown=${onKey} onBlur=${() => plot.current?.hush()}
+          <div class="chart-canvas" ref=${canvas} tabindex="0" role="img" aria-roledescription="chart" onBlur=${() => plot.current?.hush()}
             aria-label=${`${title}: ${words}. Arrow keys move along it, t shows it as a table.`}></div>
           ${told.error && html`<p class="chart-over chart-error" role="alert">${told.error}</p>`}
           ${empty && html`<p class="chart-over">no points${zoom ? " here" : ""}</p>`}
           ${told.loading && !all.length && html`<p class="chart-over chart-loading">…</p>`}
           ${wait && !plot.current && html`<p class="chart-over">${MOST_ALIVE} charts are drawn already: scroll</p>`}
         </div>`}
+    ${!full && !asTable && html`<${Corner} id=${props.id} title=${title} />`}
     <p class="chart-notes">${notesOf(all, curves.kept.current, view, plot.current?.range).map((note, at) => html`<span key=${at} class=${note.kind} title=${note.title || ""}>${note.text}</span>`)}</p>
     <p class="unseen" aria-live="polite">${said}</p>
   </section>`;
@@ -105,10 +120,12 @@ export function Chart(props) {
  * @param {ChartProps} props
  * @param {ReturnType<typeof useCurves>} curves
  * @param {{current: HTMLElement | null} | null} canvas null if nothing is to be drawn
- * @param {string} theme
+ * @param {string} inks the theme and the colours of the runs
  * @param {(line: Line, highlighted: string) => string} colour
+ * @param {ReadonlySet<string>} gone the runs whose lines are hidden
  */
-function usePlot({ api, paths, runs, view, groups, zoom, onZoom, height }, curves, canvas, theme, colour) {
+function usePlot({ api, paths, runs, view, groups, zoom, onZoom, height }, curves, canvas, inks, colour, gone) {
+  const shown = () => curves.drawnLines().filter((line) => !gone.has(line.run));
   const plot = useRef(/** @type {Plot | null} */ (null));
   /** Whether it waits for another chart; a new object draws the notes anew. */
   const [state, setState] = useState({ wait: false });
@@ -127,12 +144,12 @@ function usePlot({ api, paths, runs, view, groups, zoom, onZoom, height }, curve
     alive.add(me);
     const { logx = false, logy = false, robust = false } = view;
     const made = new Plot(element, {
-      axis: view.x || "step", logx, logy, robust, colour, height, api, whole: curves.whole,
+      axis: view.x || "step", logx, logy, robust, colour, greys: Object.values(GREY), height, api, whole: curves.whole,
       onZoom,
       onShow: () => setState({ wait: false }),
     });
     plot.current = made;
-    made.show(curves.drawnLines(), zoom);
+    made.show(shown(), zoom);
     const observer = new ResizeObserver(() => made.resize(Math.max(120, element.clientWidth), height));
     observer.observe(element);
     return () => {
@@ -145,18 +162,35 @@ function usePlot({ api, paths, runs, view, groups, zoom, onZoom, height }, curve
       waiting.delete(next);
       queueMicrotask(next);
     };
-  }, [canvas !== null, theme, of, JSON.stringify([paths, groups, view.x, view.logx, view.logy, view.robust, view.colours]), curves.whole, height, released]);
+  }, [canvas !== null, inks, of, JSON.stringify([paths, groups, view.x, view.logx, view.logy, view.robust]), curves.whole, height, released]);
 
   useEffect(() => {
     if (!plot.current) return;
     plot.current.begins = curves.begins();
-    plot.current.show(curves.drawnLines(), zoom);
-  }, [curves.told.drawn, of, zoom?.low, zoom?.high, view.attempts]);
+    plot.current.show(shown(), zoom);
+  }, [curves.told.drawn, of, zoom?.low, zoom?.high, view.attempts, gone]);
   return { plot, wait: state.wait };
 }
 
 /**
- * The notes below a chart.
+ * The number of runs that are drawn and wait, or of the points of one.
+ * @param {ChartProps} props
+ * @param {readonly Line[]} lines
+ * @param {ReturnType<typeof useCurves> | null} waits null if nothing is asked
+ */
+function countOf({ runs, of, groups }, lines, waits) {
+  const own = lines.filter((line) => !line.replaced);
+  if (groups) return own.length ? count(new Set(own.map((line) => line.run)).size, "group") : "";
+  const loading = waits ? runs.filter((run) => !waits.isLoaded(run)).length : 0;
+  const rest = loading ? `, ${whole(loading)} loading` : "";
+  if (of > 1) return `${whole(new Set(own.map((line) => line.run)).size)} of ${count(of, "run")}${rest}`;
+  const shown = own.reduce((sum, { parts }) => sum + parts.x.length, 0);
+  const all = own.reduce((sum, { parts }) => sum + parts.count.reduce((a, b) => a + b, 0), 0);
+  return shown && all > shown ? `${whole(shown)} of ${count(all, "point")}` : all ? count(all, "point") : "";
+}
+
+/**
+ * The notes on a chart.
  * @param {readonly Line[]} lines
  * @param {Kept} kept
  * @param {View} view

@@ -8,20 +8,21 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../
 import { write } from "./address.js";
 import { isAbort } from "./api.js";
 import { Chart } from "./chart.js";
-import { COLOURED, colourOf, highlight, highlighting, setValued, useTheme, valued } from "./colours.js";
+import { COLOURED, setValued, stylesOf, useTheme, valued } from "./colours.js";
 import { COUNTERS } from "./columns.js";
 import { Check, Empty, ErrorBox, Filter, isTyping, Later, Menu, useSeen } from "./components.js";
-import { isLoading } from "./curves.js";
+import { isLoading, waited } from "./curves.js";
 import { matcher } from "./finding.js";
 import { axisUnit, count, place, short } from "./format.js";
+import { Legend, resize, sizeOf, sizes } from "./legend.js";
 
 /** @typedef {import("./lines.js").RunRef} RunRef */
 /** @typedef {import("./lines.js").Range} Range */
 /** @typedef {import("./lines.js").Group} Group */
 /** @typedef {import("./address.js").View} View */
 
-const NEWEST = 5;
-const HEIGHT = 220;
+/** The least width of a column of charts, and what is between two. */
+const [COLUMN_PX, GAP_PX] = [400, 8];
 const IN_VIEW = 3;
 /** Sections about the machine rather than the training: the last ones, closed at first. */
 const BEHIND = ["ranks", "profiling", "monitoring", "sys"];
@@ -45,6 +46,38 @@ function notOf(card) {
   return (path) => !own.has(path);
 }
 
+/** Parts of paths that come first, and last parts. */
+const STAGES = [/^(val|valid|validation|eval)$/i, /^train(ing)?$/i, /^test$/i];
+const KINDS = [/loss|error|nll|perplexity/i, /acc|f1|auc/i];
+/** Parameters and counters that are logged as series. */
+const ASIDE = /(^|\/)(lr|lr-[^/]*|learning_rate|weight_decay|momentum|batch_size)$/;
+
+/** @param {string} path */
+function isAside(path) {
+  return COUNTERS.test(path) || ASIDE.test(path);
+}
+
+/** @param {string} path */
+function stageOf(path) {
+  const parts = path.split("/").reverse();
+  for (const part of parts) {
+    const at = STAGES.findIndex((one) => one.test(part));
+    if (at >= 0) return at;
+  }
+  return STAGES.length;
+}
+
+/** @param {string} path */
+function kindOf(path) {
+  const at = KINDS.findIndex((one) => one.test(path.slice(path.lastIndexOf("/") + 1)));
+  return at < 0 ? KINDS.length : at;
+}
+
+/** @param {string} a @param {string} b */
+function inSection(a, b) {
+  return Number(isAside(a)) - Number(isAside(b)) || stageOf(a) - stageOf(b) || kindOf(a) - kindOf(b) || collator.compare(a, b);
+}
+
 const collator = new Intl.Collator("en", { numeric: true });
 
 /**
@@ -62,7 +95,6 @@ function sectionsOf(has, view, filter, wanted) {
     const key = commonName(path);
     cards.set(key, [...(cards.get(key) || []), path]);
   }
-  const counts = (/** @type {string} */ path) => Number(COUNTERS.test(path));
   const fits = matcher(filter);
   /** @type {Map<string, Card[]>} */
   const found = new Map();
@@ -81,7 +113,7 @@ function sectionsOf(has, view, filter, wanted) {
   }
   /** @type {Map<string, Card[]>} */
   const sections = new Map();
-  for (const key of [...cards.keys()].sort((a, b) => counts(a) - counts(b) || collator.compare(a, b))) {
+  for (const key of [...cards.keys()].sort(inSection)) {
     if (view.pinned.includes(key) || !fits(key)) continue;
     const slash = key.indexOf("/");
     const name = slash < 0 ? "" : key.slice(0, slash);
@@ -89,7 +121,10 @@ function sectionsOf(has, view, filter, wanted) {
     list.push({ key, title: key, paths: /** @type {string[]} */ (cards.get(key)) });
     sections.set(name, list);
   }
-  const rank = (/** @type {string} */ name) => Math.max(BEHIND.indexOf(name) + 1, Number(sections.get(name)?.every((one) => counts(one.key))) / 2);
+  const rank = (/** @type {string} */ name) => {
+    if (BEHIND.includes(name)) return 10 + BEHIND.indexOf(name);
+    return sections.get(name)?.every((one) => isAside(one.key)) ? 20 : stageOf(name);
+  };
   const names = [...sections.keys()].sort((a, b) => rank(a) - rank(b) || collator.compare(a, b));
   for (const name of names) found.set(name || "at the root", /** @type {Card[]} */ (sections.get(name)));
   return [...found].map(([name, cards]) => ({ name, cards }));
@@ -106,7 +141,10 @@ function sectionsOf(has, view, filter, wanted) {
  */
 function ask(api, verb, body, take, fail) {
   const abort = new AbortController();
-  api.read(verb, body, { signal: abort.signal }).then(take, (/** @type {any} */ error) => isAbort(error) || fail(error));
+  waited(api.read(verb, body, { signal: abort.signal })).then(
+    (/** @type {any} */ answer) => abort.signal.aborted || take(answer),
+    (/** @type {any} */ error) => abort.signal.aborted || isAbort(error) || fail(error),
+  );
   return () => abort.abort();
 }
 
@@ -202,18 +240,17 @@ function useContents(api, runs, key, view, versions, retry, setError) {
 
 /**
  * Charts of runs.
- * @param {{api: any, runs: RunRef[], view: View, live?: any, wanted?: (path: string) => boolean, open?: string[], only?: boolean}} props
+ * @param {{api: any, runs: RunRef[], of?: number, view: View, live?: any, wanted?: (path: string) => boolean, open?: string[], only?: boolean}} props
+ *   `of`: the number of runs of which these are some;
  *   `wanted` chooses paths; `open` names sections that are open though they are about machines;
- *   `only`: do not look for other runs if there are none
+ *   `only`: the screen has no other runs
  */
-export function Charts({ api, runs: given, view, live, wanted = () => true, open = [], only = false }) {
-  const [newest, setNewest] = useState(/** @type {RunRef[] | null} */ (null));
+export function Charts({ api, runs, of = runs.length, view, live, wanted = () => true, open = [], only = false }) {
   const [error, setError] = useState(/** @type {any} */ (null));
   const [closed, setClosed] = useState(/** @type {Record<string, boolean>} */ ({}));
   const [retry, setRetry] = useState(0);
   const again = () => setRetry(retry + 1);
   const theme = useTheme();
-  const runs = given.length || only ? given : newest || [];
   const key = runs.map((run) => `${run.project}\n${run.id}`).join("\n\n");
   const axis = /** @type {string} */ (view.x) === "wall" ? "time" : view.x || "step";
   const zoom = view.zoom?.x === axis ? view.zoom : null;
@@ -224,19 +261,16 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
   const colours = /** @type {any} */ (byValue ? byValue.colours[theme] : view.colours);
   const look = useMemo(() => ({ ...view, x: axis, colours }), [view, axis, colours]);
 
-  // If no runs are given, those are the newest ones.
-  useEffect(() => {
-    if (given.length || only) return undefined;
-    const body = { project: view.project || null, limit: NEWEST, columns: ["sys/name"], unknown: "tell", counted: false };
-    const take = (/** @type {any} */ { table, names }) => {
-      const own = table.cells[table.columns.indexOf("sys/name")] || [];
-      setNewest(table.refs.map((/** @type {[string, string]} */ [project, id], /** @type {number} */ at) => ({ project, id, name: names?.[at] || own[at] })));
-    };
-    return ask(api, "table", body, take, setError);
-  }, [api, given.length === 0, view.project, retry, given.length ? 0 : live?.tick]);
-
   const versions = useVersions(live, runs, key);
   const { has, attempts, groups } = useContents(api, runs, key, view, versions, retry, setError);
+
+  // A link to chosen runs has their hues, in the order in which they were first drawn.
+  useEffect(() => {
+    if (only || !runs.length || !(view.selected.length || view.drawn.length)) return;
+    const styles = [...stylesOf(runs.map((run) => run.id), view.colours)].filter(([, one]) => !one.grey).slice(0, COLOURED);
+    const now = styles.map(([id, { hue }]) => [id, hue]);
+    if (JSON.stringify(now) !== JSON.stringify(Object.entries(view.colours))) write({ colours: Object.fromEntries(now) });
+  }, [key, view.colours]);
 
   const root = useRef(/** @type {HTMLElement | null} */ (null));
   // Set before the next key is pressed, which is to act on what is shown by then.
@@ -245,7 +279,6 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
       if (isTyping(event) || document.documentElement.dataset.keys === "off") return;
       if (event.key === "r") setZoom(null);
       else if (event.key === "l") write({ logy: !view.logy });
-      else if (event.key === "s") /** @type {HTMLElement | null | undefined} */ (root.current?.querySelector(".smooth input"))?.focus();
       else return;
       event.preventDefault();
     };
@@ -253,12 +286,28 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
     return () => removeEventListener("keydown", pressed);
   }, [view.logy, zoom]);
 
-  const sections = useMemo(() => (has ? sectionsOf(has, view, view.filter, wanted) : []), [has, view.pinned.join("\n\n"), view.charts.join("\n\n"), view.filter, wanted]);
-  const known = useMemo(() => [...new Set([...(has?.values() || [])].flatMap((paths) => [...paths].map(commonName)))].sort(collator.compare), [has]);
+  // The charts of the runs before stay until it is known which these runs have.
+  const own = useMemo(() => {
+    if (!has || !runs.every((run) => has.has(run.id))) return has;
+    return new Map(runs.map((run) => [run.id, /** @type {Set<string>} */ (has.get(run.id))]));
+  }, [has, key]);
+  const sections = useMemo(() => (own ? sectionsOf(own, view, view.filter, wanted) : []), [own, view.pinned.join("\n\n"), view.charts.join("\n\n"), view.filter, wanted]);
+  const known = useMemo(() => [...new Set([...(own?.values() || [])].flatMap((paths) => [...paths].map(commonName)))].sort(collator.compare), [own]);
+  const legend = useMemo(
+    () =>
+      groups
+        ? groups.map(({ label }) => ({ id: label, name: label }))
+        : runs.map((run) => ({ id: run.id, name: run.name || run.id, title: `${run.project}/${run.id}`, onOpen: () => write({ run: run.id, project: run.project, tab: "" }, { push: true }) })),
+    [groups, key, runs.map((run) => run.name).join()],
+  );
+  const room = useColumns(root);
+  const most = sizes.use()[""]?.wide ?? 0;
+  const columns = most || room;
+  const setMost = (/** @type {number} */ wide) => resize("", { wide });
   const total = sections.reduce((sum, one) => sum + one.cards.length, 0);
 
   if (error && !has) return html`<${ErrorBox} error=${error} onRetry=${again} />`;
-  if (!runs.length) return newest || only ? html`<${Empty} title="No runs to draw" />` : html`<p class="charts-wait" aria-busy="true">…</p>`;
+  if (!runs.length) return html`<${Empty} title="No runs to draw" />`;
 
   const pin = (/** @type {string} */ entry) => write({ pinned: view.pinned.includes(entry) ? view.pinned.filter((one) => one !== entry) : [...view.pinned, entry] });
   const combine = (/** @type {string} */ before, /** @type {string[]} */ paths) => {
@@ -267,25 +316,38 @@ export function Charts({ api, runs: given, view, live, wanted = () => true, open
   };
   const isClosed = (/** @type {string} */ name) => closed[name] ?? (BEHIND.includes(name) && !open.includes(name) && !view.filter);
   return html`<section class="charts" aria-label="Charts" ref=${root}>
-    <${Controls} api=${api} runs=${runs} view=${view} axis=${axis} known=${known} zoom=${zoom} onZoom=${setZoom} total=${total} several=${attempts.size > 0}
+    <${Controls} api=${api} runs=${runs} view=${view} axis=${axis} known=${known} zoom=${zoom} onZoom=${setZoom} total=${total} several=${attempts.size > 0} most=${most} onMost=${setMost}
       anyOpen=${sections.some((one) => !isClosed(one.name))}
       onToggle=${(/** @type {boolean} */ shut) => setClosed(Object.fromEntries(sections.map((one) => [one.name, shut])))} />
-    ${!given.length && !only && html`<p class="charts-note">Nothing is selected: the ${count(runs.length, "newest run").replace("1 newest run", "newest run")}.</p>`}
-    ${groups ? html`<${Later} of="./groups.js" part="GroupKey" groups=${groups} theme=${theme} colours=${colours} />` : runs.length > 1 && html`<${RunKey} runs=${runs} theme=${theme} colours=${colours} few=${!byValue} />`}
+    ${(groups || runs.length > 1) && html`<${Legend} key=${groups ? "groups" : "runs"} items=${legend} label=${`${groups ? "Groups" : "Runs"} that are drawn`} theme=${theme} colours=${colours}
+      note=${groups ? "mean, and one standard deviation to each side; dashed where runs are missing" : ""} />`}
     ${byValue && html`<${Later} of="./groups.js" part="ValueKey" valued=${byValue} by=${view.by} theme=${theme} />`}
     ${error && html`<${ErrorBox} error=${error} onRetry=${again} />`}
     ${has && total === 0 && html`<p class="charts-note">${view.filter ? `No chart is called “${view.filter}”.` : `${runs.length === 1 ? "This run has" : "These runs have"} logged no numbers: run["train/loss"].append(0.5) logs one.`}</p>`}
     ${sections.map(({ name, cards }, at) => html`<section class="charts-section" key=${name}>
       <h3><button type="button" aria-expanded=${isClosed(name) ? "false" : "true"} onClick=${() => setClosed({ ...closed, [name]: !isClosed(name) })}>
         <span class="charts-arrow" aria-hidden="true">${isClosed(name) ? "▸" : "▾"}</span>${name} <span class="charts-count">${cards.length}</span></button></h3>
-      ${!isClosed(name) && html`<div class="charts-grid">${cards.map((card, n) => html`<${Slot} key=${card.key} label=${card.title} first=${at === 0 && n < IN_VIEW}>
-        ${() => html`<${Chart} api=${api} paths=${card.paths} title=${card.title} runs=${runs} view=${look} height=${HEIGHT} zoom=${zoom} onZoom=${setZoom}
+      ${!isClosed(name) && html`<div class="charts-grid" style=${{ "--columns": columns }}>${cards.map((card, n) => html`<${Slot} key=${card.key} label=${card.title} size=${sizeOf(card.key)} columns=${columns} first=${at === 0 && n < IN_VIEW}>
+        ${() => html`<${Chart} api=${api} paths=${card.paths} title=${card.title} runs=${runs} view=${look} id=${card.key} height=${sizeOf(card.key).height} of=${of} zoom=${zoom} onZoom=${setZoom}
           has=${has} attempts=${attempts} groups=${groups} versions=${versions} pinned=${view.pinned.includes(card.key)} onPin=${() => pin(card.key)}
           known=${() => known.filter(notOf(card))} onCombine=${(/** @type {string[]} */ paths) => combine(card.key, paths)}
           onRemove=${view.charts.includes(card.key) ? () => write({ charts: view.charts.filter((one) => one !== card.key), pinned: view.pinned.filter((one) => one !== card.key) }) : undefined} />`}
       <//>`)}</div>`}
     </section>`)}
   </section>`;
+}
+
+/** A hook that returns how many charts are beside each other. @param {{current: HTMLElement | null}} root */
+function useColumns(root) {
+  const [columns, setColumns] = useState(1);
+  const element = root.current;
+  useEffect(() => {
+    if (!root.current) return undefined;
+    const observer = new ResizeObserver(([{ contentRect }]) => setColumns(Math.max(1, Math.floor((contentRect.width + GAP_PX) / (COLUMN_PX + GAP_PX)))));
+    observer.observe(root.current);
+    return () => observer.disconnect();
+  }, [element]);
+  return columns;
 }
 
 /** @param {Map<string, Set<string>>} a @param {Map<string, Set<string>>} b */
@@ -310,17 +372,18 @@ function labelOf(by, size) {
 
 /**
  * A place for a chart, which is made when it comes into view.
- * @param {{label: string, first: boolean, children?: any}} props `first`: it is most likely in view
+ * @param {{label: string, size: import("./legend.js").Size, columns: number, first: boolean, children?: any}} props `first`: it is most likely in view
  *   at once, so that it is made before the browser says so
  */
-function Slot({ label, first, children }) {
+function Slot({ label, size, columns, first, children }) {
+  const wide = Math.min(size.wide, columns);
   const ref = useRef(/** @type {HTMLElement | null} */ (null));
   const seen = useSeen(ref);
   const [made, setMade] = useState(first);
   useEffect(() => {
     if (seen && !made) setMade(true);
   }, [seen]);
-  return html`<div class="charts-slot" ref=${ref} data-label=${label}>${made ? (Array.isArray(children) ? children.find((one) => typeof one === "function") : children)() : html`<p class="charts-unmade">${label}</p>`}</div>`;
+  return html`<div class="charts-slot" ref=${ref} data-label=${label} data-columns=${wide} style=${{ gridColumn: `span ${wide}`, minHeight: `${size.height}px` }}>${made ? (Array.isArray(children) ? children.find((one) => typeof one === "function") : children)() : html`<p class="charts-unmade">${label}</p>`}</div>`;
 }
 
 /** Widths to choose from: 0, 1, 2, 5, 10 and so on. @param {number} at */
@@ -335,9 +398,9 @@ function niceAt(width) {
 }
 
 /**
- * @param {{api: any, runs: RunRef[], view: View, axis: string, known: string[], zoom: Range | null, onZoom: (zoom: Range | null) => void, total: number, several: boolean, anyOpen: boolean, onToggle: (shut: boolean) => void}} props
+ * @param {{api: any, runs: RunRef[], view: View, axis: string, known: string[], zoom: Range | null, onZoom: (zoom: Range | null) => void, total: number, several: boolean, anyOpen: boolean, onToggle: (shut: boolean) => void, most: number, onMost: (most: number) => void}} props
  */
-function Controls({ api, runs, view, axis, known, zoom, onZoom, total, several, anyOpen, onToggle }) {
+function Controls({ api, runs, view, axis, known, zoom, onZoom, total, several, anyOpen, onToggle, most, onMost }) {
   const [filter, setFilter] = useState(view.filter);
   useEffect(() => setFilter(view.filter), [view.filter]);
   useEffect(() => {
@@ -372,16 +435,18 @@ function Controls({ api, runs, view, axis, known, zoom, onZoom, total, several, 
     </select></label>
     ${flag("logx", "log x", "Logarithmic x axis")}
     ${flag("logy", "log y", "Logarithmic y axis (l)")}
-    <span class="smooth"><label>smooth <input type="range" min="0" max="21" step="1" value=${niceAt(shown)} aria-valuetext=${shown ? `${short(shown)} ${unit}` : "off"}
-      title="Wide window: calmer line; what was recorded stays behind it (s)" onInput=${(/** @type {any} */ event) => later(niceWidth(Number(event.target.value)))} /></label>
+    <${Menu} label=${shown ? `Smooth: ${short(shown)} ${unit}` : "Smooth"} title="Smooth curves (s)" press="s" wide><div class="pad smooth"><label>width <input type="range" min="0" max="21" step="1" value=${niceAt(shown)} aria-valuetext=${shown ? `${short(shown)} ${unit}` : "off"}
+      title="Wide window: calmer line; what was recorded stays behind it" onInput=${(/** @type {any} */ event) => later(niceWidth(Number(event.target.value)))} /></label>
       <select aria-label="Kind of smoothing" value=${of} onChange=${(/** @type {any} */ event) => { setOf(event.target.value); if (shown) smooth(shown, event.target.value); }}>
         <option value="mean">mean of</option><option value="ema">half-life</option></select>
-      <input type="number" class="charts-width" min="0" step="any" aria-label=${`Width in ${unit || axis}`} value=${shown || ""} placeholder="off" onChange=${(/** @type {any} */ event) => later(Math.max(0, Number(event.target.value) || 0))} />${unit}</span>
+      <input type="number" class="charts-width" min="0" step="any" aria-label=${`Width in ${unit || axis}`} value=${shown || ""} placeholder="off" onChange=${(/** @type {any} */ event) => later(Math.max(0, Number(event.target.value) || 0))} /> ${unit}</div><//>
     ${flag("robust", "robust", "y from the 1 % to the 99 % quantile; what lies beyond is counted")}
     ${(several || view.attempts) && flag("attempts", "replaced points", "What an earlier attempt recorded after the checkpoint that a later one went on from, dashed")}
     ${runs.length > 1 && html`<${Menu} label=${`Colour by ${view.by.join(", ") || "run"}`} title="Curves that share a colour" wide>
       <${Later} of="./groups.js" part="ColourChooser" api=${api} runs=${runs} view=${view} /><//>`}
     ${zoom && html`<button type="button" class="charts-zoom" title="Zoom out (r)" onClick=${() => onZoom(null)}>x ${place(roundedIn(zoom.low, zoom), axis)} … ${place(roundedIn(zoom.high, zoom), axis)} ✕</button>`}
+    <select aria-label="Charts beside each other" title="Charts beside each other" value=${most || ""} onChange=${(/** @type {any} */ event) => onMost(Number(event.target.value))}>
+      <option value="">columns</option>${[1, 2, 3, 4].map((one) => html`<option key=${one} value=${one}>${count(one, "column")}</option>`)}</select>
     <button type="button" class="charts-fold" title="All sections" onClick=${() => onToggle(anyOpen)}>${anyOpen ? "Fold" : "Unfold"}</button>
   </div>`;
 }
@@ -390,22 +455,4 @@ function Controls({ api, runs, view, axis, known, zoom, onZoom, total, several, 
 function roundedIn(x, zoom) {
   const unit = 10 ** Math.floor(Math.log10((zoom.high - zoom.low) / 100));
   return Number((Math.round(x / unit) * unit).toPrecision(12));
-}
-
-/**
- * The colours of runs; pointing at a name highlights its lines.
- * @param {{runs: RunRef[], theme: any, colours: Record<string, number>, few: boolean}} props
- */
-function RunKey({ runs, theme, colours, few }) {
-  const now = highlight.use();
-  const [all, setAll] = useState(false);
-  const ids = runs.map((run) => run.id);
-  const shown = all ? runs : runs.slice(0, 16);
-  return html`<ul class="charts-key" aria-label="Runs that are drawn">
-    ${shown.map((run) => html`<li key=${run.id}><button type="button" class=${now === run.id ? "looked" : ""} title=${`${run.project}/${run.id}: its lines stand out`} ...${highlighting(run.id)}
-      onClick=${() => write({ run: run.id, project: run.project, tab: "" }, { push: true })}>
-      <i style=${{ background: colourOf(run.id, ids, theme, colours, now === run.id) }}></i><span>${run.name || run.id}</span></button></li>`)}
-    ${runs.length > shown.length && html`<li><button type="button" onClick=${() => setAll(true)}>and ${runs.length - shown.length} more</button></li>`}
-    ${few && runs.length > COLOURED && html`<li class="charts-note">${COLOURED} have colours of their own; point at another to see it</li>`}
-  </ul>`;
 }

@@ -1,71 +1,101 @@
 // @ts-check
 /**
- * The colours of runs, and the run that is highlighted. A colour depends on the id of its run, so
- * that it survives filters, sorting and reloading. From the ninth run on, runs are grey until they
- * are highlighted.
+ * The colours of runs, and the run that is highlighted. A run has a hue from the time when it is
+ * first drawn; the browser keeps it. Of the runs that are drawn with one hue the second is dashed
+ * and the third dotted; further ones are grey until they are highlighted.
  */
 
 import { useEffect, useState } from "../vendor/preact.js";
 
 /** @typedef {"light" | "dark"} Theme */
 
-/** @type {Record<Theme, string[]>} */
+/** Hues, the same ones in both themes: neighbours differ most. @type {Record<Theme, string[]>} */
 export const PALETTE = {
-  light: ["#8c00d6", "#ec5f00", "#511631", "#1fa18f", "#1b6774", "#ad1b02", "#b771f6", "#290b89"],
-  dark: ["#83fbe4", "#a318e3", "#c43612", "#b381fa", "#2a7883", "#f68916", "#fee938", "#31c3a7"],
+  light: ["#504cd8", "#33a596", "#d52d42", "#397fc7", "#9a044a", "#999836", "#b14b8d", "#258450", "#7a2280", "#415907"],
+  dark: ["#9e85f7", "#17f7d1", "#fe7666", "#72c0fd", "#b96783", "#e8d86d", "#ff89c7", "#82c395", "#a35ab6", "#629338"],
 };
 
 /** @type {Record<Theme, string>} */
 export const GREY = { light: "#858b94", dark: "#7d858f" };
 
-/** The number of runs that have colours of their own at a time. */
 export const COLOURED = PALETTE.light.length;
+/** The dashes of the first, second and third run of a hue. */
+const STYLES = [[], [7, 4], [2, 3]];
+/** The number of runs that can be told apart by hue and dash. */
+export const STYLED = COLOURED * STYLES.length;
+const STORED = "seamark:hues";
+const MOST_STORED = 3000;
+/** The ids that are stored: labels of groups are not. */
+const ID = /^[\w.:@-]{1,64}$/;
 
-/**
- * The slot that a run prefers, from its id alone.
- * @param {string} id
- */
-function slotOf(id) {
-  let hash = 0x811c9dc5;
-  for (let at = 0; at < id.length; at++) {
-    hash = Math.imul(hash ^ id.charCodeAt(at), 0x01000193) >>> 0;
+/** Hues by run id, in the order in which they were first drawn. @type {Map<string, number>} */
+const hues = new Map();
+
+/** Read what other tabs and visits have stored. */
+function readHues() {
+  try {
+    for (const one of (localStorage.getItem(STORED) ?? "").split(" ")) {
+      const cut = one.lastIndexOf("=");
+      const hue = Number(one.slice(cut + 1));
+      if (cut > 0 && hue >= 0 && hue < COLOURED && !hues.has(one.slice(0, cut))) hues.set(one.slice(0, cut), Math.floor(hue));
+    }
+  } catch {
+    // A frame may have no storage: hues are those of this visit.
   }
-  hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d) >>> 0;
-  return ((hash ^ (hash >>> 12)) >>> 0) % COLOURED;
 }
 
-/** @type {{key: string, slots: Map<string, number>}} */
-let last = { key: "", slots: new Map() };
+function storeHues() {
+  readHues();
+  const some = [...hues].filter(([id]) => ID.test(id)).slice(-MOST_STORED);
+  try {
+    localStorage.setItem(STORED, some.map((one) => one.join("=")).join(" "));
+  } catch {
+    // As above.
+  }
+}
+
+readHues();
+
+/** @typedef {{hue: number, dash: number[], grey: boolean}} Style */
+
+/** @type {{drawn: readonly string[], overrides: object, key: string, styles: Map<string, Style>}} */
+let last = { drawn: [], overrides: {}, key: "", styles: new Map() };
 
 /**
- * Slots of the runs that are drawn, in the order in which they were chosen: of two that prefer the
- * same slot, the later one takes the next free one. From the ninth on there is none.
+ * The styles of the runs that are drawn, whatever their order. A run without a hue gets the one that
+ * fewest of them have.
  * @param {readonly string[]} drawn
- * @param {Readonly<Record<string, number | string>>} [overrides] slots that a person chose
- * @returns {Map<string, number>}
+ * @param {Readonly<Record<string, number | string>>} [overrides] hues of the address
+ * @returns {Map<string, Style>}
  */
-export function slotsOf(drawn, overrides = {}) {
+export function stylesOf(drawn, overrides = {}) {
+  if (last.drawn === drawn && last.overrides === overrides) return last.styles;
   const key = JSON.stringify([drawn, overrides]);
-  if (last.key === key) return last.slots;
-  /** @type {Map<string, number>} */
-  const slots = new Map();
-  const taken = new Set();
-  for (const id of drawn) {
-    const slot = Number(overrides[id]);
-    if (id in overrides && Number.isInteger(slot) && slot >= 0 && slot < COLOURED) {
-      slots.set(id, slot);
-      taken.add(slot);
-    }
+  if (last.key === key) return last.styles;
+  const given = (/** @type {string} */ id) => (Number.isInteger(overrides[id]) && Number(overrides[id]) < COLOURED ? Number(overrides[id]) : hues.get(id));
+  const used = PALETTE.light.map(() => 0);
+  /** @type {Map<string, Style>} */
+  const styles = new Map();
+  const put = (/** @type {string} */ id, /** @type {number} */ hue) => {
+    const nth = used[hue]++;
+    styles.set(id, { hue, dash: STYLES[nth] ?? [], grey: nth >= STYLES.length });
+  };
+  // The first of a hue is the one that was drawn first, in whatever order they are drawn now.
+  const wanted = new Set(drawn);
+  for (const id of [...Object.keys(overrides), ...hues.keys()]) {
+    const hue = given(id);
+    if (wanted.has(id) && hue !== undefined && !styles.has(id)) put(id, hue);
   }
+  const before = hues.size;
   for (const id of drawn) {
-    if (slots.has(id) || taken.size >= COLOURED) continue;
-    let slot = slotOf(id);
-    while (taken.has(slot)) slot = (slot + 1) % COLOURED;
-    slots.set(id, slot);
-    taken.add(slot);
+    if (styles.has(id)) continue;
+    const hue = used.indexOf(Math.min(...used));
+    put(id, hue);
+    if (!styles.get(id)?.grey) hues.set(id, hue);
   }
-  last = { key, slots };
-  return slots;
+  if (hues.size > before) storeHues();
+  last = { drawn, overrides, key, styles };
+  return styles;
 }
 
 /**
@@ -73,22 +103,33 @@ export function slotsOf(drawn, overrides = {}) {
  * @param {string} runId
  * @param {readonly string[]} drawnIds
  * @param {Theme} theme
- * @param {Readonly<Record<string, number | string>>} overrides a slot or "#rrggbb", by run id
- * @param {boolean} [highlighted] a run beyond the eight has the colour that it prefers, not grey
+ * @param {Readonly<Record<string, number | string>>} overrides a hue or "#rrggbb", by run id
+ * @param {boolean} [highlighted] a grey run then has its hue
  * @returns {string} "#rrggbb"
  */
 export function colourOf(runId, drawnIds, theme, overrides, highlighted = false) {
   const own = overrides[runId];
-  const isColour = typeof own === "string" && /^#[0-9a-f]{6}$/i.test(own);
-  const found = isColour ? own : (PALETTE[theme][slotsOf(drawnIds, overrides).get(runId) ?? -1] ?? GREY[theme]);
-  return highlighted && found === GREY[theme] ? PALETTE[theme][slotOf(runId)] : found;
+  if (typeof own === "string" && /^#[0-9a-f]{6}$/i.test(own)) return own === GREY[theme] && highlighted ? PALETTE[theme][0] : own;
+  const style = stylesOf(drawnIds, overrides).get(runId);
+  return style && (!style.grey || highlighted) ? PALETTE[theme][style.hue] : GREY[theme];
+}
+
+/**
+ * The dash of a run; those that share a colour on purpose have none.
+ * @param {string} runId
+ * @param {readonly string[]} drawnIds
+ * @param {Readonly<Record<string, number | string>>} overrides
+ * @returns {number[]}
+ */
+export function dashOf(runId, drawnIds, overrides) {
+  return typeof overrides[runId] === "string" ? [] : (stylesOf(drawnIds, overrides).get(runId)?.dash ?? []);
 }
 
 /**
  * A value that several components show.
  * @template T
  */
-class Shared {
+export class Shared {
   /** @param {T} now */
   constructor(now) {
     this.now = now;

@@ -50,7 +50,7 @@ function lookOf(view, zoom, px) {
  */
 function partsToAsk(runs, paths, has) {
   const owned = (/** @type {readonly RunRef[]} */ some) => paths.filter((path) => some.some((run) => has.get(run.id)?.has(path)));
-  const some = runs.filter((run) => owned([run]).length);
+  const some = runs.filter((run) => ownedBy(run, paths, has).length);
   const parts = [];
   for (let at = 0; at < some.length; at += LOADED_AT_ONCE) {
     const refs = some.slice(at, at + LOADED_AT_ONCE);
@@ -75,6 +75,22 @@ let underWay = 0;
 /** Whether charts wait for answers: requests for newer points are to follow them, not to replace them. */
 export function isLoading() {
   return underWay > 0;
+}
+
+/**
+ * Count an answer among those that charts wait for.
+ * @template T
+ * @param {Promise<T>} answer
+ * @returns {Promise<T>}
+ */
+export function waited(answer) {
+  underWay++;
+  return answer.finally(() => underWay--);
+}
+
+/** @param {readonly string[]} paths @param {RunRef} run @param {Map<string, Set<string>>} has */
+function ownedBy(run, paths, has) {
+  return paths.filter((path) => has.get(run.id)?.has(path));
 }
 
 /**
@@ -105,7 +121,6 @@ function curvesOf(api, part, since, look, signal) {
   for (const path of part.paths) mine.paths.add(path);
   mine.since.push(...since);
   mine.wanted++;
-  underWay++;
   const leave = () => {
     mine.wanted--;
     if (mine.wanted) return;
@@ -114,7 +129,7 @@ function curvesOf(api, part, since, look, signal) {
     if (gathering.get(key) === mine) gathering.delete(key);
   };
   signal.addEventListener("abort", leave, { once: true });
-  return mine.answer.finally(() => underWay--).then((curves) => curves.filter((one) => part.paths.includes(one.path)));
+  return waited(mine.answer).then((curves) => curves.filter((one) => part.paths.includes(one.path)));
 }
 
 /**
@@ -175,6 +190,7 @@ async function findResumes(api, { refs, paths }, x, resumes, stamp, signal) {
  * @property {Map<string, number>} attempts the number of attempts by run id
  * @property {Group[] | null} groups
  * @property {Record<string, number>} versions by run id; grows whenever the run recorded something
+ * @property {(run: string) => number[]} [dashOf] the dash of a run or group
  */
 
 /**
@@ -183,11 +199,11 @@ async function findResumes(api, { refs, paths }, x, resumes, stamp, signal) {
  * @param {boolean} seen
  * @param {{current: Element | null}} canvas
  */
-export function useCurves({ api, paths, runs, view, zoom, has, attempts, groups, versions }, seen, canvas) {
-  const [told, setTold] = useState({ loading: true, error: "", drawn: 0 });
+export function useCurves({ api, paths, runs, view, zoom, has, attempts, groups, versions, dashOf }, seen, canvas) {
+  const [answered, setTold] = useState({ of: "", loading: true, error: "", drawn: 0 });
   const [again, setAgain] = useState(0);
   const kept = useRef(/** @type {Kept} */ (new Map()));
-  /** The questions that were answered, by run: they are not asked again. */
+  /** The questions that were answered, by run: an answer to another one does not stand in for it. */
   const loaded = useRef(/** @type {Map<string, string>} */ (new Map()));
   const resumes = useRef(/** @type {Resumes} */ (new Map()));
   const keptOf = useRef("");
@@ -197,11 +213,15 @@ export function useCurves({ api, paths, runs, view, zoom, has, attempts, groups,
   const whole = axis === "order" && replaced;
   const kind = JSON.stringify([paths, axis, view.logx, view.logy, view.smooth, view.ema, groups, whole]);
   const several = (/** @type {RunRef} */ run) => (attempts.get(run.id) || 0) > 1;
+  const owned = (/** @type {RunRef} */ run) => ownedBy(run, paths, has);
+  const refs = runs.map((run) => `${run.project}\n${run.id}`).join("\n\n");
+  const question = JSON.stringify([kind, refs, zoom, runs.map(owned)]);
+  const told = answered.of === question ? answered : { ...answered, loading: true, error: "" };
 
   useEffect(() => {
     if (!seen) return undefined;
     if (keptOf.current !== kind) {
-      if (keptOf.current) setTold((old) => ({ loading: true, error: "", drawn: old.drawn + 1 }));
+      if (keptOf.current) setTold((old) => ({ of: question, loading: true, error: "", drawn: old.drawn + 1 }));
       keptOf.current = kind;
       for (const one of [kept, resumes, loaded]) one.current = new Map();
     }
@@ -210,7 +230,7 @@ export function useCurves({ api, paths, runs, view, zoom, has, attempts, groups,
     const px = Math.max(600, Math.min(4000, Math.ceil((canvas.current?.clientWidth || 500) / 250) * 500));
     const look = lookOf(view, zoom, px);
     if (whole) look.attempt = "all";
-    const show = (/** @type {boolean} */ loading) => setTold((old) => ({ loading, error: "", drawn: old.drawn + 1 }));
+    const show = (/** @type {boolean} */ loading) => setTold((old) => ({ of: question, loading, error: "", drawn: old.drawn + 1 }));
     const load = async () => {
       if (groups) {
         const { groupCurves } = await import("./groups.js");
@@ -220,7 +240,7 @@ export function useCurves({ api, paths, runs, view, zoom, has, attempts, groups,
         show(false);
         return;
       }
-      const stamp = (/** @type {RunRef} */ run) => `${versions[run.id] || 0} ${several(run)} ${px} ${JSON.stringify(zoom)}`;
+      const stamp = (/** @type {RunRef} */ run) => `${versions[run.id] || 0} ${several(run)} ${px} ${JSON.stringify([zoom, owned(run)])}`;
       for (const part of partsToAsk(runs.filter((run) => loaded.current.get(run.id) !== stamp(run)), paths, has)) {
         const since = part.refs.flatMap((run) => part.paths.map((path) => [run.project, run.id, path, kept.current.get(`${run.id}\n${path}\n`)?.cursor]));
         const curves = await curvesOf(api, part, since.filter((one) => one[3]), look, signal);
@@ -236,13 +256,13 @@ export function useCurves({ api, paths, runs, view, zoom, has, attempts, groups,
         for (const run of part.refs) loaded.current.set(run.id, stamp(run));
         show(true);
       }
-      setTold((old) => (old.loading || old.error ? { ...old, loading: false, error: "" } : old));
+      setTold((old) => (old.loading || old.error || old.of !== question ? { ...old, of: question, loading: false, error: "" } : old));
     };
     load().catch((error) => {
-      if (!signal.aborted) setTold((old) => ({ ...old, loading: false, error: error?.hint || error?.message || String(error) }));
+      if (!signal.aborted) setTold((old) => ({ ...old, of: question, loading: false, error: error?.hint || error?.message || String(error) }));
     });
     return () => abort.abort();
-  }, [seen, kind, runs.map((run) => `${run.project}\n${run.id}`).join("\n\n"), zoom?.low, zoom?.high, versions, attempts, again, has]);
+  }, [seen, kind, refs, zoom?.low, zoom?.high, versions, attempts, again, has]);
 
   // Ask again when a server that was away is back.
   useEffect(() => (told.error ? api.listen((/** @type {string} */ what) => what === "back" && setAgain((old) => old + 1)) : undefined), [api, told.error]);
@@ -258,7 +278,7 @@ export function useCurves({ api, paths, runs, view, zoom, has, attempts, groups,
           const one = kept.current.get(key);
           if (!one) continue;
           const label = paths.length === 1 ? name || id : runs.length === 1 && !groups ? path : `${name || id} ${path}`;
-          const dash = attempt ? [4, 4] : runs.length > 1 ? DASHES[number % DASHES.length] : [];
+          const dash = attempt ? [4, 4] : number && runs.length > 1 ? DASHES[number % DASHES.length] : (dashOf?.(id) ?? []);
           found.push({ key, run: id, project, path, name: attempt ? `${label} (replaced)` : label, parts: one.parts, dash, replaced: Boolean(attempt), of });
         }
       }
@@ -272,6 +292,6 @@ export function useCurves({ api, paths, runs, view, zoom, has, attempts, groups,
       return pieces.map((parts, at) => (at ? { ...line, parts, key: `${line.key}less`, dash: [5, 4] } : { ...line, parts }));
     });
   const begins = () => [...resumes.current.values()].flatMap((one) => one.begins);
-  const isLoaded = (/** @type {RunRef} */ run) => loaded.current.has(run.id) || !paths.some((path) => has.get(run.id)?.has(path));
+  const isLoaded = (/** @type {RunRef} */ run) => loaded.current.has(run.id) || !owned(run).length;
   return { told, kept, lines, drawnLines, begins, isLoaded, whole };
 }

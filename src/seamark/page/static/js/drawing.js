@@ -69,8 +69,6 @@ function drawBand({ ctx, bbox }, line, { logy, colour }, x, y) {
   const own = colour(line, highlight.now);
   const strong = !highlight.now || highlight.now === line.run;
   ctx.fillStyle = faded(own, strong ? 0.17 : 0.06);
-  ctx.strokeStyle = faded(own, strong ? 0.32 : 0.12);
-  ctx.lineWidth = scaled(0.7);
   const edge = (/** @type {number} */ value) => (logy && value <= 0 ? bbox.top + bbox.height : y(value));
   const low = (/** @type {number} */ at) => edge(parts.min[at]);
   const high = (/** @type {number} */ at) => edge(parts.max[at]);
@@ -79,6 +77,8 @@ function drawBand({ ctx, bbox }, line, { logy, colour }, x, y) {
     const first = from;
     while (from + 1 < parts.x.length && Number.isFinite(parts.mean[from + 1])) from++;
     if (parts.width || line.of !== undefined) {
+      ctx.strokeStyle = faded(own, strong ? 0.32 : 0.12);
+      ctx.lineWidth = scaled(0.7);
       ctx.beginPath();
       if (first === from) ctx.rect(x(parts.x[from]) - scaled(0.75), high(from), scaled(1.5), Math.max(0, low(from) - high(from)));
       else {
@@ -90,6 +90,8 @@ function drawBand({ ctx, bbox }, line, { logy, colour }, x, y) {
       ctx.stroke();
     }
     if (parts.smooth) {
+      ctx.strokeStyle = faded(own, strong ? 0.25 : 0.12);
+      ctx.lineWidth = scaled(1);
       ctx.beginPath();
       for (let at = first; at <= from; at++) if (!(logy && parts.mean[at] <= 0)) ctx.lineTo(x(parts.x[at]), y(parts.mean[at]));
       ctx.stroke();
@@ -101,7 +103,7 @@ function drawBand({ ctx, bbox }, line, { logy, colour }, x, y) {
 function drawBegins({ ctx, bbox: { top, height } }, { begins, lines, how }, x) {
   ctx.setLineDash([scaled(2), scaled(3)]);
   ctx.lineWidth = scaled(1);
-  ctx.font = `${scaled(11)}px system-ui, sans-serif`;
+  ctx.font = `${scaled(12)}px system-ui, sans-serif`;
   ctx.textAlign = "left";
   ctx.textBaseline = "top";
   for (const one of begins) {

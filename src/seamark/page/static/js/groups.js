@@ -3,7 +3,7 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { write } from "./address.js";
-import { COLOURED, GREY, PALETTE, colourOf, highlight, highlighting, slotsOf } from "./colours.js";
+import { COLOURED, GREY, PALETTE } from "./colours.js";
 import { Check, Filter, useAnswer } from "./components.js";
 import { count, precise, short } from "./format.js";
 import { floats } from "./lines.js";
@@ -24,7 +24,8 @@ const RAMPS = /** @type {Record<Theme, string[]>} */ ({
 const MOST_BY = 4;
 
 /**
- * The parts of a group: the band is one standard deviation to each side.
+ * The parts of a group: the band is one standard deviation to each side. That of a metric which is
+ * never negative does not reach below its smallest value.
  * @param {any} group
  * @returns {Parts}
  */
@@ -32,9 +33,11 @@ function partsOfGroup(group) {
   const mean = floats(group.mean);
   const spread = floats(group.std).map((one) => (Number.isFinite(one) ? one : 0));
   const none = new Float64Array(mean.length);
+  const least = floats(group.min).reduce((a, b) => (b < a ? b : a), Infinity);
+  const bound = least >= 0 && least < Infinity ? least : -Infinity;
   return {
     width: Number(group.width), x: floats(group.x), line: mean, mean,
-    min: mean.map((one, at) => one - spread[at]), max: mean.map((one, at) => one + spread[at]),
+    min: mean.map((one, at) => Math.max(bound, one - spread[at])), max: mean.map((one, at) => one + spread[at]),
     count: floats(group.n), nan: none, inf: none, plus: new Float64Array(0),
     minus: new Float64Array(0), smooth: false, leftOut: 0, notPositive: 0, falls: false,
   };
@@ -70,17 +73,6 @@ export async function groupCurves(api, groups, paths, look, signal) {
     if (own) found.set(`${own.label}\n${one.path}\n`, { parts, cursor: "", pieces: piecesOf(parts, own.refs.length) });
   }
   return found;
-}
-
-/** @param {{groups: Group[], theme: any, colours: Record<string, number>}} props */
-export function GroupKey({ groups, theme, colours }) {
-  const now = highlight.use();
-  const labels = groups.map((one) => one.label);
-  return html`<ul class="charts-key" aria-label="Groups that are drawn">
-    ${labels.map((label) => html`<li key=${label}><button type="button" class=${now === label ? "looked" : ""} ...${highlighting(label)}>
-      <i style=${{ background: colourOf(label, labels, theme, colours, now === label) }}></i><span>${label}</span></button></li>`)}
-    <li class="charts-note">mean, and one standard deviation to each side; dashed where runs are missing</li>
-  </ul>`;
 }
 
 /** @param {Theme} theme @param {number} part of the ramp, 0 to 1 */
@@ -127,8 +119,8 @@ export async function colouring(api, runs, groups, { by, project }, signal) {
   const ramp = numbers && set.length > COLOURED ? { low, high, log: low > 0 && high / low >= 100 } : null;
   const part = (/** @type {number} */ value) => (ramp?.log ? Math.log(value / low) / Math.log(high / low) : value / 2 - low / 2) / (ramp?.log ? 1 : high / 2 - low / 2);
   // If there are more values than colours, the values of most runs have colours.
-  const most = [...set].sort((a, b) => b.size - a.size).slice(0, COLOURED);
-  const slots = slotsOf(set.filter((one) => most.includes(one)).map((one) => label(one.value)));
+  const most = new Set([...set].sort((a, b) => b.size - a.size).slice(0, COLOURED));
+  const slots = new Map(set.filter((one) => most.has(one)).map((one, at) => [label(one.value), at]));
   const colours = /** @type {Valued["colours"]} */ ({ light: {}, dark: {} });
   const values = [...set, ...[...found.values()].filter((one) => none(one.value))].map(({ value, size, keys }) => {
     const slot = slots.get(label(value)) ?? -1;

@@ -22,6 +22,12 @@ const RELATIVE_STEPS = [
 ];
 const WHOLE_STEPS = Array.from({ length: 46 }, (_, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
 
+/** About how wide the numbers below the x axis are. @param {uPlot} plot @returns {number[]} */
+function widthsOf(plot) {
+  const values = /** @type {(string | null)[]} */ (/** @type {any} */ (plot.axes[0])._values ?? []);
+  return values.filter(Boolean).map((one) => 7 * Math.max(...String(one).split("\n").map((line) => line.length)));
+}
+
 /** @type {typeof import("./pointer.js") | null} */
 let pointers = null;
 
@@ -40,6 +46,7 @@ export class Plot {
    * @param {boolean} how.logy
    * @param {boolean} how.robust
    * @param {(line: Line, highlighted: string) => string} how.colour
+   * @param {string[]} how.greys the colours of lines that are drawn beneath the others
    * @param {(zoom: Range | null) => void} how.onZoom
    * @param {() => void} how.onShow
    * @param {number} how.height
@@ -80,6 +87,8 @@ export class Plot {
    */
   show(lines, zoom) {
     this.zoom = zoom;
+    const isGrey = (/** @type {Line} */ line) => this.how.greys.includes(this.how.colour(line, ""));
+    lines = [...lines.filter(isGrey), ...lines.filter((line) => !isGrey(line))];
     this.lines = lines;
     const key = lines.map((line) => line.key).join("\n");
     if (!lines.some((line) => line.parts.x.length)) {
@@ -108,11 +117,11 @@ export class Plot {
   options() {
     const { axis, logx, logy, height } = this.how;
     const grid = { stroke: variable("--line", "#8884"), width: 1 };
-    const both = { stroke: variable("--muted", "#667"), font: "11px system-ui, sans-serif", ticks: { ...grid, size: 4 }, grid, gap: 4 };
+    const both = { stroke: variable("--muted", "#667"), font: "12px system-ui, sans-serif", ticks: { ...grid, size: 4 }, grid, gap: 3 };
     const time = axis === "time";
     const written = (/** @type {(one: number) => string} */ text) => (/** @type {uPlot} */ _, /** @type {(number | null)[]} */ at) => at.map((one) => (one === null ? "" : text(one)));
     /** @type {any} */
-    const across = { ...both, size: time ? 38 : 26, space: 64 };
+    const across = { ...both, size: time ? 36 : 22, space: 90 };
     if (axis === "relative" && !logx) Object.assign(across, { incrs: RELATIVE_STEPS, values: written(clock) });
     else if (!time) {
       // Whole steps have whole numbers below them.
@@ -123,7 +132,8 @@ export class Plot {
     return /** @type {any} */ ({
       width: Math.max(120, this.element.clientWidth),
       height,
-      padding: [8, 10, 0, 0],
+      // The last number below the axis is not cut.
+      padding: [6, (/** @type {uPlot} */ plot) => Math.max(8, ...widthsOf(plot).slice(-1).map((one) => one / 2 + 2)), 0, 0],
       legend: { show: false },
       scales: {
         x: { time, distr: logx ? 3 : 1, range: () => this.xRange() },
@@ -143,7 +153,7 @@ export class Plot {
           space: 34,
           size: (/** @type {uPlot} */ _, /** @type {string[] | null} */ values) => {
             const longest = Math.max(0, ...(values || []).map((one) => (one ? String(one).length : 0)));
-            return Math.max(values && values.length > 1 ? 34 : 64, 14 + longest * 6.4);
+            return Math.max(values && values.length > 1 ? 34 : 64, 12 + longest * 7);
           },
           values: written((one) => short(one, logy ? 3 : 5)),
         },
@@ -208,6 +218,7 @@ export class Plot {
   /** @param {Line} line */
   strokeOf(line) {
     const colour = this.how.colour(line, highlight.now);
+    if (this.how.greys.includes(colour)) return faded(colour, highlight.now ? 0.2 : 0.35);
     const others = highlight.now && highlight.now !== line.run && this.lines.some((one) => one.run === highlight.now);
     return others ? faded(colour, 0.35) : colour;
   }

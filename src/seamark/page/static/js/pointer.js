@@ -322,7 +322,7 @@ export function drawMarks(plot, log) {
   ctx.fillStyle = variable("--muted", "#667");
   ctx.strokeStyle = variable("--line", "#8884");
   ctx.lineWidth = one;
-  ctx.font = `${11 * one}px system-ui, sans-serif`;
+  ctx.font = `${12 * one}px system-ui, sans-serif`;
   ctx.textAlign = "right";
   ctx.textBaseline = "middle";
   ctx.beginPath();

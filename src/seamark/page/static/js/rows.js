@@ -2,7 +2,7 @@
 /** The runs of a project, as the server answers them: page by page, and what changed since. */
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
-import { START, keyOf, refOf } from "./address.js";
+import { keyOf, refOf } from "./address.js";
 import { isBusy } from "./api.js";
 import { ALWAYS } from "./columns.js";
 import { useAnswer } from "./components.js";
@@ -22,7 +22,6 @@ import { exact } from "./format.js";
 /** The rows of a page. */
 export const SIZE = 200;
 export const CSV_MOST = 10000;
-const NEWEST = 5;
 const QUIET_MS = 40;
 const PATIENT_MS = 1000;
 /** @type {Map<string, any>} */
@@ -245,31 +244,6 @@ export function useProgress(api, rows, live) {
     [api, running.join(), live.tick],
   );
   return data ?? EMPTY;
-}
-
-/**
- * A hook for the newest of the runs that match, whatever the order and page of the table.
- * @param {Api} api @param {View} view @param {Table | null} table
- * @param {any} failed the error of the table, if there is one: the runs before it stay
- * @returns {Row[] | null} null while they are unknown
- */
-export function useNewest(api, view, table, failed) {
-  const question = JSON.stringify([view.project, view.q, view.trashed]);
-  const isFirst = view.sort === START.sort && !view.ascending && view.page === 0;
-  /** @type {{current: {question: string, rows: Row[] | null}}} */
-  const known = useRef({ question: "", rows: null });
-  const isAsked = !isFirst && known.current.question !== question;
-  const asked = useAnswer(
-    async (signal) => {
-      if (!isAsked) return null;
-      const said = await api.read("table", { ...which(view), sort_by: START.sort, ascending: false, limit: NEWEST, columns: ALWAYS, counted: false }, { signal });
-      return { question, rows: tableOf(said, view.project).rows };
-    },
-    [api, question, isAsked],
-  );
-  if (isFirst && table?.question === questionOf(view)) known.current = { question, rows: table.rows.slice(0, NEWEST) };
-  else if (asked.data?.question === question) known.current = asked.data;
-  return known.current.question === question || asked.error || failed ? known.current.rows : null;
 }
 
 /**

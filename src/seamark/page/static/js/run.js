@@ -117,7 +117,7 @@ function LogTab({ api, project, id, version, overview }) {
       <label>last <select value=${tail} onChange=${(/** @type {any} */ event) => setTail(Number(event.target.value))}>${LINES.map((one) => html`<option key=${one} value=${one}>${whole(one)} lines</option>`)}</select></label>
       <${Check} class="check" on=${follow} onCheck=${setFollow}> follow<//>
       <${Filter} hint="Only lines with …" label="Only lines with" value=${filter} onText=${setFilter} />
-      <span class="quiet">${count(shown.length, "line")} of ${count(streams.length, "stream")}${overview?.state === "running" ? ", live" : ""}</span>
+      <span class="quiet">${count(shown.reduce((sum, [, , text]) => sum + String(text).replace(/\n$/, "").split("\n").length, 0), "line")} of ${count(streams.length, "stream")}${overview?.state === "running" ? ", live" : ""}</span>
       <${CopyButton} text=${() => shown.map(([, , text]) => (typeof text === "string" ? plainText(text) : "")).join("\n")} />
     </div>
     <div class="log-lines" ref=${box} tabindex="0" role="log" aria-live="off" aria-label="What it printed"

@@ -8,7 +8,7 @@ import { Banner, ErrorBox, Later, Menu, Pager, tell, useAnswer, useModule } from
 import { queryOf } from "./finding.js";
 import { count, number } from "./format.js";
 import { QueryField } from "./query.js";
-import { CSV_MOST, SIZE, isOfQuery, useHonesty, useNewest, useProgress, useSelected, useTable, which } from "./rows.js";
+import { CSV_MOST, SIZE, isOfQuery, useHonesty, useProgress, useSelected, useTable, which } from "./rows.js";
 import { Split } from "./split.js";
 import { RunTable } from "./table.js";
 
@@ -21,6 +21,8 @@ import { RunTable } from "./table.js";
 /** @typedef {import("./rows.js").Table} Table */
 
 const COUNTED_MS = 1000;
+/** Runs that are drawn while none is selected: the first ones of the table. */
+const FIRST_DRAWN = 10;
 /** Runs that are drawn of all that match. */
 const MOST_DRAWN = 40;
 /** In place of the drawn runs: none. */
@@ -30,12 +32,11 @@ const NONE = "-";
  * The keys of the runs that are drawn.
  * @param {View} view
  * @param {Row[]} rows
- * @param {string[]} newest
  */
-function drawnKeys(view, rows, newest) {
+function drawnKeys(view, rows) {
   if (view.drawn.length) return view.drawn.filter((one) => one !== NONE);
   if (view.selected[0] === "*") return rows.map((one) => one.key).slice(0, MOST_DRAWN);
-  return view.selected.length ? view.selected : newest;
+  return view.selected.length ? view.selected : rows.map((one) => one.key).slice(0, FIRST_DRAWN);
 }
 
 /** Select no run. */
@@ -118,23 +119,21 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const honesty = useHonesty(api, rows, live);
   const progress = useProgress(api, rows, live);
   const { gone, rows: chosenAtFirst } = useSelected(api, view);
-  const newest = useNewest(api, view, table, error);
   useCounts(api, view, table, live);
   useEffect(() => {
     // In an empty table, new runs move nothing.
     if (table && table.total === 0 && news.more > 0) again();
   }, [news.more]);
-  const newestKeys = (newest ?? []).map((one) => one.key);
-  const drawn = drawnKeys(view, rows, newestKeys).filter((one) => !gone.includes(one));
+  const drawn = drawnKeys(view, rows).filter((one) => !gone.includes(one));
   /** Rows by key, since a drawn run may be on another page. @type {{current: Map<string, Row>}} */
   const seen = useRef(new Map());
   useMemo(() => (seen.current = new Map()), [api, project]);
-  for (const one of [...chosenAtFirst, ...(newest ?? []), ...rows]) seen.current.set(one.key, one);
+  for (const one of [...chosenAtFirst, ...rows]) seen.current.set(one.key, one);
 
   const all = view.selected[0] === "*";
   const selected = useMemo(() => new Set(view.selected), [view.selected]);
   const draw = (/** @type {Row} */ row) => {
-    const before = drawnKeys(read(), rows, newestKeys);
+    const before = drawnKeys(read(), rows);
     const next = before.includes(row.key) ? before.filter((one) => one !== row.key) : [...before, row.key];
     write({ drawn: next.length ? next : [NONE] });
   };
@@ -171,7 +170,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
       const [at, id] = refOf(key, project);
       return { project: at, id, name: row?.name ?? id, state: row?.state ?? "" };
     });
-  }, [drawn.join(), view.group.length > 0, table, chosenAtFirst, newest, project]);
+  }, [drawn.join(), view.group.length > 0, table, chosenAtFirst, project]);
   const nothing = table && table.total === 0 && !busy && !queryError;
 
   const isEmpty = nothing && !view.q && !view.trashed;
@@ -180,7 +179,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
     : html`<${RunTable} api=${api} view=${view} table=${table} columns=${columns ?? []} known=${knownPaths} busy=${busy} keys=${keys}
         selected=${all ? null : selected} onSelect=${(/** @type {Row[]} */ some, /** @type {boolean | null} */ on) => select(rows, some, on)} drawn=${drawn} onDraw=${draw}
         metric=${metric} honesty=${honesty} progress=${progress} editMenu=${editMenu} />`;
-  const right = table && (newest?.length || drawn.length > 0) && charts.module && html`<${charts.module.Charts} api=${api} runs=${chartRuns} view=${view} live=${live} />`;
+  const right = table && (rows.length > 0 || drawn.length > 0) && charts.module && html`<${charts.module.Charts} api=${api} runs=${chartRuns} of=${table.total} view=${view} live=${live} />`;
   return html`<h1 class="unseen">${project || "All runs"}</h1>
     ${!isEmpty &&
     html`<${Find} api=${api} view=${view} root=${root} known=${known ?? []} columns=${columns ?? []} rows=${rows} table=${table} error=${error} queryError=${queryError}

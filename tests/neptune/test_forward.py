@@ -53,12 +53,9 @@ class Place:
     def create(self, custom_id: str) -> str:
         return f"id of {custom_id}"
 
-    def expect(self, container: str) -> None:
+    def ask(self, verb: str, container: str) -> None:
         if self.gone:
             raise Purged(container)
-
-    def ping(self, container: str) -> None:
-        pass
 
     def attributes(self, container: str) -> dict[str, Seen]:
         found = {}
@@ -108,7 +105,7 @@ class Place:
             assert kind != "int" or -(1 << 31) <= value < 1 << 31
             self.held[path] = (kind, value)
 
-    def upload(self, container: str, path: str, ext: str, source: str) -> list[str]:
+    def upload(self, container: str, path: str, name: str, ext: str, source: str) -> list[str]:
         self.held[path] = ("file", Path(source).read_text())
         self.files[path, ext] += 1
         return []
@@ -141,7 +138,7 @@ def send_all(run, folder):
             pass
     while run.send_file() >= 0:
         pass
-    run.end()
+    run.note(last=True)
 
 
 def test_what_the_protocol_holds_is_there_as_it_was(forwarded):

@@ -154,7 +154,7 @@ class Unreachable(RemoteError):
 class Busy(Unreachable):
     """Error of a remote that asks for a pause of `wait_s` before the next request."""
 
-    def __init__(self, message: str, wait_s: float) -> None:
+    def __init__(self, message: str, wait_s: float = 0.0) -> None:
         super().__init__(message)
         self.wait_s = wait_s
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +15,10 @@ from click.testing import CliRunner
 from command import app
 
 import seamark
+from seamark.journal.reader import JournalReader
 from seamark.neptune.forward.client import Seen
 from seamark.neptune.forward.run import ForwardedRun, Locks
-from seamark.remote.protocol import Purged, Unreachable
+from seamark.remote.protocol import Busy, Purged, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -295,3 +298,60 @@ def test_what_takes_the_place_of_something_else_there_is_put_there(forwarded):
     assert place.points("x") == [(4, 1.5)]
     assert place.value("was") == 2
     assert not [path for path in place.held if path.startswith("was/")]
+
+
+def test_images_keep_their_order_with_what_empties_their_series(forwarded):
+    """An image of before is not there afterwards, and each later one is there once."""
+    with seamark.init_run("demo") as run:
+        run["img"].append(seamark.types.File.from_content(b"one", "png"), step=0)
+        run["img"].clear()
+        run["img"].append(seamark.types.File.from_content(b"two", "png"), step=1)
+        run["gone"].append(seamark.types.File.from_content(b"three", "png"), step=0)
+        del run["gone"]
+    place = Place()
+    for _ in range(2):
+        send_all(forwarded(place, run.folder), run.folder)
+        assert [step for step, _ in place.points("img")] == [1]
+        assert "gone" not in place.held
+
+
+def test_what_another_process_has_sent_meanwhile_is_not_sent_again(forwarded):
+    """One that was asked before, and sends only now, looks at what is there once more."""
+    with seamark.init_run("demo") as run:
+        for step in range(20):
+            run.log_metrics({"loss": step / 7}, step=step)
+    place, (journal,) = Place(), run.folder.journals()
+    late, first = forwarded(place, run.folder), forwarded(place, run.folder)
+    with JournalReader(journal.path) as reader:
+        ends = [frame.end for frame in reader.frames()]
+    first.send(journal.path.name, ends[len(ends) // 2])
+    assert late.known()[journal.path.name] == ends[len(ends) // 2]
+    send_all(first, run.folder)
+    send_all(late, run.folder)
+    assert place.points("loss") == [(step, step / 7) for step in range(20)]
+
+
+def test_a_journal_that_is_sent_by_another_process_is_left_to_it(forwarded, tmp_path):
+    """As long as that process lives; then it is sent from where the other one has stopped."""
+    with seamark.init_run("demo") as run:
+        run["a"] = 1
+    (journal,) = run.folder.journals()
+    script = f"""
+from seamark.neptune.forward.run import Locks
+assert Locks({PLACE!r}).take({journal.path.name!r})
+print("taken", flush=True)
+input()
+"""
+    other = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    place = Place()
+    try:
+        assert other.stdout.readline() == "taken\n"
+        sender = forwarded(place, run.folder)
+        with pytest.raises(Busy, match="another process of this machine"):
+            send_all(sender, run.folder)
+    finally:
+        other.communicate("\n")
+    send_all(sender, run.folder)
+    assert place.value("a") == 1

@@ -272,7 +272,7 @@ class KeepsByName(Remote, Protocol):
         """Return the files named in sent journals that are missing there: size by digest."""
 
     def send_files(self, run: RunKey, progress: Callable[[int], None]) -> None:
-        """Send them, an image of a series exactly once; `progress` is told each size, bytes."""
+        """Send them; `progress` is told each size, bytes."""
 
 
 @runtime_checkable

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from operator import attrgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from seamark.blobs import open_blob
@@ -76,46 +76,51 @@ class Item(NamedTuple):
     what: str
     path: str
     value: Any
-    step: float = 0.0
-    t: int = 0
+    step: float
+    t: int
 
 
 def _items(block: Block, names: Names, wanted: frozenset[str] | None, stop: int) -> Iterator[Item]:
     # The same frame always gives the same items in the same order, whatever surrounds it.
     decoded = decode(block, names, wanted, stop)
-    found: list[Item] = []
+    found: list[tuple[int, str, str, Any, float, int]] = []
     for batch in decoded.batches:
         for path, (rows, values) in batch.series.items():
             which = slice(None) if rows is None else rows
-            columns = [one[which].tolist() for one in (batch.offset, batch.step, batch.time)]
-            for offset, step, t, value in zip(*columns, values.tolist(), strict=True):
-                found.append(Item((offset, 0), "number", path, value, step, t))
+            offset, step, t = (
+                one[which].tolist() for one in (batch.offset, batch.step, batch.time)
+            )
+            all_of_it = itertools.repeat("number"), itertools.repeat(path)
+            found += zip(offset, *all_of_it, values.tolist(), step, t, strict=False)
     for raw in decoded.records:
         if raw[1] in _RECORDS:
             with quietly(only=_DAMAGED):
-                found += _recorded((block.base + raw[0], 0), raw, payload_of(block.data, raw))
-    found.sort(key=lambda item: (item.place, str(item.path)))
-    for (offset, _), several in itertools.groupby(found, attrgetter("place")):
-        for number, item in enumerate(several):
-            yield item._replace(place=(offset, number))
+                some = _recorded(raw, payload_of(block.data, raw))
+                found += [(block.base + raw[0], *one) for one in some if isinstance(one[1], str)]
+    found.sort(key=itemgetter(0, 2))
+    number = before = -1
+    for offset, *rest in found:
+        number = number + 1 if offset == before else 0
+        before = offset
+        yield Item((offset, number), *rest)
 
 
-def _recorded(place: Place, raw: RawFrame, payload: bytes) -> list[Item]:
+def _recorded(raw: RawFrame, payload: bytes) -> list[tuple[str, str, Any, float, int]]:
     # Unreadable ones are left out, as by every reader.
     record = decode_json(payload)
     record = legible(record) if b"\\u" in payload else record
     _, kind, _, _, t, _ = raw
     op = str(record["op"]) if kind == Kind.OP else ""
     if op == "assign":
-        return [Item(place, "atom", path, atom, t=t) for path, atom in record["atoms"].items()]
+        return [("atom", path, atom, 0.0, t) for path, atom in record["atoms"].items()]
     if op == "delete":
-        return [Item(place, op, path, None, t=t) for path in record["paths"]]
+        return [(op, path, None, 0.0, t) for path in record["paths"]]
     path = record.get("path", "")
     if kind == Kind.HEADER or op not in ("", "file_point"):
-        return [Item(place, op or "header", path, record, t=t)]
+        return [(op or "header", path, record, 0.0, t)]
     what = {Kind.TEXT: "text", Kind.HISTOGRAM: "histogram"}.get(Kind(kind), "image")
     return [
-        Item(place, what, path, value, step, t if time is None else time)
+        (what, path, value, step, t if time is None else time)
         for _, step, value, time in record_points(kind, payload, path)
     ]
 
@@ -144,19 +149,23 @@ class Shared:
         """Take the contents of all paths from the server."""
         self.kinds: dict[str, str] = {}
         self._spaces = Counter[str]()
+        self._places: dict[str, str] = {}
         for path, one in seen.items():
             self.put(path, one.kind)
 
     def place(self, path: str) -> str:
         """Return the server's path for a path of the run; a reserved or occupied path is moved."""
-        *above, last = usual(path).split("/")
-        found = ""
-        for name in above:
-            found += f"{name}_/" if found + name in self.kinds else f"{name}/"
-        return found + (f"{last}_" if self._spaces[found + last] else last)
+        if path not in self._places:
+            *above, last = usual(path).split("/")
+            found = ""
+            for name in above:
+                found += f"{name}_/" if found + name in self.kinds else f"{name}/"
+            self._places[path] = found + (f"{last}_" if self._spaces[found + last] else last)
+        return self._places[path]
 
     def put(self, path: str, kind: str | None) -> None:
         """Note the new type of a path, or that it holds nothing any more."""
+        self._places.clear()
         change = (kind is not None) - (path in self.kinds)
         self._spaces.update({path[: slash.start()]: change for slash in re.finditer("/", path)})
         self.kinds.pop(path, None)
@@ -232,7 +241,7 @@ class Journal:
 
         When the next one is asked for, the last one was accepted.
         """
-        last = Item((end, 0), "", "", None)
+        last = Item((end, 0), "", "", None, 0.0, 0)
         for item in itertools.chain(self._read(self.sent[0], end), [last]):
             if item.place < self.sent:
                 continue
@@ -444,7 +453,7 @@ class Journal:
             file = self._stored(given)
             if file is not None and item.place >= self._files_sent:
                 self.files.pop((item.path, name), None)  # it need not be sent any more
-                self.files[item.path, name] = Item(item.place, name, item.path, file)
+                self.files[item.path, name] = item._replace(what=name, value=file)
 
     def _stored(self, given: Any) -> dict[str, Any] | None:
         file = file_of(given)

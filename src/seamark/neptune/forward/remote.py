@@ -85,7 +85,8 @@ class NeptuneRemote:
             except (EOFError, OSError) as error:
                 process.kill()
                 self._end(process)
-                msg = f"{self.uri}: the process that asks it failed: {error!r}"
+                status = process.returncode
+                msg = f"{self.uri}: the process that asks it failed: {error!r}, status {status}"
                 raise Unreachable(msg) from error
         if isinstance(answer, RemoteError):
             answer.args = (f"{self.uri}: {answer}",)

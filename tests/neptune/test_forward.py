@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import math
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -15,10 +18,12 @@ from click.testing import CliRunner
 from command import app
 
 import seamark
+from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
 from seamark.neptune.forward.client import Seen
+from seamark.neptune.forward.remote import open_remote
 from seamark.neptune.forward.run import ForwardedRun, Locks
-from seamark.remote.protocol import Busy, Purged, Unreachable
+from seamark.remote.protocol import Busy, Purged, RunKey, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -355,3 +360,29 @@ input()
         other.communicate("\n")
     send_all(sender, run.folder)
     assert place.value("a") == 1
+
+
+def test_a_helper_that_is_killed_is_started_again(tmp_path):
+    """The request under way fails, and a later one is answered; a fork begins one of its own."""
+    told = json.dumps({"api_address": "http://127.0.0.1:1"}).encode()
+    first, second = (open_remote(PLACE, base64.b64encode(told).decode()) for _ in range(2))
+    key = RunKey("demo", "one")
+    first.meet(key, RunFolder(tmp_path, "demo", "one"))
+    try:
+        assert first.journals(key) == {}  # nobody is asked where it was never sent
+        os.kill(first.process.pid, signal.SIGKILL)
+        with pytest.raises(Unreachable, match="failed"):
+            first.journals(key)
+        assert first.journals(key) == {}
+        first.close()
+        assert second.files_left(key) == {}
+        forked = os.fork()
+        if not forked:
+            own = open_remote(PLACE, base64.b64encode(told).decode())
+            os._exit(own is first or own.process is not None)
+        assert os.waitpid(forked, 0)[1] == 0
+        assert second.process.poll() is None
+    finally:
+        process = second.process
+        second.close()
+    assert process.returncode == 0

@@ -131,7 +131,7 @@ class NeptuneRemote:
     def close(self) -> None:
         """See `seamark.remote.protocol.Remote.close`."""
         with _lock:
-            self.users -= 1
+            self.users = max(0, self.users - 1)
             process = None if self.users > 0 else self.process
         if process is not None:
             self._end(process)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import math
 import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +18,12 @@ from click.testing import CliRunner
 from command import app
 
 import seamark
+from seamark.journal.folder import RunFolder
+from seamark.journal.reader import JournalReader
 from seamark.neptune.forward.client import Seen
+from seamark.neptune.forward.remote import open_remote
 from seamark.neptune.forward.run import ForwardedRun, Locks
-from seamark.remote.protocol import Purged, Unreachable
+from seamark.remote.protocol import Busy, Purged, RunKey, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,12 +61,9 @@ class Place:
     def create(self, custom_id: str) -> str:
         return f"id of {custom_id}"
 
-    def expect(self, container: str) -> None:
+    def ask(self, verb: str, container: str) -> None:
         if self.gone:
             raise Purged(container)
-
-    def ping(self, container: str) -> None:
-        pass
 
     def attributes(self, container: str) -> dict[str, Seen]:
         found = {}
@@ -108,7 +113,7 @@ class Place:
             assert kind != "int" or -(1 << 31) <= value < 1 << 31
             self.held[path] = (kind, value)
 
-    def upload(self, container: str, path: str, ext: str, source: str) -> list[str]:
+    def upload(self, container: str, path: str, name: str, ext: str, source: str) -> list[str]:
         self.held[path] = ("file", Path(source).read_text())
         self.files[path, ext] += 1
         return []
@@ -141,7 +146,7 @@ def send_all(run, folder):
             pass
     while run.send_file() >= 0:
         pass
-    run.end()
+    run.note(last=True)
 
 
 def test_what_the_protocol_holds_is_there_as_it_was(forwarded):
@@ -298,3 +303,86 @@ def test_what_takes_the_place_of_something_else_there_is_put_there(forwarded):
     assert place.points("x") == [(4, 1.5)]
     assert place.value("was") == 2
     assert not [path for path in place.held if path.startswith("was/")]
+
+
+def test_images_keep_their_order_with_what_empties_their_series(forwarded):
+    """An image of before is not there afterwards, and each later one is there once."""
+    with seamark.init_run("demo") as run:
+        run["img"].append(seamark.types.File.from_content(b"one", "png"), step=0)
+        run["img"].clear()
+        run["img"].append(seamark.types.File.from_content(b"two", "png"), step=1)
+        run["gone"].append(seamark.types.File.from_content(b"three", "png"), step=0)
+        del run["gone"]
+    place = Place()
+    for _ in range(2):
+        send_all(forwarded(place, run.folder), run.folder)
+        assert [step for step, _ in place.points("img")] == [1]
+        assert "gone" not in place.held
+
+
+def test_what_another_process_has_sent_meanwhile_is_not_sent_again(forwarded):
+    """One that was asked before, and sends only now, looks at what is there once more."""
+    with seamark.init_run("demo") as run:
+        for step in range(20):
+            run.log_metrics({"loss": step / 7}, step=step)
+    place, (journal,) = Place(), run.folder.journals()
+    late, first = forwarded(place, run.folder), forwarded(place, run.folder)
+    with JournalReader(journal.path) as reader:
+        ends = [frame.end for frame in reader.frames()]
+    first.send(journal.path.name, ends[len(ends) // 2])
+    assert late.known()[journal.path.name] == ends[len(ends) // 2]
+    send_all(first, run.folder)
+    send_all(late, run.folder)
+    assert place.points("loss") == [(step, step / 7) for step in range(20)]
+
+
+def test_a_journal_that_is_sent_by_another_process_is_left_to_it(forwarded, tmp_path):
+    """As long as that process lives; then it is sent from where the other one has stopped."""
+    with seamark.init_run("demo") as run:
+        run["a"] = 1
+    (journal,) = run.folder.journals()
+    script = f"""
+from seamark.neptune.forward.run import Locks
+assert Locks({PLACE!r}).take({journal.path.name!r})
+print("taken", flush=True)
+input()
+"""
+    other = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    place = Place()
+    try:
+        assert other.stdout.readline() == "taken\n"
+        sender = forwarded(place, run.folder)
+        with pytest.raises(Busy, match="another process of this machine"):
+            send_all(sender, run.folder)
+    finally:
+        other.communicate("\n")
+    send_all(sender, run.folder)
+    assert place.value("a") == 1
+
+
+def test_a_helper_that_is_killed_is_started_again(tmp_path):
+    """The request under way fails, and a later one is answered; a fork begins one of its own."""
+    told = json.dumps({"api_address": "http://127.0.0.1:1"}).encode()
+    first, second = (open_remote(PLACE, base64.b64encode(told).decode()) for _ in range(2))
+    key = RunKey("demo", "one")
+    first.meet(key, RunFolder(tmp_path, "demo", "one"))
+    try:
+        assert first.journals(key) == {}  # nobody is asked where it was never sent
+        os.kill(first.process.pid, signal.SIGKILL)
+        with pytest.raises(Unreachable, match="failed"):
+            first.journals(key)
+        assert first.journals(key) == {}
+        first.close()
+        assert second.files_left(key) == {}
+        forked = os.fork()
+        if not forked:
+            own = open_remote(PLACE, base64.b64encode(told).decode())
+            os._exit(own is first or own.process is not None)
+        assert os.waitpid(forked, 0)[1] == 0
+        assert second.process.poll() is None
+    finally:
+        process = second.process
+        second.close()
+    assert process.returncode == 0

@@ -154,7 +154,7 @@ class Unreachable(RemoteError):
 class Busy(Unreachable):
     """Error of a remote that asks for a pause of `wait_s` before the next request."""
 
-    def __init__(self, message: str, wait_s: float) -> None:
+    def __init__(self, message: str, wait_s: float = 0.0) -> None:
         super().__init__(message)
         self.wait_s = wait_s
 
@@ -272,7 +272,7 @@ class KeepsByName(Remote, Protocol):
         """Return the files named in sent journals that are missing there: size by digest."""
 
     def send_files(self, run: RunKey, progress: Callable[[int], None]) -> None:
-        """Send them, an image of a series exactly once; `progress` is told each size, bytes."""
+        """Send them; `progress` is told each size, bytes."""
 
 
 @runtime_checkable

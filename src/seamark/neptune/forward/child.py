@@ -1,108 +1,70 @@
 """Helper process that sends requests of a training to the server.
 
-Two threads serve two channels, so that a file of gigabytes holds up no metric. When who started it
-is gone, what is under way is finished, and the process ends.
+Two threads serve two channels, so that a file of gigabytes holds up no metric. When the process
+that started it is gone, requests under way are finished, and the process ends.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from seamark.journal.folder import RunFolder
 from seamark.neptune.forward.client import Client
 from seamark.neptune.forward.run import ForwardedRun, Locks
+from seamark.process.interrupts import quietly
 from seamark.remote.neptune import address_in
-from seamark.remote.protocol import Busy, RemoteError
+from seamark.remote.protocol import RemoteError, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from seamark.journal.folder import RunFolder
 
 _LOOK_S: Final = 1.0
 _RETRY_S: Final = "5"
 """How long the package itself repeats what may be repeated, seconds."""
 
 
-class _Server:
-    def __init__(self, uri: str, token: str, parent: int) -> None:
-        self._uri, self._token, self._parent = uri, token, parent
-        self._lock = threading.Lock()
-        self._client: Client | None = None
-        self._locks = Locks(uri)
-        self._runs: dict[RunFolder, ForwardedRun] = {}
-        self._verbs: dict[str, Callable[[ForwardedRun, Mapping[str, Any]], dict[str, Any]]] = {
-            "known": lambda run, _: {"journals": run.known()},
-            "send": self._send,
-            "files_left": lambda run, _: {"files": run.files_left()},
-            "send_file": lambda run, _: {"size": run.send_file()},
-        }
-
-    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        try:
-            folder = RunFolder(Path(request["root"]), request["project"], request["run"])
-            return self._verbs[request["verb"]](self._run(folder), request)
-        except RemoteError as error:
-            wait = error.wait_s if isinstance(error, Busy) else 0.0
-            return {"error": type(error).__name__, "message": str(error), "wait_s": wait}
-        except Exception as error:  # noqa: BLE001 - said to who can say it to a person
-            return {"error": "Unreachable", "message": f"failed: {error!r:.300}"}
-
-    @staticmethod
-    def _send(run: ForwardedRun, request: Mapping[str, Any]) -> dict[str, Any]:
-        offset = run.send(request["journal"], request["end"])
-        lacking, why = run.unsupported()
-        return {"offset": offset, "lacking": list(lacking), "why": why}
-
-    def _run(self, folder: RunFolder) -> ForwardedRun:
-        with self._lock:
-            if self._client is None:
-                project = self._uri.partition("://")[2]
-                self._client = Client(project, self._token)
-            if folder not in self._runs:
-                self._runs[folder] = ForwardedRun(
-                    self._client, self._uri, folder, self._locks, self._parent
-                )
-            return self._runs[folder]
-
-    def end(self) -> None:
-        for run in self._runs.values():
-            run.end()
-
-
-def main() -> None:
+def main(uri: str, token: str, parent: int, channels: Sequence[int]) -> None:
     """Serve until the parent process has ended."""
-    told = json.loads(sys.stdin.readline())
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
     os.environ["NEPTUNE_RETRIES_TIMEOUT"] = _RETRY_S
-    if address_in(told["token"]).startswith("http:"):
+    if address_in(token).startswith("http:"):
         os.environ["OAUTHLIB_INSECURE_TRANSPORT"] = "1"  # who asks has made sure that it may be
-    server = _Server(told["uri"], told["token"], told["pid"])
+    client, locks = Client(uri.partition("://")[2], token), Locks(uri)
+    runs: dict[RunFolder, ForwardedRun] = {}
+
+    def answer(verb: str, folder: RunFolder, *given: Any) -> Any:
+        run = runs.setdefault(folder, ForwardedRun(client, uri, folder, locks, parent))
+        return getattr(run, verb)(*given)
+
     threads = [
-        threading.Thread(target=_serve, args=(server, Connection(fd), told["pid"]))
-        for fd in told["channels"]
+        threading.Thread(target=_serve, args=(Connection(fd), parent, answer)) for fd in channels
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    server.end()
+    for run in runs.values():
+        run.note(last=True)
 
 
-def _serve(server: _Server, channel: Connection, parent: int) -> None:
-    try:
+def _serve(channel: Connection[Any, Any], parent: int, answer: Callable[..., Any]) -> None:
+    with quietly(only=(EOFError, OSError)), channel:
         while True:
             while not channel.poll(_LOOK_S):
                 if os.getppid() != parent:  # a process that it has forked may hold the channel
                     return
-            request = json.loads(channel.recv_bytes())
-            channel.send_bytes(json.dumps(server.answer(request)).encode())
-    except (EOFError, OSError):
-        return
-    finally:
-        channel.close()
+            request = channel.recv()
+            try:
+                found = answer(*request)
+            except RemoteError as error:
+                found = error
+            except Exception as error:  # noqa: BLE001 - said to who can say it to a person
+                found = Unreachable(f"failed: {error!r:.300}")
+            channel.send(found)

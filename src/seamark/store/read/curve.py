@@ -308,7 +308,7 @@ def _pieces(
     if x == "order":
         return _in_order(listed, packed), False
     found: list[tuple[float, int, Piece]] = []
-    written: dict[str, list[tuple[int, Piece]]] = {}
+    written: dict[bytes, list[tuple[int, Piece]]] = {}
     for one in _merged(listed):
         place = one.step if x == "step" else _seconds(one.time, origin_ns)
         made = Listed(place, one.value)

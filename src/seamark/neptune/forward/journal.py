@@ -1,0 +1,492 @@
+"""Translation of a journal to operations of Neptune's protocol, and the files that it names.
+
+Values that have no exact form in the protocol are counted by kind.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+from seamark.blobs import open_blob
+from seamark.errors import FileMissingError
+from seamark.journal.format import FILE_HEADER_BYTES, Kind, file_of
+from seamark.journal.reader import JournalReader, decode_json, payload_of
+from seamark.journal.safe import parts_of
+from seamark.journal.walk import walk
+from seamark.paths import is_inside
+from seamark.process.interrupts import quietly
+from seamark.reading.attributes import is_background
+from seamark.reading.facts import FORWARD
+from seamark.store.fold.decode import decode
+from seamark.store.fold.names import Names
+from seamark.store.fold.payloads import atom_of, legible, record_points
+
+if TYPE_CHECKING:
+    from seamark.journal.folder import RunFolder
+    from seamark.journal.reader import Block, RawFrame
+    from seamark.neptune.forward.client import Seen
+
+__all__ = ["START", "Item", "Journal", "Shared", "assigned"]
+
+
+Place = tuple[int, int]
+"""A place in a journal: offset of a frame in bytes, and number of one of its items."""
+START: Final = (FILE_HEADER_BYTES, 0)
+
+_DAMAGED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors of what cannot be read; others are faults."""
+_RECORDS: Final = frozenset({Kind.HEADER, Kind.OP, Kind.TEXT, Kind.HISTOGRAM})
+_LAST: Final = frozenset({"atom", "file", "header", "own", "state"})
+"""Items of which only the latest counts."""
+_POINTS: Final = frozenset({"number", "text", "histogram", "image"})
+_BELOW_SYS: Final = "monitoring/seamark/"
+_SETTABLE: Final = frozenset(
+    {"sys/name", "sys/description", "sys/failed", "sys/tags", "sys/group_tags"}
+)
+_SETS: Final = ("sys/tags", "sys/group_tags")
+_ABOUT: Final = {"run": "id", "project": "project", "user": "owner", "host": "hostname"}
+_INT32: Final = 1 << 31
+_IMAGES: Final = frozenset({"png", "jpg", "jpeg", "gif", "bmp", "webp", "tiff"})
+_MOST_IMAGE: Final = 15 << 20
+_MOST: Final = 5000
+"""Points of one request."""
+_LIKE_A_POINT: Final = 200
+"""Characters that count as much as a point."""
+
+
+class Item(NamedTuple):
+    """Recorded item: a point of a series, a value, a header or an op.
+
+    `what` is ``"number"``, ``"text"``, ``"histogram"`` or ``"image"`` (a point of a series),
+    ``"atom"``, ``"header"``, or the name of an op; of a file to be sent, its name in a set of files
+    or nothing. `value` is the number, text or file; type and value of an atom; the record of an op.
+    `t` is in ns since the Unix epoch: the caller's own where one was given.
+    """
+
+    place: Place
+    what: str
+    path: str
+    value: Any
+    step: float
+    t: int
+
+
+def _items(block: Block, names: Names, wanted: frozenset[str] | None, stop: int) -> Iterator[Item]:
+    # The same frame always gives the same items in the same order, whatever surrounds it.
+    decoded = decode(block, names, wanted, stop)
+    found: list[tuple[int, str, str, Any, float, int]] = []
+    for batch in decoded.batches:
+        for path, (rows, values) in batch.series.items():
+            which = slice(None) if rows is None else rows
+            offset, step, t = (
+                one[which].tolist() for one in (batch.offset, batch.step, batch.time)
+            )
+            all_of_it = itertools.repeat("number"), itertools.repeat(path)
+            found += zip(offset, *all_of_it, values.tolist(), step, t, strict=False)
+    for raw in decoded.records:
+        if raw[1] in _RECORDS:
+            with quietly(only=_DAMAGED):
+                some = _recorded(raw, payload_of(block.data, raw))
+                found += [(block.base + raw[0], *one) for one in some if isinstance(one[1], str)]
+    found.sort(key=itemgetter(0, 2))
+    number = before = -1
+    for offset, *rest in found:
+        number = number + 1 if offset == before else 0
+        before = offset
+        yield Item((offset, number), *rest)
+
+
+def _recorded(raw: RawFrame, payload: bytes) -> list[tuple[str, str, Any, float, int]]:
+    # Unreadable ones are left out, as by every reader.
+    record = decode_json(payload)
+    record = legible(record) if b"\\u" in payload else record
+    _, kind, _, _, t, _ = raw
+    op = str(record["op"]) if kind == Kind.OP else ""
+    if op == "assign":
+        return [("atom", path, atom, 0.0, t) for path, atom in record["atoms"].items()]
+    if op == "delete":
+        return [(op, path, None, 0.0, t) for path in record["paths"]]
+    path = record.get("path", "")
+    if kind == Kind.HEADER or op not in ("", "file_point"):
+        return [(op or "header", path, record, 0.0, t)]
+    what = {Kind.TEXT: "text", Kind.HISTOGRAM: "histogram"}.get(Kind(kind), "image")
+    return [
+        (what, path, value, step, t if time is None else time)
+        for _, step, value, time in record_points(kind, payload, path)
+    ]
+
+
+def assigned(path: str, kind: str, value: Any) -> dict[str, Any]:
+    """Return the operation that assigns a single value; a datetime is in ms."""
+    name = "valueMilliseconds" if kind == "datetime" else "value"
+    return {"path": path, f"assign{kind.capitalize()}": {name: value}}
+
+
+class Shared:
+    """State on the server that the journals of a run share.
+
+    On the server a path holds one type, and nothing may be below it. `kinds` has the types, `sets`
+    the elements of those sets that are sent as texts. `newest` is the time of the last assignment
+    as far as it was read, ns since the Unix epoch: an older value of an earlier attempt that is
+    sent late does not replace a newer one.
+    """
+
+    def __init__(self) -> None:
+        self.sets: dict[str, set[str]] = {}
+        self.newest: dict[str, int] = {}
+        self.see({})
+
+    def see(self, seen: Mapping[str, Seen]) -> None:
+        """Take the contents of all paths from the server."""
+        self.kinds: dict[str, str] = {}
+        self._spaces = Counter[str]()
+        self._places: dict[str, str] = {}
+        for path, one in seen.items():
+            self.put(path, one.kind)
+
+    def place(self, path: str) -> str:
+        """Return the server's path for a path of the run; a reserved or occupied path is moved."""
+        if path not in self._places:
+            *above, last = usual(path).split("/")
+            found = ""
+            for name in above:
+                found += f"{name}_/" if found + name in self.kinds else f"{name}/"
+            self._places[path] = found + (f"{last}_" if self._spaces[found + last] else last)
+        return self._places[path]
+
+    def put(self, path: str, kind: str | None) -> None:
+        """Note the new type of a path, or that it holds nothing any more."""
+        self._places.clear()
+        change = (kind is not None) - (path in self.kinds)
+        self._spaces.update({path[: slash.start()]: change for slash in re.finditer("/", path)})
+        self.kinds.pop(path, None)
+        if kind is not None:
+            self.kinds[path] = kind
+
+    def inside(self, path: str) -> list[str]:
+        """Return the removable contents at and below a path of the run."""
+        both, kept = (usual(path), f"{usual(path)}_"), ("sys/", f"{FORWARD}/")
+        removable = [each for each in self.kinds if not each.startswith(kept)]
+        return [each for each in removable if any(is_inside(each, one) for one in both)]
+
+
+def usual(path: str) -> str:
+    """Return the server's path for a path without conflicts; paths below ``sys/`` are reserved."""
+    return _BELOW_SYS + path if path.startswith("sys/") and path not in _SETTABLE else path
+
+
+class Journal:
+    """A journal on its way to the server.
+
+    What the server has of it is read at once, for what follows may depend on it; so the run's
+    journals are made before `shared` sees what the server holds now.
+
+    Attributes:
+        sent: The place up to which the server has it, unless `doubt` says that it may have more.
+        files: Files to be sent, by path and name, in the order in which they were named.
+        lacking: Counts of what the protocol cannot hold.
+        last_t: Time of the last frame that was read, ns since the Unix epoch.
+    """
+
+    def __init__(
+        self, folder: RunFolder, name: str, seen: Mapping[str, Seen], shared: Shared
+    ) -> None:
+        self.name, self.path = name, folder.journal_dir / name
+        self._folder, self._shared, self._names = folder, shared, Names()
+        self._below = f"{FORWARD}/{name.rpartition('.')[0]}/"
+        told = {
+            path.removeprefix(self._below): one.value
+            for path, one in seen.items()
+            if path.startswith(self._below)
+        }
+        self.sent, self._files_sent = _place(told.get("position")), _place(told.get("files"))
+        self.doubt, self.last_t = True, 0
+        self.files: dict[tuple[str, str], Item] = {}
+        self._tokens: dict[str, Any] = {}
+        self._statistics: set[str] = set()
+        self.lacking = Counter[str]()
+        end = self.sent[0] + (self.sent[1] > 0)
+        for item in self._read(FILE_HEADER_BYTES, end, frozenset()):
+            if item.place < self.sent and item.what not in _POINTS:
+                self._take(item)
+        self._begin_request()
+        self.lacking = Counter({kind: count for kind, count in told.items() if type(count) is int})
+
+    def _begin_request(self) -> None:
+        self._operations: list[dict[str, Any]] = []
+        self._open: dict[str, list[dict[str, Any]]] = {}
+        self._weight = 0
+
+    def _read(self, start: int, end: int, wanted: frozenset[str] | None = None) -> Iterator[Item]:
+        if start >= end:
+            return
+        with JournalReader(self.path, walk=walk) as reader:
+            for block in reader.blocks(start):
+                if block.base >= end:
+                    return
+                self.last_t = block.frames.raw(-1)[4]
+                yield from _items(block, self._names, wanted, end)
+
+    def requests(self, end: int, until: float) -> Iterator[list[dict[str, Any]]]:
+        """Yield the operations of each request up to an offset, as long as there is time.
+
+        When the next one is asked for, the last one was accepted.
+        """
+        last = Item((end, 0), "", "", None, 0.0, 0)
+        for item in itertools.chain(self._read(self.sent[0], end), [last]):
+            if item.place < self.sent:
+                continue
+            if self._weight >= _MOST or item is last:
+                yield [*self._operations, *self._position("position", item.place)]
+                self._begin_request()
+                self.sent, self.doubt = item.place, False
+                if time.monotonic() > until:
+                    return
+            self._take(item)
+
+    def _position(self, name: str, place: Place) -> list[dict[str, Any]]:
+        # With it the counts of what is lost so far.
+        counts = [assigned(self._below + kind, "int", n) for kind, n in self.lacking.items()]
+        return [assigned(self._below + name, "string", f"{place[0]}+{place[1]}"), *counts]
+
+    def is_at(self, seen: Mapping[str, Seen]) -> bool:
+        """Return whether the server has the position that is known here."""
+        there = seen.get(f"{self._below}position")
+        return self.sent == _place(there and there.value)
+
+    def begin_file(self, task: Item) -> tuple[str, list[dict[str, Any]]]:
+        """Return the server's path for a file, and the operations that make room for it."""
+        target = self._put(task.path, "fileSet" if task.what else "file")
+        operations = self._operations
+        self._begin_request()
+        return target, operations
+
+    def end_file(self, task: Item) -> list[dict[str, Any]]:
+        """Return the operations that store that a file needs no more thought."""
+        if self.files.get(key := (task.path, task.what)) is task:
+            del self.files[key]
+        return self._position(
+            "files", min((one.place for one in self.files.values()), default=self.sent)
+        )
+
+    # ---------------------------------------------------------------- operations
+
+    def _take(self, item: Item) -> None:
+        newest, key = self._shared.newest, item.path or item.what
+        try:
+            if is_inside(item.path, FORWARD):
+                return
+            if item.what in _LAST:
+                if item.t < newest.get(key, 0):
+                    return
+                newest[key] = item.t
+            if (act := self._ACTS.get(item.what)) is not None:
+                act(self, item)
+        except FileMissingError:
+            self.lacking["files_gone"] += 1
+        except _DAMAGED:
+            self.lacking["damaged"] += 1
+
+    def _put(self, path: str, kind: str) -> str:
+        # Another value in its place is removed.
+        target = self._shared.place(path)
+        there = self._shared.kinds.get(target)
+        if there is None and target != usual(path):
+            self.lacking["renamed"] += 1
+        if there not in (None, kind):
+            self._add(target, "deleteAttribute")
+        if there != kind:
+            self._shared.put(target, kind)
+        return target
+
+    def _add(self, path: str, verb: str, **given: Any) -> None:
+        if verb.startswith(("clear", "delete")):
+            self._open = {}  # later points are behind it
+        self._operations.append({"path": path, verb: given})
+        self._weight += 5
+
+    def _assign(self, path: str, kind: str, value: Any) -> None:
+        self._operations.append(assigned(self._put(path, kind), kind, value))
+        self._weight += 5 + (len(value) // _LIKE_A_POINT if isinstance(value, str) else 0)
+
+    def _point(self, item: Item, kind: str, verb: str, value: Any, size: int = 0) -> None:
+        path = self._put(item.path, kind)
+        if path not in self._open:
+            self._open[path] = []
+            self._operations.append({"path": path, verb: {"entries": self._open[path]}})
+        is_whole = item.step.is_integer() and math.fabs(item.step) < 1 << 53
+        entry = {"value": value, "step": int(item.step) if is_whole else item.step}
+        self._open[path].append({**entry, "timestampMilliseconds": item.t // 1_000_000})
+        self._weight += 1 + size // _LIKE_A_POINT
+
+    # ---------------------------------------------------------------- series
+
+    def _number(self, item: Item) -> None:
+        if math.isfinite(item.value):
+            self._point(item, "floatSeries", "logFloats", item.value)
+        else:
+            self.lacking["not_finite"] += 1
+
+    def _text(self, item: Item) -> None:
+        if isinstance(item.value, str):
+            self._point(item, "stringSeries", "logStrings", item.value, len(item.value))
+        else:
+            self.lacking["long_texts"] += 1
+
+    def _image(self, item: Item) -> None:
+        file = item.value["file"]
+        is_image = str(file.get("ext", "")).lower() in _IMAGES
+        if not is_image or file.get("size", 0) > _MOST_IMAGE:
+            self.lacking["other_file_series"] += 1
+        elif (file := self._stored(file)) is not None:
+            with open_blob(self._folder, file["sha256"], file.get("size")) as source:
+                data = base64.b64encode(source.read()).decode()
+            about = {name: item.value.get(name) for name in ("name", "description")}
+            self._point(item, "imageSeries", "logImages", {"data": data, **about}, len(data))
+
+    def _clear(self, item: Item) -> None:
+        kind = self._kind_of(item.path)
+        if kind.endswith(("Series", "Set")):
+            self._add(self._shared.place(item.path), f"clear{kind[0].upper()}{kind[1:]}")
+
+    def _kind_of(self, path: str) -> str:
+        return self._shared.kinds.get(self._shared.place(path), "")
+
+    def _configure(self, item: Item) -> None:
+        told = {name: item.value[name] for name in ("min", "max", "unit") if name in item.value}
+        self._add(self._put(item.path, "floatSeries"), "configFloatSeries", **told)
+
+    def _statistic(self, item: Item) -> None:
+        if item.path not in self._statistics:  # it comes again and again
+            self._statistics.add(item.path)
+            self.lacking["statistics"] += 1
+
+    # ---------------------------------------------------------------- single values
+
+    def _atom(self, item: Item) -> None:
+        kind, value = item.value
+        lacks = ""
+        if kind == "text":
+            self.lacking["long_texts"] += 1
+            return
+        if kind == "datetime":
+            moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+            value = int(moment.timestamp() * 1000)
+        elif kind in ("int", "float"):
+            value = atom_of(kind, value) if isinstance(value, str) else value
+            if isinstance(value, float) and not math.isfinite(value):
+                kind, value, lacks = "string", str(value), "not_finite_values"
+            elif kind == "int" and not -_INT32 <= value < _INT32:
+                is_large = abs(value) >= 1 << 1023
+                kind, value = ("string", hex(value)) if is_large else ("float", float(value))
+                lacks = "large_integers"
+            elif kind == "float" or self._kind_of(item.path) == "float":
+                kind, value = "float", float(value)
+        elif kind != "bool":
+            if not is_background(item.path):
+                lacks = {"null": "nulls", "json": "lists"}.get(kind, "")
+            kind, value = "string", "None" if value is None else str(value)
+        self.lacking.update([lacks] if lacks else [])
+        self._assign(item.path, kind, value)
+
+    def _header(self, item: Item) -> None:
+        for key, name in _ABOUT.items() if item.value.get("owner") is True else ():
+            if isinstance(value := item.value.get(key), str):
+                self._assign(f"sys/{name}", "string", value)
+
+    def _state(self, item: Item) -> None:
+        self._assign("sys/state", "string", str(item.value["state"]))
+        if isinstance(error := item.value.get("error"), dict):
+            words = f"{error.get('type')}: {error.get('message')}"
+            self._assign("sys/error", "string", words)
+
+    # ---------------------------------------------------------------- sets, removing
+
+    def _change_set(self, item: Item) -> None:
+        values = [str(one) for one in item.value["values"]]
+        kept = set() if item.what == "assign_set" else self._shared.sets.get(item.path, set())
+        kept = kept.difference(values) if item.what == "remove" else kept.union(values)
+        self._shared.sets[item.path] = kept
+        if item.path not in _SETS:
+            self.lacking.update([] if is_background(item.path) else ["sets"])
+            self._assign(item.path, "string", ", ".join(sorted(kept)))
+            return
+        self._shared.put(item.path, "stringSet")
+        if item.what == "assign_set":
+            self._add(item.path, "clearStringSet")
+        if values:
+            verb = "removeStrings" if item.what == "remove" else "insertStrings"
+            self._add(item.path, verb, values=values)
+
+    def _delete(self, item: Item) -> None:
+        left = [one for one in self.files.items() if not is_inside(one[0][0], item.path)]
+        self.files = dict(left)
+        for target in self._shared.inside(item.path):
+            if item.t >= self._shared.newest.get(target, 0):
+                self._add(target, "deleteAttribute")
+                self._shared.put(target, None)
+
+    # ---------------------------------------------------------------- files
+
+    def _file(self, item: Item) -> None:
+        token = item.value.get("token")
+        if item.what != "digest" or self._tokens.get(item.path) == token:  # else it was replaced
+            self._tokens[item.path] = token
+            self._send_later(item, "", item.value.get("file"))
+
+    def _members(self, item: Item) -> None:
+        for name, file in item.value.get("members", {}).items():
+            self._send_later(item, name, file)
+
+    def _send_later(self, item: Item, name: str, given: Any) -> None:
+        with quietly(only=(ValueError, TypeError)):
+            name = "/".join(parts_of(str(name), "member")) if name else ""
+            file = self._stored(given)
+            if file is not None and item.place >= self._files_sent:
+                self.files.pop((item.path, name), None)  # it need not be sent any more
+                self.files[item.path, name] = item._replace(what=name, value=file)
+
+    def _stored(self, given: Any) -> dict[str, Any] | None:
+        file = file_of(given)
+        lacks = ["folders"] if file.get("dir") else ["references"] if "ref" in file else []
+        self.lacking.update(lacks)
+        return file if "sha256" in file and not lacks else None  # else it follows
+
+    def _remove_members(self, item: Item) -> None:
+        names = [str(one) for one in item.value["names"]]
+        for name in names:
+            self.files.pop((item.path, name), None)
+        self._add(self._shared.place(item.path), "deleteFiles", filePaths=names)
+
+    _ACTS: ClassVar[dict[str, Callable[[Journal, Item], object]]] = {
+        "number": _number,
+        "text": _text,
+        "image": _image,
+        "histogram": lambda self, _: self.lacking.update(["histograms"]),
+        "artifact": lambda self, _: self.lacking.update(["artifacts"]),
+        "statistic": _statistic,
+        "atom": _atom,
+        "header": _header,
+        "state": _state,
+        "series_config": _configure,
+        "clear": _clear,
+        "delete": _delete,
+        **dict.fromkeys(("add", "remove", "assign_set"), _change_set),
+        **dict.fromkeys(("file", "own", "digest"), _file),
+        "files": _members,
+        "unfiles": _remove_members,
+    }
+
+
+def _place(told: Any) -> Place:
+    found = re.fullmatch(r"([0-9]+)\+([0-9]+)", str(told or ""))
+    return START if found is None else (int(found[1]), int(found[2]))

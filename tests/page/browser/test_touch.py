@@ -35,7 +35,7 @@ def swipe(tab, x, y, across, down):
 
 
 def test_a_finger_chooses_rows_and_parts_of_charts(main_page, phone):
-    """Boxes are far enough from each other; to the side it zooms, down it scrolls; a tap tells."""
+    """Boxes are far enough from each other; to the side it zooms, up it scrolls; a tap tells."""
     phone.goto(opening(main_page, "?project=vision/digits&q=val/loss > 0"))
     expect(phone.get_by_role("checkbox", name="Select quick-otter")).to_be_visible()
     assert findings(phone) == []
@@ -55,8 +55,8 @@ def test_a_finger_chooses_rows_and_parts_of_charts(main_page, phone):
     assert before["x"]["min"] < found["x"]["min"] < found["x"]["max"] < before["x"]["max"]
     over.evaluate("(element) => element.scrollIntoView({block: 'center'})")
     box, at = over.bounding_box(), phone.evaluate(SCROLLED)
-    swipe(phone, x, box["y"] + box["height"] / 2, 0, 120)
-    until(lambda: phone.evaluate(SCROLLED) < at, 20)
+    swipe(phone, x, box["y"] + box["height"] / 2, 0, -120)
+    until(lambda: phone.evaluate(SCROLLED) > at, 20)
     expect(tip).to_be_hidden()
     assert chart(phone, "val/loss").evaluate("(element) => element.uplot.scales.x.min") == (
         pytest.approx(found["x"]["min"])

@@ -82,6 +82,7 @@ def test_a_link_shows_the_same_in_a_fresh_profile(main_page, new_profile):
     ask(first, "parameters/seed = 3")
     expect(rows(first)).to_have_count(42)
     first.get_by_role("columnheader", name="val/loss").get_by_role("button").click()
+    expect(rows(first).first).to_contain_text("sweep-003")
     first.get_by_role("checkbox", name="Select sweep-013").check()
     first.get_by_label("log y").check()
     whole = plotted(first, "val/loss")["x"]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from seamark.journal.folder import journal_name, split_journal_name
 from seamark.journal.format import Kind, dump_json, file_header, frame_bytes, salt_of
 from seamark.journal.reader import JournalReader
-from seamark.process.liveness import LOST, Evidence
 from seamark.process.interrupts import quietly
+from seamark.process.liveness import LOST, Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

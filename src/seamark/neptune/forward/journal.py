@@ -27,8 +27,7 @@ from seamark.process.interrupts import quietly
 from seamark.reading.attributes import is_background
 from seamark.reading.facts import FORWARD
 from seamark.store.fold.decode import decode
-from seamark.store.fold.names import Names
-from seamark.store.fold.payloads import atom_of, legible, record_points
+from seamark.store.fold.payloads import Names, atom_of, legible, record_points
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder

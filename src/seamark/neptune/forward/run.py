@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.blobs import open_blob
 from seamark.errors import FileMissingError
+from seamark.journal.folder import cache_folder
 from seamark.journal.headers import headers, may_grow
 from seamark.journal.reader import JournalReader
-from seamark.journal.folder import cache_folder
 from seamark.journal.writer import JournalWriter
 from seamark.neptune.forward.journal import START, Item, Journal, Shared, assigned
 from seamark.process.interrupts import quietly

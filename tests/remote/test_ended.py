@@ -19,7 +19,9 @@ from server_waits import until
 import seamark
 from seamark.journal.folder import iter_runs
 from seamark.journal.reader import SETTLE_NS
+from seamark.process.liveness import GONE, Evidence
 from seamark.remote.ended import observations_of
+from seamark.store.fold.run_state import JournalState, RunState
 
 TRAINING = """
 import sys, time
@@ -126,3 +128,35 @@ def test_what_another_machine_says_of_a_process_is_not_believed(team, train, mon
     sync()
     until(lambda: '"running"' in state())
     assert "process gone" not in state()
+
+
+def test_a_process_that_ends_by_itself_meanwhile_is_not_said_to_be_gone(tmp_path, monkeypatch):
+    """Its end is read once it is known to be gone, not before."""
+    run = seamark.init_run("p", root=tmp_path, custom_run_id="one")
+    run["loss"].append(1.0)
+
+    def ends(self, header):
+        run.stop()
+        return False
+
+    monkeypatch.setattr(Evidence, "alive", ends)
+    assert observations_of(run.id, run.folder.journals(), {}) == {}
+
+
+def test_an_observation_is_not_believed_once_the_process_records_more():
+    """Somebody took it for gone who could not see it: the run goes on."""
+    place = {"host": "h", "boot": "b"}
+    state, silence, now = RunState(), SETTLE_NS, 10**18
+    about = JournalState("w-1", b"1", file="w-1", last_offset=64, heard=now)
+    about.take_header({**place, "owner": True})
+    told = JournalState("w-2", b"2", file="w-2", heard=now)
+    said = {"owner": False, "ended": "w-1", "ended_at": 64, "ended_how": GONE}
+    told.take_header({**place, **said})
+    state.journals = {b"1": about, b"2": told}
+    state.take_observations(silence)
+    assert about.heard == now - silence - 1
+    assert about.header["ended_how"] == GONE
+    about.last_offset, about.heard = 96, now + 1  # folded again
+    state.take_observations(silence)
+    assert about.heard == now + 1
+    assert "ended_how" not in about.header

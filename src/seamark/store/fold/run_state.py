@@ -230,8 +230,9 @@ class RunState:
     def take_observations(self, silence_ns: int) -> None:
         """Take a journal for silent if its host has observed that its process is gone.
 
-        Such an observation is a journal itself, of the same host since it booted. ``silence_ns`` is
-        how long nothing is heard of a process until it is taken for gone.
+        Such an observation is a journal itself, of the same host since it booted. It is wrong if
+        the process has recorded more since. ``silence_ns`` is how long nothing is heard of a
+        process until it is taken for gone.
         """
         files = {journal.file: journal for journal in self.journals.values()}
         for told in self.journals.values():
@@ -242,6 +243,12 @@ class RunState:
             if None in place or place != (told.header.get("host"), told.header.get("boot")):
                 continue
             heard, how = told.heard - silence_ns - 1, told.header.get("ended_how")
+            if about.last_offset > told.header.get("ended_at", about.last_offset):
+                if "ended_how" in about.header:
+                    header = {key: one for key, one in about.header.items() if key != "ended_how"}
+                    about.take_header(header)
+                    about.touched = True
+                continue
             if about.heard > heard or about.header.get("ended_how") != how:
                 about.heard = min(about.heard, heard)
                 about.take_header({**about.header, "ended_how": how})

@@ -120,7 +120,7 @@ class ForwardedRun:
             self._is_open = True
 
     def _open(self) -> None:
-        self._id, self._noted = _recorded(self._folder, self._place)
+        self._id, noted = _recorded(self._folder, self._place)
         if self._id:
             self._client.ask("getExperiment", self._id)
         else:
@@ -136,6 +136,7 @@ class ForwardedRun:
         shared, names = Shared(), [file.path.name for file in self._folder.journals()]
         self._journals = {name: Journal(self._folder, name, self._seen, shared) for name in names}
         shared.see(self._seen)
+        self._noted = noted
 
     # ---------------------------------------------------------------- journals
 

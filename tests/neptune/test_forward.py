@@ -319,6 +319,17 @@ def test_what_takes_the_place_of_something_else_there_is_put_there(forwarded):
     assert not [path for path in place.held if path.startswith("was/")]
 
 
+def test_the_file_of_the_last_attempt_stays(forwarded):
+    """Whatever the journals are called."""
+    for at in range(8):
+        for text in ("first", "second"):
+            with seamark.init_run("demo", custom_run_id=f"run {at}") as run:
+                run["model"].upload(seamark.types.File.from_content(text, "txt"))
+        place = Place()
+        send_all(forwarded(place, run.folder), run.folder)
+        assert place.value("model") == "second", at
+
+
 def test_images_keep_their_order_with_what_empties_their_series(forwarded):
     """An image of before is not there afterwards, and each later one is there once."""
     with seamark.init_run("demo") as run:

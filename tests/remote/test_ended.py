@@ -19,9 +19,8 @@ from server_waits import until
 import seamark
 from seamark.journal.folder import iter_runs
 from seamark.journal.reader import SETTLE_NS
-from seamark.process.liveness import GONE, OUT_OF_MEMORY, Evidence
+from seamark.process.liveness import Evidence
 from seamark.remote.ended import observations_of
-from seamark.store.fold.run_state import JournalState, RunState
 
 TRAINING = """
 import sys, time
@@ -141,39 +140,3 @@ def test_a_process_that_ends_by_itself_meanwhile_is_not_said_to_be_gone(tmp_path
 
     monkeypatch.setattr(Evidence, "alive", ends)
     assert observations_of(run.id, run.folder.journals(), {}) == {}
-
-
-def test_an_observation_is_not_believed_once_the_process_records_more():
-    """Somebody took it for gone who could not see it: the run goes on."""
-    state = observed(GONE)
-    about, now = state.journals[b"0"], 10**18
-    state.take_observations(SETTLE_NS)
-    assert about.heard == now - SETTLE_NS - 1
-    assert about.header["ended_how"] == GONE
-    about.last_offset, about.heard = 96, now + 1  # folded again
-    state.take_observations(SETTLE_NS)
-    assert about.heard == now + 1
-    assert "ended_how" not in about.header
-
-
-def test_the_order_in_which_observations_came_changes_nothing():
-    """Two that differ count as they do in a store that was built anew."""
-    found = set()
-    for order in ([b"0", b"1", b"2"], [b"2", b"1", b"0"], [b"1", b"0", b"2"]):
-        state = observed(GONE, OUT_OF_MEMORY)
-        state.journals = {uid: state.journals[uid] for uid in order}
-        state.take_observations(SETTLE_NS)
-        found.add(state.journals[b"0"].header["ended_how"])
-    assert found == {GONE}
-
-
-def observed(*reasons):
-    """Return a run of one process, of whose end other journals tell."""
-    state, place = RunState(), {"host": "h", "boot": "b"}
-    for at in range(1 + len(reasons)):
-        uid = str(at).encode()
-        one = JournalState(f"w-{at}", uid, file=f"w-{at}", last_offset=64, heard=10**18)
-        told = {"ended": "w-0", "ended_at": 64, "ended_how": reasons[at - 1]} if at else {}
-        one.take_header({**place, "owner": not at, **told})
-        state.journals[uid] = one
-    return state

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,10 +21,10 @@ from command import app
 import seamark
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
-from seamark.neptune.forward.client import Seen
+from seamark.neptune.forward.client import Client, Seen
 from seamark.neptune.forward.remote import open_remote
 from seamark.neptune.forward.run import ForwardedRun, Locks
-from seamark.remote.protocol import Busy, Purged, RunKey, Unreachable
+from seamark.remote.protocol import Busy, Missing, Purged, RunKey, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -256,6 +257,19 @@ def test_a_lost_request_or_answer_loses_and_doubles_nothing(forwarded, torn):
         pytest.fail("not every request was lost once")
 
 
+def test_counts_are_noted_once_where_nobody_answers_later(forwarded):
+    """No record is added to the run for each process that reaches no server."""
+    with seamark.init_run("demo") as run:
+        run["loss"].append(float("nan"), step=0)
+    send_all(forwarded(Place(), run.folder), run.folder)
+    before = list(run.folder.journals())
+    sender = forwarded(Place(lambda: True), run.folder)
+    with pytest.raises(Unreachable):
+        sender.known()
+    sender.note(last=True)
+    assert list(run.folder.journals()) == before
+
+
 def test_a_run_that_was_deleted_there_is_not_made_again(forwarded):
     """Whoever deletes it there means it; what is on this disk stays."""
     with seamark.init_run("demo") as run:
@@ -303,6 +317,17 @@ def test_what_takes_the_place_of_something_else_there_is_put_there(forwarded):
     assert place.points("x") == [(4, 1.5)]
     assert place.value("was") == 2
     assert not [path for path in place.held if path.startswith("was/")]
+
+
+def test_the_file_of_the_last_attempt_stays(forwarded):
+    """Whatever the journals are called."""
+    for at in range(8):
+        for text in ("first", "second"):
+            with seamark.init_run("demo", custom_run_id=f"run {at}") as run:
+                run["model"].upload(seamark.types.File.from_content(text, "txt"))
+        place = Place()
+        send_all(forwarded(place, run.folder), run.folder)
+        assert place.value("model") == "second", at
 
 
 def test_images_keep_their_order_with_what_empties_their_series(forwarded):
@@ -379,10 +404,74 @@ def test_a_helper_that_is_killed_is_started_again(tmp_path):
         forked = os.fork()
         if not forked:
             own = open_remote(PLACE, base64.b64encode(told).decode())
-            os._exit(own is first or own.process is not None)
+            mixed = second.process is not None  # else it asks over the parent's channels
+            os._exit(own is first or own.process is not None or mixed)
         assert os.waitpid(forked, 0)[1] == 0
         assert second.process.poll() is None
     finally:
         process = second.process
         second.close()
     assert process.returncode == 0
+
+
+def test_a_helper_ends_although_a_fork_goes_on(tmp_path):
+    """As workers of a DataLoader, which are forked while a run is sent."""
+    told = json.dumps({"api_address": "http://127.0.0.1:1"}).encode()
+    remote, key = open_remote(PLACE, base64.b64encode(told).decode()), RunKey("demo", "one")
+    remote.meet(key, RunFolder(tmp_path, "demo", "one"))
+    assert remote.journals(key) == {}
+    process, forked = remote.process, os.fork()
+    if not forked:
+        signal.pause()
+        os._exit(0)
+    try:
+        remote.close()
+        assert process.wait(30) == 0
+    finally:
+        os.kill(forked, signal.SIGKILL)
+        os.waitpid(forked, 0)
+
+
+class _Api:
+    """Answers of the package, as it gives them."""
+
+    def __init__(self, count: int = 0, most: int = 1000) -> None:
+        self.count, self.most = count, most
+
+    def getFloatSeriesValues(self, limit: int, offset: int, **_: Any) -> Any:  # noqa: N802
+        end = min(self.count, offset + min(limit, self.most))
+        points = [
+            SimpleNamespace(step=n, timestampMillis=n, value=n / 2) for n in range(offset, end)
+        ]
+        found = SimpleNamespace(totalItemCount=self.count, values=points)
+        return SimpleNamespace(response=lambda: SimpleNamespace(result=found))
+
+
+def test_all_last_points_are_asked_for(monkeypatch):
+    """Though a server gives 1000 at once, those that are there already are all known."""
+    expired = SimpleNamespace(NeptuneAuthTokenExpired=KeyError)
+    monkeypatch.setitem(sys.modules, "neptune.common.exceptions", expired)
+    client = Client("team/digits", "")
+    for count in (0, 7, 2600):
+        api = SimpleNamespace(api=_Api(count))
+        client.__dict__["_backend"] = SimpleNamespace(leaderboard_client=api)
+        found = client.tail("one", "loss", "floatSeries", 2500)
+        assert [step for step, _, _ in found] == list(range(max(0, count - 2500), count))
+
+
+def test_a_server_without_the_project_has_not_deleted_a_run(monkeypatch):
+    """A wrong address is no reason to send nothing of a run ever again."""
+
+    class Gone(Exception):  # noqa: N818
+        status_code = 404
+
+    expired = SimpleNamespace(NeptuneAuthTokenExpired=KeyError)
+    monkeypatch.setitem(sys.modules, "neptune.common.exceptions", expired)
+
+    def backend(client):
+        raise Gone
+
+    monkeypatch.setattr(Client, "_backend", property(backend))
+    for ask in (lambda one: one.create("x"), lambda one: one.ask("ping", "x")):
+        with pytest.raises(Missing):
+            ask(Client("team/digits", ""))

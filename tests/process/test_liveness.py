@@ -243,6 +243,18 @@ def test_pids_of_another_container_say_nothing_here(header):
     assert process_alive({**header, "pid_namespace": None}) is False
 
 
+def test_a_process_that_is_hidden_may_live(header, monkeypatch):
+    """As those of other users where /proc is mounted with hidepid: nothing is said of them."""
+
+    def kill(pid, signal):
+        raise PermissionError(pid, signal)
+
+    assert process_alive(header) is False
+    monkeypatch.setattr("os.kill", kill)
+    assert process_alive(header) is None
+    assert Evidence().crash({**process_facts(), "pid": header["pid"]}, 0).reason == "heartbeat lost"
+
+
 def test_groups_of_a_process(tmp_path):
     """Its own first, and those above it, as far as they count; both versions."""
     (tmp_path / "proc/self").mkdir(parents=True)

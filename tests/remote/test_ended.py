@@ -19,6 +19,7 @@ from server_waits import until
 import seamark
 from seamark.journal.folder import iter_runs
 from seamark.journal.reader import SETTLE_NS
+from seamark.process.liveness import Evidence
 from seamark.remote.ended import observations_of
 
 TRAINING = """
@@ -126,3 +127,16 @@ def test_what_another_machine_says_of_a_process_is_not_believed(team, train, mon
     sync()
     until(lambda: '"running"' in state())
     assert "process gone" not in state()
+
+
+def test_a_process_that_ends_by_itself_meanwhile_is_not_said_to_be_gone(tmp_path, monkeypatch):
+    """Its end is read once it is known to be gone, not before."""
+    run = seamark.init_run("p", root=tmp_path, custom_run_id="one")
+    run["loss"].append(1.0)
+
+    def ends(self, header):
+        run.stop()
+        return False
+
+    monkeypatch.setattr(Evidence, "alive", ends)
+    assert observations_of(run.id, run.folder.journals(), {}) == {}

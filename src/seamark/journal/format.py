@@ -260,13 +260,13 @@ _KINDS: Final[dict[str, type]] = {
     **dict.fromkeys(("launcher", "job", "argv", "process", "lineage", "seamark"), str),
     **dict.fromkeys(("sys_id", "silence", "ended", "ended_how"), str),
     **dict.fromkeys(("attempt", "rank", "restarts", "ordinal", "format"), int),
-    **dict.fromkeys(("pid", "start", "prior_t"), int),
+    **dict.fromkeys(("pid", "start", "prior_t", "ended_at"), int),
     "owner": bool,
     "positions": dict,
 }
 _RANGES: Final = {
     **dict.fromkeys(("attempt", "rank", "restarts", "ordinal", "format"), range(1 << 31)),
-    **dict.fromkeys(("pid", "start", "prior_t"), range(WHOLE)),
+    **dict.fromkeys(("pid", "start", "prior_t", "ended_at"), range(WHOLE)),
 }
 _TIMES: Final = range(-WHOLE, WHOLE)
 

@@ -75,7 +75,7 @@ def process_alive(header: Mapping[str, Any]) -> bool | None:
 
     Pid and start time must both match, as pids are used again, on the same boot of the same host;
     None where that is not known here, as in another container, where pids stand for other
-    processes.
+    processes, or where ``/proc`` hides the processes of other users.
     """
     boot, start, pid = header.get("boot"), header.get("start"), header.get("pid")
     if boot is None or start is None or not isinstance(pid, int) or boot != boot_id():
@@ -85,7 +85,20 @@ def process_alive(header: Mapping[str, Any]) -> bool | None:
     namespace = header.get("pid_namespace")
     if namespace is not None and namespace != pid_namespace():
         return None
-    return bool(process_start(pid) == start)
+    found = process_start(pid)
+    return None if found is None and _is_hidden(pid) else bool(found == start)
+
+
+def _is_hidden(pid: int) -> bool:
+    """Return whether a process exists that ``/proc`` does not show, as with ``hidepid``."""
+    try:
+        os.kill(pid, 0)  # it asks, and sends nothing
+    except (ProcessLookupError, OverflowError) as error:
+        let_pass(error)
+        return False
+    except OSError as error:  # another user's
+        let_pass(error)
+    return not os.path.exists(f"/proc/{pid}/stat")  # noqa: PTH110 - else a zombie
 
 
 def pid_namespace() -> int | None:
@@ -308,8 +321,9 @@ class Evidence:
     def _lives(self, header: Mapping[str, Any]) -> bool | None:
         """Return the result of `process_alive`, fast also for thousands of dead processes."""
         here = header.get("pid_namespace") in (None, self._namespace)
-        if here and self._pids and str(header.get("pid")) not in self._pids:
-            return None if header.get("start") is None else False
+        pid = header.get("pid")
+        if here and self._pids and isinstance(pid, int) and str(pid) not in self._pids:
+            return None if header.get("start") is None or _is_hidden(pid) else False
         return process_alive(header)
 
     @functools.cached_property

@@ -42,15 +42,19 @@ def observations_of(
         if name in known:
             continue
         with quietly(), JournalReader(file.path) as reader:
-            header, last = reader.header(), reader.last_frame()
-            if last is None or last.kind == Kind.CLOSE or header.get("owner", True) is not True:
+            header = reader.header()
+            if header.get("owner", True) is not True or header.get("pid_namespace") is None:
                 continue
             if evidence.alive(header) is not False:
+                continue
+            last = reader.last_frame()  # what it wrote until it was gone
+            if last is None or last.kind == Kind.CLOSE:
                 continue
             how = evidence.crash(header, last.t).reason
             if how != LOST:
                 said = {"run": run, "writer": name.rpartition(".")[0], "ended": file.path.name}
-                found[name] = _journal(own, last.t, {**said, **_place(header), "ended_how": how})
+                about = {**_place(header), "ended_at": last.offset, "ended_how": how}
+                found[name] = _journal(own, last.t, {**said, **about})
     return found
 
 

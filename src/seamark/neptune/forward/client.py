@@ -20,6 +20,8 @@ __all__ = ["Client", "Seen"]
 _LIMITS: Final = {"connect_timeout": 5.0, "timeout": 60.0}
 """How long a request may take, seconds."""
 _PAUSE_S: Final = 10.0
+_PAGE: Final = 1000
+"""Points that the package itself asks for at once; a server may give no more."""
 _GONE: Final = ("ContainerUUIDNotFound", "ObjectNotFound", "MetadataContainerNotFound")
 _FORBIDDEN: Final = ("Unauthorized", "Forbidden", "NeptuneInvalidApiTokenException")
 _REFUSED: Final = re.compile("Neptune.*(LimitExceedException|Required)")
@@ -52,7 +54,7 @@ class Client:
 
     def create(self, custom_id: str) -> str:
         """Return the id of the run that has a custom id; it is made where there is none."""
-        with self._translate_errors():
+        with self._translate_errors(Missing):
             backend = self._backend
             return str(backend.create_run(self._project.id, custom_run_id=custom_id).id)
 
@@ -60,8 +62,10 @@ class Client:
         """Return the answer to a request about a run; `Purged` if it is not there any more."""
         from neptune.common.exceptions import NeptuneAuthTokenExpired
 
+        with self._translate_errors(Missing):
+            backend = self._backend
         with self._translate_errors():
-            method = getattr(self._backend.leaderboard_client.api, verb)
+            method = getattr(backend.leaderboard_client.api, verb)
             given |= {"experimentId": container, "_request_options": _LIMITS}
             try:
                 return method(**given).response().result
@@ -84,8 +88,14 @@ class Client:
         """Return step, time (ms) and value of the last points of a series."""
         verb = "getFloatSeriesValues" if kind == "floatSeries" else "getStringSeriesValues"
         ask = functools.partial(self.ask, verb, container, attribute=path)
-        offset = max(0, ask(limit=1, offset=0).totalItemCount - count)
-        found = ask(limit=count, offset=offset).values
+        total = ask(limit=1, offset=0).totalItemCount
+        found: list[Any] = []
+        offset = max(0, total - count)
+        while some := ask(limit=min(_PAGE, total - offset), offset=offset).values:
+            found += some
+            offset += len(some)
+            if offset >= total:
+                break
         return [(one.step, int(one.timestampMillis), one.value) for one in found]
 
     def upload(self, container: str, path: str, name: str, ext: str, source: str) -> list[str]:
@@ -112,13 +122,13 @@ class Client:
     # ---------------------------------------------------------------- what goes wrong
 
     @contextlib.contextmanager
-    def _translate_errors(self) -> Iterator[None]:
+    def _translate_errors(self, gone: type[RemoteError] = Purged) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            raise self._failure(error) from error
+            raise self._failure(error, gone) from error
 
-    def _failure(self, error: Exception) -> RemoteError:
+    def _failure(self, error: Exception, gone: type[RemoteError]) -> RemoteError:
         kind, answer = type(error).__name__, getattr(error, "response", None)
         told = [getattr(one, "status_code", None) for one in (error, answer)]
         status = next(filter(None, [*told, getattr(error, "status", None)]), 0)
@@ -126,7 +136,7 @@ class Client:
         if kind.startswith("ProjectNotFound"):
             return Missing(f"there is no project {self.name} for this token")
         if status == HTTPStatus.NOT_FOUND or kind in _GONE:
-            return Purged("it is not there any more")
+            return gone("it is not there")
         if status == HTTPStatus.TOO_MANY_REQUESTS:
             return Busy(f"asked too often: {words}", _PAUSE_S)
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN) or kind in _FORBIDDEN:

@@ -136,6 +136,16 @@ class NeptuneRemote:
         if process is not None:
             self._end(process)
 
+    def begin_child(self) -> None:
+        """Leave the process and its channels to the parent, after a fork."""
+        if self.process is not None:
+            self.process.returncode = 0  # the parent waits for it
+        for one in self._channels:
+            with quietly(only=OSError):
+                one.close()
+        self.process, self._channels = None, []
+        self._busy = (threading.Lock(), threading.Lock())
+
     # ---------------------------------------------------------------- journals
 
     def journals(self, run: RunKey) -> Mapping[str, int]:
@@ -220,8 +230,7 @@ def _begin_child() -> None:
     global _lock  # noqa: PLW0603 - nobody will free the parent's
     _lock = threading.Lock()
     for one in _remotes.values():
-        if one.process is not None:
-            one.process.returncode = 0  # the parent waits for it
+        one.begin_child()
     _remotes.clear()
 
 

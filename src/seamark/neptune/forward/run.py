@@ -120,7 +120,7 @@ class ForwardedRun:
             self._is_open = True
 
     def _open(self) -> None:
-        self._id, self._noted = _recorded(self._folder, self._place)
+        self._id, noted = _recorded(self._folder, self._place)
         if self._id:
             self._client.ask("getExperiment", self._id)
         else:
@@ -136,6 +136,7 @@ class ForwardedRun:
         shared, names = Shared(), [file.path.name for file in self._folder.journals()]
         self._journals = {name: Journal(self._folder, name, self._seen, shared) for name in names}
         shared.see(self._seen)
+        self._noted = noted
 
     # ---------------------------------------------------------------- journals
 
@@ -221,13 +222,17 @@ class ForwardedRun:
             for task in list(journal.files.values()) if is_ours else ():
                 yield journal, task
 
+    def _first_task(self) -> tuple[Journal, Item] | None:
+        # A later attempt's file takes the place of an earlier one's.
+        return min(self._tasks(), key=lambda each: each[1].t, default=None)
+
     def send_file(self) -> int:
         """Send the next file; return its size in bytes, -1 if there is none."""
         with self._opened():
-            found = next(self._tasks(), None)
+            found = self._first_task()
             if found is not None:
                 self._claimed(found[0].name)
-                found = next(self._tasks(), None)
+                found = self._first_task()
             if found is None:
                 return -1
             journal, task = found

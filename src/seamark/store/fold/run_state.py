@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from seamark.reading.attributes import FORKED_AT, FORKED_FROM
@@ -230,18 +231,27 @@ class RunState:
     def take_observations(self, silence_ns: int) -> None:
         """Take a journal for silent if its host has observed that its process is gone.
 
-        Such an observation is a journal itself, of the same host since it booted. ``silence_ns`` is
-        how long nothing is heard of a process until it is taken for gone.
+        Such an observation is a journal itself, of the same host since it booted. It is wrong if
+        the process has recorded more since. ``silence_ns`` is how long nothing is heard of a
+        process until it is taken for gone.
         """
-        files = {journal.file: journal for journal in self.journals.values()}
-        for told in self.journals.values():
-            about = files.get(str(told.header.get("ended")))
-            if about is None or told.heard is None or about.heard is None:
+        said = [one for one in self.journals.values() if '"ended":' in one.header_text]
+        files = {one.file: one for one in self.journals.values()} if said else {}
+        for told in sorted(said, key=attrgetter("file")):
+            about, how = files.get(str(told.header.get("ended"))), told.header.get("ended_how")
+            if about is None or told.heard is None or about.heard is None or how is None:
                 continue
             place = about.header.get("host"), about.header.get("boot")
             if None in place or place != (told.header.get("host"), told.header.get("boot")):
                 continue
-            heard, how = told.heard - silence_ns - 1, told.header.get("ended_how")
+            del files[about.file]  # of several, the first counts
+            if about.last_offset > told.header.get("ended_at", about.last_offset):
+                if "ended_how" in about.header:
+                    header = {key: one for key, one in about.header.items() if key != "ended_how"}
+                    about.take_header(header)
+                    about.touched = True
+                continue
+            heard = told.heard - silence_ns - 1
             if about.heard > heard or about.header.get("ended_how") != how:
                 about.heard = min(about.heard, heard)
                 about.take_header({**about.header, "ended_how": how})

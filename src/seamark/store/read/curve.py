@@ -328,8 +328,8 @@ def _merged(listed: Sequence[series.Piece]) -> list[series.Piece]:
     # Rows of one journal that hold different series come in separate pieces, which are merged by
     # time if they overlap.
     found: list[series.Piece] = []
-    for uid in {one.journal.uid: None for one in listed}:
-        own = sorted((one for one in listed if one.journal.uid == uid), key=lambda one: one.t[0])
+    for own in _by_journal(listed):
+        own.sort(key=lambda one: one.t[0])
         if all(before.t[-1] <= behind.t[0] for before, behind in pairwise(own)):
             found += own
             continue
@@ -338,6 +338,13 @@ def _merged(listed: Sequence[series.Piece]) -> list[series.Piece]:
         whole = own[0]._replace(step=step, value=value, t=t, time=time)
         found.append(whole.part(np.argsort(t, kind="stable")))
     return found
+
+
+def _by_journal(listed: Sequence[series.Piece]) -> list[list[series.Piece]]:
+    found: dict[bytes, list[series.Piece]] = {}
+    for one in listed:
+        found.setdefault(one.journal.uid, []).append(one)
+    return list(found.values())
 
 
 def _falls(written: list[tuple[int, Piece]]) -> bool:
@@ -400,8 +407,8 @@ def _in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) -> list
     every: list[tuple[int, int, DrawingGroup | tuple[Ints, Floats]]] = [
         (one.low_t, last, one) for one, last, _ in packed
     ]
-    for uid in {one.journal.uid for one in listed}:
-        own = sorted((one for one in listed if one.journal.uid == uid), key=lambda one: one.place)
+    for own in _by_journal(listed):
+        own.sort(key=lambda one: one.place)
         t = np.concatenate([one.t for one in own])
         order = np.argsort(t, kind="stable")
         value = np.concatenate([one.value for one in own])[order]

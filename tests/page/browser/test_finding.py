@@ -221,6 +221,12 @@ def test_columns_are_chosen_by_keyboard(main_page, tab):
     seed = tab.get_by_role("group", name="Columns").get_by_label("parameters/seed")
     seed.check()
     expect(head(tab, "parameters/seed")).to_be_visible()
+    tab.get_by_role("searchbox", name="Filter columns").fill("")
+    seed.press("Space")  # it goes to another place of the list
+    expect(head(tab, "parameters/seed")).to_have_count(0)
+    tab.keyboard.press("Escape")
+    expect(tab.get_by_role("group", name="Columns")).to_have_count(0)
+    expect(tab.get_by_role("button", name="Columns")).to_be_focused()
 
 
 MARKS = """

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import page_roots
 import pytest
-from page_looking import findings, opening, plotted
+from page_looking import address, findings, opening, plotted
 from page_process import running_page
 
 import seamark
@@ -272,6 +272,9 @@ def test_an_empty_folder_says_what_to_do(tmp_path, serve, tab):
     expect(tab.get_by_role("combobox")).to_have_count(0)
     names = [one.inner_text() for one in tab.get_by_role("tab").all()]
     assert names == ["Lightning", "Ignite", "Python"]
+    tab.goto(address(page, "?project=a/b"))
+    expect(tab.get_by_role("heading", name="No runs in a/b yet")).to_be_visible()
+    expect(tab.get_by_role("tabpanel").locator("pre")).to_contain_text('project="a/b"')
     for name in names:
         tab.get_by_role("tab", name=name).click()
         code = tab.get_by_role("tabpanel", name=name).locator("pre")

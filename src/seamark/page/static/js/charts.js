@@ -323,7 +323,7 @@ export function Charts({ api, runs, of = runs.length, view, live, wanted = () =>
       note=${groups ? "mean, and one standard deviation to each side; dashed where runs are missing" : ""} />`}
     ${byValue && html`<${Later} of="./groups.js" part="ValueKey" valued=${byValue} by=${view.by} theme=${theme} />`}
     ${error && html`<${ErrorBox} error=${error} onRetry=${again} />`}
-    ${has && total === 0 && html`<p class="charts-note">${view.filter ? `No chart is called “${view.filter}”.` : `${runs.length === 1 ? "This run has" : "These runs have"} logged no numbers: run["train/loss"].append(0.5) logs one.`}</p>`}
+    ${has && total === 0 && html`<p class="charts-note">${view.filter ? `No chart is called “${view.filter}”.` : known.length ? "No numbers of this kind were recorded." : `${runs.length === 1 ? "This run has" : "These runs have"} logged no numbers: run["train/loss"].append(0.5) logs one.`}</p>`}
     ${sections.map(({ name, cards }, at) => html`<section class="charts-section" key=${name}>
       <h3><button type="button" aria-expanded=${isClosed(name) ? "false" : "true"} onClick=${() => setClosed({ ...closed, [name]: !isClosed(name) })}>
         <span class="charts-arrow" aria-hidden="true">${isClosed(name) ? "▸" : "▾"}</span>${name} <span class="charts-count">${cards.length}</span></button></h3>
@@ -442,11 +442,11 @@ function Controls({ api, runs, view, axis, known, zoom, onZoom, total, several, 
       <input type="number" class="charts-width" min="0" step="any" aria-label=${`Width in ${unit || axis}`} value=${shown || ""} placeholder="off" onChange=${(/** @type {any} */ event) => later(Math.max(0, Number(event.target.value) || 0))} /> ${unit}</div><//>
     ${flag("robust", "robust", "y from the 1 % to the 99 % quantile; what lies beyond is counted")}
     ${(several || view.attempts) && flag("attempts", "replaced points", "What an earlier attempt recorded after the checkpoint that a later one went on from, dashed")}
-    ${runs.length > 1 && html`<${Menu} label=${`Colour by ${view.by.join(", ") || "run"}`} title="Curves that share a colour" wide>
+    ${runs.length > 1 && html`<${Menu} label=${`Colour by${view.by.length ? " " : ""}${view.by.join(", ")}`} title="Curves that share a colour" wide>
       <${Later} of="./groups.js" part="ColourChooser" api=${api} runs=${runs} view=${view} /><//>`}
     ${zoom && html`<button type="button" class="charts-zoom" title="Zoom out (r)" onClick=${() => onZoom(null)}>x ${place(roundedIn(zoom.low, zoom), axis)} … ${place(roundedIn(zoom.high, zoom), axis)} ✕</button>`}
     <select aria-label="Charts beside each other" title="Charts beside each other" value=${most || ""} onChange=${(/** @type {any} */ event) => onMost(Number(event.target.value))}>
-      <option value="">columns</option>${[1, 2, 3, 4].map((one) => html`<option key=${one} value=${one}>${count(one, "column")}</option>`)}</select>
+      <option value="">columns</option>${[1, 2, 3, 4].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select>
     <button type="button" class="charts-fold" title="All sections" onClick=${() => onToggle(anyOpen)}>${anyOpen ? "Fold" : "Unfold"}</button>
   </div>`;
 }

@@ -81,7 +81,14 @@ export function Menu({ label, title, items, children, wide, className = "", pres
       if (!root.current?.contains(event.target)) close(false);
     };
     addEventListener("pointerdown", outside);
+    // What had the focus may be gone.
+    const lost = (/** @type {KeyboardEvent} */ event) => {
+      const at = document.activeElement;
+      if (event.key === "Escape" && (at === document.body || at?.id === "main")) close(true);
+    };
+    addEventListener("keydown", lost);
     return () => {
+      removeEventListener("keydown", lost);
       removeEventListener("scroll", scrolled, true);
       removeEventListener("pointerdown", outside);
     };

@@ -353,10 +353,8 @@ export function Help({ onClose, keys, onKeys }) {
           <dt><code>${"tag = best AND state = failed"}</code></dt><dd>tags and states</dd>
           <dt><code>${"val/loss < 0.3"}</code></dt><dd>the last value of a series</dd>
           <dt><code>${"val/loss:min < 0.3"}</code></dt><dd>or its <code>min</code>, <code>max</code>, <code>mean</code></dd>
-          <dt><code>sys/state = running</code></dt><dd>a state</dd>
-          <dt><code>params/model = "resnet"</code></dt><dd>a text</dd>
-          <dt><code>sys/tags CONTAINS best</code></dt><dd>a tag</dd>
-          <dt><code>${"params/lr > 0.01 AND NOT sys/tags CONTAINS bad"}</code></dt><dd>several</dd>
+          <dt><code>parameters/model = "resnet"</code></dt><dd>a text</dd>
+          <dt><code>${"parameters/lr > 0.01 AND NOT tag = bad"}</code></dt><dd>several</dd>
           <dt><code>${"sys/creation_time > -2d"}</code></dt><dd>of the last two days</dd>
         </dl>
       </section>

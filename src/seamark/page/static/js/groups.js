@@ -144,6 +144,8 @@ export function ValueKey({ valued: { values, ramp }, by, theme }) {
   </ul>`;
 }
 
+const MACHINE = /^(monitoring|source_code|sys)\//;
+
 /** Choose what curves are coloured by. @param {{api: any, runs: RunRef[], view: View}} props */
 export function ColourChooser({ api, runs, view }) {
   const [text, setText] = useState("");
@@ -154,13 +156,18 @@ export function ColourChooser({ api, runs, view }) {
     (/** @type {AbortSignal} */ signal) => api.read("fields", { id: ids, project: view.project || null, trashed: null, unknown: "tell", limit: 1000 }, { signal }),
     [api, ids.join()],
   );
+  /** @type {string[]} */
   const paths = (data ?? []).filter((/** @type {any} */ one) => one.differing && ["atom", "float_series"].includes(one.family)).map((/** @type {any} */ one) => one.path);
+  // Facts about the machine come last.
+  paths.sort((a, b) => Number(MACHINE.test(a)) - Number(MACHINE.test(b)));
+  // A box that is checked keeps its place, and with it the focus.
+  const first = useRef(view.by).current;
   const word = text.toLowerCase();
-  const found = [...new Set([...view.by, ...paths])].filter((path) => path.toLowerCase().includes(word)).slice(0, 100);
+  const found = [...new Set([...first, ...paths])].filter((path) => path.toLowerCase().includes(word)).slice(0, 100);
   const toggle = (/** @type {string} */ path) => write({ by: view.by.includes(path) ? view.by.filter((one) => one !== path) : [...view.by, path].slice(-MOST_BY) });
   return html`<div class="pad"><${Filter} own=${input} hint="Type to filter" label="Filter parameters" value=${text} onText=${setText} />
     <div class="pick" role="group" aria-label="Colour by">
       ${found.map((path) => html`<${Check} key=${path} on=${view.by.includes(path)} onCheck=${() => toggle(path)}><bdi>${path}</bdi><//>`)}
       ${!found.length && html`<p class="muted">${error ? String(error.hint) : data ? "Nothing differs." : "Looking …"}</p>`}
-    </div><button type="button" disabled=${!view.by.length} onClick=${() => write({ by: [] })}>By run</button></div>`;
+    </div><button type="button" disabled=${!view.by.length} onClick=${() => { write({ by: [] }); input.current?.focus(); }}>By run</button></div>`;
 }

@@ -5,7 +5,7 @@ import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } f
 import { START, linkTo, read, subscribe } from "./address.js";
 import { Api, ApiError, poll } from "./api.js";
 import { Banner, Empty, ErrorBox, Later, isTyping, kept, pace } from "./components.js";
-import { duration, whole } from "./format.js";
+import { count, duration } from "./format.js";
 import { RunsScreen } from "./runs.js";
 
 /** @typedef {import("./address.js").View} View */
@@ -58,7 +58,7 @@ function Age({ api, live, looked, onLook }) {
     return () => clearInterval(timer);
   }, []);
   const age = looked ? Math.max(0, (api.now() - looked) / 1000) : null;
-  const left = api.left > 0 ? ` · ${whole(api.left)} more runs being read` : "";
+  const left = api.left > 0 ? ` · ${count(api.left, "more run")} being read` : "";
   const word = api.lost ? "no answer" : live.active ? "live" : "idle";
   return html`<span class="age ${api.lost ? "lost" : live.active ? "live" : ""}">
     <i aria-hidden="true">●</i> ${word}${age !== null && html` <span class="seconds">${age < 60 ? `${Math.floor(age)} s` : duration(age)}</span>`}${left}

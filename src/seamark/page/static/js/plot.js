@@ -121,7 +121,7 @@ export class Plot {
     const time = axis === "time";
     const written = (/** @type {(one: number) => string} */ text) => (/** @type {uPlot} */ _, /** @type {(number | null)[]} */ at) => at.map((one) => (one === null ? "" : text(one)));
     /** @type {any} */
-    const across = { ...both, size: time ? 36 : 22, space: 90 };
+    const across = { ...both, size: time ? 36 : 22, space: time || axis === "relative" ? 90 : 64 };
     if (axis === "relative" && !logx) Object.assign(across, { incrs: RELATIVE_STEPS, values: written(clock) });
     else if (!time) {
       // Whole steps have whole numbers below them.

@@ -16,25 +16,25 @@ import { which } from "./rows.js";
  *   last_record_ns: bigint | number | null}} Project
  */
 
-/** What records a first run, by what it is written for. @type {Record<string, (where: string) => string[]>} */
+/** What records a first run, by what it is written for. @type {Record<string, (project: string, where: string) => string[]>} */
 const FIRST = {
-  Lightning: (where) => [
+  Lightning: (project, where) => [
     "from lightning import Trainer",
     "from seamark.lightning import SeamarkLogger",
     "",
-    `trainer = Trainer(logger=SeamarkLogger(project="first"${where}))`,
+    `trainer = Trainer(logger=SeamarkLogger(project=${project}${where}))`,
     "trainer.fit(model)",
   ],
-  Ignite: (where) => [
+  Ignite: (project, where) => [
     "from seamark.ignite import setup_seamark_logging",
     "",
-    `logger = setup_seamark_logging(trainer, optimizer, project="first"${where})`,
+    `logger = setup_seamark_logging(trainer, optimizer, project=${project}${where})`,
     "with logger:",
     "    trainer.run(batches, max_epochs=2)",
   ],
-  Python: (where) => [
+  Python: (project, where) => [
     "import seamark",
-    `run = seamark.init_run("first"${where})`,
+    `run = seamark.init_run(${project}${where})`,
     "for step in range(100):",
     '    run["train/loss"].append(1 / (1 + step), step=step)',
     "run.stop()",
@@ -200,6 +200,6 @@ function NoRuns({ api, view, live, root }) {
     <div class="run-tabs" role="tablist" aria-label="What the training is written with" onKeyDown=${keys}>
       ${names.map((one) => html`<button type="button" key=${one} role="tab" id="first-${one}" aria-controls="first" aria-selected=${String(one === tab)} tabindex=${one === tab ? 0 : -1} onClick=${() => setTab(one)}>${one}</button>`)}
     </div>
-    <div role="tabpanel" id="first" aria-labelledby="first-${tab}"><${Code} text=${FIRST[tab](where).join("\n")} focused /></div>
+    <div role="tabpanel" id="first" aria-labelledby="first-${tab}"><${Code} text=${FIRST[tab](JSON.stringify(view.project || "first"), where).join("\n")} focused /></div>
     <p class="muted">Already have logs? <code>seamark import --help</code> · Another folder: <code>seamark ui PATH</code>${view.project && html` · <${Go} change=${{ ...START, root: view.root, screen: /** @type {const} */ ("projects") }}>Which projects are there?<//>`}</p><//>`;
 }

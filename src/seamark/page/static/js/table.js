@@ -6,7 +6,7 @@ import { START, href, plainClick, refOf, write } from "./address.js";
 import { colourOf, useTheme, valued } from "./colours.js";
 import { ascendsFirst, endOf, titleOf } from "./columns.js";
 import { Badge, Menu, Middle, State, Time, isTyping } from "./components.js";
-import { copyExact, count, difference, digitsBeside, duration, exact, number, short, time, value } from "./format.js";
+import { copyExact, count, difference, digitsBeside, duration, exact, number, time, value } from "./format.js";
 import { isNumber, questionOf, whenIdle, whenQuiet } from "./rows.js";
 
 /** @typedef {import("./api.js").Api} Api */

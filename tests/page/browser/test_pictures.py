@@ -58,7 +58,9 @@ def test_make_pictures(request, recorded, serve, new_profile):
         else:
             expect(tab.get_by_role("main").get_by_role("table").first).to_be_visible()
         expect(tab.locator("main [aria-busy=true], main .loading")).to_have_count(0)
-        tab.evaluate("() => { for (const one of document.querySelectorAll('*')) one.scrollTop = 0; }")
+        tab.evaluate(
+            "() => { for (const one of document.querySelectorAll('*')) one.scrollTop = 0; }"
+        )
         tab.wait_for_timeout(500)
         image = Image.open(io.BytesIO(tab.screenshot())).convert("RGB")
         few = image.quantize(256, dither=Image.Dither.NONE)

@@ -70,7 +70,7 @@ def test_what_is_logged_comes_by_itself_and_a_killed_training_is_crashed(live, s
     expect(tab).to_have_title(re.compile("1 crashed"))
     tab.get_by_role("link", name="seamark").click()
     project = tab.get_by_role("row").filter(has_text="live")
-    expect(project.get_by_role("cell")).to_have_text(["1", "0", "1", "0", re.compile("ago")])
+    expect(project.get_by_role("cell")).to_have_text(["1", "0", "0", "1", "0", re.compile("ago")])
     project.get_by_role("link", name="1", exact=True).click()
     expect(tab.get_by_role("row").filter(has_text="live")).to_contain_text("crashed")
 

@@ -144,7 +144,8 @@ export function copyExact(event) {
   /** @type {Map<any, string[]>} */
   const lines = new Map();
   for (const cell of cells) {
-    const text = (cell.classList.contains("numeric") && cell.title) || cell.innerText.trim();
+    const whole = cell.classList.contains("numeric") ? cell.title : cell.querySelector("a")?.title;
+    const text = whole || cell.innerText.trim().replace(/\s+/g, " ");
     lines.set(cell.parentElement, [...(lines.get(cell.parentElement) ?? []), text]);
   }
   event.clipboardData.setData("text/plain", [...lines.values()].map((one) => one.join("\t")).join("\n"));

@@ -32,6 +32,7 @@ from said import Heard, Said
 
 from seamark import init_run
 from seamark.journal.folder import RunFolder, iter_runs
+from seamark.journal.format import Kind
 from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import next_batch
 from seamark.remote.http.connection import Connection
@@ -203,7 +204,12 @@ def check_kept(root, place):
     with place.kept() as kept:
         for folder in iter_runs(root):
             known = kept.journals(folder.project, folder.run)
-            assert set(known) == {journal.path.name for journal in folder.journals()}
+            recorded = {journal.path.name for journal in folder.journals()}
+            assert recorded <= set(known)
+            for name in set(known) - recorded:  # what was observed of a process that was killed
+                with JournalReader(kept.source(folder.project, folder.run, name)) as reader:
+                    assert reader.header()["ended"] in recorded
+                    assert [frame.kind for frame in reader.frames()] == [Kind.HEADER]
             for journal in folder.journals():
                 name = journal.path.name
                 with JournalReader(journal.path) as reader:

@@ -17,6 +17,7 @@ import urllib3
 from proxy import Proxy, Trouble
 from server_process import Running, running_server
 
+import seamark.server.routes.reads  # noqa: F401 - it adds its questions
 from seamark.reading.codec import unpack
 from seamark.server import reads
 from seamark.server.databases import open_databases

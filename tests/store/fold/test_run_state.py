@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from seamark.store.fold.run_state import JournalState, RunState
 
 SILENCE_NS = 45 * 10**9
@@ -29,6 +31,14 @@ def test_the_order_in_which_observations_came_changes_nothing():
         state.take_observations(SILENCE_NS)
         found.add(state.journals[b"0"].header["ended_how"])
     assert found == {"process gone"}
+
+
+@pytest.mark.parametrize("told", [{"ended_at": "x"}, {"ended_how": ["x"]}, {"ended": 3}])
+def test_an_observation_may_hold_anything(told):
+    """It is a stranger's."""
+    state = observed("process gone")
+    state.journals[b"1"].take_header({**state.journals[b"1"].header, **told})
+    state.take_observations(SILENCE_NS)
 
 
 def observed(*reasons):

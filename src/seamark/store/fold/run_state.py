@@ -245,7 +245,8 @@ class RunState:
             if None in place or place != (told.header.get("host"), told.header.get("boot")):
                 continue
             del files[about.file]  # of several, the first counts
-            if about.last_offset > told.header.get("ended_at", about.last_offset):
+            ended_at = told.header.get("ended_at")
+            if isinstance(ended_at, int) and about.last_offset > ended_at:
                 if "ended_how" in about.header:
                     header = {key: one for key, one in about.header.items() if key != "ended_how"}
                     about.take_header(header)

@@ -3,7 +3,7 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { Shared, colourOf, dashOf, highlight, highlighting } from "./colours.js";
-import { Middle } from "./components.js";
+import { Middle, kept } from "./components.js";
 
 /** @typedef {{id: string, name: string, title?: string, onOpen?: () => void}} Item */
 
@@ -80,7 +80,7 @@ export const HEAD_PX = 24;
 /** @returns {Record<string, Size>} */
 function storedSizes() {
   try {
-    return Object.assign(Object.create(null), JSON.parse(localStorage.getItem(STORED) ?? "{}"));
+    return Object.assign(Object.create(null), JSON.parse(kept.get(STORED) || "{}"));
   } catch {
     return Object.create(null);
   }
@@ -108,11 +108,7 @@ export function resize(key, change) {
   const { [key]: _, ...rest } = sizes.now;
   const size = key ? bounded({ ...sizeOf(key), ...change }) : { wide: Number(change.wide), height: 0 };
   sizes.set({ ...rest, [key]: size });
-  try {
-    localStorage.setItem(STORED, JSON.stringify(Object.fromEntries(Object.entries(sizes.now).slice(-MOST_STORED))));
-  } catch {
-    // The size is that of this visit.
-  }
+  kept.set(STORED, JSON.stringify(Object.fromEntries(Object.entries(sizes.now).slice(-MOST_STORED))));
 }
 
 const STEP_PX = 20;

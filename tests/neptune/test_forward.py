@@ -392,26 +392,47 @@ def test_a_helper_that_is_killed_is_started_again(tmp_path):
     told = json.dumps({"api_address": "http://127.0.0.1:1"}).encode()
     first, second = (open_remote(PLACE, base64.b64encode(told).decode()) for _ in range(2))
     key = RunKey("demo", "one")
-    first.meet(key, RunFolder(tmp_path, "demo", "one"))
+    for one in (first, second):
+        one.meet(key, RunFolder(tmp_path, "demo", "one"))
     try:
         assert first.journals(key) == {}  # nobody is asked where it was never sent
-        os.kill(first.process.pid, signal.SIGKILL)
+        os.kill(first.helper.process.pid, signal.SIGKILL)
         with pytest.raises(Unreachable, match="failed"):
             first.journals(key)
         assert first.journals(key) == {}
         first.close()
+        first.close()  # does not count twice
+        process = second.helper.process
         assert second.files_left(key) == {}
         forked = os.fork()
         if not forked:
             own = open_remote(PLACE, base64.b64encode(told).decode())
-            mixed = second.process is not None  # else it asks over the parent's channels
-            os._exit(own is first or own.process is not None or mixed)
+            mixed = second.helper.process is not None  # else it asks over the parent's channels
+            os._exit(own.helper is first.helper or own.helper.process is not None or mixed)
         assert os.waitpid(forked, 0)[1] == 0
-        assert second.process.poll() is None
+        assert second.helper.process is process
+        assert process.poll() is None
     finally:
-        process = second.process
+        process = second.helper.process
         second.close()
     assert process.returncode == 0
+
+
+def test_folders_with_the_same_names_are_kept_apart(tmp_path):
+    """Two roots may hold a run of one project and id, and one process may send both."""
+    told = json.dumps({"api_address": "http://127.0.0.1:1"}).encode()
+    key, remotes = RunKey("demo", "one"), []
+    for size in (3, 5):
+        folder = RunFolder(tmp_path / str(size), "demo", "one")
+        folder.blobs_dir.mkdir(parents=True)
+        Path(folder.blobs_dir, "ab" * 32).write_bytes(b"x" * size)
+        remotes.append(open_remote(PLACE, base64.b64encode(told).decode()))
+        remotes[-1].meet(key, folder)
+    try:
+        assert [list(one.files_left(key).values()) for one in remotes] == [[3], [5]]
+    finally:
+        for one in remotes:
+            one.close()
 
 
 def test_a_helper_ends_although_a_fork_goes_on(tmp_path):
@@ -420,7 +441,7 @@ def test_a_helper_ends_although_a_fork_goes_on(tmp_path):
     remote, key = open_remote(PLACE, base64.b64encode(told).decode()), RunKey("demo", "one")
     remote.meet(key, RunFolder(tmp_path, "demo", "one"))
     assert remote.journals(key) == {}
-    process, forked = remote.process, os.fork()
+    process, forked = remote.helper.process, os.fork()
     if not forked:
         signal.pause()
         os._exit(0)

@@ -47,37 +47,25 @@ _BOOT: Final = (
 )
 
 
-class NeptuneRemote:
-    """Sends to a project of a server; see `seamark.remote.protocol.KeepsByName`.
-
-    All users of a place and token in this process share it, and so its helper process.
-    """
+class _Helper:
+    """The helper process of a place and token, which all remotes of this process share."""
 
     def __init__(self, uri: str, token: str) -> None:
         self.uri, self._token = uri, token
-        self.users = 0
+        self.users: set[NeptuneRemote] = set()
         self.process: subprocess.Popen[bytes] | None = None
+        self.told: set[tuple[RunKey, str]] = set()
         self._channels: list[Connection[Any, Any]] = []
         self._busy = (threading.Lock(), threading.Lock())
-        self._folders: dict[RunKey, RunFolder] = {}
-        self._told: set[tuple[RunKey, str]] = set()
 
-    def meet(self, run: RunKey, folder: RunFolder) -> None:
-        """See `seamark.remote.protocol.KeepsByName.meet`."""
-        self._folders[run] = folder
-
-    # ---------------------------------------------------------------- helper process
-
-    def _ask(self, channel: int, run: RunKey, verb: str, *given: Any) -> Any:
-        if run not in self._folders:
-            msg = f"{self.uri}: it was not said where run {run.run} lies"
-            raise Unreachable(msg)
+    def ask(self, channel: int, verb: str, *given: Any) -> Any:
+        """Return the answer to a request; start the process if there is none."""
         with self._busy[channel]:
             with _lock:
                 process = self.process = self.process or self._start()
                 connection = self._channels[channel]
             try:
-                connection.send((verb, self._folders[run], *given))
+                connection.send((verb, *given))
                 if not connection.poll(ANSWER_S):
                     msg = "no answer within five minutes"
                     raise TimeoutError(msg)
@@ -128,11 +116,11 @@ class NeptuneRemote:
         with quietly(only=subprocess.TimeoutExpired):
             process.wait(_END_S)
 
-    def close(self) -> None:
-        """See `seamark.remote.protocol.Remote.close`."""
+    def release(self, user: NeptuneRemote) -> None:
+        """Forget a user; the process ends with the last one."""
         with _lock:
-            self.users = max(0, self.users - 1)
-            process = None if self.users > 0 else self.process
+            self.users.discard(user)
+            process = None if self.users else self.process
         if process is not None:
             self._end(process)
 
@@ -145,6 +133,28 @@ class NeptuneRemote:
                 one.close()
         self.process, self._channels = None, []
         self._busy = (threading.Lock(), threading.Lock())
+
+
+class NeptuneRemote:
+    """Sends to a project of a server; see `seamark.remote.protocol.KeepsByName`."""
+
+    def __init__(self, helper: _Helper) -> None:
+        self.helper, self.uri = helper, helper.uri
+        self._folders: dict[RunKey, RunFolder] = {}
+
+    def meet(self, run: RunKey, folder: RunFolder) -> None:
+        """See `seamark.remote.protocol.KeepsByName.meet`."""
+        self._folders[run] = folder
+
+    def close(self) -> None:
+        """See `seamark.remote.protocol.Remote.close`."""
+        self.helper.release(self)
+
+    def _ask(self, channel: int, run: RunKey, verb: str, *given: Any) -> Any:
+        if run not in self._folders:
+            msg = f"{self.uri}: it was not said where run {run.run} lies"
+            raise Unreachable(msg)
+        return self.helper.ask(channel, verb, self._folders[run], *given)
 
     # ---------------------------------------------------------------- journals
 
@@ -176,8 +186,9 @@ class NeptuneRemote:
         return Sent(offset, offset, _WAIT_S)
 
     def _warn_unsupported(self, run: RunKey, kinds: Collection[str], why: str) -> None:
-        new = [kind for kind in kinds if (run, kind) not in self._told]
-        self._told |= {(run, kind) for kind in new}
+        told = self.helper.told
+        new = [kind for kind in kinds if (run, kind) not in told]
+        told |= {(run, kind) for kind in new}
         if new:
             words = "; ".join(WORDS.get(kind, kind) for kind in new)
             words += f": {why}" if "refused" in new else ""
@@ -185,8 +196,8 @@ class NeptuneRemote:
             self._warn(run, line)
 
     def _warn(self, run: RunKey, line: str) -> None:
-        if (run, line) not in self._told:
-            self._told.add((run, line))
+        if (run, line) not in self.helper.told:
+            self.helper.told.add((run, line))
             log.warning("seamark: run %s on its way to %s: %s", run.run, self.uri, line)
 
     # ---------------------------------------------------------------- files
@@ -209,7 +220,7 @@ class NeptuneRemote:
             progress(size)
 
 
-_remotes: dict[tuple[str, str], NeptuneRemote] = {}
+_helpers: dict[tuple[str, str], _Helper] = {}
 _lock = threading.Lock()
 
 
@@ -217,8 +228,9 @@ def open_remote(uri: str, token: str | None = None) -> NeptuneRemote:
     """Return the remote for a project of a server; no request is sent yet."""
     key = (uri, token_to_show(token))
     with _lock:
-        remote = _remotes.setdefault(key, NeptuneRemote(*key))
-        remote.users += 1
+        helper = _helpers.setdefault(key, _Helper(*key))
+        remote = NeptuneRemote(helper)
+        helper.users.add(remote)
     return remote
 
 
@@ -229,9 +241,9 @@ def _is_run(run: RunKey) -> bool:
 def _begin_child() -> None:
     global _lock  # noqa: PLW0603 - nobody will free the parent's
     _lock = threading.Lock()
-    for one in _remotes.values():
+    for one in _helpers.values():
         one.begin_child()
-    _remotes.clear()
+    _helpers.clear()
 
 
 fork.register(_begin_child)

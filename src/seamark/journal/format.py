@@ -39,6 +39,7 @@ __all__ = [
     "WHOLE",
     "ZLIB",
     "Kind",
+    "close_frame",
     "digest_of_text",
     "dump_json",
     "file_header",
@@ -136,6 +137,11 @@ def frame_bytes(
         raise ValueError(msg)
     body = FRAME_BODY.pack(length, kind, flags, MARK, aux, t) + payload + bytes(-length % 8)
     return zlib.crc32(body, salt).to_bytes(4, "little") + body
+
+
+def close_frame(salt: int, t: int) -> bytes:
+    """Return the frame that ends a journal from which nothing was dropped."""
+    return frame_bytes(salt, Kind.CLOSE, t, dump_json({"reason": "stop", "dropped": {}}))
 
 
 def time_of(frame: bytes) -> int:

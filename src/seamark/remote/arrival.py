@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from seamark.journal.folder import journal_name
-from seamark.journal.format import Kind, dump_json, file_header, frame_bytes, salt_of
+from seamark.journal.format import Kind, close_frame, dump_json, file_header, frame_bytes, salt_of
 from seamark.paths import kind_of
 from seamark.process import fork
 from seamark.process.interrupts import quietly
@@ -91,7 +91,7 @@ class ArrivalJournal:
         for op in ops:
             data += frame_bytes(self._salt, Kind.OP, t_ns, dump_json(op))
             t_ns += 1
-        return data + _closed(self._salt, t_ns)
+        return data + close_frame(self._salt, t_ns)
 
 
 def trashing(key: RunKey, t_ns: int) -> tuple[str, bytes]:
@@ -100,7 +100,7 @@ def trashing(key: RunKey, t_ns: int) -> tuple[str, bytes]:
     name, data = _new_journal(key, "replaced", uid, t_ns)
     salt = salt_of(uid)
     data += frame_bytes(salt, Kind.OP, t_ns + 1, dump_json(_TRASHED))
-    return name, data + _closed(salt, t_ns + 2)
+    return name, data + close_frame(salt, t_ns + 2)
 
 
 def _new_journal(key: RunKey, what: str, uid: bytes, t_ns: int) -> tuple[str, bytes]:
@@ -119,7 +119,3 @@ def _new_journal(key: RunKey, what: str, uid: bytes, t_ns: int) -> tuple[str, by
     }
     frame = frame_bytes(salt_of(uid), Kind.HEADER, t_ns, dump_json(header))
     return journal_name(writer, uid), file_header(uid) + frame
-
-
-def _closed(salt: int, t_ns: int) -> bytes:
-    return frame_bytes(salt, Kind.CLOSE, t_ns, dump_json({"reason": "stop", "dropped": {}}))

@@ -2,7 +2,7 @@
 
 A server cannot look up processes, so it waits until nothing has been heard of a run for a while.
 The host of a process knows at once. Its observation is a small journal of its own beside the one
-that it is about, with only a header, and is the same whenever it is sent.
+that it is about, closed after its header, and is the same whenever it is sent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from seamark.journal.folder import journal_name, split_journal_name
-from seamark.journal.format import Kind, dump_json, file_header, frame_bytes, salt_of
+from seamark.journal.format import Kind, close_frame, dump_json, file_header, frame_bytes, salt_of
 from seamark.journal.reader import JournalReader
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import LOST, Evidence
@@ -64,4 +64,5 @@ def _place(header: Mapping[str, Any]) -> dict[str, Any]:
 
 def _journal(uid: bytes, t: int, header: Mapping[str, Any]) -> bytes:
     record = dump_json({"attempt": None, "owner": False, **header})
-    return file_header(uid) + frame_bytes(salt_of(uid), Kind.HEADER, t, record)
+    salt = salt_of(uid)
+    return file_header(uid) + frame_bytes(salt, Kind.HEADER, t, record) + close_frame(salt, t)

@@ -341,7 +341,7 @@ def test_only_so_many_entries_are_looked_at(monkeypatch):
     with seamark.init_run(source_files=["a.py", "**/*.py"]) as run:
         pass
     assert names_of(run) == {"a.py"}
-    said = "1 files are kept, the rest is left out (at most 20 files and folders are looked at)"
+    said = "1 files are kept, the rest is left out (at most 20 files and folders are searched)"
     assert left_out(run) == said
 
 

@@ -161,7 +161,7 @@ def _of_client(
             continue
         groups.setdefault(one.container, []).append(at)
     if groups and project is None:
-        msg = "the client's folders do not say of which project they are: name it with --project"
+        msg = "the client's folders do not name their project: give it with --project"
         raise ArgumentError(msg)
     for container, numbers in groups.items():
         mine = [folders[at] for at in numbers]

@@ -158,7 +158,7 @@ def ask_for_run(options: Settings, root: Path, place: RunFolder | None) -> Remot
             except (Missing, RunNotFoundError):
                 continue
             except Purged:
-                log.warning("seamark: the run was purged at %s, which takes nothing of it", uri)
+                log.warning("seamark: the run was purged at %s, which accepts no more of it", uri)
                 continue
             except Exception as error:  # noqa: BLE001 - it may be somebody else's
                 failures.append(str(error))
@@ -230,7 +230,7 @@ def copy_run(opening: Opening, *, trains: bool) -> Opening:
     try:
         _pull(remote.uri, options.api_token, folder)
         if not remote.is_copied(folder.sizes()):
-            msg = "it does not return all that it lists"
+            msg = "it lists more than it returns"
             raise RemoteError(msg)  # noqa: TRY301 - one warning for all that can be wrong
     except Exception as error:  # noqa: BLE001 - it may be somebody else's
         let_pass(error)
@@ -268,7 +268,7 @@ def claim_name(options: Settings, folder: RunFolder) -> tuple[str | None, tuple[
         except Exception as error:  # noqa: BLE001 - it may be somebody else's
             let_pass(error)
             why = (str(error) or type(error).__name__)[:400]
-            log.warning("seamark: %s was not asked about the name of the run: %s", uri, why)
+            log.warning("seamark: the name of the run could not be checked at %s: %s", uri, why)
         outcome = "go" if found is None else found.outcome
         if outcome == "taken":
             msg = f"name: a run of project {folder.project!r} at {uri} has the name {name!r:.200}"

@@ -318,13 +318,13 @@ def _find_at_remotes(
         return found
     if here.exists:
         log.warning(
-            "seamark: whether run %s has more records than this disk could not be found out: %s. "
-            "It goes on with what is here",
+            "seamark: cannot determine whether run %s has records elsewhere: %s. "
+            "It continues with the records on this disk",
             *(folder.run, answer.failure[:400]),
         )
         return replace(found, is_unanswered=True)
     log.warning(
-        "seamark: whether run %s exists elsewhere could not be found out: %s%s",
+        "seamark: cannot determine whether run %s exists elsewhere: %s%s",
         *(options.with_id if place is None else place.run, answer.failure[:400]),
         "" if place is None else unknown,
     )

@@ -132,7 +132,7 @@ def _start(paths: Sequence[str]) -> tuple[subprocess.Popen[bytes], Started]:
         process.stdin.close()
         errors.seek(0)
         words = errors.read().decode("utf-8", "replace").strip().split("\n")[-1]
-    msg = f"the page did not start: {words or 'it said nothing'}"
+    msg = f"the page did not start: {words or 'no output'}"
     raise SeamarkError(msg)
 
 

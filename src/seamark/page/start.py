@@ -82,7 +82,7 @@ def check_extra() -> None:
 def check(given: Given) -> None:
     """Raise `StartError` for a page that would be open to strangers."""
     if not given.token and not is_loopback(given.host):
-        msg = f"--no-token is for this machine alone, not for --host {given.host}"
+        msg = f"--no-token needs a loopback address, got --host {given.host}"
         raise StartError(msg)
     index = os.environ.get("SEAMARK_INDEX", "")
     if index.endswith(".db") and len(given.roots) > 1:

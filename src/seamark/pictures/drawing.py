@@ -465,7 +465,7 @@ def follow(
 def _display() -> Callable[[Any], None]:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if not hasattr(shell, "kernel"):
-        msg = "refresh: expected None outside of a notebook; there is no picture to change"
+        msg = "refresh: expected None outside of a notebook, where no plot can be updated"
         raise ArgumentError(msg)
     from IPython.display import display  # type: ignore[import-not-found, unused-ignore]
 

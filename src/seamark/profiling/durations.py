@@ -317,7 +317,7 @@ def picture(breakdown: Breakdown, title: str | None = None) -> bytes:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        msg = f'the picture needs the package {error.name}: pip install "seamark[plot]"'
+        msg = f'plots need the package {error.name}: pip install "seamark[plot]"'
         raise MissingExtraError(msg, name=error.name) from error
     parts = [part for part in breakdown.ranked() if part[1] > 0]
     if len(parts) > _PICTURE_PARTS:

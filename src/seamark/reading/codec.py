@@ -245,7 +245,7 @@ def _boxed_object(value: Any, kind: type, depth: int) -> Any:
         return _box(kind.__name__, [_boxed(one, depth + 1) for one in value])
     if isinstance(value, Keep):
         return _box(kind.__name__, value.state_dict())
-    msg = f"{kind.__qualname__} has no form on the wire"
+    msg = f"{kind.__qualname__} cannot be sent"
     raise WireError(msg)
 
 
@@ -271,7 +271,7 @@ def _hook(value: Any) -> Any:
     dtype = "<f8" if getattr(getattr(value, "dtype", None), "kind", "") == "f" else "<i8"
     if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
         return value.astype(dtype, copy=False).tobytes()
-    msg = f"{type(value).__qualname__} has no form on the wire"
+    msg = f"{type(value).__qualname__} cannot be sent"
     raise WireError(msg)
 
 
@@ -301,7 +301,7 @@ def unpack(data: bytes, kind: Any) -> Any:
         msg = "the answer is nested too deep"
         raise WireError(msg) from None
     except (msgspec.MsgspecError, ValueError) as error:
-        msg = f"the answer is not as agreed: {error!s:.300}"
+        msg = f"unexpected answer: {error!s:.300}"
         raise WireError(msg) from error
 
 

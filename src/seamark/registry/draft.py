@@ -75,7 +75,7 @@ class DraftSession(LogSession):
     def expect_own(self) -> None:
         """Raise `InactiveRunError` in a forked child."""
         if self._made_by != os.getpid():
-            msg = "this draft is the parent process's: only that one adds to it and saves it"
+            msg = "this draft belongs to the parent process, which alone can add to it and save it"
             raise InactiveRunError(msg)
 
     def add(self, files: Mapping[str, str]) -> None:

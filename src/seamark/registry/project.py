@@ -80,8 +80,8 @@ class Project(Logbook):
     def __iter__(self) -> NoReturn:
         """Refuse iteration, which could mean the runs or the project's own attributes."""
         msg = (
-            "a project is nothing to iterate over: fetch_runs_table() has its runs, "
-            "get_structure() what is recorded in the project itself"
+            "a project is not iterable: fetch_runs_table() returns its runs, "
+            "get_structure() the fields of the project itself"
         )
         raise TypeError(msg)
 

@@ -66,7 +66,7 @@ def login(url: str | None = None, token: str | None = None, timeout: float = 30.
         connection.close()
     name, roles = told.get("name"), told.get("roles")
     if not isinstance(name, str) or not name or not isinstance(roles, dict):
-        msg = f"{connection.address} did not say who this token is of: is it a Seamark server?"
+        msg = f"{connection.address} did not name the owner of this token: is it a Seamark server?"
         raise RemoteError(msg)
     address = str(connection.address)
     keep_token(address, token)

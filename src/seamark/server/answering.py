@@ -147,7 +147,7 @@ class _Encoder:
     def _array(self, array: Any) -> dict[str, Any]:
         name = _ARRAYS.get(getattr(getattr(array, "dtype", None), "name", ""))
         if name is None:
-            msg = f"{type(array).__qualname__} has no form in JSON"
+            msg = f"{type(array).__qualname__} cannot be written as JSON"
             raise TypeError(msg)
         if self._plain_arrays:
             return {_TAG: name, _VALUE: [_finite(one) for one in array.tolist()]}
@@ -323,7 +323,8 @@ class ReadRequest:
         try:
             return msgspec.json.decode(self.question.next, type=kind)
         except (msgspec.MsgspecError, ValueError):
-            msg = f"next: expected what came with the part before, got {self.question.next!r:.120}"
+            got = f"{self.question.next!r:.120}"
+            msg = f"next: expected the value that the previous part returned, got {got}"
             raise ArgumentError(msg) from None
 
     def _sent(self, answer: Answer[Any]) -> Response:

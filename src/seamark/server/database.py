@@ -133,7 +133,7 @@ def meaning_of(error: BaseException, statement_s: float) -> SeamarkError | None:
     if not kind.__module__.startswith("psycopg"):
         return None
     if kind.__name__ == "DataError" or code.startswith(_UNFIT):
-        return ArgumentError("the request has a text or a number that no database can hold")
+        return ArgumentError("the request has a text or a number that the database cannot store")
     if code.startswith(_AWAY) or (not code and kind.__name__ in _LOST):
         first = (str(inner).strip() or "connection lost").splitlines()[0]
         return DatabaseUnreachable(f"the database cannot be reached: {first}")

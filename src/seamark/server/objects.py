@@ -155,7 +155,7 @@ class FolderObjects:
     def _path(self, name: str) -> Path:
         parts = parts_of(name, "object")
         if parts[0] == _NEW:
-            msg = f"object: {name!r} is where objects are written first"
+            msg = f"object: {name!r} is reserved for unfinished objects"
             raise ArgumentError(msg)
         return self.folder.joinpath(*parts)
 

@@ -124,7 +124,7 @@ def next_journal(
             size, last = reader.size, reader.last_frame()
         if last is not None and last.end == size and last.t < limit:
             return OwnJournal(uid, writer, name, size, last)
-    msg = f"run {ref[1]!r} of {ref[0]!r} has journals in the place of all that could be written to"
+    msg = f"run {ref[1]!r} of {ref[0]!r} has a file under every name that a new journal may take"
     raise ArgumentError(msg)
 
 
@@ -210,7 +210,7 @@ def _packed(op: Mapping[str, Any]) -> bytes:
     try:
         payload = dump_json(op)
     except (TypeError, ValueError, RecursionError) as error:
-        msg = f"expected a record that JSON has a form for: {error}"
+        msg = f"expected a record that JSON can represent: {error}"
         raise ArgumentError(msg) from error
     if len(payload) > MAX_PAYLOAD_BYTES:
         msg = f"expected a record of at most {MAX_PAYLOAD_BYTES:,} bytes, got {len(payload):,}"

@@ -92,7 +92,7 @@ class CodeVersion:
         self._bytes += len(content)
         if self._bytes > _MAX_BYTES or len(self._seen) >= _MAX_MODULES:
             most = f"{_MAX_MODULES:,} modules or {_MAX_BYTES >> 20} MiB"
-            msg = f"more than {most} were imported that are no package's"
+            msg = f"more than {most} of imported files belong to no package"
             raise _TooMuchError(msg)
         return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
 

@@ -118,7 +118,7 @@ class Walk:
             if kind == "folder":
                 if self._enters(entry, ignored):
                     if depth == _MAX_DEPTH:
-                        msg = f"folders are looked at {_MAX_DEPTH} deep"
+                        msg = f"folders are searched to a depth of {_MAX_DEPTH}"
                         raise StoppedError(msg)
                     yield from self._below(base, entry.path, wanted, inner, ignored, depth + 1)
             elif (
@@ -162,7 +162,7 @@ class Walk:
         """Pause now and then; raise `StoppedError` if it is enough."""
         self._looked += 1
         if self._looked > _MAX_LOOKED:
-            msg = f"at most {_MAX_LOOKED:,} files and folders are looked at"
+            msg = f"at most {_MAX_LOOKED:,} files and folders are searched"
             raise StoppedError(msg)
         now = time.monotonic()
         if now - self._begun > _MAX_TIME_S:

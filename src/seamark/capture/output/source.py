@@ -181,7 +181,7 @@ class _Tap:
         vars(self.stream)["write"] = self.write
         if self.stream.write is not self.write:
             self.remove()
-            msg = f"{type(self.stream).__name__} takes no other write"
+            msg = f"{type(self.stream).__name__} does not allow its write method to be replaced"
             raise TypeError(msg)
 
     def remove(self) -> None:

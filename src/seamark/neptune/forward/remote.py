@@ -83,7 +83,7 @@ class _Helper:
 
     def _start(self) -> subprocess.Popen[bytes]:
         if not sys.executable:
-            msg = "there is no interpreter to be started"
+            msg = "no Python interpreter was found to start"
             raise Refused(msg)
         ours, theirs = zip(*(Pipe() for _ in (JOURNALS, FILES)), strict=True)
         self._channels, fds = list(ours), [one.fileno() for one in theirs]
@@ -152,7 +152,7 @@ class NeptuneRemote:
 
     def _ask(self, channel: int, run: RunKey, verb: str, *given: Any) -> Any:
         if run not in self._folders:
-            msg = f"{self.uri}: it was not said where run {run.run} lies"
+            msg = f"{self.uri}: the folder of run {run.run} is not known"
             raise Unreachable(msg)
         return self.helper.ask(channel, verb, self._folders[run], *given)
 

@@ -131,7 +131,7 @@ class ForwardedRun:
         self._client.execute(self._id, [assigned(path, "string", mark)])
         self._seen = self._client.attributes(self._id)
         if path not in self._seen or self._seen[path].value != mark:
-            msg = "what was written is not to be read yet"
+            msg = "the last request is not visible on the server yet"
             raise Unreachable(msg)
         shared, names = Shared(), [file.path.name for file in self._folder.journals()]
         self._journals = {name: Journal(self._folder, name, self._seen, shared) for name in names}

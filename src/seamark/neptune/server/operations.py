@@ -339,7 +339,7 @@ class Changes:
 
     def _delete(self, batch: Batch, path: str, _: Mapping[str, Any], __: int) -> None:
         if path.startswith("sys/"):
-            msg = "what is below sys/ stays"
+            msg = "fields below sys/ cannot be deleted"
             raise RefusedError(msg)
         if batch.kind(path) is None:
             return

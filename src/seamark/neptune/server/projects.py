@@ -223,7 +223,7 @@ def next_id(server: Server, project: str) -> str:
         if find_run(server, project, found) is None:
             return found
         _skip(server, project)
-    msg = "others make runs in the project all the time; send it again"
+    msg = "other clients create runs in this project at the same time; try again"
     raise Conflict(msg)
 
 

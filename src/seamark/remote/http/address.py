@@ -78,7 +78,7 @@ class Address:
         if scheme == "http" and not is_loopback(host):
             msg = (
                 f"remote: expected https, got {shown(uri)!r}: over http anybody on the way reads "
-                "the token and what is recorded; only a server on this machine may be asked so"
+                "the token and what is recorded; only a server on this machine may use http"
             )
             raise ArgumentError(msg)
         return cls(

@@ -85,7 +85,7 @@ class Asking:
         parts = self.parts(verb, kind, question)
         found = next(parts)
         if found.next is not None and not isinstance(found.answer, list):
-            msg = f"the answer is not as agreed: {type(found.answer).__name__} comes in parts"
+            msg = f"unexpected answer: {type(found.answer).__name__} was split into parts"
             raise WireError(msg)
         for part in parts:
             found.answer += part.answer
@@ -108,7 +108,7 @@ class Asking:
                 break
             yield part
             asked = {**question, "next": part.next}
-        msg = "the answer is not as agreed: its parts lead to no end"
+        msg = "unexpected answer: its parts never end"
         raise WireError(msg)
 
     def _answer(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Told[Any]:
@@ -123,7 +123,7 @@ class Asking:
             before: Told[Any] = unpack(known[1], Told[kind])
             return before
         if found.answer is UNSET:
-            msg = "the answer is not as agreed: there is none"
+            msg = "unexpected answer: no parts"
             raise WireError(msg)
         if found.seen and len(answer.body) < _KEPT_BYTES:
             with self._lock:
@@ -210,9 +210,7 @@ def part(found: Mapping[str, Any], name: str, kind: type[T]) -> T:
     """Return a member of an answer; raise `WireError` if it is missing or of another kind."""
     value = found.get(name)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        msg = (
-            f"the answer is not as agreed: expected {name} to be {kind.__name__}, got {value!r:.80}"
-        )
+        msg = f"unexpected answer: expected {name} to be {kind.__name__}, got {value!r:.80}"
         raise WireError(msg)
     return value
 

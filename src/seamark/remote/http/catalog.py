@@ -397,7 +397,7 @@ class RemoteCatalog:
     def release_claim(self, ref: Ref, number: int, key: str, *, groups: bool) -> None:
         """Give a claim back, once the server has all that this process recorded."""
         if not self._asking.send_first(_RELEASE_S):
-            msg = f"{self.where} does not have all yet that was recorded"
+            msg = f"{self.where} does not have all recorded data yet"
             raise RemoteError(msg)
         self._asking.send(
             "POST", "runs/claims/release", _claim_body(ref, number, key, groups=groups)
@@ -458,7 +458,7 @@ def _moments(query: str) -> dict[str, int]:
 def _ref(one: Any) -> Ref:
     if isinstance(one, list) and len(one) > 1 and all(isinstance(each, str) for each in one[:2]):
         return one[0], one[1]
-    msg = f"the answer is not as agreed: expected project and run, got {one!r:.80}"
+    msg = f"unexpected answer: expected project and run, got {one!r:.80}"
     raise WireError(msg)
 
 

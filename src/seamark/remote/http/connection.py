@@ -125,7 +125,7 @@ class Answer:
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
-            msg = "what answers there does not speak JSON: is it a Seamark server?"
+            msg = "the answer is not JSON: is it a Seamark server?"
             raise RemoteError(msg) from None
 
     def record(self) -> dict[str, Any]:
@@ -244,7 +244,7 @@ class Connection:
         try:
             data = _inflated(packed, encoding, most + 1)
         except ValueError as error:
-            msg = f"{self.address} answered with something that is damaged: {error}"
+            msg = f"the answer of {self.address} is damaged: {error}"
             raise RemoteError(msg) from error
         if len(data) > most:
             raise self._too_long(most)
@@ -370,7 +370,7 @@ class Connection:
             return _OFFSETS[slug](message, known)
         if status < HTTPStatus.BAD_REQUEST:
             to = shown(str(headers.get("Location", "another address")))
-            msg = f"{self.address} has moved to {to}: name that one (a token is not passed on)"
+            msg = f"{self.address} has moved to {to}: use that address (no token was sent there)"
             return Refused(msg)
         if status == HTTPStatus.UNAUTHORIZED:
             message = message if hint else f"{where}: no valid token"

@@ -153,7 +153,7 @@ class RemoteContents:
         more = {"Range": f"bytes={done}-", "If-Range": f'"{sha256}"'} if done else {}
         with self._opened(sha256, more) as response:
             if done and response.status != 206:  # noqa: PLR2004 - not the rest alone
-                msg = f"{self.where} does not go on with a download that broke off"
+                msg = f"{self.where} cannot resume an interrupted download"
                 raise RemoteError(msg)
             yield from response.stream(_PIECE, decode_content=False)
 
@@ -181,7 +181,7 @@ class RemoteContents:
                     break
             tries = _TRIES if done > begun else tries - 1
         if digest.hexdigest() != sha256 or (size is not None and done != size):
-            msg = f"the content {sha256} came from {self.where} with other bytes than were recorded"
+            msg = f"{self.where} returned other bytes for {sha256} than were recorded"
             raise FileMissingError(msg)
 
 
@@ -360,7 +360,7 @@ class RemoteRun:
                 add_parts(parts, answer.answer, "points")
         found = {path: joined(one) for (_, _, path), one in parts.items()}
         if not found.keys() >= set(wanted):
-            msg = "the answer is not as agreed: it has points of no path"
+            msg = "unexpected answer: points without a path"
             raise WireError(msg)
         return {path: found[path] if limit is None else found[path][-limit:] for path in wanted}
 
@@ -404,7 +404,7 @@ def add_parts(found: dict[Key, list[Any]], parts: Sequence[SeriesPart], kind: st
         if part.begins or kind == "curve":
             found[part.key] = []
         if some is None or part.key not in found:
-            msg = f"the answer is not as agreed: a part of {part.path!r:.80} is missing"
+            msg = f"unexpected answer: a part of {part.path!r:.80} is missing"
             raise WireError(msg)
         found[part.key].append(some)
 

@@ -197,7 +197,7 @@ class Intake:
         check_run(project, run)
         rows = self._database.fetch(_KNOWN, key=key_of(project, run))
         if any(row[1] is not None for row in rows) or (not rows and self._gone(project, run)):
-            msg = f"run {run!r} of {project!r} was purged here and is not taken back"
+            msg = f"run {run!r} of {project!r} was purged here and is not accepted again"
             raise Rejected(msg, "purged", 410)
         return {row[2]: row[3] for row in rows if row[2]}, rows[0][0] if rows else 0
 
@@ -244,7 +244,7 @@ class Intake:
     def _check(self, project: str, run: str, journal: str) -> None:
         check_run(project, run)
         if self._reserved is not None and self._reserved(project, run, journal):
-            msg = f"journal {journal!r} is the server's own, in which it keeps what people edit"
+            msg = f"journal {journal!r} is reserved for edits made on the server"
             raise Rejected(msg, "reserved")
 
     def _arrived(
@@ -380,7 +380,7 @@ class Intake:
             if self._growing is not None:
                 self._growing.seal()
         except (OSError, Conflict, sa.exc.SQLAlchemyError) as error:
-            _log.warning("an object could not be brought to its end: %s", error)
+            _log.warning("an object could not be completed: %s", error)
 
     def _measure(self, started: float) -> None:
         now = time.monotonic()
@@ -416,7 +416,7 @@ class Intake:
             self._recent.note(*rows)
             self._answer(plan, rows.runs)
             return
-        msg = "others send the same run all the time; send it again in some seconds"
+        msg = "other clients send the same run at the same time; try again in some seconds"
         for batch in group:
             _fail(batch, FullError(msg))
 

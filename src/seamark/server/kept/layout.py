@@ -403,7 +403,7 @@ def _sound(one: Any) -> Part:
     except (PathError, BatchError) as error:
         raise ValueError(str(error)) from error
     if not all(whole(number) for number in numbers) or part.end >= WHOLE or "/" in part.run:
-        msg = f"part {one!r:.200} is none"
+        msg = f"expected the name, place and CRC of a part, got {one!r:.200}"
         raise ValueError(msg)
     if part.crc is not None and not whole(part.crc, 1 << 32):
         msg = f"part {one!r:.200} has no CRC"

@@ -365,7 +365,8 @@ class Plan:
         if (row and row.purged_ns is not None) or (
             row is None and self._gone(batch.project, batch.run)
         ):
-            msg = f"run {batch.run!r} of {batch.project!r} was purged here and is not taken back"
+            words = f"run {batch.run!r} of {batch.project!r}"
+            msg = f"{words} was purged here and is not accepted again"
             raise Rejected(msg, "purged", 410)
         if key in self._journals or key in self._ends:
             return

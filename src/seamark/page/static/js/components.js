@@ -289,18 +289,35 @@ export function useAnswer(make, keys) {
 
 /** @type {Map<string, any>} */
 const modules = new Map();
+/** @type {Promise<any> | undefined} */
+let styles;
+
+/** Fetch a module that is not needed at first, and the styles of all such. @param {string} name of a file beside this one */
+export async function load(name) {
+  styles ??= new Promise((go, fail) => {
+    const onerror = () => {
+      styles = undefined;
+      link.remove();
+      fail(new Error("The styles of the page cannot be fetched."));
+    };
+    const link = Object.assign(document.createElement("link"), { rel: "stylesheet", href: new URL("../later.css", import.meta.url).href, onload: go, onerror });
+    document.head.append(link);
+  });
+  return (await Promise.all([import(name), styles]))[0];
+}
 
 /**
  * A hook that fetches a module when it is first drawn.
  * @param {string} name of a file beside this one; "" for none yet
+ * @param {(name: string) => Promise<any>} [fetched]
  * @returns {{module: any, error: any}}
  */
-export function useModule(name) {
+export function useModule(name, fetched = load) {
   const [state, setState] = useState({ module: modules.get(name), error: null });
   useLayoutEffect(() => {
     if (!name || state.module) return undefined;
     let wanted = true;
-    import(name).then(
+    fetched(name).then(
       (module) => {
         modules.set(name, module);
         if (wanted) setState({ module, error: null });

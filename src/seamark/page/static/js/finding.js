@@ -34,6 +34,9 @@ const SETS = ["sys/tags", "sys/group_tags"];
 /** Attributes that every query may name. */
 export const SYSTEM = ["state", "name", "tags", "creation_time", "running_time", "owner", "description", "id", "hostname", "crash_reason", "failed", "group_tags", "modification_time"].map((one) => `sys/${one}`);
 
+/** The most paths that are proposed. */
+export const MOST = 12;
+
 /** @param {RegExp} pattern a sticky one @param {string} text @param {number} at */
 function here(pattern, text, at) {
   pattern.lastIndex = at;

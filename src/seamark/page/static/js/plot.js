@@ -3,9 +3,10 @@
 
 import uPlot from "../vendor/uplot.js";
 import { highlight, setHighlight, variable } from "./colours.js";
+import { load } from "./components.js";
 import { drawAbove, drawBehind, faded } from "./drawing.js";
 import { clock, short } from "./format.js";
-import { aligned, firstFrom, yRange } from "./lines.js";
+import { aligned, yRange } from "./lines.js";
 
 /** @typedef {import("./lines.js").Line} Line */
 /** @typedef {import("./lines.js").Range} Range */
@@ -16,6 +17,7 @@ import { aligned, firstFrom, yRange } from "./lines.js";
 const BANDS = 8;
 const NEAR_PX = 18;
 const SYNC = "seamark";
+const KEYS = ["+", "-", "ArrowLeft", "ArrowRight", "Home", "End"];
 const RELATIVE_STEPS = [
   0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
   86400, 172800, 432000, 864000, 1728000, 4320000, 8640000,
@@ -31,9 +33,11 @@ function widthsOf(plot) {
 /** @type {typeof import("./pointer.js") | null} */
 let pointers = null;
 
+/** @returns {Promise<typeof import("./pointer.js")>} */
 async function loadPointers() {
-  pointers ??= await import("./pointer.js");
-  return pointers;
+  const module = await load("./pointer.js");
+  pointers = module;
+  return module;
 }
 
 /** The uPlot of a chart, and all that is needed to draw it again. */
@@ -252,11 +256,6 @@ export class Plot {
     return column[found] === null || away > NEAR_PX ? null : found;
   }
 
-  /** @param {uPlot} plot */
-  currentX(plot) {
-    return { min: /** @type {number} */ (plot.scales.x.min), max: /** @type {number} */ (plot.scales.x.max) };
-  }
-
   /** Zoom to what was selected. @param {uPlot} plot */
   selected(plot) {
     const { left, width } = plot.select;
@@ -329,33 +328,14 @@ export class Plot {
    * @param {(words: string) => void} said
    * @returns {boolean} whether the key does something
    */
-  press({ key, shiftKey }, said) {
-    const { plot } = this;
-    if (key === "r" || key === "Escape") {
+  press(event, said) {
+    if (event.key === "r" || event.key === "Escape") {
       this.how.onZoom(null);
       this.hush();
       return true;
     }
-    if (!plot) return false;
-    const { min, max } = this.currentX(plot);
-    if (key === "+" || key === "-") {
-      const middle = (min + max) / 2;
-      const half = ((max - min) / 2) * (key === "+" ? 0.5 : 2);
-      this.how.onZoom({ low: middle - half, high: middle + half });
-      return true;
-    }
-    if (!["ArrowLeft", "ArrowRight", "Home", "End"].includes(key)) return false;
-    const xs = plot.data[0];
-    const low = firstFrom(xs, min);
-    const high = Math.max(low, firstFrom(xs, max * (1 + 1e-15)) - 1);
-    const now = plot.cursor.idx ?? low - 1;
-    const by = (key === "ArrowLeft" ? -1 : 1) * (shiftKey ? 10 : 1);
-    let next = key === "Home" ? low : key === "End" ? high : now + by;
-    while (next > low && next < high && xs[next] === xs[now]) next += Math.sign(by);
-    next = Math.max(low, Math.min(high, next, xs.length - 1));
-    const left = plot.valToPos(xs[next], "x");
-    plot.setCursor({ left, top: plot.over.clientHeight / 2 });
-    this.tell(xs[next], plot.rect.left + left, plot.rect.top + 20, said);
+    if (!this.plot || !KEYS.includes(event.key)) return false;
+    loadPointers().then(({ press }) => press(this, event, said), () => undefined);
     return true;
   }
 

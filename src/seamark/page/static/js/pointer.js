@@ -1,12 +1,12 @@
 // @ts-check
 /**
- * Parts of a plot that are loaded when they are first needed: the values beside the pointer, the
+ * Parts of a plot that are loaded when they are first needed: the values beside the pointer, keys, the
  * choice of a part with a finger, and numbers beside y axes for which uPlot has none.
  */
 
 import { highlight, variable } from "./colours.js";
 import { axisName, place, precise, short } from "./format.js";
-import { inOrder, nearestPart, partsOf } from "./lines.js";
+import { firstFrom, inOrder, nearestPart, partsOf } from "./lines.js";
 
 /** @typedef {import("./lines.js").Line} Line */
 /** @typedef {import("./lines.js").Parts} Parts */
@@ -64,6 +64,36 @@ export function drag(plot, began) {
   on("pointermove", (event) => show(at(event), false));
   on("pointerup", end);
   on("pointercancel", end);
+}
+
+/**
+ * Move along a chart, or zoom it, with a key.
+ * @param {Pointed & {how: {onZoom: (zoom: import("./lines.js").Range) => void}, tell: (x: number, left: number, top: number, said: (words: string) => void) => any}} chart
+ * @param {KeyboardEvent} event
+ * @param {(words: string) => void} said
+ */
+export function press(chart, { key, shiftKey }, said) {
+  const { plot } = chart;
+  if (!plot) return;
+  const min = /** @type {number} */ (plot.scales.x.min);
+  const max = /** @type {number} */ (plot.scales.x.max);
+  if (key === "+" || key === "-") {
+    const middle = (min + max) / 2;
+    const half = ((max - min) / 2) * (key === "+" ? 0.5 : 2);
+    chart.how.onZoom({ low: middle - half, high: middle + half });
+    return;
+  }
+  const xs = plot.data[0];
+  const low = firstFrom(xs, min);
+  const high = Math.max(low, firstFrom(xs, max * (1 + 1e-15)) - 1);
+  const now = plot.cursor.idx ?? low - 1;
+  const by = (key === "ArrowLeft" ? -1 : 1) * (shiftKey ? 10 : 1);
+  let next = key === "Home" ? low : key === "End" ? high : now + by;
+  while (next > low && next < high && xs[next] === xs[now]) next += Math.sign(by);
+  next = Math.max(low, Math.min(high, next, xs.length - 1));
+  const left = plot.valToPos(xs[next], "x");
+  plot.setCursor({ left, top: plot.over.clientHeight / 2 });
+  chart.tell(xs[next], plot.rect.left + left, plot.rect.top + 20, said);
 }
 
 /** @type {HTMLElement | null} */

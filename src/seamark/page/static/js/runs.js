@@ -162,7 +162,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
     ];
   };
 
-  const charts = useModule("./charts.js");
+  const charts = useModule("./charts.js", (name) => import(name));
   const chartRuns = useMemo(() => {
     const some = view.group.length && !view.drawn.length && !view.selected.length ? rows.map((one) => one.key) : drawn;
     return some.map((key) => {

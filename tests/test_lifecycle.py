@@ -121,18 +121,22 @@ def test_a_thousand_finished_runs_in_one_process(tmp_path):
 
 
 def test_what_finished_stays_finished_whatever_becomes_of_the_process(tmp_path):
-    """resting → stopped, by an error that nobody catches: it says nothing about the run."""
+    """resting → stopped, by an error that nobody catches: it says nothing about the run.
+
+    Losses are told at the end of the process.
+    """
     code = """
         import sys
         from seamark import init_run
         done = init_run("p", root=sys.argv[1], custom_run_id="done", **quiet)
-        done.log_metrics({"loss": 1.0}, 0)
+        done.log_metrics({"loss": 1.0, "odd": "no", "text": "no"}, 0)
         done.session.rest()
         left = init_run("p", root=sys.argv[1], custom_run_id="left", **quiet)
         left.log_metrics({"loss": 1.0}, 0)
         raise ValueError("after all")
     """
-    in_python(code, tmp_path, ok=False)
+    told = in_python(code, tmp_path, ok=False).stderr
+    assert "completed, 2 values or records were lost: " in told
     states = {}
     for name in ("done", "left"):
         run = init_run("p", root=tmp_path, custom_run_id=name, mode="read-only")

@@ -86,6 +86,8 @@ def test_groups_have_mean_and_spread_of_what_is_finite(tmp_path, project):
     for wrong in ("lr*", [], [1]):
         with pytest.raises(ArgumentError, match="by"):
             project.group_runs(wrong)
+    frame = pytest.importorskip("pandas") and found.to_pandas()
+    assert frame["loss:mean"][0] == 0.375
 
 
 @given(

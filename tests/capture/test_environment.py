@@ -94,6 +94,8 @@ def test_a_plain_host_is_in_nothing(tmp_path):
             {"container": "lxc"},
             {"container": "lxc", "container_id": "web-1"},
         ),
+        ({}, {"container": "systemd-nspawn"}, {"container": "systemd-nspawn"}),
+        ({}, {"container": "a word"}, {}),
         (
             {"DOTdockerenv": ""},
             {"APPTAINER_NAME": "torch.sif", "APPTAINER_CONTAINER": "/home/ada/images/torch.sif"},

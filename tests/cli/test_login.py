@@ -194,6 +194,11 @@ def test_login_from_python(one):
         with pytest.raises(ArgumentError):
             seamark.login(one.url, bad)
     assert kept() == {}
+    credentials_file().unlink()
+    credentials_file().mkdir()
+    with pytest.raises(OSError, match=credentials_file().name):
+        seamark.login(one.url, one.token)
+    assert list(credentials_file().parent.iterdir()) == [credentials_file()]
 
 
 def log_in(one, typed):

@@ -321,3 +321,5 @@ def test_a_narrow_terminal_shows_a_metric_and_a_parameter(terminal, start):
     } == {True}
     said = re.sub(r"\s+", " ", plain)
     assert re.search(r"no room for ([A-Z ]+, )+[A-Z ]+ and 4 more; widen", said), said
+    _, shown = terminal("ls", "--columns", "parameters/width,*", columns=60)
+    assert "/width" in shown.splitlines()[0]

@@ -76,6 +76,18 @@ def test_it_lies_in_the_cache_and_the_root_stays_as_it_was(builder, folder, open
     assert sorted(folder.root.rglob("*")) == before
 
 
+def test_old_files_of_other_versions_are_removed(folder, open_index):
+    """From the cache, after 30 days."""
+    mine = open_index().file
+    days = {mine.name: 31, f"same.{mine.suffixes[0][1:]}.db": 31, "new.v1.db": 29, "old.v1.db": 31}
+    for name, one in days.items():
+        mine.with_name(name).touch()
+        os.utime(mine.with_name(name), (0, time.time() - one * 24 * 3600))
+    open_index(folder.path)
+    found = {path.name for path in mine.parent.iterdir()}
+    assert days.keys() - found == {"old.v1.db"}
+
+
 @pytest.mark.parametrize("name", ["index.db", "folder"])
 def test_it_can_be_moved(folder, open_index, monkeypatch, tmp_path, name):
     """To a file of that name, or into a folder."""

@@ -182,7 +182,7 @@ def test_names_that_lead_out_are_refused_and_the_rest_comes(exports, cli, root, 
 def test_again_changes_nothing(exports, cli, root, held):
     """The ids follow from the source, so what is there is known; and bytes follow, too."""
     write_run(exports, P, "SAN-6", [system("SAN-6"), [point("x", 0, 1.0)]])
-    write_run(exports, P, "SAN-7", [system("SAN-7", failed=True)])
+    write_run(exports, P, "SAN-7", [system("SAN-7", failed=True, running_time="odd")])
     cli("import", "neptune", exports)
     before = held()
     result = cli("import", "neptune", exports)
@@ -193,6 +193,7 @@ def test_again_changes_nothing(exports, cli, root, held):
     assert held(elsewhere) == before
     with opened("SAN-7") as run:
         assert run["sys/state"].fetch() == "failed"
+        assert run["sys/running_time"].fetch() == (MODIFIED - CREATED).total_seconds()
 
 
 def test_what_is_there_and_differs_stays(exports, cli, root, held):

@@ -39,6 +39,8 @@ def test_documents_describe_all_operations(admin):
             assert f'"{each}"' in text
         for reference in text.split('"#/definitions/')[1:]:
             assert reference.partition('"')[0] in document["definitions"]
+        members = [one.get("properties", {}) for one in document["definitions"].values()]
+        assert all(kind for each in members for kind in each.values())
         for methods in document["paths"].values():
             found |= {each["operationId"] for each in methods.values()}
             refused = [each["responses"]["default"]["schema"] for each in methods.values()]

@@ -57,8 +57,11 @@ def headers_of(root, run):
     return found
 
 
-def test_an_edit_is_a_record_of_a_journal_that_owns_nothing(runs):
-    """State, times and owner stay; several edits of one run are in one journal."""
+def test_an_edit_is_a_record_of_a_journal_that_owns_nothing(runs, monkeypatch):
+    """State, times and owner stay; several edits of one run are in one journal.
+
+    An answer that lacks an edit says how many bytes.
+    """
     root, ids = runs
     run = ids["run-0"]
     before = seamark.init_run(PROJECT, with_id=run, root=str(root), mode="read-only")
@@ -86,6 +89,12 @@ def test_an_edit_is_a_record_of_a_journal_that_owns_nothing(runs):
         stale = {"refs": [[PROJECT, run]], "description": "mine", "description_was": "other"}
         refused = here.client.patch(at, json=stale)
         assert (refused.status_code, refused.json()["description"]) == (409, "why")
+        monkeypatch.setattr("seamark.page.folder._WAIT_S", 0.05)
+        here.watch.look_now = lambda *_: None
+        told = here.client.patch(at, json=first).json()["runs"][0]
+        seen["Seamark-Position"] = f"{PROJECT}/{run}={told['position']}"
+        answer = here.client.post(f"{here.base}read/table", json=asked, headers=seen)
+        assert int(answer.headers["seamark-behind"]) > 0
     written = [one for one in headers_of(root, run) if one["owner"] is False]
     assert len(written) == 1
     assert written[0]["attempt"] is None

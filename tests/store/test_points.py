@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import struct
+import zlib
 from functools import partial
 
 import numpy as np
@@ -15,6 +17,7 @@ from journal_builder import fold_run
 from seamark.errors import ArgumentError
 from seamark.index.index import Index
 from seamark.journal.folder import RunFolder
+from seamark.journal.format import ZLIB, Kind
 from seamark.store import groups, ingest
 from seamark.store.read import series
 from seamark.store.read.run import RunReader
@@ -136,13 +139,25 @@ def test_every_form_of_a_point_is_read(builder, folder, view, monkeypatch, small
     journal = builder().row({"a": 1.0, "b": 10.0}, 0).row({"a": 2.0, "b": 20.0}, 1, time=5)
     journal.row({"a": 3.0}, 2, packed=True).row({"a": 4.0}, 3, packed=True, time=6)
     journal.sparse({"b": 30.0, "a": 5.0}, 4).sparse({"a": 6.0}, 5, time=7)
-    journal.column("a", [6, 7], [7.0, np.nan]).column("a", [8], [9.0], [8]).close()
+    journal.column("a", [6, 7], [7.0, np.nan]).column("a", [8], [9.0], [8])
+    journal.histograms("h", (0, [0, 1], [3])).histograms("h", (1, [0, 1], [4])).close()
     journal.save(folder)
     found = view().points("a")
     assert found.step.tolist() == list(range(9))
     np.testing.assert_array_equal(found.value, [1, 2, 3, 4, 5, 6, 7, np.nan, 9])
     assert [time for time in found.time_ns.tolist() if time < 10] == [5, 6, 7, 8]
     assert view().points("b").value.tolist() == [10, 20, 30]
+    assert view().last("h") == view().histograms("h")[-1]
+
+
+def test_a_frame_with_fewer_bytes_than_points_is_read(builder, folder, view, monkeypatch):
+    """A compressed column, which is stored in several parts."""
+    monkeypatch.setattr(ingest, "SMALL_BYTES", 0)
+    monkeypatch.setattr(groups, "GROUP_ROWS", 300)
+    journal = builder()
+    column = struct.pack("<II", journal.number("a"), 2000) + bytes(16 * 2000)
+    journal.frame(Kind.COLUMN, zlib.compress(column), flags=ZLIB).row({"a": 1.0}, 1).save(folder)
+    assert view().points("a").step.tolist() == [0] * 2000 + [1]
 
 
 def test_points_that_a_view_does_not_know_are_not_read(builder, folder, view):

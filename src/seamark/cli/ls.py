@@ -441,7 +441,7 @@ class _ColumnSelection:
         for name in shown:
             if name not in named and name not in self._plain:
                 system = is_inside(name, "sys")
-                self.unasked[name] = _FIRST_TO_GO if system else 2 + importance(name)[0]
+                self.unasked[name] = _FIRST_TO_GO if system else 3 + importance(name)[0]
 
 
 def _no_such_tag(runs: Runs, tags: Sequence[str]) -> str:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import JournalError
 from seamark.journal.folder import RunFolder
 from seamark.journal.writer import JournalWriter
 from seamark.process.liveness import process_facts
@@ -67,13 +66,9 @@ class Edits:
         """
         ref = (project, run)
         one = self._opened(ref)
-        try:
-            with one.lock:
-                kept = one.writer.append_ops(list(ops))
-                ends = one.writer.positions()
-        except JournalError as error:
-            self._drop(ref, one)
-            raise NotWritable(str(error)) from error
+        with one.lock:
+            kept = one.writer.append_ops(list(ops))
+            ends = one.writer.positions()
         if not kept:
             self._drop(ref, one)
             msg = f"{self._folder(ref).path}: the disk does not take the change now; try it again"

@@ -208,7 +208,7 @@ class Ending:
         self._lifecycle.call("rest")
         self._state.note(state, error=error)
         self._lifecycle.enter(RESTING)
-        show = partial(self._print, self._state.word, 0, [])
+        show = partial(self._print, self._state.word, self._recorder.lost, [])
         note_finished(self, self._recorder.folder, show if self._prints else None)
         self._recorder.rest()
         self._shipping.rest()

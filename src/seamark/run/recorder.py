@@ -287,6 +287,11 @@ class Recorder:
         if (writer := self.writer) is not None:
             writer.drop(reason, count, warn or f"something could not be recorded ({reason})")
 
+    @property
+    def lost(self) -> int:
+        """Number of values and records that were lost since it was opened or rested."""
+        return 0 if self.writer is None else sum(self.writer.dropped.values())
+
     def guard(self, reason: str, what: str) -> quietly:
         """Return a context that swallows errors, counts them as losses and warns of the first."""
         return quietly(lambda error: self.drop(reason, warn=f"{what}: {error!r:.300}"))
@@ -324,7 +329,7 @@ class Recorder:
             return 0
         self.kept.end()
         writer.close(reason, timeout_s)
-        return sum(writer.dropped.values())
+        return self.lost
 
 
 def _nothing(metrics: Any, step: Any = None, time_ns: Any = None) -> None:

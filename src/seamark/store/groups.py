@@ -301,15 +301,14 @@ class Gathering:
             self.end(end)
 
     def _end_full(self) -> None:
-        # A frame of many rows may be in several groups: the place of one that begins within it lies
-        # within its bytes, which are more than its rows.
+        # A frame of many rows may be in several groups: the places of those that begin within it
+        # count up from its offset. They are fewer than its bytes, even if it is compressed.
         batch, start = merge(self._batches), 0
         while len(batch.step) - start > GROUP_ROWS:
             end = start + GROUP_ROWS
-            frame = int(batch.offset[end])
-            place = frame + end - int(np.searchsorted(batch.offset, frame))
-            if place <= self.place:  # the frame begins in a group before these
-                place = self.place + end - start
+            place = int(batch.offset[end])
+            if place == batch.offset[end - 1]:
+                place = max(place, self.place) + 1
             records = [offset for offset in self._records if offset < place]
             self.done.append(Group(self.journal, self.place, batch.part(start, end), records))
             self._records = self._records[len(records) :]

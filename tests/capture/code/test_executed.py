@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -96,6 +97,17 @@ def test_what_is_installed_is_not_kept(scripts):
         file.write("\n# changed\n")
     scripts.start(command)
     assert version_of(scripts) != first
+
+
+@pytest.mark.once
+def test_of_a_virtual_environment_nothing_is_kept(scripts):
+    """Whatever folder of it a script lies in."""
+    command = [sys.executable, "-m", "venv", "--without-pip", "env"]
+    subprocess.run(command, cwd=scripts.folder, check=True)
+    scripts.write(WHOLE, "env/tool.py")
+    packages = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    assert scripts.start(["env/bin/python", "env/tool.py"], packages).code == 0
+    assert files_of(scripts) == {}
 
 
 def test_code_without_a_file_keeps_none(scripts):

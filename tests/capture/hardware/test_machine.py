@@ -17,6 +17,9 @@ from cgroup_trees import (
 
 from seamark.capture.hardware.machine import Cgroup
 
+BESIDE = {**DOCKER_V1, "proc/self/cgroup": "12:memory:/one/x\n5:cpu,cpuacct:/one/x\n"}
+"""The group of the process is not below the mounted one, whose limits are taken."""
+
 
 def told(tree, root):
     """Return cores and time of the CPU limit, and size and use of the one of memory."""
@@ -33,6 +36,7 @@ def told(tree, root):
     [
         (DOCKER_V2, (1.5, 61.5), (2 * GIB, GIB + 50_000_000)),
         (DOCKER_V1, (2.0, 90.0), (4 * GIB, 2 * GIB)),
+        (BESIDE, (2.0, 90.0), (4 * GIB, 2 * GIB)),
         (DOCKER_V1_FREE, None, None),
         (KUBERNETES_V2, (4.0, 8.0), (8 * GIB, 5 * GIB)),
         (SYSTEMD_V2, None, (3 * GIB, GIB)),
@@ -40,7 +44,17 @@ def told(tree, root):
         (HYBRID, None, None),
         ({}, None, None),
     ],
-    ids=["docker 2", "docker 1", "no limit", "pod", "scope", "slurm", "hybrid", "no groups"],
+    ids=[
+        "docker 2",
+        "docker 1",
+        "beside",
+        "no limit",
+        "pod",
+        "scope",
+        "slurm",
+        "hybrid",
+        "no groups",
+    ],
 )
 def test_the_tightest_limit_counts_and_what_its_group_uses(tree, cpu, memory, tmp_path):
     """From the group of the process up to what is mounted; without files the kernel gives back."""

@@ -68,6 +68,7 @@ def test_what_was_sent_reads_as_where_it_was_recorded(place):
     position = place.send(PROJECT, "run0", journal)
     assert position == len(journal.data)
     assert place.positions.wait_for((PROJECT, "run0"), position, 60) == 0
+    assert place.positions.wait_for((PROJECT, "run0"), position + 9, 0.01) == 9
     wanted = oracle(PROJECT, "run0", place.sent[PROJECT, "run0"])
     assert says(place.reader(PROJECT, "run0")) == wanted
     assert wanted["loss:points"][0][-1] == "59.0"

@@ -239,9 +239,8 @@ class _Tap:
     def press(self, text: str) -> None:
         """Take a text for which there is no room: ask for it to be handed out, or leave it out."""
         if not self.takers:
-            self.room = 0
-        elif self.pressed:
-            self.room = 0
+            return
+        if self.pressed:
             # Before: another thread may run while it is counted.
             size = size_of(text[:_MOST]) * len(text) // min(len(text), _MOST) if text else 0
             self.lost += size

@@ -283,10 +283,8 @@ class Connection:
             # In pieces: the time limit of a socket counts for each of them, and a slow link may
             # take minutes for all.
             size, body = len(body), io.BytesIO(body)
-        if size is not None or body is None:
-            sent["Content-Length"] = str(size or 0)
-        if body is None and method in ("GET", "HEAD"):
-            sent.pop("Content-Length")
+        if size is not None:
+            sent["Content-Length"] = str(size)
         with self.translate_errors():
             response = self._opened().request(
                 method,

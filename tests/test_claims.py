@@ -83,6 +83,20 @@ class TestClaim:
             again.stop()
             assert again["sys/state"].fetch() == "completed"
 
+    def test_what_the_last_claimant_wrote_is_waited_for(self, monkeypatch):
+        """On a disk that shows it late, nobody gets the run before."""
+        (only,) = begin()
+        journals = Path(".seamark/team/x", only, "journal")
+        begun = {*journals.iterdir()}
+        monkeypatch.setattr("seamark.run.claims._PATIENCE_S", 0.0)
+        with seamark.init_project("team") as project:
+            claim(project).stop()
+            (late,) = {*journals.iterdir()} - begun
+            hidden = late.rename("hidden")
+            assert claim(project) is None
+            hidden.rename(late)
+            claim(project).stop()
+
     def test_the_query_is_asked_again(self):
         """What an earlier claimant changed counts, though a look at all runs was before that."""
         (only,) = begin()

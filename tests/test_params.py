@@ -60,6 +60,7 @@ class TestMapping:
                 del each["c"]
             assert dict(run.params) == model == {"a": 1, "e": 4}
             assert len(run.params) == 2
+            assert {"a", "e", "update"} <= {*dir(run.params)}
             run.params.clear()
             assert not run.params
             assert not run.exists("parameters")

@@ -186,7 +186,7 @@ def test_largest_cost_is_named_in_plain_words():
 
 def test_picture_is_a_png_whatever_the_names():
     pytest.importorskip("matplotlib")
-    parts = tuple((f"_part $x^{{{number}}}$ " + "n" * 300, 0.1) for number in range(40))
+    parts = tuple((f"_part $\\{number}$ " + "n" * 300, 0.1) for number in range(40))
     assert picture(Breakdown(parts, 4.5, 3)).startswith(b"\x89PNG")
 
 

@@ -130,7 +130,8 @@ def test_ages_are_told_in_one_unit(ago, shown):
     [
         (1, "1"),
         (10**30, "1" + "0" * 30),
-        (10**300, "100000000000… (301 digits)"),
+        pytest.param(10**198, "1" + "0" * 198, id="199 digits"),
+        pytest.param(10**199, "100000000000… (200 digits)", id="200 digits"),
         pytest.param(-(16**4400), "-0x100000000… (4401 hexadecimal digits)", id="too long"),
         (True, "true"),
         (1.0, "1"),

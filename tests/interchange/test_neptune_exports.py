@@ -253,10 +253,14 @@ def test_names_of_projects_that_are_no_paths_get_one(exports, cli, root):
     """They stay apart from their like."""
     write_run(exports, "our team/ü", "A-1", [system("A-1")])
     write_run(exports, "our team/ö", "B-1", [system("B-1")])
+    write_run(exports, "journal/ü", "C-1", [system("C-1")])
     assert cli("import", "neptune", exports).exit_code == 0
-    listed = {one["project"] for one in json.loads(cli("ls", "--json").stdout)}
-    assert len(listed) == 2
-    assert all(one.startswith("our-team/project-") for one in listed)
+    listed = sorted(one["project"] for one in json.loads(cli("ls", "--json").stdout))
+    assert [one.rpartition("-")[0] for one in listed] == [
+        "imported/project",
+        *["our-team/project"] * 2,
+    ]
+    assert len({*listed}) == 3
 
 
 def test_times_of_another_zone(exports, cli, root):

@@ -147,10 +147,11 @@ def test_what_is_damaged_is_left_out_and_what_grew_is_added(training, cli, root)
     assert losses() == [(i, 1 / (i + 1)) for i in range(5)]
     lines[5] = '{"obj": 3, "version": 6}\n'
     lines[6] = "{ this is no JSON\n"
-    log.write_text("".join(lines))
+    log.write_text("".join(lines[1:]))
     result = cli("import", "neptune", folder, "--project", "spoilt")
     assert result.exit_code == 0
     assert "damaged" in result.stderr
+    assert "logs whose beginning the client had sent and removed" in result.stderr
     with seamark.init_run(
         "spoilt", with_id=ids(cli, "--project", "spoilt")[0], mode="read-only"
     ) as run:

@@ -431,7 +431,7 @@ def test_a_damaged_long_frame_costs_only_itself(read):
     assert found.gaps == [Gap(64, found.frames[1].offset - 64)]
 
 
-def test_zlib_bombs_and_rubbish(read):
+def test_zlib_bombs_and_rubbish(read, tmp_path):
     """What does not decompress within 16 MiB has an empty payload; memory is not filled first."""
     bomb = zlib.compress(bytes(64 << 20), 9)
     data = journal(
@@ -442,6 +442,8 @@ def test_zlib_bombs_and_rubbish(read):
         (Kind.OP, ZLIB, zlib.compress(b"{}")),
     )
     assert [frame.payload for frame in read(data).frames] == [b"{}", b"", b"", b"", b"{}"]
+    with JournalReader(tmp_path / GOLDEN.name) as reader:
+        assert list(reader.frames_that_begin(b"no zlib")) == []
 
 
 def nested(depth):

@@ -238,6 +238,13 @@ def test_files_arrive_in_parts_and_stay_below_their_set(admin):
     other = {"experimentIdentifier": run["id"], "attribute": "s"}
     for name in ("../x", "/x", "a/../../x"):
         assert admin.call("fileSetFileUpload", b"x", **other, subPath=name)[0] == 400
+    for name in ("a/b", "a/c/d", "e"):
+        admin.ok("fileSetFileUpload", b"one", **other, subPath=name)
+    shown = admin.ok("lsFileSetAttribute", experimentId=run["id"], attribute="s")
+    assert [(one["name"], one["size"], one["fileType"]) for one in shown] == [
+        ("a", 6, "directory"),
+        ("e", 3, "file"),
+    ]
     clash = admin.ok("fileSetFileUpload", b"x", **(other | {"attribute": "f"}), subPath="x")
     assert len(clash["errors"]) == 1
 

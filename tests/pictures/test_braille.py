@@ -84,7 +84,9 @@ def test_steps_are_whole():
 
 def test_time_axes_name_their_unit():
     """Two hours are shown in hours, clock times with their day."""
-    assert "elapsed, h" in picture(curve([1, 2], [0, 7300]), axes=Axes(x_kind="relative"))
+    for length, ticks, unit in ((100, "0 25 50 75 100", "s"), (7300, "0 0.5 1 1.5 2", "h")):
+        shown = picture(curve([1, 2], [0, length]), axes=Axes(x_kind="relative")).splitlines()
+        assert [" ".join(row.split()) for row in shown[-3:-1]] == [ticks, f"elapsed, {unit}"]
     assert "2026" in picture(curve([1, 2], [1.795e9, 1.7951e9]), axes=Axes(x_kind="time"))
 
 

@@ -50,3 +50,4 @@ def test_a_content_that_is_not_what_its_name_says_is_not_sent(tmp_path):
     sender.watch(here)
     assert sender.flush(60, here)
     assert files_of(there) == {right: 5}
+    assert [each.name for each in there.blobs_dir.iterdir()] == [right]

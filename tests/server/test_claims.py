@@ -12,6 +12,7 @@ from seamark.journal.reader import SETTLE_NS
 from seamark.journal.reservations import claimant
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.protocol import RemoteError
+from seamark.run.claims import Served, first_free
 
 pytest.importorskip("fastapi")
 
@@ -96,6 +97,10 @@ def test_many_at_once(team, tmp_path):
     where = {"remote": team.url, "api_token": team.token}
     ids = begin(6, "claims/c", root=tmp_path / "maker", **where)
     refs = [("claims/c", one) for one in ids]
+    with RemoteCatalog.open(team.url, team.token) as catalog:
+        hold = first_free(Served(catalog), refs, lambda ref: ref == refs[1])
+        assert hold.ref == refs[1]  # the first was given back
+        assert hold.release({})
 
     def taken(_):
         with RemoteCatalog.open(team.url, team.token) as catalog:

@@ -68,6 +68,18 @@ def test_tables_and_objects_of_different_servers_are_refused(folder, tmp_path):
             prepare(settings(tmp_path, place, name))
 
 
+def test_journals_whose_tables_were_lost_are_taken_up_where_users_are_known(folder, tmp_path):
+    """Where those are lost, too, it may be the wrong database: nothing starts."""
+    for file in (tmp_path / "server").glob("kept.db*"):
+        file.unlink()
+    prepare(settings(tmp_path, folder))
+    with contextlib.closing(Place(tmp_path / "server", store(tmp_path))) as place:
+        assert len(place.kept.journals(*RUN)) == 1
+    (folder / "identity").unlink()
+    with pytest.raises(CannotStart, match="the database is empty"):
+        prepare(settings(tmp_path, folder, "other"))
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_a_server_of_before_there_were_identities(folder, tmp_path, there):
     """It is recognized by the newest object that its tables name."""

@@ -129,6 +129,12 @@ def test_guessing_the_rest_of_one_token_is_bounded_from_all_addresses(logins, ac
     ]
     assert answers == [401] * 10 + [429] * 5
     assert status_of(logins, bearing(made.secret), "10.0.0.1") == 200
+    one_of_many = Logins(accounts, processes=64)
+    answers = [
+        status_of(one_of_many, bearing(guess), f"10.0.1.{at}")
+        for at, guess in enumerate(guesses[:3])
+    ]
+    assert answers == [401, 429, 429]
 
 
 @pytest.mark.parametrize("processes", [1, 3, 4, 64])

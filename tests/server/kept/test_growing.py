@@ -178,6 +178,22 @@ def test_a_torn_end_is_passed_over(place, cut):
     assert again.bytes == places(made)[19]
 
 
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (Path.unlink, "is not there any more"),
+        (lambda path: path.write_bytes(b"x"), "cannot be read"),
+    ],
+)
+def test_an_object_that_is_damaged_is_told(place, caplog, damage, told):
+    """A server starts without what only that object had."""
+    put_all(place, journal())
+    (name,) = (one.name for one in place.objects.listed("journals/"))
+    damage(place.folder / name)
+    assert found(place) == 0
+    assert told in caplog.text
+
+
 class Full:
     """Objects on a disk that refuses what is added to one that grows, from a moment on."""
 

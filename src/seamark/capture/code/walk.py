@@ -151,7 +151,7 @@ class Walk:
         found: list[os.DirEntry[str]] = []
         try:
             with os.scandir(folder) as listed:
-                for entry in itertools.islice(listed, _MAX_LOOKED + 1):
+                for entry in listed:
                     self._go_on()
                     found.append(entry)
         except OSError as error:

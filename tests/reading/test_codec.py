@@ -142,7 +142,11 @@ def tables():
 
 
 tables_of_runs = tables()
-spreads = st.builds(Spread, whole, whole, numbers, st.none() | numbers, numbers, numbers)
+spreads = st.builds(
+    Spread,
+    *(whole, whole, numbers, st.none() | numbers, numbers, numbers, st.none() | numbers),
+    *(whole, maybe),
+)
 groups = st.builds(
     RunGroup,
     st.dictionaries(texts, values, max_size=3),
@@ -164,6 +168,7 @@ group_curves = sizes.flatmap(
         std=floats(size),
         min=floats(size),
         max=floats(size),
+        median=floats(size),
     )
 )
 bars = st.lists(numbers, max_size=4)

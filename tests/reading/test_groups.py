@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +31,49 @@ def test_the_deviation_is_that_of_exact_arithmetic(values):
     size = max(map(abs, exact)) or Fraction(1)
     expected = math.sqrt(variance / size**2) * float(size)
     assert spread_of(values).std == pytest.approx(expected, rel=1e-10, abs=1e-300)
+
+
+@given(st.lists(st.floats(), max_size=20))
+def test_statistics_are_those_of_numpy(values):
+    """The median exactly; mean and deviation to ten digits, as both round in their own ways."""
+    finite = np.array([one for one in values if math.isfinite(one)])
+    found = spread_of([*values, None, "text"])
+    assert (found.n, found.odd) == (len(finite), len(values) - len(finite) + 1)
+    if not len(finite):
+        assert found.median is None
+        return
+    assert (found.min, found.max) == (finite.min(), finite.max())
+    with np.errstate(over="ignore", invalid="ignore"):
+        median, mean = np.median(finite), finite.mean()
+        std = finite.std(ddof=1) if len(finite) > 1 else None
+    if math.isfinite(median):
+        assert found.median == median
+    else:  # the sum of the two in the middle overflows
+        assert found.min <= found.median <= found.max
+    size = max(abs(found.min), abs(found.max))
+    if math.isfinite(mean):
+        assert found.mean == pytest.approx(mean, rel=1e-10, abs=1e-10 * size)
+    if std is not None and math.isfinite(std) and (std == 0 or std > 1e-100):
+        assert found.std == pytest.approx(std, rel=1e-10, abs=1e-10 * size)
+
+
+@pytest.mark.parametrize(
+    ("values", "distinct", "same"),
+    [
+        ([0.1, 0.1, None], 1, None),
+        ([1, 1.0, 2], 2, None),
+        (["adam", "adam", None], 1, "adam"),
+        (["adam", "sgd", 3], 3, None),
+        ([True, True], 1, "true"),
+        ([True, 1], 2, None),
+        ([math.nan, math.nan], 1, None),
+        ([], 0, None),
+    ],
+)
+def test_what_runs_show_alike_is_told(values, distinct, same):
+    """A parameter of a group is one value, or so many; text is told where it is the same."""
+    found = spread_of(values)
+    assert (found.distinct, found.same) == (distinct, same)
 
 
 def group(name, n, mean):
@@ -62,3 +106,13 @@ GROUPS = [
 def test_groups_are_ordered_by_what_they_show(column, ascending, order):
     """Those that show nothing are last in either direction; equal ones stay as they stand."""
     assert in_order(GROUPS, column, ascending=ascending) == [GROUPS[at] for at in order]
+
+
+def test_groups_are_ordered_by_a_statistic():
+    """That which is shown: a median differs from a mean, and a text is in place of both."""
+    wide, narrow = spread_of([0.0, 1.0, 8.0]), spread_of([2.0, 2.0, 2.0])
+    groups = [RunGroup({}, [], {"loss": one}) for one in (wide, narrow, spread_of(["a"]))]
+    for statistic, first in (("mean", narrow), ("median", wide), ("min", wide), ("max", narrow)):
+        found = in_order(groups, "loss", ascending=True, statistic=statistic)
+        assert found[0].values["loss"] == first, statistic
+        assert found[2] == groups[2]

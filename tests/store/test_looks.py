@@ -320,6 +320,29 @@ def test_a_group_is_what_each_step_of_its_runs_gives(runs):
         assert curve.std[at] == pytest.approx(std, rel=1e-6, abs=1e-14 * size + 1e-322)
 
 
+@pytest.mark.parametrize("runs", [1, 2, 5, 8])
+def test_statistics_of_groups_are_those_of_numpy(runs):
+    """Over the runs that have a finite value at an x; the median exactly, as no sum is rounded."""
+    rng = np.random.default_rng(runs)
+    values = rng.lognormal(sigma=4, size=(runs, 50))
+    values[rng.random(values.shape) < 0.3] = np.nan
+    values[0, 0], values[-1, 1] = 7.0, np.inf
+    series = {("p", f"r{at}"): (np.arange(50.0), row) for at, row in enumerate(values)}
+    (curve,) = group_curves(drawer(series), [({}, list(series))], ["loss"], Look(1000))
+    finite = np.where(np.isfinite(values), values, np.nan)[:, curve.x.astype(int)]
+    n = np.isfinite(finite).sum(axis=0)
+    assert curve.n.tolist() == n.tolist()
+    assert curve.median.tolist() == np.nanmedian(finite, axis=0).tolist()
+    assert curve.min.tolist() == np.nanmin(finite, axis=0).tolist()
+    assert curve.max.tolist() == np.nanmax(finite, axis=0).tolist()
+    assert curve.mean == pytest.approx(np.nanmean(finite, axis=0), rel=1e-12)
+    some = n > 1
+    if some.any():
+        std = np.nanstd(finite[:, some], axis=0, ddof=1)
+        assert curve.std[some] == pytest.approx(std, rel=1e-9, abs=1e-12)
+    assert np.isnan(curve.std[~some]).all()
+
+
 @pytest.mark.parametrize("value", [0.1, 1e-4 / 3, -1e300, 5e-324])
 def test_equal_runs_have_no_deviation(value):
     """However their mean is rounded."""

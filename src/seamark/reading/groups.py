@@ -7,11 +7,12 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from seamark.errors import RunNotFoundError
 from seamark.reading.curves import Drawing, Look, RunCurve
 from seamark.reading.points import pandas
+from seamark.reading.words import value_text
 from seamark.values.arrays import Floats, Ints, check_lengths
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = [
     "RunGroup",
     "RunGroups",
     "Spread",
+    "Statistic",
     "curves_of_runs",
     "group_curves",
     "group_table",
@@ -39,6 +41,8 @@ SIZE = ":n"
 """Orders groups by how many runs they have; no column is called so."""
 Ref = tuple[str, str]
 """Project and id of a run."""
+Statistic = Literal["mean", "median", "min", "max"]
+"""Statistic of a column by which groups are ordered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,12 @@ class Spread:
         std: Sample standard deviation (n - 1); None if ``n`` is less than 2.
         min: Smallest finite number; None without one.
         max: Greatest finite number; None without one.
+        median: Of the finite numbers, the mean of the two in the middle if ``n`` is even; None
+            without one.
+        distinct: Number of different values that the runs show, numbers and others; 1 and 1.0 are
+            the same.
+        same: The value as text, if all runs that show something show the same, which is no number;
+            else None.
     """
 
     n: int
@@ -61,6 +71,9 @@ class Spread:
     std: float | None
     min: float | None
     max: float | None
+    median: float | None = None
+    distinct: int = 0
+    same: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,27 +161,31 @@ def group_table(table: RunsTable, by: Sequence[str], columns: Sequence[str]) -> 
     ]
 
 
-def in_order(groups: Sequence[RunGroup], column: str, *, ascending: bool) -> list[RunGroup]:
+def in_order(
+    groups: Sequence[RunGroup], column: str, *, ascending: bool, statistic: Statistic = "mean"
+) -> list[RunGroup]:
     """Return groups sorted by a column, or by `SIZE`, their number of runs; stable.
 
-    Values of ``by`` are compared, of other columns means. Numbers come before texts; groups without
-    a value are last in either direction.
+    Values of ``by`` are compared, of other columns a statistic. Numbers come before texts; groups
+    without a value are last in either direction.
     """
-    keys = [_place(group, column) for group in groups]
+    keys = [_place(group, column, statistic) for group in groups]
     there = [at for at, key in enumerate(keys) if key is not None]
     there.sort(key=lambda at: keys[at], reverse=not ascending)
     gone = [at for at, key in enumerate(keys) if key is None]
     return [groups[at] for at in there + gone]
 
 
-def _place(group: RunGroup, column: str) -> Any:
+def _place(group: RunGroup, column: str, statistic: Statistic) -> Any:
     if column == SIZE:
         return 0, group.n
     if column in group.by:
         value = group.by[column]
     else:
         spread = group.values.get(column)  # noqa: PD011 - no data frame
-        value = None if spread is None else spread.mean
+        value = None if spread is None else getattr(spread, statistic)
+        if value is None and spread is not None:
+            value = spread.same
     if value is None or value != value:  # noqa: PLR0124 - NaN is not itself
         return None
     if isinstance(value, int | float):  # true and false, too
@@ -195,8 +212,11 @@ def spread_of(values: Sequence[Any]) -> Spread:
         if type(one) in (int, float) and abs(one) <= sys.float_info.max  # which NaN is not
     ]
     odd = sum(one is not None for one in values) - len(numbers)
+    distinct = len({_same(one) for one in values if one is not None})
     if not numbers:
-        return Spread(0, odd, None, None, None, None)
+        same = next((one for one in values if one is not None), None) if distinct == 1 else None
+        text = None if same is None or type(same) is float else value_text(same, exact=True)
+        return Spread(0, odd, None, None, None, None, None, distinct, text)
     low, high = min(numbers), max(numbers)
     _, exponent = math.frexp(max(-low, high))
     small = [math.ldexp(one, -exponent) for one in numbers]
@@ -209,8 +229,21 @@ def spread_of(values: Sequence[Any]) -> Spread:
         squares = math.fsum((one - middle) ** 2 for one in apart)
         std = _large(math.sqrt(squares / (len(small) - 1)), exponent)
     return Spread(
-        len(numbers), odd, min(max(math.ldexp(mean, exponent), low), high), std, low, high
+        n=len(numbers),
+        odd=odd,
+        mean=min(max(math.ldexp(mean, exponent), low), high),
+        std=std,
+        min=low,
+        max=high,
+        median=_middle(sorted(numbers)),
+        distinct=distinct,
     )
+
+
+def _middle(ordered: Sequence[float]) -> float:
+    one, other = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    middle = (one + other) / 2
+    return middle if math.isfinite(middle) else one / 2 + other / 2
 
 
 def _large(value: float, exponent: int) -> float:
@@ -295,6 +328,8 @@ class GroupCurve:
         std: Sample standard deviation over the runs (n - 1), float64 (N,); NaN where n is 1.
         min: Smallest value of the runs, float64 (N,).
         max: Greatest value of the runs, float64 (N,).
+        median: Median over the runs, the mean of the two in the middle where n is even, float64
+            (N,).
     """
 
     path: str
@@ -307,9 +342,10 @@ class GroupCurve:
     std: Floats
     min: Floats
     max: Floats
+    median: Floats
 
     def __post_init__(self) -> None:
-        check_lengths(self.x, self.n, self.mean, self.std, self.min, self.max)
+        check_lengths(self.x, self.n, self.mean, self.std, self.min, self.max, self.median)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -460,4 +496,16 @@ def _summed(
         std=np.where(n > 1, np.ldexp(std, exponent), np.nan),
         min=low,
         max=high,
+        median=_middles(np.sort(np.where(there, rows, np.inf), axis=0), n),
     )
+
+
+def _middles(ordered: Floats, n: Ints) -> Floats:
+    """Return the medians of the first ``n`` of each column."""
+    import numpy as np
+
+    at = np.arange(len(n))
+    one, other = ordered[(n - 1) // 2, at], ordered[n // 2, at]
+    with np.errstate(over="ignore"):
+        middle: Floats = (one + other) / 2
+    return np.where(np.isfinite(middle), middle, one / 2 + other / 2)

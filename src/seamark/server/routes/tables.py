@@ -19,7 +19,7 @@ from seamark.reading.codec import (
     Table,
 )
 from seamark.reading.curves import MOST_PARTS, check_points
-from seamark.reading.groups import RunGroup, group_table, in_order
+from seamark.reading.groups import RunGroup, Statistic, group_table, in_order
 from seamark.reading.names import RunName
 from seamark.reading.points import Attempt, Points
 from seamark.reading.reader import Answer, Count, Path, Question
@@ -190,14 +190,15 @@ def groups(
     by: Annotated[list[Text], Meta(min_length=1, max_length=8)],
     columns: Annotated[Sequence[Text], Meta(max_length=100)] = (),
     order: Text | None = None,
+    statistic: Statistic = "mean",
     *,
     least_first: bool = False,
 ) -> Answer[list[RunGroup]]:
     """Return runs grouped by the values of some paths, and sums of the numbers of others.
 
     Only finite numbers count; ``std`` is that of a sample (n - 1), null for one run. ``order`` is
-    one of ``by``, the mean of one of ``columns``, or ``:n``, the number of runs; null for the order
-    of their first runs. ``limit`` and ``offset`` are of groups.
+    one of ``by``, a ``statistic`` of one of ``columns``, or ``:n``, the number of runs; null for
+    the order of their first runs. ``limit`` and ``offset`` are of groups.
     """
     question = every.question
     selection = question.selection(every, limit=MOST_ROWS, offset=0)
@@ -213,7 +214,7 @@ def groups(
         )
     found = group_table(runs, by, columns)
     if order is not None:
-        found = in_order(found, order, ascending=least_first)
+        found = in_order(found, order, ascending=least_first, statistic=statistic)
     end = None if question.limit is None else question.offset + question.limit
     return every.part_of(found[question.offset : end], len(found))
 

@@ -147,6 +147,8 @@ _READS_OF_MANY: dict[str, list[Any]] = {
 OF_MANY: dict[tuple[str, str], list[Any]] = {
     **{("POST", f"/read/{verb}"): bodies for verb, bodies in _READS_OF_MANY.items()},
     ("PATCH", "/runs"): [{**_REFS, "add_tags": ["x"]}],
+    ("PATCH", "/views"): [{"project": SECRET, "name": "v", "was": None, "address": ""}],
+    ("POST", "/views"): [{"project": SECRET}],
     ("POST", "/arrivals"): [{"project": SECRET, "run": "another"}],
     ("POST", "/link"): [{"project": SECRET, "run": RUN, "sha256": "0" * 64}],
     ("POST", "/runs/claims"): [{**_REFS, "claimant": _CLAIMANT}],
@@ -157,6 +159,7 @@ WITHOUT = "/linked/{signed}/{name}"
 """Answers without a token what was signed for it; see `tests/page/test_page_edits.py`."""
 CHANGING = {
     ("PATCH", "/runs"),
+    ("PATCH", "/views"),
     ("POST", "/arrivals"),
     *(("POST", f"/runs/claims{what}") for what in ("", "/held", "/release")),
 }

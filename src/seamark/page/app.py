@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["make_page"]
 
-_ROUTES: Final = ("contents", "curves", "edits", "reads", "tables")
-"""Modules of `seamark.server.routes` that are answered for a folder: what reads, and edits."""
+_ROUTES: Final = ("contents", "curves", "edits", "reads", "tables", "views")
+"""Modules of `seamark.server.routes` that are answered for a folder: what reads, and changes."""
 _OF_ROOT: Final = re.compile(r"/r(0|[1-9][0-9]{0,3})(/api/v1(?:/.*)?)", re.DOTALL)
 _OPEN: Final = re.compile(r"/|/api/v1/?|/static/.*|/open/.*|/r[0-9]+/api/v1/linked/.*", re.DOTALL)
 """What is answered to everybody; of the last, only what was signed here."""

@@ -29,6 +29,7 @@ from seamark.index.file import is_damaged
 from seamark.index.index import Index
 from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.page.editing import Edits
+from seamark.page.views import FolderViews
 from seamark.paths import check_place, is_inside
 from seamark.process.liveness import user_name
 from seamark.reading.catalog import ChangedRun, Changes
@@ -257,6 +258,7 @@ class Folder:
         self.links = Links(secrets.token_bytes(32), now_ns, f"r{place}/api/v1/")
         self.changing = _Changes(self._opened_now, self._looked)
         self.edits = Edits(root)
+        self.views = FolderViews(root)
         self._lock = threading.Lock()
         self._opened: _Opened | None = None
         self._opened_now()

@@ -5,6 +5,7 @@ is not set), which nobody else can open::
 
     page.json   {"token": "seamark_..."}
     open.html   leads a browser to the address with the token
+    views/      views of roots that this user may not write to; see `seamark.page.views`
 """
 
 from __future__ import annotations
@@ -25,7 +26,17 @@ from seamark.index.lock import exclusive
 from seamark.journal.folder import ROOT_NAME, name_of, root_dir
 from seamark.process.interrupts import quietly
 
-__all__ = ["Root", "StateError", "instance_of", "keep", "named_roots", "new_token", "redirect_file"]
+__all__ = [
+    "Root",
+    "StateError",
+    "instance_of",
+    "keep",
+    "named_roots",
+    "new_token",
+    "redirect_file",
+    "replace_file",
+    "state_folder",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +91,7 @@ def keep() -> str:
 
     A file that others can read, or that is not this user's, is not believed: there is a new token.
     """
-    place = _folder() / _FILE
+    place = state_folder() / _FILE
     with exclusive(place, _LOCK_S):
         return _read(place) or new_token()
 
@@ -112,10 +123,16 @@ def redirect_file(url: str) -> Path:
     )
 
 
-def _folder() -> Path:
-    # Who could write there would have this user show their token to a page of their own.
+def state_folder(*, check: bool = True) -> Path:
+    """Return the folder of this user's page, made if it is missing.
+
+    Who could write there would have this user show their token to a page of their own: StateError
+    where others can. Without ``check``, only its path is told.
+    """
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111
     made = Path(base) / "seamark"
+    if not check:
+        return made
     me = os.geteuid()
     try:
         made.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -155,19 +172,33 @@ def _read(place: Path) -> str | None:
 
 
 def _write(name: str, text: str) -> Path:
-    place = _folder() / name
-    draft = place.with_name(f".{name}.{secrets.token_hex(4)}")
+    place = state_folder() / name
     try:
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(fd, "w", encoding="utf-8") as out:
-            os.fchmod(fd, 0o600)  # whatever the umask takes away
-            out.write(text)
-        draft.replace(place)
+        replace_file(place, text, 0o600)
     except OSError as error:
-        with quietly(only=OSError):
-            draft.unlink()
         msg = (
             f"{place} cannot be written: {error.strerror}; name another folder with XDG_STATE_HOME"
         )
         raise StateError(msg) from error
     return place
+
+
+def replace_file(place: Path, text: str, mode: int | None = None) -> None:
+    """Put a file in the place of the one that there is, as a whole or not at all.
+
+    Its mode is that given, else what the umask leaves.
+    """
+    draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
+        with os.fdopen(fd, "w", encoding="utf-8") as out:
+            if mode is not None:
+                os.fchmod(fd, mode)  # whatever the umask takes away
+            out.write(text)
+            out.flush()
+            os.fsync(fd)
+        draft.replace(place)
+    except OSError:
+        with quietly(only=OSError):
+            draft.unlink()
+        raise

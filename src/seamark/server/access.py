@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 if TYPE_CHECKING:
     from seamark.reading.catalog import Changes
     from seamark.reading.reader import Answer
+    from seamark.server.views import Views
     from seamark.store.read.run import RunReader
     from seamark.store.read.series import Sources
     from seamark.store.runs import Store
@@ -246,6 +247,10 @@ class Serving(Protocol):
     @property
     def changing(self) -> Changing:
         """Changes of the runs."""
+
+    @property
+    def views(self) -> Views:
+        """Saved views of projects."""
 
     @property
     def links(self) -> Links:

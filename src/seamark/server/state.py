@@ -11,6 +11,7 @@ from seamark.server.access import Links
 from seamark.server.accounts.accounts import Accounts
 from seamark.server.accounts.logins import Logins, deciding_by
 from seamark.server.accounts.tables import instance_of, link_key_of, migrate
+from seamark.server.accounts.views import ServerViews
 from seamark.server.blobs.blobs import Blobs
 from seamark.server.changes import Positions, ServerChanges
 from seamark.server.checks import open_matching_objects
@@ -56,6 +57,7 @@ class Server:
         self.logins = Logins(
             self.accounts, deciding_by(settings.auth), now_ns, processes=settings.workers
         )
+        self.views = ServerViews(databases.account)
         self.instance = instance_of(databases.account)
         self.links = Links(link_key_of(databases.account), now_ns)
         self.objects = open_matching_objects(databases, settings.blobs)

@@ -162,6 +162,7 @@ def test_what_is_said_of_writing_is_as_described(here) -> None:
         "runs/claims": {"refs": refs, "claimant": claimant},
         "runs/claims/held": claim,
         "runs/claims/release": claim,
+        "views": {"project": "team/x"},
     }
     with here.client() as asks:
         for path, body in posts.items():
@@ -169,6 +170,8 @@ def test_what_is_said_of_writing_is_as_described(here) -> None:
             checked(described, path, "post", answer)
         body = {"refs": refs, "add_tags": ["x"]}
         checked(described, "runs", "patch", asks.patch("runs", json=body))
+        body = {"project": "team/x", "name": "v", "was": None, "address": "?v=1"}
+        checked(described, "views", "patch", asks.patch("views", json=body))
 
 
 @pytest.mark.once

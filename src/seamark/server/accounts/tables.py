@@ -46,6 +46,7 @@ __all__ = [
     "token",
     "tombstone",
     "user",
+    "view",
 ]
 
 
@@ -234,6 +235,17 @@ reservation: Final = sa.Table(
 """Reservations, rows that are inserted once and never changed: the claims of each run,
 or group (``kind``), by processes (``holder``, JSON), and that they were given back; see
 `seamark.server.purging`."""
+view: Final = sa.Table(
+    "view",
+    metadata,
+    sa.Column("project", _Text, primary_key=True),
+    sa.Column("name", _Text, primary_key=True),
+    sa.Column("address", _Text, nullable=False),
+    sa.Column("default", sa.Boolean, nullable=False),
+    sa.Column("by", _Text, nullable=False),
+    sa.Column("t_ns", sa.BigInteger, nullable=False),
+)
+"""Saved views of projects; see `seamark.server.views`."""
 _fact: Final = fact.c
 _VALUE: Final = sa.select(_fact.value).where(_fact.key == sa.bindparam("at"))
 _DRAW: Final = Upsert(fact, ("key", "value"), ("key",))
@@ -264,7 +276,7 @@ def lock_account(connection: sa.Connection) -> None:
         connection.execute(sa.text("LOCK TABLE fact IN EXCLUSIVE MODE"))
 
 
-HEAD: Final = "0005"
+HEAD: Final = "0006"
 """The last step. Whoever is there needs no Alembic, which is long to import for every process."""
 _PLACE: Final = "seamark.server.accounts:migrations"
 _STEPS: Final = sa.table("alembic_version", sa.column("version_num"))

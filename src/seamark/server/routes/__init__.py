@@ -21,5 +21,6 @@ Files are ``GET runs/{project}/{run}/blobs/{sha256}`` with ``ETag`` and ranges, 
 - ``POST arrivals`` asks under which name a run may come;
 - ``POST runs/claims`` claims the first of some runs, or groups, that is free; ``runs/claims/held``
   and ``runs/claims/release`` ask for one, and give it back;
+- ``PATCH views`` saves, renames and removes views of a project; ``POST views`` lists them;
 - ``POST link`` makes an address of a content that needs no token, for 60 s to begin with.
 """

@@ -30,11 +30,13 @@ const NEWEST = "sys/creation_time";
  * @property {boolean} attempts replaced points are shown too
  * @property {string[]} charts charts of several paths, each with a line break between them
  * @property {string[]} pinned charts that come first
+ * @property {string[]} hidden runs and groups whose lines are hidden
  * @property {string[]} group paths by which runs are grouped
  * @property {string} order the column by which groups are sorted, with "-" before it for the greatest
  *   first; empty: as their first runs
  * @property {string[]} by paths by which curves are coloured; empty: each run has its own colour
  * @property {string} baseline the run that others are compared with
+ * @property {string} view name of the saved view that was opened; "-" for none, not even the default one
  * @property {boolean} trashed the trash is shown
  * @property {boolean} all Compare shows what does not differ too
  * @property {string} filter of charts
@@ -67,10 +69,12 @@ export const START = Object.freeze({
   attempts: false,
   charts: [],
   pinned: [],
+  hidden: [],
   group: [],
   order: "",
   by: [],
   baseline: "",
+  view: "",
   trashed: false,
   all: false,
   filter: "",
@@ -78,8 +82,8 @@ export const START = Object.freeze({
   zoom: null,
 });
 
-const TEXTS = /** @type {const} */ (["root", "project", "q", "run", "tab", "x", "baseline", "filter", "order"]);
-const LISTS = /** @type {const} */ (["cols", "selected", "drawn", "charts", "pinned", "group", "by"]);
+const TEXTS = /** @type {const} */ (["root", "project", "q", "run", "tab", "x", "baseline", "filter", "order", "view"]);
+const LISTS = /** @type {const} */ (["cols", "selected", "drawn", "charts", "pinned", "hidden", "group", "by"]);
 const FLAGS = /** @type {const} */ (["logx", "logy", "robust", "attempts", "trashed", "all"]);
 const NUMBERS = /** @type {const} */ (["smooth", "ema"]);
 const SCREENS = ["runs", "compare", "projects"];
@@ -150,7 +154,7 @@ export function search(view) {
   const behind = new URLSearchParams();
   /** @type {any} */
   const rest = { ...view };
-  for (const name of /** @type {const} */ (["drawn", "selected", "charts", "cols", "colours"])) {
+  for (const name of /** @type {const} */ (["drawn", "selected", "charts", "cols", "hidden", "colours"])) {
     if (text.length <= LONGEST) break;
     if (name === "colours") for (const one of coloursOf(view)) behind.append("colour", one);
     else if (view[name].length) behind.set(name, view[name].map(escaped).join(","));

@@ -6,7 +6,7 @@ import { COLOURED, GREY, PALETTE, colourOf, dashOf, useTheme } from "./colours.j
 import { Later, useSeen } from "./components.js";
 import { DASHES, useCurves } from "./curves.js";
 import { axisName, axisUnit, count, short, unitOf, whole } from "./format.js";
-import { Corner, HEAD_PX, hidden } from "./legend.js";
+import { Corner, HEAD_PX } from "./legend.js";
 import { Plot } from "./plot.js";
 
 /** @typedef {import("./lines.js").Line} Line */
@@ -64,7 +64,7 @@ export function Chart(props) {
     return colourOf(line.run, every, theme, view.colours || {}, line.run === highlighted);
   };
   const inks = every.map((id) => colourOf(id, every, theme, view.colours || {})).join();
-  const gone = hidden.use();
+  const gone = useMemo(() => new Set(every.length > 1 ? view.hidden : []), [every.length > 1, view.hidden.join()]);
   const { plot, wait } = usePlot({ ...props, height }, curves, seen && !asTable ? canvas : null, `${theme} ${inks}`, colour, gone);
 
   const all = curves.lines().filter((line) => !gone.has(line.run));

@@ -319,7 +319,7 @@ export function Charts({ api, runs, of = runs.length, view, live, wanted = () =>
     <${Controls} api=${api} runs=${runs} view=${view} axis=${axis} known=${known} zoom=${zoom} onZoom=${setZoom} total=${total} several=${attempts.size > 0} most=${most} onMost=${setMost}
       anyOpen=${sections.some((one) => !isClosed(one.name))}
       onToggle=${(/** @type {boolean} */ shut) => setClosed(Object.fromEntries(sections.map((one) => [one.name, shut])))} />
-    ${(groups || runs.length > 1) && html`<${Legend} key=${groups ? "groups" : "runs"} items=${legend} label=${`${groups ? "Groups" : "Runs"} that are drawn`} theme=${theme} colours=${colours}
+    ${(groups || runs.length > 1) && html`<${Legend} key=${groups ? "groups" : "runs"} items=${legend} label=${`${groups ? "Groups" : "Runs"} that are drawn`} theme=${theme} colours=${colours} gone=${view.hidden}
       note=${groups ? "mean, and one standard deviation to each side; dashed where runs are missing" : ""} />`}
     ${byValue && html`<${Later} of="./groups.js" part="ValueKey" valued=${byValue} by=${view.by} theme=${theme} />`}
     ${error && html`<${ErrorBox} error=${error} onRetry=${again} />`}

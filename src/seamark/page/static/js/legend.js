@@ -2,13 +2,11 @@
 /** The legend of charts, and the sizes that a person gave to them. */
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { read, write } from "./address.js";
 import { Shared, colourOf, dashOf, highlight, highlighting } from "./colours.js";
 import { Middle, kept } from "./components.js";
 
 /** @typedef {{id: string, name: string, title?: string, onOpen?: () => void}} Item */
-
-/** The runs and groups whose lines are hidden. */
-export const hidden = new Shared(/** @type {ReadonlySet<string>} */ (new Set()));
 
 /**
  * Hide what is shown and the other way around, or show one alone, or all again.
@@ -17,13 +15,13 @@ export const hidden = new Shared(/** @type {ReadonlySet<string>} */ (new Set()))
  * @param {boolean} alone
  */
 function toggle(items, id, alone) {
-  const now = hidden.now;
+  const now = new Set(read().hidden);
   const others = items.map((one) => one.id).filter((one) => one !== id);
   const isAlone = !now.has(id) && others.every((one) => now.has(one));
   const next = new Set(now);
   if (alone) for (const one of [id, ...others]) next[one === id || isAlone ? "delete" : "add"](one);
   else next[next.has(id) ? "delete" : "add"](id);
-  hidden.set(next);
+  write({ hidden: [...next] });
 }
 
 const NAME_PX = 150;
@@ -34,11 +32,10 @@ const [BESIDE_PX, LETTER_PX] = [50, 7.2];
 /**
  * One row of what is drawn, which can be opened. A click hides, another one shows; a double click
  * shows one alone.
- * @param {{items: Item[], label: string, theme: any, colours: Record<string, any>, note?: string}} props
+ * @param {{items: Item[], label: string, theme: any, colours: Record<string, any>, gone: string[], note?: string}} props `gone`: whose lines are hidden
  */
-export function Legend({ items, label, theme, colours, note }) {
+export function Legend({ items, label, theme, colours, gone, note }) {
   const now = highlight.use();
-  const gone = hidden.use();
   const [open, setOpen] = useState(false);
   const [room, setRoom] = useState(0);
   const list = useRef(/** @type {HTMLElement | null} */ (null));
@@ -54,7 +51,7 @@ export function Legend({ items, label, theme, colours, note }) {
   const shown = open ? items : items.slice(0, Math.max(1, fits));
   const more = items.length - shown.length;
   return html`<ul class=${`charts-key${open ? " open" : ""}`} aria-label=${label} ref=${list}>
-    ${shown.map(({ id, name, title, onOpen }) => html`<li key=${id} class=${now === id ? "looked" : ""}><button type="button" aria-pressed=${gone.has(id) ? "false" : "true"} title=${`${title ?? name}: a click hides or shows it, a double click or Alt shows it alone`}
+    ${shown.map(({ id, name, title, onOpen }) => html`<li key=${id} class=${now === id ? "looked" : ""}><button type="button" aria-pressed=${gone.includes(id) ? "false" : "true"} title=${`${title ?? name}: a click hides or shows it, a double click or Alt shows it alone`}
       ...${highlighting(id)} onClick=${(/** @type {MouseEvent} */ event) => toggle(items, id, event.altKey)} onDblClick=${() => toggle(items, id, true)}
       onKeyDown=${(/** @type {KeyboardEvent} */ event) => {
         if (event.key !== "Enter" || !event.altKey) return;

@@ -182,7 +182,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const right = table && (rows.length > 0 || drawn.length > 0) && charts.module && html`<${charts.module.Charts} api=${api} runs=${chartRuns} of=${table.total} view=${view} live=${live} />`;
   return html`<h1 class="unseen">${project || "All runs"}</h1>
     ${!isEmpty &&
-    html`<${Find} api=${api} view=${view} root=${root} known=${known ?? []} columns=${columns ?? []} rows=${rows} table=${table} error=${error} queryError=${queryError}
+    html`<${Find} api=${api} view=${view} root=${root} known=${known ?? []} columns=${columns ?? []} rows=${rows} table=${table} error=${error} queryError=${queryError} drawn=${drawn}
       edit=${() => editMenu(chosenRefs, all ? rows : rows.filter((row) => selected.has(row.key)))} />`}
     ${error && !queryError && error.error !== "lost" && html`<${ErrorBox} error=${error} onRetry=${again} />`}
     ${error && !queryError && error.error !== "lost" && (view.cols.length > 0 || view.sort !== START.sort) &&
@@ -202,9 +202,10 @@ export function RunsScreen({ api, view, live, keys, root }) {
 /**
  * The bar above the table: the query, and menus; while runs are selected, what can be done with these
  * in the place of the menus.
- * @param {{api: Api, view: View, root: Root, known: any[], columns: string[], rows: Row[], table: Table | null, error: any, queryError: any, edit: () => any[]}} props
+ * @param {{api: Api, view: View, root: Root, known: any[], columns: string[], rows: Row[], table: Table | null, error: any, queryError: any, drawn: string[], edit: () => any[]}} props
  */
-function Find({ api, view, root, known, columns, rows, table, error, queryError, edit }) {
+function Find({ api, view, root, known, columns, rows, table, error, queryError, drawn, edit }) {
+  const own = { api, view, drawn };
   const tags = useMemo(() => [...new Set(rows.flatMap((one) => one.tags))].sort(), [table]);
   const total = table?.total ?? 0;
   const chosen = view.selected[0] === "*" ? total : view.selected.length;
@@ -223,12 +224,7 @@ function Find({ api, view, root, known, columns, rows, table, error, queryError,
         <${Menu} press="g" label=${view.group.length ? `Group: ${view.group.join(", ")}` : "Group"} title="Group runs that show the same" wide>
           <${Later} of="./compare.js" part="GroupChooser" view=${view} known=${known} />
         <//>
-        <${Menu} label="View" title="This view" items=${[
-          { label: "The trash", checked: view.trashed, onPick: () => write({ trashed: !view.trashed, page: 0, selected: [], drawn: [] }, { push: true }) },
-          { label: "Project: description, folders", onPick: () => write({ screen: "projects" }, { push: true }) },
-          { label: "Newest first", checked: view.sort === START.sort && !view.ascending, onPick: () => write({ sort: START.sort, ascending: false, page: 0 }) },
-          { label: "Everything as at first", onPick: () => write({ ...START, root: view.root, project: view.project }, { push: true }) },
-        ]} />
+        <${Later} of="./views.js" part="ViewMenu" wait=${html`<button>View</button>`} ...${own} />
       </div>
       ${chosen > 0 &&
       html`<div role="group" aria-label="Selected runs">
@@ -238,6 +234,7 @@ function Find({ api, view, root, known, columns, rows, table, error, queryError,
         <button type="button" class="quiet" onClick=${selectNone} title="Select none">Clear</button>
       </div>`}
     </div>
+    <${Later} of="./views.js" part="Share" wait=${html`<button>Share</button>`} ...${own} />
   </div>`;
 }
 

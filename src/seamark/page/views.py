@@ -1,0 +1,110 @@
+"""Views of the projects of a folder: a file for each view, beside the runs.
+
+They are in ``.views`` of the root, in a folder for each project, so that who sees the runs sees
+the views. Who may not write there keeps theirs below ``XDG_STATE_HOME``, where they go before those
+of the same name in the root.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from seamark.index.lock import exclusive
+from seamark.journal.safe import make_folder, names_in, open_file
+from seamark.page.editing import NotWritable
+from seamark.page.roots import replace_file, state_folder
+from seamark.process.interrupts import quietly
+from seamark.server.failures import later
+from seamark.server.views import MOST_ADDRESS, MOST_VIEWS, View
+
+if TYPE_CHECKING:
+    from seamark.server.views import Work
+
+__all__ = ["FolderViews"]
+
+_LOCK_S: Final = 10.0
+_MOST_BYTES: Final = 2 * MOST_ADDRESS
+_WRITABLE: Final = os.W_OK | os.X_OK
+
+
+class FolderViews:
+    """The views of all projects below a root; see `seamark.server.views.Views`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def apart(self, project: str) -> str:
+        """Return where views are saved if not in the root."""
+        shared, own = self._places(project)
+        if self._is_writable(shared):
+            return ""
+        return f"you may not write to {self._root}: views are saved in {own.parent}, for you alone"
+
+    def read(self, project: str) -> dict[str, View]:
+        """Return the views of a project by name."""
+        found = {}
+        for folder in self._places(project):
+            names: list[str] = []
+            with quietly(only=OSError):
+                names = [one for one in names_in(folder) if one.endswith(".json")]
+            views = [_read(folder / name) for name in names[:MOST_VIEWS]]
+            found.update({one.name: one for one in views if one is not None})
+        return found
+
+    def change(self, project: str, work: Work) -> Mapping[str, View]:
+        """Change the views of a project; return them.
+
+        Each view is replaced as a whole, and none that others save is touched.
+        """
+        shared, own = places = self._places(project)
+        folder = shared if self._is_writable(shared) else own
+        try:
+            if folder is own:
+                state_folder()
+            make_folder(folder.parent)
+            make_folder(folder)
+            with exclusive(folder / "views", _LOCK_S) as mine:
+                if not mine:
+                    raise later(error="busy", hint="others save views: send the request again")
+                before = self.read(project)
+                after = work(before)
+                for name, one in after.items():
+                    if before.get(name) != one:
+                        replace_file(folder / _file_of(name), one.model_dump_json())
+                for name in before.keys() - after.keys():
+                    for place in places:
+                        (place / _file_of(name)).unlink(missing_ok=True)
+        except OSError as error:
+            msg = f"{error.filename or folder} cannot be written to by you: {error.strerror}"
+            raise NotWritable(msg) from error
+        return after
+
+    def _places(self, project: str) -> tuple[Path, Path]:
+        of_project, of_root = _hash(project), _hash(os.path.realpath(self._root))
+        own = state_folder(check=False) / "views" / of_root / of_project
+        return self._root / ".views" / of_project, own
+
+    def _is_writable(self, shared: Path) -> bool:
+        places = (shared, shared.parent, self._root)
+        return os.access(next(filter(Path.exists, places), self._root), _WRITABLE)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _file_of(name: str) -> str:
+    return f"{_hash(name)}.json"
+
+
+def _read(place: Path) -> View | None:
+    # Whoever may write to the root may have put anything there.
+    with quietly(only=(OSError, ValueError)), os.fdopen(open_file(place), "rb") as file:
+        view = View.model_validate_json(file.read(_MOST_BYTES))
+        if place.name == _file_of(view.name):
+            return view
+    return None

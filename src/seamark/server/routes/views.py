@@ -1,0 +1,137 @@
+"""Routes for the views of a project: who may read it opens them, who may write to it saves them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field, model_validator
+
+from seamark.server.access import Identity, Role
+from seamark.server.failures import FAILURES, Refusal
+from seamark.server.guard import Body, asker, expect, open_to_all, serving_of
+from seamark.server.views import MOST_VIEWS, Address, Name, View
+
+__all__ = ["router"]
+
+router: Final = APIRouter(tags=["runs"])
+Project = Annotated[str, Field(max_length=4096)]
+"""Empty for the table of all runs."""
+
+
+class _ListBody(Body):
+    """The project whose views are asked for."""
+
+    project: Project
+
+
+class _ViewBody(Body):
+    """A change of one view, which is as `was` says: its address, or null if there is none yet.
+
+    An `address` saves it, a null one removes it; `to` is its new name. `default` says whether it is
+    the one with which the project is opened.
+    """
+
+    project: Project
+    name: Name
+    was: str | None
+    address: Address | None = None
+    to: Name | None = None
+    default: bool | None = None
+
+    @model_validator(mode="after")
+    def _check_change(self) -> _ViewBody:
+        if {"address", "to", "default"}.isdisjoint(self.model_fields_set):
+            msg = "expected something to change: address, to, default"
+            raise ValueError(msg)
+        return self
+
+
+class _Views(BaseModel):
+    """Views of a project by name.
+
+    `may_save` says whether the asker may change them, `apart` why nobody else sees those that the
+    asker saves.
+    """
+
+    project: str
+    views: list[View]
+    may_save: bool
+    apart: str
+
+
+_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"model": _Views},
+    409: {"description": "The view was changed meanwhile, or its new name is taken."},
+    **FAILURES,
+}
+
+
+@router.post("/views", operation_id="listViews", responses=_ANSWERS)
+def views(request: Request, body: _ListBody) -> _Views:
+    """Return the views of a project."""
+    _, role = _role(request, body.project)
+    # Over all projects there is no role for most people: they have no views there.
+    found = {} if role is None else serving_of(request).views.read(body.project)
+    return _told(request, body.project, role, found)
+
+
+@router.patch("/views", operation_id="editView", responses=_ANSWERS)
+def edit(request: Request, body: _ViewBody) -> _Views:
+    """Save, rename or remove a view, or make it the default one; return all views."""
+    who, role = _role(request, body.project)
+    if role is None or role < Role.CONTRIBUTOR:
+        raise Refusal(403, "role-too-small", "saving a view needs the role contributor")
+    now_ns = serving_of(request).now_ns()
+
+    def changed(before: Mapping[str, View]) -> Mapping[str, View]:
+        return _changed(before, body, who.name, now_ns)
+
+    found = serving_of(request).views.change(body.project, changed)
+    return _told(request, body.project, role, found)
+
+
+def _role(request: Request, project: str) -> tuple[Identity, Role | None]:
+    if project:
+        expect(request, project, Role.VIEWER)
+    else:
+        open_to_all(request)
+    who = asker(request)
+    return who, serving_of(request).accounts.role(who, project)
+
+
+def _told(request: Request, project: str, role: Role | None, found: Mapping[str, View]) -> _Views:
+    may_save = role is not None and role >= Role.CONTRIBUTOR
+    return _Views(
+        project=project,
+        views=[found[name] for name in sorted(found)],
+        may_save=may_save,
+        apart=serving_of(request).views.apart(project) if may_save else "",
+    )
+
+
+def _changed(before: Mapping[str, View], body: _ViewBody, by: str, now_ns: int) -> dict[str, View]:
+    views = dict(before)
+    found = views.pop(body.name, None)
+    if (found and found.address) != body.was:
+        hint = f"the view {body.name!r} was changed meanwhile, or is there already: look at it"
+        raise Refusal(409, "changed", hint, address=found and found.address)
+    if "address" in body.model_fields_set:
+        if body.address is None:
+            return views
+        kept = found is not None and found.default
+        found = View(name=body.name, address=body.address, default=kept, by=by, t_ns=now_ns)
+    if found is None:
+        raise Refusal(404, "not-found", f"there is no view {body.name!r}")
+    if body.to is not None:
+        if body.to in views:
+            raise Refusal(409, "taken", f"there is a view {body.to!r} already: choose another name")
+        found = found.model_copy(update={"name": body.to})
+    if body.default is not None:
+        views = {name: one.model_copy(update={"default": False}) for name, one in views.items()}
+        found = found.model_copy(update={"default": body.default})
+    if len(views) >= MOST_VIEWS:
+        hint = f"a project has {MOST_VIEWS} views at most: remove one"
+        raise Refusal(413, "too-many-views", hint, limit=MOST_VIEWS)
+    return {**views, found.name: found}

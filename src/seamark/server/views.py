@@ -1,0 +1,63 @@
+"""Saved views: states of the page under a name, each for a project.
+
+A view is what stands behind the path in the address of the page. The page ignores what it does not
+know there, and what would lead to another project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Final, Protocol
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+__all__ = ["MOST_VIEWS", "Address", "Name", "View", "Views", "Work"]
+
+MOST_VIEWS: Final = 200
+"""Views of one project."""
+MOST_ADDRESS: Final = 64 << 10
+"""Characters of the address of a view."""
+_LAST: Final = (1 << 63) - 1
+
+
+def _printable(name: str) -> str:
+    if not name.isprintable() or name != name.strip():
+        msg = "expected printable characters, with none but spaces between words"
+        raise ValueError(msg)
+    return name
+
+
+Name = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_printable)]
+Address = Annotated[str, Field(max_length=MOST_ADDRESS, pattern=r"^[!-~]*$")]
+
+
+class View(BaseModel):
+    """A view; `by` saved it at `t_ns`, nanoseconds since the Unix epoch."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: Name
+    address: Address
+    default: bool = False
+    by: Annotated[str, Field(max_length=1000)] = ""
+    t_ns: Annotated[int, Field(ge=0, le=_LAST)] = 0
+
+
+Work = Callable[[Mapping[str, View]], Mapping[str, View]]
+"""Makes the views that are to be there, by name, of those that are there."""
+
+
+class Views(Protocol):
+    """Storage of the views of all projects; safe to use from threads and several processes."""
+
+    def apart(self, project: str) -> str:
+        """Return a sentence if what is saved now is seen by nobody else; else an empty text."""
+
+    def read(self, project: str) -> Mapping[str, View]:
+        """Return the views of a project by name."""
+
+    def change(self, project: str, work: Work) -> Mapping[str, View]:
+        """Change the views of a project while nobody else does; return them.
+
+        An error of `work` leaves them as they are.
+        """

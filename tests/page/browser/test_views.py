@@ -1,0 +1,124 @@
+"""Views are saved, opened and shared; who opens a link sees the same."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from page_looking import address, findings, opening, plotted
+
+
+def expect(*given):
+    """Playwright's; it is no module of the sessions that leave these tests out."""
+    from playwright.sync_api import expect
+
+    return expect(*given)
+
+
+def menu(tab, name=""):
+    """Open the menu of views, and return it, or the item of a name."""
+    tab.locator(".find").get_by_role("button", name=re.compile("^View")).click()
+    found = tab.get_by_role("dialog", name="Views of this project")
+    return found.get_by_text(name, exact=True) if name else found
+
+
+def drawn(tab):
+    """Return the runs whose lines a chart has, and the colour of each name in the legend."""
+    lines = len(plotted(tab, "val/loss")["data"])
+    legend = tab.locator(".charts-key li")
+    return lines, legend.locator("line").evaluate_all(
+        "(all) => all.map((one) => one.getAttribute('stroke'))"
+    )
+
+
+@pytest.fixture
+def pages(recorded, serve, new_profile):
+    """A page of a root of its own, and a function that opens it as somebody else."""
+    here = serve(recorded("box"))
+
+    def visitor(asked="", link=""):
+        tab = new_profile(viewport={"width": 1440, "height": 900}).new_page()
+        tab.goto(
+            f"{link}{'&' if '#' in link else '#'}token={here.token}"
+            if link
+            else opening(here, asked)
+        )
+        expect(tab.get_by_role("table")).to_be_visible()
+        return tab
+
+    return here, visitor
+
+
+def save(tab, name):
+    """Save what is seen as a view."""
+    menu(tab, "Save as …").click()
+    field = tab.get_by_role("textbox", name="Name")
+    expect(field).to_be_focused()
+    assert findings(tab) == []
+    field.fill(name)
+    field.press("Enter")
+
+
+def test_a_view_is_saved_and_shared(pages, watched):
+    """With its query, order, axes and hidden lines; the default one opens by itself elsewhere."""
+    watched.allow("409")  # a name that is taken
+    here, visitor = pages
+    tab = visitor("?project=box")
+    before = drawn(tab)
+    hide = tab.locator(".charts-key").get_by_role("button", name=re.compile("^vgg-10")).first
+    hide.click()
+    expect(hide).to_have_attribute("aria-pressed", "false")
+    tab.get_by_role("checkbox", name="log y").check()
+    assert plotted(tab, "val/loss", lambda found: len(found["data"]) < before[0])
+    save(tab, "<b>Loss & höhe")
+    view = tab.locator(".find").get_by_role("button", name="View: <b>Loss & höhe")
+    expect(view).to_be_visible()
+    seen = drawn(tab)
+
+    tab.get_by_role("checkbox", name="log y").uncheck()
+    expect(view).to_contain_text("changed")
+    menu(tab, "<b>Loss & höhe").click()
+    expect(view).not_to_contain_text("changed")
+    expect(tab.get_by_role("checkbox", name="log y")).to_be_checked()
+    menu(tab, "Open the project with it").click()
+
+    # Somebody else opens the project: the same colours, lines and axes.
+    other = visitor("?project=box")
+    expect(
+        other.locator(".find").get_by_role("button", name="View: <b>Loss & höhe")
+    ).to_be_visible()
+    expect(other.get_by_role("checkbox", name="log y")).to_be_checked()
+    assert plotted(other, "val/loss", lambda found: len(found["data"]) == seen[0])
+    assert drawn(other) == seen
+    menu(other, "Everything as at first").click()
+    expect(other.get_by_role("checkbox", name="log y")).not_to_be_checked()
+    save(other, "<b>Loss & höhe")
+    expect(other.get_by_role("alert")).to_contain_text("there already")
+    other.keyboard.press("Escape")
+
+    # A view that is renamed and deleted; the list of the other is the one of now.
+    menu(tab, "Rename …").click()
+    tab.get_by_role("textbox", name="Name").fill("b")
+    tab.keyboard.press("Enter")
+    expect(tab.locator(".find").get_by_role("button", name="View: b")).to_be_visible()
+    expect(menu(other)).to_contain_text("b")
+    other.keyboard.press("Escape")
+    menu(tab, "Delete …").click()
+    tab.get_by_role("button", name="Delete", exact=True).click()
+    expect(tab.locator(".find").get_by_role("button", name=re.compile("^View$"))).to_be_visible()
+    expect(tab.get_by_role("checkbox", name="log y")).to_be_checked()
+
+    check_shared(here, visitor, tab, seen)
+
+
+def check_shared(here, visitor, tab, seen):
+    """Check that a link has all that is seen, though nothing of it is selected."""
+    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    tab.get_by_role("button", name="Share").click()
+    expect(tab.get_by_role("button", name="Copied")).to_be_visible()
+    link = tab.evaluate("navigator.clipboard.readText()")
+    assert link.startswith(address(here))
+    third = visitor(link=link)
+    expect(third.get_by_role("checkbox", name="log y")).to_be_checked()
+    assert plotted(third, "val/loss", lambda found: len(found["data"]) == seen[0])
+    assert drawn(third) == seen

@@ -1,0 +1,228 @@
+"""Views are saved for a project of a folder as for one of a server, and by several at once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+import httpx
+from databases import fresh_database
+from page_served import page
+from served import served
+
+from seamark.page.views import FolderViews
+from seamark.server.views import View
+
+PROJECT = "team/vision"
+ADDRESS = "?v=1&sort=train%2Floss&pinned=val/loss&unheard=of"
+Ask = Callable[..., httpx.Response]
+
+
+def asker(client: httpx.Client, base: str, project: str = PROJECT) -> Ask:
+    """Return a function that changes a view, or lists them."""
+
+    def ask(name: str = "", **change: Any) -> httpx.Response:
+        if not name:
+            return client.post(f"{base}views", json={"project": project})
+        body = {"project": project, "name": name, "was": None, **change}
+        return client.patch(f"{base}views", json=body)
+
+    return ask
+
+
+@pytest.fixture(params=["folder", "sqlite", "postgresql"])
+def ask(request, postgresql, tmp_path, monkeypatch):
+    """Ask a page of a folder, or a server on either engine."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with contextlib.ExitStack() as stack:
+        if request.param == "folder":
+            (tmp_path / "root").mkdir()
+            here = stack.enter_context(page(tmp_path / "root", look=False))
+            yield asker(here.client, here.base)
+            return
+        store = None
+        if request.param == "postgresql":
+            store = stack.enter_context(fresh_database(postgresql()))
+        there = stack.enter_context(served(tmp_path / "server", store=store))
+        bearer = {"Authorization": f"Bearer {there.token}"}
+        client = stack.enter_context(httpx.Client(headers=bearer, verify=False, timeout=60))
+        yield asker(client, f"{there.url}/api/v1/")
+
+
+def names(answer: httpx.Response) -> list[str]:
+    assert answer.status_code == 200, answer.text
+    return [one["name"] for one in answer.json()["views"]]
+
+
+def test_a_view_is_saved_renamed_made_the_default_and_removed(ask):
+    """One that is there, or was changed meanwhile, is not replaced unawares."""
+    empty = {"project": PROJECT, "views": [], "may_save": True, "apart": ""}
+    assert ask().json() == empty
+    assert names(ask("Löss, by lr", address=ADDRESS)) == ["Löss, by lr"]
+    assert names(ask("b", address="", default=True)) == ["Löss, by lr", "b"]
+    (view,) = [one for one in ask().json()["views"] if one["name"] != "b"]
+    assert (view["address"], view["default"], bool(view["by"])) == (ADDRESS, False, True)
+    for was in (None, "?other"):
+        again = ask("Löss, by lr", was=was, address="?mine")
+        assert (again.status_code, again.json()["error"]) == (409, "changed")
+        assert again.json()["address"] == ADDRESS
+    assert ask("Löss, by lr", was=ADDRESS, to="b").json()["error"] == "taken"
+    assert names(ask("Löss, by lr", was=ADDRESS, to="a", default=True)) == ["a", "b"]
+    assert [one["default"] for one in ask().json()["views"]] == [True, False]
+    assert ask("a", was=ADDRESS, address="?2").json()["views"][0]["default"] is True
+    assert ask("a", was="?2", default=False).json()["views"][0]["default"] is False
+    assert names(ask("a", was="?2", address=None)) == ["b"]
+    assert ask("a", to="c").status_code == 404
+    assert names(ask()) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "", "address": ""},
+        {"name": "x" * 101, "address": ""},
+        {"name": " x", "address": ""},
+        {"name": "x\u202ey", "address": ""},
+        {"name": "x\0", "address": ""},
+        {"name": "x", "address": "a b"},
+        {"name": "x", "address": "\u00e9"},
+        {"name": "x", "address": "a" * ((64 << 10) + 1)},
+        {"name": "x", "to": "\n"},
+        {"name": "x", "address": "", "more": 1},
+        {"name": "x"},
+    ],
+    ids=lambda one: ascii(one)[:40],
+)
+def test_what_cannot_be_a_view_is_refused(tmp_path, monkeypatch, change):
+    """Too long, with characters that nobody sees, or with members that nobody knows."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    root = tmp_path / "root"
+    root.mkdir()
+    with page(root, look=False) as here:
+        body = {"project": PROJECT, "was": None, **change}
+        assert here.client.patch(f"{here.base}views", json=body).status_code == 422
+        assert here.stranger.patch(f"{here.base}views", json=body).status_code == 401
+        assert not list(root.iterdir())
+
+
+def test_people_who_save_at_once_lose_nothing(ask):
+    """Of one view, the first is kept and the others are told; views of other names are all kept."""
+    with ThreadPoolExecutor(4) as pool:
+        own = [pool.submit(ask, f"v{n}", address="?1") for n in range(8)]
+        same = [pool.submit(ask, "same", address=f"?{n}") for n in range(8)]
+    assert [one.result().status_code for one in own] == [200] * 8
+    assert sorted(one.result().status_code for one in same) == [200] + [409] * 7
+    assert names(ask()) == ["same", *(f"v{n}" for n in range(8))]
+
+
+def test_a_project_has_200_views_at_most(tmp_path):
+    """One more is refused; one that is there can still be saved, and other projects have theirs."""
+    many = {name: View(name=name, address="?1") for name in map(str, range(200))}
+    FolderViews(tmp_path).change(PROJECT, lambda _: many)
+    with page(tmp_path, look=False) as here:
+        ask = asker(here.client, here.base)
+        full = ask("more", address="?1")
+        assert (full.status_code, full.json()["limit"]) == (413, 200)
+        assert len(names(ask("7", was="?1", address="?2"))) == 200
+        assert names(asker(here.client, here.base, "")("all", address="?1")) == ["all"]
+
+
+SAVING = """
+import sys
+from pathlib import Path
+from seamark.page.views import FolderViews
+from seamark.server.views import View
+views, me = FolderViews(Path(sys.argv[1])), sys.argv[2]
+sys.stdin.readline()
+for number in range(20):
+    def work(before):
+        counted = int(before["shared"].address if "shared" in before else 0) + 1
+        new = [View(name=f"{me}-{number}", address="?1"), View(name="shared", address=str(counted))]
+        return {**before, **{one.name: one for one in new}}
+    views.change("p", work)
+"""
+
+
+def test_processes_that_save_at_once_lose_nothing(tmp_path):
+    """Each view that was saved is there, and each change of one view came after the one before."""
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", SAVING, str(tmp_path), f"w{number}"],
+            stdin=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(3)
+    ]
+    for one in started:
+        assert one.stdin is not None
+        one.stdin.write("\n")
+        one.stdin.flush()
+    for one in started:
+        one.communicate(timeout=60)
+        assert one.returncode == 0
+    with page(tmp_path, look=False) as here:
+        found = asker(here.client, here.base, "p")().json()["views"]
+    wanted = {f"w{number}-{n}" for number in range(3) for n in range(20)} | {"shared"}
+    assert {one["name"] for one in found} == wanted
+    assert next(one["address"] for one in found if one["name"] == "shared") == "60"
+    left = [path.name for path in tmp_path.rglob("*") if path.is_file()]
+    assert [name for name in left if not name.endswith((".json", ".lock"))] == []
+
+
+def test_in_a_folder_that_is_read_only_they_are_saved_for_oneself(tmp_path, monkeypatch):
+    """And the page is told so; views that others saved in the root are there as well."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    root = tmp_path / "root"
+    root.mkdir()
+    with page(root, look=False) as here:
+        ask = asker(here.client, here.base)
+        ask("theirs", address="?1")
+        (file,) = root.rglob("*.json")
+        before = file.read_bytes()
+        monkeypatch.setattr("seamark.page.views.os.access", lambda *_: False)
+        assert names(ask("mine", address="?2")) == ["mine", "theirs"]
+        assert names(ask("theirs", was="?1", address="?3")) == ["mine", "theirs"]
+        told = ask().json()
+        assert (told["may_save"], told["views"][1]["address"]) == (True, "?3")
+        assert told["apart"].startswith(f"you may not write to {root}")
+        assert file.read_bytes() == before
+        assert len(list((tmp_path / "state" / "seamark" / "views").rglob("*.json"))) == 2
+
+
+def test_what_others_put_into_a_root_is_no_view(tmp_path, monkeypatch):
+    """Links, pipes, other forms and files in the wrong place are passed over."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    root = tmp_path / "root"
+    root.mkdir()
+    with page(root, look=False) as here:
+        ask = asker(here.client, here.base)
+        ask("good", address="?1")
+        (file,) = root.rglob("*.json")
+        folder, good = file.parent, json.loads(file.read_bytes())
+        (folder / "copied.json").write_text(json.dumps(good))
+        (folder / "list.json").write_text("[" * 100_000)
+        (folder / "huge.json").write_bytes(b" " * (1 << 20))
+        (folder / "link.json").symlink_to(file)
+        os.mkfifo(folder / "pipe.json")
+        assert names(ask()) == ["good"]
+        file.write_text(json.dumps(good | {"address": "a b"}))
+        assert names(ask()) == []
+        file.write_text(json.dumps(good | {"later": "version"}))
+        assert names(ask()) == ["good"]
+        moved = Path(folder).rename(tmp_path / "elsewhere")
+        folder.symlink_to(moved)
+        assert names(ask()) == []
+        assert ask("new", address="?1").json()["error"] == "read-only"
+        assert sorted(moved.glob("*.json")) == sorted(tmp_path.glob("elsewhere/*.json"))
+        assert not (moved / "new.json").exists()

@@ -45,12 +45,16 @@ def test_classes_of_libraries_that_are_not_here_are_known_by_name():
 
     class DeepSpeedEngine:
         world_size = 8
+        half = "bf16"
 
         def zero_optimization_stage(self):
             return 2
 
         def bfloat16_enabled(self):
-            return True
+            return self.half == "bf16"
+
+        def fp16_enabled(self):
+            return self.half == "fp16"
 
         def train_batch_size(self):
             raise RuntimeError
@@ -64,6 +68,8 @@ def test_classes_of_libraries_that_are_not_here_are_known_by_name():
         assert found["strategy"] == "DeepSpeed"
         assert (found["zero_stage"], found["precision"], found["world_size"]) == (2, "bf16", 8)
         assert "effective_batch_size" not in found
+        DeepSpeedEngine.half = "fp16"
+        assert run.log_distribution(DeepSpeedEngine())["precision"] == "fp16"
         with pytest.raises(errors.ArgumentError, match="got dict"):
             run.log_distribution({})
         with pytest.raises(errors.ArgumentError, match="got os"):

@@ -188,6 +188,20 @@ def test_callbacks_of_one_state_key_are_told_apart_by_folder(run):
     ]
 
 
+def test_the_end_of_the_process_settles_once_what_was_saved(run, monkeypatch):
+    """A file may have been written to after the last save."""
+    ends = []
+    monkeypatch.setattr("atexit.register", ends.append)
+    found, path = Checkpoints(run, "model", keep=False), save("a/last")
+    for _ in range(3):
+        found.saved(callback("a", last_model_path=path))
+    Path(path).write_text("more")
+    (end,) = (one for one in ends if "settle" in one.__name__)
+    end()
+    (file,) = run.session.recorded.attributes("model")
+    assert file.value["size"] == 4
+
+
 def test_odd_callbacks_are_taken_as_they_are(run):
     """Without attributes, with attributes of other kinds, and with a score that is no number."""
     found = Checkpoints(run, "model", keep=False)

@@ -252,6 +252,24 @@ def test_follow_waits_for_the_first_line(cli, start, between):
     assert "nothing has been printed yet" in done.stderr
 
 
+def test_follow_shows_a_line_once_nothing_has_come_for_two_seconds(
+    cli, start, between, monkeypatch
+):
+    """Until then a line of the other stream, printed before, may come."""
+    ahead, now = [0.0], time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: now() + ahead[0])
+    run, shown = start(name="live"), []
+    run["monitoring/w/stdout"].append("alone\n")
+
+    def wait():
+        shown.append(sys.stdout.buffer.getvalue())
+        ahead[0] += 2.1
+
+    between(wait, wait, run.stop)
+    assert cli("logs", "live", "--follow").exit_code == 0
+    assert shown == [b"", b"alone\n"]
+
+
 def test_follow_of_a_run_that_has_ended_shows_it(cli, printed):
     """There is nothing to wait for."""
     assert cli("logs", printed(("stdout", "one\n")), "-f").stdout == "one\n"

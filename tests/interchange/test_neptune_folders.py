@@ -70,6 +70,8 @@ def test_everything_that_was_logged_is_there(training, cli, root, tmp_path, kind
 def test_a_whole_folder_twice(training, cli, root, held):
     """Offline and async runs come together, and again nothing changes."""
     assert cli("import", "neptune", training, "--project", "digits").exit_code == 0
+    files = [str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+    assert not [each for each in files if str(root) in each and each.endswith(" (deleted)")]
     before = held()
     assert len(ids(cli)) == 2
     result = cli("import", "neptune", training / ".neptune", "--project", "digits")

@@ -149,6 +149,8 @@ def test_schema_the_second_time(open_writer, journals):
         writer.append_row({"a": 1.0 * step, "b": 2.0}, step)
     (frames,) = journals()
     assert kinds(frames) == "header path path sparse schema row row row"
+    (number, *_) = struct.unpack_from("<I", frames[4].payload)
+    assert [frame.aux for frame in frames] == [0] * 5 + [number] * 3
     assert points(frames) == [(p, s, v) for s in range(4) for p, v in (("a", s), ("b", 2.0))]
 
 

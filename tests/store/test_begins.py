@@ -89,6 +89,22 @@ def test_each_attempt_begins_with_its_first_point(store, engines, history):
 
 
 @pytest.mark.usefixtures("packed")
+def test_an_earlier_attempt_may_begin_later(store, engines, builder):
+    """One of its processes goes on, and is the only one that records a path."""
+    first = builder("a", attempt=0)
+    first.row({"acc": 1.0}, 0)
+    second = builder("b", attempt=1, t=first.t + S)
+    late = builder("c", attempt=0, owner=False, rank=1, t=second.t + 2 * S)
+    for step in range(200):
+        second.row({"loss": 1.0}, step)
+        late.row({"loss": 2.0}, step + 0.5)
+    engines.fold(store, "r", [first, second, late])
+    reader = engines.look(store, "r", [first, second, late])
+    assert begun(reader, "loss") == expected(reader, "loss")
+    assert [one[:2] for one in begun(reader, "loss")] == [(0, 0.5), (1, 0.0)]
+
+
+@pytest.mark.usefixtures("packed")
 def test_what_was_deleted_begins_nothing(store, engines, builder):
     """A series that is recorded anew begins where it was recorded anew."""
     journal = builder("a", attempt=1)

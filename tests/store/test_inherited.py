@@ -17,10 +17,10 @@ def filled(store, builder, engines):
         ("a", ".project"): {"tags/t": "top", "tags/n": 3},
         ("a/b", ".project"): {"tags/t": "hidden", "tags/m": 1.5},
         ("ab", ".project"): {"tags/t": "beside"},
-        ("a/b/c", "run1"): {"tags/t": "own", "tags/o": 1},
+        ("a/b/c", "run1"): {"tags/t": "own", "tags/o": 1, "tags/n": 9},
         ("a", "run2"): {"x": 1},
         ("ab", "run3"): {"x": 1},
-        ("z", "run4"): {"tags/t": "own"},
+        ("z", "run4"): {"tags/t": "own", "tags/n": 5},
     }
     for at, ((project, run), values) in enumerate(said.items()):
         journal = builder(f"j{at}", t=START + at * 10**9).op(
@@ -62,6 +62,8 @@ def test_tables_show_and_sort_by_what_counts(filled, engines):
     assert rows[0] == ("run3", "beside", None)
     assert rows[1] == ("run4", "own", None)
     assert set(rows[2:]) == {("run1", "top", 1.5), ("run2", "top", None)}
+    (most,) = tables.table(Selection(sort_by="tags/n", limit=1), ["tags/n"])
+    assert (most["sys/id"], most["tags/n"]) == ("run4", 5)
 
 
 @pytest.mark.parametrize(("path", "of_run1"), [("tags/t", "top"), ("tags/n", 3), ("tags/m", 1.5)])

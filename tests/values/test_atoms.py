@@ -114,8 +114,12 @@ def test_json_deeper_than_any_that_is_written_is_refused():
     for text in ("[" * 5000 + "]" * 5000, '{"a":' * 100 + "1" + "}" * 100):
         with pytest.raises(ValueKindError):
             decode_atom("json", text)
-    flat = json.dumps([[1]] * 1000)
-    assert decode_atom("json", flat) == [[1]] * 1000
+    deep = "[" * 63 + "1" + "]" * 63
+    for text in (json.dumps([[1]] * 1000), f"[{deep}]", f"[[], {deep}]"):
+        assert decode_atom("json", text) == json.loads(text)
+    for text in (f"[[{deep}]]", f"[[], [{deep}]]"):
+        with pytest.raises(ValueKindError):
+            decode_atom("json", text)
 
 
 def test_nan_comes_back_alone_and_inside_a_list():

@@ -420,10 +420,10 @@ def _decode_json(value: Any) -> Any:
         level = [
             one for each in inside for one in (each.values() if isinstance(each, dict) else each)
         ]
-        if not level:
-            return found
-    msg = f"nested more than {MAX_DEPTH} levels deep"
-    raise ValueError(msg)
+    if any(isinstance(each, list | dict) for each in level):
+        msg = f"nested more than {MAX_DEPTH} levels deep"
+        raise ValueError(msg)
+    return found
 
 
 _DECODERS: Final[dict[str, Callable[[Any], Any]]] = {

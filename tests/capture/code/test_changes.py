@@ -226,11 +226,13 @@ def test_what_does_not_fit_is_left_out_file_by_file(repository, tmp_path, monkey
     monkeypatch.setattr(changes, "MAX_DIFF", 4000)
     for name in ("a.txt", "b.txt", "c.txt", "d.txt"):
         (repository / name).write_text("x\n")
+    (repository / "e.txt").write_text("x\n" * 2000)
     commit(repository)
     for name, lines in (("a.txt", 10), ("b.txt", 1900), ("c.txt", 20), ("d.txt", 4000)):
         (repository / name).write_text("y\n" * lines)
+    (repository / "e.txt").write_text("x\n" * 1999 + "y\n")
     facts, kept = taken(repository)
-    assert facts["source_code/git/files_changed"] == 4
+    assert facts["source_code/git/files_changed"] == 5
     assert "2 files are left out" in kept["diff"].left_out
     assert "b.txt" in kept["diff"].left_out
     assert "d.txt (more than " in kept["diff"].left_out
@@ -238,6 +240,7 @@ def test_what_does_not_fit_is_left_out_file_by_file(repository, tmp_path, monkey
     assert (clean / "a.txt").read_text() == "y\n" * 10
     assert (clean / "b.txt").read_text() == "x\n"
     assert (clean / "c.txt").read_text() == "y\n" * 20
+    assert (clean / "e.txt").read_text().endswith("y\n")
 
 
 def test_a_file_with_a_filter_is_left_out(repository):

@@ -342,8 +342,9 @@ def test_series_of_many_runs_come_in_parts(here, monkeypatch) -> None:
             [("run2", False, 3), ("run3", True, 5), ("run4", True, 4)],
             [("run4", False, 1), ("run5", True, 5)],
         ]
-        body = {"refs": [["team/x", "run1"]], "paths": ["loss"], "points": 10}
-        assert len(asks.read("series", **body)[0].curve) == 5
+        body = {"refs": [["team/x", "gone"], ["team/x", "run1"]], "paths": ["loss"], "points": 10}
+        (found,) = asks.read("series", **body)
+        assert len(found.curve) == 5
         body = {"refs": [["team/x", "run1"]], "paths": ["lss"], "unknown": "refuse"}
         assert asks.refused("series", **body) == (422, "query")
 

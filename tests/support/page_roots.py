@@ -240,6 +240,25 @@ def record_box(root: str) -> None:
         float("not a number")
 
 
+def record_saved(root: str) -> None:
+    """Record four runs of ten series each, with holes, and with names that would be code."""
+    names = [
+        "]]></style><script>document.title='owned'</script>",
+        ARABIC + LENGTHY,
+        "plain",
+        "twin",
+    ]
+    for number, name in enumerate(names):
+        with begin(root, "saved", name, custom_run_id=f"n{number}") as run:
+            run["parameters"] = {"width": 16 * (1 + number % 2), "rate": 0.1 / 3**number}
+            for step in range(40):
+                value = float("nan") if step in (7, 8) else (number + 1) / (1 + step)
+                if step == 20:
+                    value = -value
+                run.log_metrics({f"part{n % 2}/m{n}": value * 3**n for n in range(9)}, step=step)
+                run.log_metrics({"<b>]]>&amp;": value}, step=step)
+
+
 def record_pictures(root: str) -> None:
     """Record a small sweep that looks like one, for the pictures of the documents."""
     names = ["quick-otter", "calm-heron", "brave-lynx", "shy-swan", "bold-ibis", "warm-crow"]

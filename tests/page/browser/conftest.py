@@ -210,6 +210,18 @@ def box_page(
         yield page
 
 
+@pytest.fixture(scope="session")
+def saved_page(
+    tmp_path_factory: pytest.TempPathFactory, home: dict[str, str]
+) -> Iterator[RunningPage]:
+    """The page of four runs with ten charts, which no test changes."""
+    root = tmp_path_factory.mktemp("saved") / "runs"
+    record("saved", root, home)
+    with running_page(root, **home) as page:
+        page.settle()
+        yield page
+
+
 @pytest.fixture
 def own_home(tmp_path: Path) -> dict[str, str]:
     """The variables of somebody that only this test has."""

@@ -33,6 +33,7 @@ const waiting = new Set();
  * @property {(paths: string[]) => void} onCombine
  * @property {() => string[]} known paths that may be added, asked for when they are shown
  * @property {() => void} [onRemove] of a chart that a person made
+ * @property {boolean} [always] whether it is drawn however many others are
  * @typedef {import("./curves.js").Asked & More} ChartProps
  */
 
@@ -93,7 +94,7 @@ export function Chart(props) {
         <button type="button" class="chart-tool" aria-pressed=${props.pinned ? "true" : "false"} title=${props.pinned ? "Unpin: back to its section" : "Pin: show it first"} aria-label=${`Pin ${title}`} onClick=${props.onPin}>${props.pinned ? "★" : "☆"}</button>
         <button type="button" class="chart-tool" aria-pressed=${full ? "true" : "false"} title=${full ? "As before (Escape)" : "Full screen"} aria-label=${`Full screen ${title}`} onClick=${() => setFull(full ? 0 : innerHeight - HEAD_PX)}>⤢</button>
         <${ChartMenu} title=${title} asTable=${asTable} onTable=${() => setAsTable(!asTable)}
-          drawn=${() => ({ lines: all, axis, canvas: plot.current?.plot?.ctx.canvas, colour })}
+          drawn=${() => ({ lines: all, axis, root: root.current, colour })}
           zoomed=${zoom !== null} onZoomOut=${() => onZoom(null)}
           known=${props.known} onAdd=${(/** @type {string} */ path) => props.onCombine([...paths, path])} onRemove=${props.onRemove} />
       </span>
@@ -124,7 +125,7 @@ export function Chart(props) {
  * @param {(line: Line, highlighted: string) => string} colour
  * @param {ReadonlySet<string>} gone the runs whose lines are hidden
  */
-function usePlot({ api, paths, runs, view, groups, zoom, onZoom, height }, curves, canvas, inks, colour, gone) {
+function usePlot({ api, paths, runs, view, groups, zoom, onZoom, height, always }, curves, canvas, inks, colour, gone) {
   const shown = () => curves.drawnLines().filter((line) => !gone.has(line.run));
   const plot = useRef(/** @type {Plot | null} */ (null));
   /** Whether it waits for another chart; a new object draws the notes anew. */
@@ -135,7 +136,7 @@ function usePlot({ api, paths, runs, view, groups, zoom, onZoom, height }, curve
   useEffect(() => {
     const element = canvas?.current;
     if (!element) return undefined;
-    if (alive.size >= MOST_ALIVE && !alive.has(me)) {
+    if (!always && alive.size >= MOST_ALIVE && !alive.has(me)) {
       const retry = () => setReleased((old) => old + 1);
       waiting.add(retry);
       setState({ wait: true });

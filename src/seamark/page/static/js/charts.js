@@ -316,7 +316,7 @@ export function Charts({ api, runs, of = runs.length, view, live, wanted = () =>
   };
   const isClosed = (/** @type {string} */ name) => closed[name] ?? (BEHIND.includes(name) && !open.includes(name) && !view.filter);
   return html`<section class="charts" aria-label="Charts" ref=${root}>
-    <${Controls} api=${api} runs=${runs} view=${view} axis=${axis} known=${known} zoom=${zoom} onZoom=${setZoom} total=${total} several=${attempts.size > 0} most=${most} onMost=${setMost}
+    <${Controls} api=${api} runs=${runs} view=${view} axis=${axis} known=${known} zoom=${zoom} onZoom=${setZoom} total=${total} several=${attempts.size > 0} most=${most} onMost=${setMost} only=${only}
       anyOpen=${sections.some((one) => !isClosed(one.name))}
       onToggle=${(/** @type {boolean} */ shut) => setClosed(Object.fromEntries(sections.map((one) => [one.name, shut])))} />
     ${(groups || runs.length > 1) && html`<${Legend} key=${groups ? "groups" : "runs"} items=${legend} label=${`${groups ? "Groups" : "Runs"} that are drawn`} theme=${theme} colours=${colours} gone=${view.hidden}
@@ -380,27 +380,26 @@ function Slot({ label, size, columns, first, children }) {
   const ref = useRef(/** @type {HTMLElement | null} */ (null));
   const seen = useSeen(ref);
   const [made, setMade] = useState(first);
+  const make = Array.isArray(children) ? children.find((one) => typeof one === "function") : children;
+  // Asked for when charts are saved.
+  useEffect(() => void (/** @type {any} */ (ref.current).chart = make));
   useEffect(() => {
     if (seen && !made) setMade(true);
   }, [seen]);
-  return html`<div class="charts-slot" ref=${ref} data-label=${label} data-columns=${wide} style=${{ gridColumn: `span ${wide}`, minHeight: `${size.height}px` }}>${made ? (Array.isArray(children) ? children.find((one) => typeof one === "function") : children)() : html`<p class="charts-unmade">${label}</p>`}</div>`;
+  return html`<div class="charts-slot" ref=${ref} data-label=${label} data-columns=${wide} style=${{ gridColumn: `span ${wide}`, minHeight: `${size.height}px` }}>${made ? make() : html`<p class="charts-unmade">${label}</p>`}</div>`;
 }
 
-/** Widths to choose from: 0, 1, 2, 5, 10 and so on. @param {number} at */
-function niceWidth(at) {
-  return at <= 0 ? 0 : [1, 2, 5][(at - 1) % 3] * 10 ** Math.floor((at - 1) / 3);
-}
-
-/** @param {number} width */
-function niceAt(width) {
-  for (let at = 0; at <= 21; at++) if (niceWidth(at) >= width) return at;
-  return 21;
+/** A menu that saves what is seen. */
+export function SaveMenu() {
+  const items = Object.entries({ html: "Page (HTML)", png: "Charts (PNG)", svg: "Charts (SVG)" })
+    .map(([kind, label]) => ({ label, onPick: () => import("./save.js").then(({ save }) => save(/** @type {any} */ (kind))) }));
+  return html`<${Menu} label=${html`<span aria-hidden="true">⤓</span><span class="unseen">Save</span>`} title="Save what is seen" items=${items} />`;
 }
 
 /**
- * @param {{api: any, runs: RunRef[], view: View, axis: string, known: string[], zoom: Range | null, onZoom: (zoom: Range | null) => void, total: number, several: boolean, anyOpen: boolean, onToggle: (shut: boolean) => void, most: number, onMost: (most: number) => void}} props
+ * @param {{api: any, runs: RunRef[], view: View, axis: string, known: string[], zoom: Range | null, onZoom: (zoom: Range | null) => void, total: number, several: boolean, anyOpen: boolean, onToggle: (shut: boolean) => void, most: number, onMost: (most: number) => void, only: boolean}} props
  */
-function Controls({ api, runs, view, axis, known, zoom, onZoom, total, several, anyOpen, onToggle, most, onMost }) {
+function Controls({ api, runs, view, axis, known, zoom, onZoom, total, several, anyOpen, onToggle, most, onMost, only }) {
   const [filter, setFilter] = useState(view.filter);
   useEffect(() => setFilter(view.filter), [view.filter]);
   useEffect(() => {
@@ -409,21 +408,7 @@ function Controls({ api, runs, view, axis, known, zoom, onZoom, total, several, 
     return () => clearTimeout(timer);
   }, [filter]);
   const named = ["step", "relative", "time", "order"];
-  const kind = view.ema > 0 ? "ema" : "mean";
-  const width = view.ema > 0 ? view.ema : view.smooth;
-  const [shown, setShown] = useState(width);
-  const [of, setOf] = useState(kind);
-  useEffect(() => {
-    setShown(width);
-    if (width) setOf(kind);
-  }, [width, kind]);
-  const smooth = (/** @type {number} */ value, /** @type {string} */ how) => write(how === "ema" ? { ema: value, smooth: 0 } : { smooth: value, ema: 0 });
-  const timer = useRef(0);
-  const later = (/** @type {number} */ value) => {
-    setShown(value);
-    clearTimeout(timer.current);
-    timer.current = /** @type {any} */ (setTimeout(() => smooth(value, of), 150));
-  };
+  const width = view.ema || view.smooth;
   const unit = axisUnit(axis, "");
   const flag = (/** @type {"logx" | "logy" | "robust" | "attempts"} */ name, /** @type {string} */ label, /** @type {string} */ title) => html`<${Check} class="check" title=${title} on=${view[name]} onCheck=${(/** @type {boolean} */ on) => write({ [name]: on })}>${label}<//>`;
   return html`<div class="charts-controls" role="group" aria-label="How charts are drawn">
@@ -435,11 +420,7 @@ function Controls({ api, runs, view, axis, known, zoom, onZoom, total, several, 
     </select></label>
     ${flag("logx", "log x", "Logarithmic x axis")}
     ${flag("logy", "log y", "Logarithmic y axis (l)")}
-    <${Menu} label=${shown ? `Smooth: ${short(shown)} ${unit}` : "Smooth"} title="Smooth curves (s)" press="s" wide><div class="pad smooth"><label>width <input type="range" min="0" max="21" step="1" value=${niceAt(shown)} aria-valuetext=${shown ? `${short(shown)} ${unit}` : "off"}
-      title="Wide window: calmer line; what was recorded stays behind it" onInput=${(/** @type {any} */ event) => later(niceWidth(Number(event.target.value)))} /></label>
-      <select aria-label="Kind of smoothing" value=${of} onChange=${(/** @type {any} */ event) => { setOf(event.target.value); if (shown) smooth(shown, event.target.value); }}>
-        <option value="mean">mean of</option><option value="ema">half-life</option></select>
-      <input type="number" class="charts-width" min="0" step="any" aria-label=${`Width in ${unit || axis}`} value=${shown || ""} placeholder="off" onChange=${(/** @type {any} */ event) => later(Math.max(0, Number(event.target.value) || 0))} /> ${unit}</div><//>
+    <${Menu} label=${width ? `Smooth: ${short(width)} ${unit}` : "Smooth"} title="Smooth curves (s)" press="s" wide><${Later} of="./smooth.js" part="Smoothing" view=${view} unit=${unit} axis=${axis} /><//>
     ${flag("robust", "robust", "y from the 1 % to the 99 % quantile; what lies beyond is counted")}
     ${(several || view.attempts) && flag("attempts", "replaced points", "What an earlier attempt recorded after the checkpoint that a later one went on from, dashed")}
     ${runs.length > 1 && html`<${Menu} label=${`Colour by${view.by.length ? " " : ""}${view.by.join(", ")}`} title="Curves that share a colour" wide>
@@ -447,6 +428,7 @@ function Controls({ api, runs, view, axis, known, zoom, onZoom, total, several, 
     ${zoom && html`<button type="button" class="charts-zoom" title="Zoom out (r)" onClick=${() => onZoom(null)}>x ${place(roundedIn(zoom.low, zoom), axis)} … ${place(roundedIn(zoom.high, zoom), axis)} ✕</button>`}
     <select aria-label="Charts beside each other" title="Charts beside each other" value=${most || ""} onChange=${(/** @type {any} */ event) => onMost(Number(event.target.value))}>
       <option value="">columns</option>${[1, 2, 3, 4].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select>
+    ${!only && html`<${SaveMenu} />`}
     <button type="button" class="charts-fold" title="All sections" onClick=${() => onToggle(anyOpen)}>${anyOpen ? "Fold" : "Unfold"}</button>
   </div>`;
 }

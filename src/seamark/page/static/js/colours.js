@@ -190,7 +190,7 @@ export function highlighting(run) {
 }
 
 /** @returns {Theme} that the page shows now */
-function currentTheme() {
+export function currentTheme() {
   const chosen = document.documentElement.dataset.theme;
   if (chosen === "light" || chosen === "dark") return chosen;
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";

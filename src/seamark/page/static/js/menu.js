@@ -1,18 +1,17 @@
 // @ts-check
-/** The menu of a chart: its values as a table, and as CSV and PNG files. */
+/** The menu of a chart: its values as a table, and as CSV, PNG and SVG files. */
 
 import { html, useEffect, useMemo, useRef } from "../vendor/preact.js";
-import { variable } from "./colours.js";
 import { csvOf, download } from "./copies.js";
 import { axisName, count, place, precise } from "./format.js";
 import { aligned, inOrder } from "./lines.js";
 
 /** @typedef {import("./lines.js").Line} Line */
 /** @typedef {import("./lines.js").Range} Range */
-/** @typedef {{lines: Line[], axis: string, canvas: HTMLCanvasElement | undefined, colour: (line: Line, highlighted: string) => string}} Drawn */
+/** @typedef {{lines: Line[], axis: string, root: HTMLElement | null, colour: (line: Line, highlighted: string) => string}} Drawn */
 
 const MOST_ROWS = 500;
-/** The most lines that a PNG names. */
+/** The most lines that a picture names. */
 const MOST_NAMED = 24;
 
 /**
@@ -25,7 +24,8 @@ export function MenuList({ title, asTable, onTable, drawn, zoomed, onZoomOut, kn
   return html`<div class="chart-menu-list" role="group" aria-label=${`More of ${title}`}>
     <button type="button" onClick=${pick(onTable)}>${asTable ? "As picture" : "As table"} <kbd>t</kbd></button>
     ${zoomed && html`<button type="button" onClick=${pick(onZoomOut)}>Zoom out <kbd>r</kbd></button>`}
-    <button type="button" disabled=${asTable} onClick=${pick(() => savePng(drawn(), title))}>Save as PNG</button>
+    <button type="button" disabled=${asTable} onClick=${pick(() => savePicture(drawn(), title, "png"))}>Save as PNG</button>
+    <button type="button" disabled=${asTable} onClick=${pick(() => savePicture(drawn(), title, "svg"))}>Save as SVG</button>
     <button type="button" onClick=${pick(() => saveCsv(drawn(), title))}>Save as CSV</button>
     ${onRemove && html`<button type="button" onClick=${pick(onRemove)}>Remove this chart</button>`}
     ${known.length > 0 && html`<label>Draw in the same chart
@@ -74,38 +74,13 @@ function saveCsv({ lines, axis }, title) {
   download(`${title}.csv`, `${csvOf(rows, "\n")}\n`, "text/csv");
 }
 
-/** @param {Drawn} drawn @param {string} title */
-function savePng({ lines, axis, canvas: from, colour }, title) {
-  if (!from) return;
-  const ratio = devicePixelRatio;
-  const named = lines.slice(0, MOST_NAMED);
-  const canvas = document.createElement("canvas");
-  canvas.width = from.width + 24 * ratio;
-  canvas.height = from.height + (40 + 18 * named.length + 26) * ratio;
-  const ctx = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  ctx.scale(ratio, ratio);
-  const fore = variable("--fg", "#111");
-  ctx.fillStyle = variable("--bg", "#fff");
-  ctx.fillRect(0, 0, canvas.width, canvas.height);
-  ctx.fillStyle = fore;
-  ctx.font = "600 15px system-ui, sans-serif";
-  ctx.fillText(title, 12, 24);
-  ctx.drawImage(from, 12, 34, from.width / ratio, from.height / ratio);
-  ctx.font = "12px system-ui, sans-serif";
-  let y = 34 + from.height / ratio + 16;
-  ctx.textAlign = "center";
-  ctx.fillText(axisName(axis), canvas.width / ratio / 2, y);
-  ctx.textAlign = "left";
-  for (const line of named) {
-    y += 18;
-    ctx.strokeStyle = colour(line, "");
-    ctx.lineWidth = 3;
-    ctx.setLineDash(line.dash);
-    ctx.beginPath();
-    ctx.moveTo(14, y - 4);
-    ctx.lineTo(38, y - 4);
-    ctx.stroke();
-    ctx.fillText(line.name, 46, y);
-  }
-  canvas.toBlob((blob) => blob && download(`${title}.png`, blob), "image/png");
+/** @param {Drawn} drawn @param {string} title @param {"png" | "svg"} kind */
+async function savePicture({ lines, axis, root, colour }, title, kind) {
+  const { cardOf, inksOf, pictureOf, pngOf } = await import("./svg.js");
+  if (!root) return;
+  const inks = inksOf();
+  const ink = (/** @type {string} */ hex) => inks.get(hex)?.light ?? hex;
+  const keys = lines.slice(0, MOST_NAMED).map((line) => ({ name: line.name, colour: colour(line, ""), dash: line.dash }));
+  const picture = pictureOf({ title, facts: [`x: ${axisName(axis)}`], keys, heads: [], cards: [cardOf(root, ink)] }, ink);
+  download(`${title}.${kind}`, kind === "svg" ? picture.svg : await pngOf(picture), "image/svg+xml");
 }

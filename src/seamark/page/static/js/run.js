@@ -3,7 +3,7 @@
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { linkTo, write } from "./address.js";
-import { Charts } from "./charts.js";
+import { Charts, SaveMenu } from "./charts.js";
 import { Badge, Bytes, Check, Empty, ErrorBox, Filter, Menu, State, Time, isTyping, tell, useAnswer, useModule } from "./components.js";
 import { CopyButton } from "./copies.js";
 import { Bar, FileLink, FilesTab, Group, ImagesTab, ProfileTab, heads, scrolls } from "./files.js";
@@ -355,6 +355,7 @@ export function RunScreen({ api, view, live, root }) {
           { label: "Name and description …", disabled: root?.read_only, onPick: () => setOpen({ kind: "words", run: { project, id } }) },
           { label: trashed ? "Out of the trash" : "Into the trash", disabled: root?.read_only, onPick: async () => (await import("./dialogs.js")).trash(api, [[project, id]], !trashed, setNote, again) },
         ]} />`}
+        <${SaveMenu} />
         <${Menu} label="Copy" title="Copy what names this run">
           <div class="run-copy">
             <${CopyButton} label="Id" text=${id} /><code>${id}</code>

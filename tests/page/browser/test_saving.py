@@ -1,0 +1,173 @@
+"""What is saved of the page: one file that needs no server, and pictures of all charts."""
+
+from __future__ import annotations
+
+import base64
+import re
+from xml.etree import ElementTree as ET
+
+from page_looking import chart, findings, opening, plotted
+from page_process import until
+
+SVG = "{http://www.w3.org/2000/svg}"
+METRICS = ["<b>]]>&amp;", *sorted(f"part{n % 2}/m{n}" for n in range(9))]
+ROWS = """
+(table) => [...table.rows].slice(1).map((row) => [...row.cells].flatMap((cell) => {
+  if (!cell.matches(".numeric")) return [];
+  const shown = cell.querySelector("[data-shown]")?.dataset.shown ?? cell.textContent;
+  return [[shown.trim(), cell.title]];
+}))
+"""
+"""What the numbers of a table show, and what they are."""
+DRAWN = """
+(element) => element.uplot.series.slice(1).map((one, at) => {
+  const values = element.uplot.data[at + 1];
+  const points = values.filter((value) => value !== undefined && value !== null).length;
+  const isThere = (value) => value !== null && value !== undefined;
+  const isFirst = (value, n) => isThere(value) && (n === 0 || values[n - 1] === null);
+  return [one.label, values.filter(isFirst).length, points];
+})
+"""
+"""The lines of a chart: their names, and the number of their pieces and points."""
+PATHS = """
+(element) => [...element.querySelectorAll("path:has(title)")].map((one) => {
+  const d = one.getAttribute("d");
+  return [one.textContent, d.match(/M/g).length, d.match(/[ML]/g).length];
+})
+"""
+"""The same of a chart that was saved."""
+IMAGE = """
+async (data) => {
+  const bytes = Uint8Array.from(atob(data), (one) => one.charCodeAt(0));
+  const image = await createImageBitmap(new Blob([bytes]));
+  const canvas = new OffscreenCanvas(image.width, image.height);
+  const ctx = canvas.getContext("2d");
+  ctx.drawImage(image, 0, 0);
+  const pixels = new Uint32Array(ctx.getImageData(0, 0, image.width, image.height).data.buffer);
+  const { width, height } = image;
+  return { width, height, corner: pixels[0] >>> 0, inks: new Set(pixels).size };
+}
+"""
+
+
+def expect(*given):
+    from playwright.sync_api import expect
+
+    return expect(*given)
+
+
+def save(tab, what, folder):
+    """Choose something from the menu, and return the file that is saved."""
+    tab.get_by_role("button", name="Save", exact=True).click()
+    with tab.expect_download(timeout=60_000) as coming:
+        tab.get_by_role("menuitem", name=what).click()
+    path = folder / coming.value.suggested_filename
+    coming.value.save_as(path)
+    return path
+
+
+def lines_of(figure):
+    """Return the lines of a chart, as `DRAWN` does."""
+    found = []
+    for path in figure.iter(f"{SVG}path"):
+        title = path.find(f"{SVG}title")
+        if title is not None:
+            d = path.get("d")
+            found.append([title.text, d.count("M"), len(re.findall("[ML]", d))])
+    return found
+
+
+def pictured(path):
+    """Return the charts of a picture by their titles, in their order."""
+    found, title = {}, None
+    for element in ET.parse(path).getroot():
+        if element.tag == f"{SVG}text" and element.get("font-size") == "13":
+            title = element.text
+        elif title and element.find(f"{SVG}g") is not None:
+            found[title] = element
+    return found
+
+
+def test_what_is_seen_is_saved(saved_page, new_profile, watched, tmp_path):
+    """Numbers and lines are the same in a file that needs no server: hidden runs, log y, gaps."""
+    watched.allow("asked elsewhere: file:")
+    tab = new_profile(color_scheme="dark").new_page()
+    tab.goto(opening(saved_page, "?project=saved&logy=1&cols=parameters/rate,part0/m2&q=rate > 0"))
+    legend = tab.get_by_role("list", name="Runs that are drawn")
+    legend.get_by_role("button", name="twin", exact=True).first.click()
+    shown = {}
+    for path in METRICS:
+        plotted(tab, path, lambda found: len(found["data"]) == 4)
+        shown[path] = chart(tab, path).evaluate(DRAWN)
+        assert [(pieces, points) for _, pieces, points in shown[path]] == [(3, 37)] * 3
+    rows = tab.locator(".runs").evaluate(ROWS)
+    svg = save(tab, "SVG", tmp_path)
+    drawn = pictured(svg)
+    assert {title: lines_of(one) for title, one in drawn.items()} == shown
+    page = save(tab, "HTML", tmp_path)
+    assert page.name == "saved.html"
+    assert chart(tab, METRICS[1]).count() == 1  # what was drawn to be saved is gone
+
+    away = new_profile(color_scheme="light", offline=True).new_page()
+    away.goto(page.as_uri())
+    assert away.title() == "saved"
+    assert away.locator("script, [src], link").count() == 0
+    assert "default-src 'none'" in away.locator("meta[http-equiv]").get_attribute("content")
+    table = away.locator("table")
+    assert len(rows) == 4
+    assert table.evaluate(ROWS) == rows
+    for name in ("]]></style><script>document.title='owned'</script>", "twin"):
+        expect(table.get_by_text(name, exact=True)).to_be_visible()
+    expect(away.locator("li.gone")).to_have_text("twin")
+    expect(away.get_by_text("Query: parameters/rate > 0")).to_be_visible()
+    # All digits are copied.
+    table.evaluate("(table) => getSelection().selectAllChildren(table)")
+    text = away.evaluate("() => String(getSelection())")
+    exact = [title for row in rows for _, title in row]
+    assert any(len(one) > 8 for one in exact)
+    assert [one for one in exact if one not in text] == []
+    figures = away.locator("figure")
+    assert figures.locator("b").all_inner_texts() == list(shown)
+    assert [one.evaluate(PATHS) for one in figures.all()] == list(shown.values())
+    assert findings(away) == []
+    ground = "() => getComputedStyle(document.body).backgroundColor"
+    assert away.evaluate(ground) == "rgb(255, 255, 255)"
+    away.emulate_media(color_scheme="dark")
+    assert away.evaluate(ground) == "rgb(20, 24, 29)"
+    assert findings(away) == []
+
+
+def test_pictures_of_charts(saved_page, new_profile, watched, tmp_path):
+    """Groups have their bands; a picture has the size that it should have, on white ground."""
+    tab = new_profile(color_scheme="dark").new_page()
+    tab.goto(opening(saved_page, "?project=saved&group=parameters/width"))
+    plotted(tab, METRICS[1], lambda found: len(found["data"]) == 3)
+    svg = save(tab, "SVG", tmp_path)
+    drawn = pictured(svg)
+    assert list(drawn) == METRICS
+    for one in drawn.values():
+        assert sorted(name for name, *_ in lines_of(one)) == [
+            "width 16 (2 runs)",
+            "width 32 (2 runs)",
+        ]
+        assert (
+            len([path for path in one.iter(f"{SVG}path") if path.get("fill-opacity") == "0.17"])
+            == 2
+        )
+    png = save(tab, "PNG", tmp_path)
+    picture = tab.evaluate(IMAGE, base64.b64encode(png.read_bytes()).decode())
+    root = ET.parse(svg).getroot()
+    for side in ("width", "height"):
+        assert picture[side] == 2 * int(root.get(side))
+    assert picture["corner"] == 0xFFFFFFFF
+    assert picture["inks"] > 50
+    # One chart is drawn in the same way, by its own menu.
+    first = chart(tab, METRICS[1])
+    first.hover()
+    first.get_by_role("button", name="More of").click()
+    with tab.expect_download() as coming:
+        first.get_by_role("button", name="Save as SVG").click()
+    coming.value.save_as(tmp_path / "one.svg")
+    assert lines_of(pictured(tmp_path / "one.svg")[METRICS[1]]) == lines_of(drawn[METRICS[1]])
+    # It is on the screen as before.
+    until(lambda: first.evaluate("(one) => one.uplot.series[1]._paths?.stroke instanceof Path2D"))

@@ -34,7 +34,7 @@ const [BESIDE_PX, LETTER_PX] = [50, 7.2];
 /**
  * One row of what is drawn, which can be opened. A click hides, another one shows; a double click
  * shows one alone.
- * @param {{items: Item[], label: string, theme: any, colours: Record<string, any>, note?: string}} props
+ * @param {{items: Item[], label: string, theme: any, colours: Record<string, any>, note?: any}} props
  */
 export function Legend({ items, label, theme, colours, note }) {
   const now = highlight.use();
@@ -54,7 +54,7 @@ export function Legend({ items, label, theme, colours, note }) {
   const shown = open ? items : items.slice(0, Math.max(1, fits));
   const more = items.length - shown.length;
   return html`<ul class=${`charts-key${open ? " open" : ""}`} aria-label=${label} ref=${list}>
-    ${shown.map(({ id, name, title, onOpen }) => html`<li key=${id} class=${now === id ? "looked" : ""}><button type="button" aria-pressed=${gone.has(id) ? "false" : "true"} title=${`${title ?? name}: a click hides or shows it, a double click or Alt shows it alone`}
+    ${shown.map(({ id, name, title, onOpen }) => html`<li key=${id} class=${now === id ? "looked" : ""}><button type="button" aria-pressed=${gone.has(id) ? "false" : "true"} title=${`${title ?? name}: a click hides it, a double click or Alt shows it alone`}
       ...${highlighting(id)} onClick=${(/** @type {MouseEvent} */ event) => toggle(items, id, event.altKey)} onDblClick=${() => toggle(items, id, true)}
       onKeyDown=${(/** @type {KeyboardEvent} */ event) => {
         if (event.key !== "Enter" || !event.altKey) return;
@@ -64,7 +64,7 @@ export function Legend({ items, label, theme, colours, note }) {
       <svg width="16" height="8" aria-hidden="true"><line x1="0" y1="4" x2="16" y2="4" stroke=${colourOf(id, ids, theme, colours, now === id)} stroke-width="3" stroke-dasharray=${dashOf(id, ids, colours).map((one) => one * 0.7).join(" ")} /></svg><${Middle} text=${name} /></button>${
         onOpen && html`<button type="button" class="charts-open" aria-label=${`Open ${name}`} title="Open" onClick=${onOpen}>↗</button>`}</li>`)}
     ${(more > 0 || open) && html`<li><button type="button" class="charts-more" aria-expanded=${open ? "true" : "false"} onClick=${() => setOpen(!open)}>${open ? "less" : `+${more}`}</button></li>`}
-    ${note && html`<li class="charts-note" title=${note}>${note}</li>`}
+    ${note && html`<li class="charts-note">${note}</li>`}
   </ul>`;
 }
 

@@ -157,10 +157,11 @@ def test_the_good_end_comes_first(main_page, tab):
     least = ["val/loss", "rmse", "parameters/lr", "sys/name", "accident", "train/acc_loss", "lr"]
     assert tab.evaluate(GOOD, greatest + least) == greatest
     head = tab.get_by_role("columnheader", name="val/loss")
-    head.get_by_role("button").click()
+    sort = head.get_by_role("button", name="val/loss", exact=True)
+    sort.click()
     expect(head).to_have_attribute("aria-sort", "ascending")
     expect(rows(tab).first).to_contain_text("sweep-000")
-    head.get_by_role("button").click()
+    sort.click()
     expect(head).to_have_attribute("aria-sort", "descending")
     expect(rows(tab).first).to_contain_text("sweep-209")
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import page_roots
 import pytest
-from page_looking import chart, opening, plotted
+from page_looking import address, chart, opening, plotted
 from page_process import until
+
+DASH = "\N{EN DASH}"
 
 
 def expect(*given):
@@ -60,14 +63,75 @@ def test_what_shows_nothing_is_last(main_page, tab):
         expect(last).to_contain_text("no finite number")
 
 
-def test_groups_of_the_same_have_no_deviation(main_page, tab):
-    """A tenth many times is a tenth ± 0."""
-    asked = "?project=sweep&group=parameters/seed&cols=parameters/lr&q=parameters/lr = 0.1"
-    tab.goto(opening(main_page, asked))
+def cells(tab, at):
+    """Return what the table of groups shows in a column."""
+    return [row.locator("th, td").nth(at).inner_text() for row in tab.locator("tbody tr").all()]
+
+
+def test_parameters_of_groups_are_not_averaged(main_page, box_page, tab):
+    """The value if all runs show it, else the least and the greatest, or the number of texts."""
+    asked = "?project=sweep&group=parameters/seed&cols=parameters/lr,val/loss"
+    tab.goto(opening(main_page, f"{asked}&q=parameters/lr = 0.1"))
     rows = tab.locator("table.runs tbody tr")
     expect(rows).to_have_count(page_roots.SEEDS)
-    for row in rows.all():
-        expect(row).to_contain_text("0.1± 0")
+    assert cells(tab, 2) == ["0.1"] * page_roots.SEEDS
+    tab.goto(address(main_page, f"{asked}&q=val/loss < 6"))
+    groups(tab, ["0", "4", "3", "2", "1"])  # 0 and 5, 4, 3, 2, 1
+    assert sorted(cells(tab, 2)) == sorted([f"0.01{DASH}0.1", "0.1", "0.0001", "0.001", "0.01"])
+    head(tab, "parameters/lr").get_by_role("button").click()
+    groups(tab, ["3", "2", "0", "1", "4"])
+    tab.goto(address(main_page, "?project=vision/digits&group=sys/state&cols=parameters/optimizer"))
+    expect(rows.filter(has_text="completed")).to_contain_text("2 values")
+    expect(rows.filter(has_text="failed")).to_contain_text("SGD")
+    # A number of no known kind is a parameter, one series more is not.
+    tab.goto(opening(box_page, "?project=box&group=parameters/width&cols=model/encoder/depth,lr"))
+    expect(rows.filter(has_text="48")).to_contain_text(f"0{DASH}3")
+    expect(rows.filter(has_text="48")).to_contain_text("± 0")
+
+
+def test_groups_show_medians_errors_and_ranges(main_page, tab):
+    """In the table and on charts, as Python has them; the choice is in the address."""
+    asked = "?project=sweep&group=parameters/seed&cols=val/loss"
+    query = "parameters/seed = 0 AND (val/loss < 6 OR val/loss > 205)"
+    values = np.array([0.2, 5.2, 205.2])
+    tab.goto(opening(main_page, f"{asked}&q={query}"))
+    row = tab.locator("table.runs tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("70.2")
+    expect(tab.get_by_label("Groups that are drawn")).to_contain_text("seed 0 (n = 3)")
+    expect(tab.get_by_label("Groups that are drawn")).to_contain_text("mean ± standard deviation")
+    tab.keyboard.press("g")
+    show, band = (tab.get_by_role("combobox", name=name, exact=True) for name in ("Show", "±"))
+    show.select_option("median")
+    band.select_option("standard error")
+    error = values.std(ddof=1) / len(values) ** 0.5
+    expect(row).to_contain_text(f"5.2± {error:.0f}")
+    expect(tab.get_by_label("Groups that are drawn")).to_contain_text("median ± standard error")
+    high = np.median(values) + error
+
+    def ends(found, line, low, high):
+        y, room = found["y"], (high - low) / 20
+        return (
+            found["data"][1][-1] == pytest.approx(line)
+            and y["max"] == pytest.approx(high + room, rel=0.02)
+            and y["min"] == pytest.approx(low - room, abs=0.05 * high)
+        )
+
+    plotted(tab, "val/loss", lambda found: ends(found, 5.2, 0.2, high + 0.8))
+    assert "stat=median-se" in tab.url
+    show.select_option(f"min{DASH}max")
+    expect(band).to_be_disabled()
+    expect(row).to_contain_text(f"0.2{DASH}205.2")
+    plotted(tab, "val/loss", lambda found: ends(found, values.mean(), 0.2, 206.0))
+    link = tab.url
+    tab.goto("about:blank")
+    tab.goto(f"{link}#token={main_page.token}")
+    expect(row).to_contain_text(f"0.2{DASH}205.2")
+    tab.keyboard.press("g")
+    show.select_option("mean")
+    band.select_option("none")
+    expect(row).not_to_contain_text("±")
+    plotted(tab, "val/loss", lambda found: found["y"]["max"] - found["y"]["min"] < 2)
 
 
 ENDS = """

@@ -147,7 +147,7 @@ def test_a_row_says_all_in_28_pixels(main_page, wide):
 def test_sorting_moves_no_column_and_no_row_down(main_page, wide):
     """The sign has its place; a click on a head leaves it where it is; Back and links, too."""
     wide.goto(opening(main_page, "?project=sweep&sort=val/loss"))
-    heads = wide.locator("thead button")
+    heads = wide.locator("thead th > button")
     expect(heads.nth(2)).to_have_attribute("aria-label", "val/loss")  # sorted by: the first column
     places = [one.bounding_box() for one in heads.all()]
     wide.get_by_role("columnheader", name="parameters/lr").get_by_role("button").click()

@@ -14,6 +14,8 @@ const NEWEST = "sys/creation_time";
  * @property {"runs" | "compare" | "projects"} screen
  * @property {string} q query of runs
  * @property {string[]} cols columns of the table; empty for those shown by themselves
+ * @property {string[]} pins columns that stay at the left when the table is scrolled
+ * @property {string[]} widths of columns, as path:pixels; those that are remembered go after these
  * @property {string} sort
  * @property {boolean} ascending
  * @property {number} page from 0
@@ -34,6 +36,7 @@ const NEWEST = "sys/creation_time";
  * @property {string[]} group paths by which runs are grouped
  * @property {string} order the column by which groups are sorted, with "-" before it for the greatest
  *   first; empty: as their first runs
+ * @property {string} stat what is shown of groups, as "median-se"; empty: mean and standard deviation
  * @property {string[]} by paths by which curves are coloured; empty: each run has its own colour
  * @property {string} baseline the run that others are compared with
  * @property {string} view name of the saved view that was opened; "-" for none, not even the default one
@@ -53,6 +56,8 @@ export const START = Object.freeze({
   screen: "runs",
   q: "",
   cols: [],
+  pins: [],
+  widths: [],
   sort: NEWEST,
   ascending: false,
   page: 0,
@@ -72,6 +77,7 @@ export const START = Object.freeze({
   hidden: [],
   group: [],
   order: "",
+  stat: "",
   by: [],
   baseline: "",
   view: "",
@@ -82,8 +88,8 @@ export const START = Object.freeze({
   zoom: null,
 });
 
-const TEXTS = /** @type {const} */ (["root", "project", "q", "run", "tab", "x", "baseline", "filter", "order", "view"]);
-const LISTS = /** @type {const} */ (["cols", "selected", "drawn", "charts", "pinned", "hidden", "group", "by"]);
+const TEXTS = /** @type {const} */ (["stat", "root", "project", "q", "run", "tab", "x", "baseline", "filter", "order", "view"]);
+const LISTS = /** @type {const} */ (["cols", "pins", "widths", "selected", "drawn", "charts", "pinned", "hidden", "group", "by"]);
 const FLAGS = /** @type {const} */ (["logx", "logy", "robust", "attempts", "trashed", "all"]);
 const NUMBERS = /** @type {const} */ (["smooth", "ema"]);
 const SCREENS = ["runs", "compare", "projects"];

@@ -132,16 +132,14 @@ function sectionsOf(has, view, filter, wanted) {
 
 /**
  * Ask for something that a component shows.
- * @param {any} api
- * @param {string} verb
- * @param {Record<string, any>} body
+ * @param {(signal: AbortSignal) => Promise<any>} make
  * @param {(answer: any) => void} take
  * @param {(error: any) => void} fail
  * @returns {() => void} aborts the request
  */
-function ask(api, verb, body, take, fail) {
+function ask(make, take, fail) {
   const abort = new AbortController();
-  waited(api.read(verb, body, { signal: abort.signal })).then(
+  waited(make(abort.signal)).then(
     (/** @type {any} */ answer) => abort.signal.aborted || take(answer),
     (/** @type {any} */ error) => abort.signal.aborted || isAbort(error) || fail(error),
   );
@@ -197,7 +195,7 @@ function useContents(api, runs, key, view, versions, retry, setError) {
       for (const [, id, paths] of answer) fresh.set(id, new Set(paths));
       setHas((old) => (old && sameSets(old, fresh) ? old : fresh));
     };
-    return ask(api, "series_paths", { refs }, take, setError);
+    return ask((signal) => api.read("series_paths", { refs }, { signal }), take, setError);
   }, [api, key, versions, retry]);
 
   useEffect(() => {
@@ -206,7 +204,7 @@ function useContents(api, runs, key, view, versions, retry, setError) {
       const found = answer.attempts.map((/** @type {[string, string, number]} */ [, id, n]) => [id, Number(n)]);
       setAttempts((old) => (JSON.stringify([...old]) === JSON.stringify(found) ? old : new Map(found)));
     };
-    return ask(api, "attempts", { refs }, take, () => undefined);
+    return ask((signal) => api.read("attempts", { refs }, { signal }), take, () => undefined);
   }, [api, key, versions]);
 
   useEffect(() => {
@@ -214,9 +212,7 @@ function useContents(api, runs, key, view, versions, retry, setError) {
       setGroups(null);
       return undefined;
     }
-    const body = { id: runs.map((run) => run.id), by: view.group, columns: [], unknown: "tell", project: view.project || null };
-    const take = (/** @type {any[]} */ found) => setGroups(found.map(({ by, refs }) => ({ by, refs, label: labelOf(by, refs.length) })));
-    return ask(api, "groups", body, take, setError);
+    return ask((signal) => import("./groups.js").then((module) => module.groupsOf(api, runs, view, signal)), setGroups, setError);
   }, [api, key, view.group.join("\n")]);
 
   // The colours of values.
@@ -225,14 +221,7 @@ function useContents(api, runs, key, view, versions, retry, setError) {
       setValued(null);
       return undefined;
     }
-    const abort = new AbortController();
-    import("./groups.js")
-      .then(({ colouring }) => colouring(api, runs, groups, view, abort.signal))
-      .then(
-        (found) => abort.signal.aborted || setValued(found),
-        (failed) => abort.signal.aborted || isAbort(failed) || setError(failed),
-      );
-    return () => abort.abort();
+    return ask((signal) => import("./groups.js").then((module) => module.colouring(api, runs, groups, view, signal)), setValued, setError);
   }, [api, key, groups, view.by.join("\n"), versions]);
   useEffect(() => () => setValued(null), []);
   return { has, attempts, groups };
@@ -320,7 +309,7 @@ export function Charts({ api, runs, of = runs.length, view, live, wanted = () =>
       anyOpen=${sections.some((one) => !isClosed(one.name))}
       onToggle=${(/** @type {boolean} */ shut) => setClosed(Object.fromEntries(sections.map((one) => [one.name, shut])))} />
     ${(groups || runs.length > 1) && html`<${Legend} key=${groups ? "groups" : "runs"} items=${legend} label=${`${groups ? "Groups" : "Runs"} that are drawn`} theme=${theme} colours=${colours} gone=${view.hidden}
-      note=${groups ? "mean, and one standard deviation to each side; dashed where runs are missing" : ""} />`}
+      note=${groups && html`<${Later} of="./groups.js" part="Explained" stat=${view.stat} />`} />`}
     ${byValue && html`<${Later} of="./groups.js" part="ValueKey" valued=${byValue} by=${view.by} theme=${theme} />`}
     ${error && html`<${ErrorBox} error=${error} onRetry=${again} />`}
     ${has && total === 0 && html`<p class="charts-note">${view.filter ? `No chart is called “${view.filter}”.` : known.length ? "No numbers of this kind were recorded." : `${runs.length === 1 ? "This run has" : "These runs have"} logged no numbers: run["train/loss"].append(0.5) logs one.`}</p>`}
@@ -359,15 +348,6 @@ function sameSets(a, b) {
     for (const one of set) if (!other.has(one)) return false;
   }
   return true;
-}
-
-/** @param {Record<string, any>} by @param {number} size */
-function labelOf(by, size) {
-  const parts = Object.entries(by).map(([path, value]) => {
-    const name = path.split("/").pop();
-    return `${name} ${value === null || value === undefined ? "–" : typeof value === "number" ? short(value) : Array.isArray(value) ? value.join(" ") : String(value)}`;
-  });
-  return `${parts.join(", ")} (${count(size, "run")})`;
 }
 
 /**

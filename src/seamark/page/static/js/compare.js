@@ -4,11 +4,12 @@
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { linkTo, refOf, write } from "./address.js";
 import { colourOf, useTheme } from "./colours.js";
-import { ALWAYS, COUNTERS, MOST_COLUMNS, aParameter, ascendsFirst, endOf, goodEnd, isAside, titleOf } from "./columns.js";
+import { ALWAYS, COUNTERS, MOST_COLUMNS, aParameter, ascendsFirst, endOf, goodEnd, isAside, splitColumn, titleOf } from "./columns.js";
 import { Check, Empty, ErrorBox, Filter, Pager, State, Time, tell, useAnswer, useModule } from "./components.js";
 import { csvOf, download } from "./copies.js";
 import { bracketed, matcher, quotedPath, quotedValue, queryOf } from "./finding.js";
 import { copyExact, count, difference, digitsBeside, duration, exact, number, value } from "./format.js";
+import { StatChooser, statOf } from "./groups.js";
 import { CSV_MOST, SIZE, isNumber, isOfQuery, tableOf, which } from "./rows.js";
 import { SortHead } from "./table.js";
 
@@ -189,20 +190,25 @@ function Line({ path, rows, base, differs, ends }) {
  *
  * @typedef {{by: Record<string, any>, refs: [string, string][],
  *   values: Record<string, {n: number, odd: number, mean: number | null, std: number | null,
- *     min: number | null, max: number | null}>}} Group
- * @param {{api: Api, view: View, columns: string[], known: string[], live: import("./api.js").Live}} props
- *   `known`: paths of the runs, from which short titles must differ
+ *     min: number | null, max: number | null, median: number | null, distinct: number, same: string | null}>}} Group
+ * @param {{api: Api, view: View, columns: string[], known: any[], live: import("./api.js").Live}} props
+ *   `known`: what the runs show, from whose paths short titles must differ
  */
 export function Groups({ api, view, columns, known, live }) {
+  const stat = statOf(view.stat);
+  const series = useMemo(() => new Set(known.filter((one) => one.series).map((one) => one.path)), [known]);
+  /** Parameters are what they are, and not averaged. @type {(path: string) => boolean} */
+  const isParameter = (path) => !aParameter(path) || !(splitColumn(path)[1] || series.has(path) || path.startsWith("sys/") || goodEnd(path));
   const numbers = columns.filter((one) => !ALWAYS.includes(one) && !view.group.includes(one)).slice(0, 20);
   const { data, error, busy, again } = useAnswer(
     (signal) => {
       const least_first = !view.order.startsWith("-");
       const order = view.order.slice(Number(!least_first));
-      const body = { ...which(view), by: view.group, columns: numbers, limit: SIZE, offset: view.page * SIZE, order: order || null, least_first };
+      const body = { ...which(view), by: view.group, columns: numbers, limit: SIZE, offset: view.page * SIZE, order: order || null, least_first,
+        statistic: stat.of === "range" || isParameter(order) ? (least_first ? "min" : "max") : stat.of };
       return api.whole("groups", body, { signal }).then((said) => ({ ...said, order, least_first }));
     },
-    [api, JSON.stringify([which(view), view.group, numbers, view.page, view.order]), Math.floor(live.tick / 3)],
+    [api, JSON.stringify([which(view), view.group, numbers, view.page, view.order, stat.of]), Math.floor(live.tick / 3)],
   );
   /** @type {Group[]} */
   const groups = data?.answer ?? [];
@@ -210,7 +216,7 @@ export function Groups({ api, view, columns, known, live }) {
   const { order: path = "", least_first: ascending = true } = data ?? {};
   // The answer to the query before stays: an error of the query is shown beside the query.
   if (error && !(data && (isOfQuery(error, view) || error.error === "lost"))) return html`<${ErrorBox} error=${error} onRetry=${again} />`;
-  const shown = numbers.filter((path) => groups.some((one) => (one.values[path]?.n ?? 0) > 0));
+  const shown = numbers.filter((path) => groups.some((one) => one.values[path]?.distinct));
   const inside = (/** @type {Group} */ group) => {
     const some = view.group.map((path) => {
       const is = group.by[path];
@@ -221,7 +227,7 @@ export function Groups({ api, view, columns, known, live }) {
     const q = [bracketed(view.q), ...some].filter(Boolean).join(" AND ");
     write({ q, group: [], page: 0, selected: [], drawn: [] }, { push: true });
   };
-  const heads = [...view.group, ...shown, ...known];
+  const heads = [...view.group, ...shown, ...known.map((one) => one.path)];
   const head = (/** @type {string} */ one, title = titleOf(one), what = title) => {
     const numeric = !view.group.includes(one);
     const sorted = path === one;
@@ -231,11 +237,11 @@ export function Groups({ api, view, columns, known, live }) {
       by=${what} title=${title} text=${one === COUNT ? title : endOf(one, heads)} onSort=${() => write({ order: `${least ? "" : "-"}${one}`, page: 0 }, { push: true })} />`;
   };
   return html`<div class="sheet short"><table class="runs ${busy && data ? "loading" : ""}">
-    <caption class="unseen">Groups of runs by ${view.group.join(", ")}: mean ± standard deviation${path && `, sorted by ${path === COUNT ? "runs" : path}`}</caption>
+    <caption class="unseen">Groups of runs by ${view.group.join(", ")}: ${stat.named}${path && `, sorted by ${path === COUNT ? "runs" : path}`}</caption>
     <thead><tr>
       ${view.group.map((one) => head(one))}
       ${head(COUNT, "Runs")}
-      ${shown.map((one) => head(one, titleOf(one), `the mean of ${one} (± standard deviation, n − 1)`))}
+      ${shown.map((one) => head(one, titleOf(one), isParameter(one) ? one : `${one}: ${stat.named}`))}
       <th scope="col"><span class="unseen">Open</span></th>
     </tr></thead>
     <tbody>${groups.map((group) => html`<tr key=${JSON.stringify(group.refs[0])}>
@@ -246,11 +252,17 @@ export function Groups({ api, view, columns, known, live }) {
       <td class="numeric">${number(group.refs.length)}</td>
       ${shown.map((path) => {
         const one = group.values[path];
+        const say = (/** @type {number | null} */ one, digits = 5) => (one === null ? "" : path === "sys/running_time" ? duration(one) : number(one, digits));
+        const range = one && (one.min === one.max ? say(one.min) : `${say(one.min)}–${say(one.max)}`);
+        if (one?.distinct && (one.n ? isParameter(path) : one.same !== null || one.distinct > 1)) {
+          const text = one.distinct > 1 && one.odd ? count(one.distinct, "value") : one.same ?? range;
+          return html`<td key=${path} class="numeric" title=${`n = ${one.n + one.odd}, ${one.same ?? count(one.distinct, "value")}`.slice(0, 2000)}><bdi>${text.slice(0, 200)}</bdi></td>`;
+        }
         if (!one || one.mean === null) return html`<td key=${path} class="numeric">${one?.odd > 0 && html`<small>no finite number</small>`}</td>`;
-        const say = (/** @type {number} */ one, /** @type {number} */ digits) => (path === "sys/running_time" ? duration(one) : number(one, digits));
         const fewer = one.n < group.refs.length;
+        const spread = stat.spread(one.std, one.n);
         return html`<td key=${path} class="numeric" title="n = ${one.n}, min ${exact(one.min)}, max ${exact(one.max)}${one.odd ? `, ${one.odd} not finite` : ""}">
-          ${say(one.mean, 5)}${one.std !== null && html`<span class="delta">± ${say(one.std, 2)}</span>`}${fewer && html`<small> n=${one.n}</small>`}</td>`;
+          ${stat.of === "range" ? range : say(stat.of === "median" ? one.median : one.mean)}${one.std !== null && stat.band !== "none" && html`<span class="delta">± ${say(spread, 2)}</span>`}${fewer && html`<small> n=${one.n}</small>`}</td>`;
       })}
       <td><button type="button" class="link" onClick=${() => inside(group)}>show runs</button></td>
     </tr>`)}</tbody></table></div>
@@ -282,8 +294,11 @@ export function Chooser({ api, view, shown, onChange }) {
   const fits = matcher(text);
   /** @type {Field[]} */
   const fields = (data ?? []).filter((/** @type {Field} */ one) => fits(one.path));
-  const found = fields.filter((one) => !differing || one.differing || shown.includes(one.path));
-  found.sort((a, b) => Number(shown.includes(b.path)) - Number(shown.includes(a.path)));
+  const others = shown.filter((path) => !fields.some((one) => one.path === path) && fits(path));
+  const found = [...others.map((path) => ({ path, family: "", count: 0 })), ...fields.filter((one) => !differing || one.differing || shown.includes(one.path))];
+  // Those that are shown come first, in their order.
+  const places = new Map(shown.map((path, n) => [path, n]));
+  found.sort((a, b) => (places.get(a.path) ?? shown.length) - (places.get(b.path) ?? shown.length));
   const full = shown.length >= MOST_COLUMNS;
   const toggle = (/** @type {string} */ path) =>
     onChange(shown.includes(path) ? shown.filter((one) => one !== path) : [...shown, path]);
@@ -292,14 +307,11 @@ export function Chooser({ api, view, shown, onChange }) {
     <${Filter} own=${focused} hint="Words, * or /…/" label="Filter columns" value=${text} onText=${setText} />
     <${Check} on=${differing} onCheck=${setDiffering}> Only those that differ<//>
     <div class="pick" role="group" aria-label="Columns">
-      ${shown
-        .filter((path) => !fields.some((one) => one.path === path) && fits(path))
-        .map((path) => html`<${Check} key=${path} on onCheck=${() => toggle(path)}><bdi>${titleOf(path)}</bdi><//>`)}
       ${found.slice(0, 200).map((one) => {
         const on = shown.includes(one.path);
         return html`<${Check} key=${one.path} on=${on} disabled=${full && !on} onCheck=${() => toggle(one.path)}>
-          <bdi>${titleOf(one.path) === one.path ? one.path : `${titleOf(one.path)} (${one.path})`}</bdi>
-          <small>${count(one.count, "run")}</small>
+          <bdi>${titleOf(one.path) === one.path ? one.path : `${titleOf(one.path)} (${one.path})`}</bdi>${view.pins.includes(one.path) && " (pinned)"}
+          ${one.count > 0 && html`<small>${count(one.count, "run")}</small>`}
           ${numeric.includes(one.family) &&
           html`<span class="aggregates">${["min", "max"].map((word) => {
             const path = `${one.path}:${word}`;
@@ -339,6 +351,7 @@ export function GroupChooser({ view, known }) {
       ${shown.map((path, n) => html`<${Check} key=${path} own=${n ? undefined : focused} on=${by.has(path)} onCheck=${() => toggle(path)}><bdi>${path}</bdi><//>`)}
       ${found.length > shown.length && html`<p class="muted">${number(found.length - shown.length)} more: type to filter.</p>`}
     </div>
+    ${by.size > 0 && html`<${StatChooser} stat=${view.stat} />`}
     <button type="button" disabled=${!by.size} onClick=${() => write({ group: [], page: 0 })}>No groups</button></div>`;
 }
 

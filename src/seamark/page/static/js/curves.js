@@ -211,7 +211,7 @@ export function useCurves({ api, paths, runs, view, zoom, has, attempts, groups,
   const replaced = Boolean(view.attempts);
   // In the order of recording, replaced points have their place among all others.
   const whole = axis === "order" && replaced;
-  const kind = JSON.stringify([paths, axis, view.logx, view.logy, view.smooth, view.ema, groups, whole]);
+  const kind = JSON.stringify([paths, axis, view.logx, view.logy, view.smooth, view.ema, groups, view.stat, whole]);
   const several = (/** @type {RunRef} */ run) => (attempts.get(run.id) || 0) > 1;
   const owned = (/** @type {RunRef} */ run) => ownedBy(run, paths, has);
   const refs = runs.map((run) => `${run.project}\n${run.id}`).join("\n\n");
@@ -234,7 +234,7 @@ export function useCurves({ api, paths, runs, view, zoom, has, attempts, groups,
     const load = async () => {
       if (groups) {
         const { groupCurves } = await import("./groups.js");
-        const found = await groupCurves(api, groups, paths, look, signal);
+        const found = await groupCurves(api, groups, paths, look, view.stat, signal);
         if (signal.aborted) return;
         kept.current = found;
         show(false);

@@ -329,6 +329,8 @@ const KEYS = [
   ["Enter", "open the row"],
   ["c", "compare what is selected"],
   ["g", "group"],
+  ["Shift ← →", "on the head of a column: move it"],
+  ["+ −", "there: wider, narrower"],
   ["s", "smooth"],
   ["l", "log y"],
   ["r", "zoom out"],

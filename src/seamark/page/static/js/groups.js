@@ -23,22 +23,58 @@ const RAMPS = /** @type {Record<Theme, string[]>} */ ({
 });
 const MOST_BY = 4;
 
+const LINES = { mean: "mean", median: "median", range: "min–max" };
+const BANDS = { sd: "standard deviation", se: "standard error", none: "none" };
+
+/** What is shown of groups. @param {string} text of the address */
+export function statOf(text) {
+  const words = text.split("-");
+  const of = words.find((one) => Object.hasOwn(LINES, one)) ?? "mean";
+  const band = of === "range" ? "none" : (words.find((one) => Object.hasOwn(BANDS, one)) ?? "sd");
+  const name = of === "range" ? "mean" : of;
+  const named = of === "range" ? "min–max" : band === "none" ? of : `${of} ± ${/** @type {any} */ (BANDS)[band]}`;
+  /** The distance to each side. @type {(std: number | null, n: number) => number} */
+  const spread = (std, n) => (std === null || band === "none" || !Number.isFinite(std) ? 0 : band === "se" ? std / Math.sqrt(n) : std);
+  return { of, band, name, named, spread };
+}
+
+/** Choose what is shown of groups. @param {{stat: string}} props */
+export function StatChooser({ stat }) {
+  const now = statOf(stat);
+  const choose = (/** @type {string} */ label, /** @type {Record<string, string>} */ names, /** @type {string} */ value, /** @type {(to: string) => string[]} */ words) =>
+    html`<label>${label} <select value=${value} disabled=${names === BANDS && now.of === "range"}
+      onChange=${(/** @type {any} */ event) => write({ stat: words(event.target.value).filter((one) => one !== "mean" && one !== "sd").join("-") })}>
+      ${Object.entries(names).map(([key, name]) => html`<option key=${key} value=${key}>${name}</option>`)}</select></label>`;
+  return html`<div class="row">${choose("Show", LINES, now.of, (to) => [to, to === "range" || now.of === "range" ? "sd" : now.band])}${choose("±", BANDS, now.band, (to) => [now.of, to])}</div>`;
+}
+
+/** Explain the lines of groups. @param {{stat: string}} props */
+export function Explained({ stat }) {
+  const { of, name, named } = statOf(stat);
+  const text = `${of === "range" ? `${name}, and from the least to the greatest` : named}; dashed where runs are missing`;
+  return html`<span title=${text}>${text}</span>`;
+}
+
 /**
- * The parts of a group: the band is one standard deviation to each side. That of a metric which is
- * never negative does not reach below its smallest value.
+ * The parts of a group. The band of a metric which is never negative does not reach below its
+ * smallest value.
  * @param {any} group
+ * @param {string} stat
  * @returns {Parts}
  */
-function partsOfGroup(group) {
-  const mean = floats(group.mean);
-  const spread = floats(group.std).map((one) => (Number.isFinite(one) ? one : 0));
+function partsOfGroup(group, stat) {
+  const { of, spread: spreadOf } = statOf(stat);
+  const [mean, std, n] = [floats(group.mean), floats(group.std), floats(group.n)];
+  const line = of === "median" ? floats(group.median) : mean;
+  const spread = std.map((one, at) => spreadOf(one, n[at]));
   const none = new Float64Array(mean.length);
   const least = floats(group.min).reduce((a, b) => (b < a ? b : a), Infinity);
   const bound = least >= 0 && least < Infinity ? least : -Infinity;
   return {
-    width: Number(group.width), x: floats(group.x), line: mean, mean,
-    min: mean.map((one, at) => Math.max(bound, one - spread[at])), max: mean.map((one, at) => one + spread[at]),
-    count: floats(group.n), nan: none, inf: none, plus: new Float64Array(0),
+    of, width: Number(group.width), x: floats(group.x), line, mean,
+    min: of === "range" ? floats(group.min) : line.map((one, at) => Math.max(bound, one - spread[at])),
+    max: of === "range" ? floats(group.max) : line.map((one, at) => one + spread[at]),
+    count: n, nan: none, inf: none, plus: new Float64Array(0),
     minus: new Float64Array(0), smooth: false, leftOut: 0, notPositive: 0, falls: false,
   };
 }
@@ -56,20 +92,41 @@ function piecesOf(parts, of) {
   return [{ ...parts, line: full }, { ...parts, line: less }];
 }
 
+/** @param {Record<string, any>} by @param {number} size */
+function labelOf(by, size) {
+  const parts = Object.entries(by).map(([path, value]) => {
+    const name = path.split("/").pop();
+    return `${name} ${value === null || value === undefined ? "–" : typeof value === "number" ? short(value) : Array.isArray(value) ? value.join(" ") : String(value)}`;
+  });
+  return `${parts.join(", ")} (n = ${size})`;
+}
+
+/**
+ * The groups of runs.
+ * @param {any} api @param {readonly RunRef[]} runs @param {View} view @param {AbortSignal} signal
+ * @returns {Promise<Group[]>}
+ */
+export async function groupsOf(api, runs, { group: by, project }, signal) {
+  const body = { id: runs.map((run) => run.id), by, columns: [], unknown: "tell", project: project || null };
+  const found = await api.read("groups", body, { signal });
+  return found.map((/** @type {any} */ one) => ({ by: one.by, refs: one.refs, label: labelOf(one.by, one.refs.length) }));
+}
+
 /**
  * @param {any} api
  * @param {Group[]} groups
  * @param {readonly string[]} paths
  * @param {Record<string, any>} look
+ * @param {string} stat
  * @param {AbortSignal} signal
  * @returns {Promise<Kept>}
  */
-export async function groupCurves(api, groups, paths, look, signal) {
+export async function groupCurves(api, groups, paths, look, stat, signal) {
   const body = { groups: groups.map((one) => ({ by: one.by, refs: one.refs })), paths, ...look };
   const found = new Map();
   for (const one of await api.read("group_curves", body, { signal })) {
     const own = groups.find(({ by }) => Object.keys(by).every((key) => JSON.stringify(by[key]) === JSON.stringify(one.by[key])));
-    const parts = partsOfGroup(one);
+    const parts = partsOfGroup(one, stat);
     if (own) found.set(`${own.label}\n${one.path}\n`, { parts, cursor: "", pieces: piecesOf(parts, own.refs.length) });
   }
   return found;

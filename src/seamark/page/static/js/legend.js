@@ -32,7 +32,7 @@ const [BESIDE_PX, LETTER_PX] = [50, 7.2];
 /**
  * One row of what is drawn, which can be opened. A click hides, another one shows; a double click
  * shows one alone.
- * @param {{items: Item[], label: string, theme: any, colours: Record<string, any>, gone: string[], note?: string}} props `gone`: whose lines are hidden
+ * @param {{items: Item[], label: string, theme: any, colours: Record<string, any>, gone: string[], note?: any}} props `gone`: whose lines are hidden
  */
 export function Legend({ items, label, theme, colours, gone, note }) {
   const now = highlight.use();
@@ -61,7 +61,7 @@ export function Legend({ items, label, theme, colours, gone, note }) {
       <svg width="16" height="8" aria-hidden="true"><line x1="0" y1="4" x2="16" y2="4" stroke=${colourOf(id, ids, theme, colours, now === id)} stroke-width="3" stroke-dasharray=${dashOf(id, ids, colours).map((one) => one * 0.7).join(" ")} /></svg><${Middle} text=${name} /></button>${
         onOpen && html`<button type="button" class="charts-open" aria-label=${`Open ${name}`} title="Open" onClick=${onOpen}>↗</button>`}</li>`)}
     ${(more > 0 || open) && html`<li><button type="button" class="charts-more" aria-expanded=${open ? "true" : "false"} onClick=${() => setOpen(!open)}>${open ? "less" : `+${more}`}</button></li>`}
-    ${note && html`<li class="charts-note" title=${note}>${note}</li>`}
+    ${note && html`<li class="charts-note">${note}</li>`}
   </ul>`;
 }
 

@@ -19,6 +19,7 @@
  * @property {Float64Array} inf
  * @property {Float64Array} plus x of values of +inf
  * @property {Float64Array} minus x of values of -inf
+ * @property {string} [of] of a group: what the line is, "range" for a mean and the extremes around it
  * @property {boolean} smooth
  * @property {number} leftOut
  * @property {number} notPositive

@@ -168,8 +168,9 @@ function moreOf({ line, at, near }) {
   const count = parts.count[at];
   const told = [];
   if (line.of !== undefined) {
-    told.push(`mean of ${count} of ${line.of}`);
-    if (parts.max[at] > parts.mean[at]) told.push(`± ${short(parts.max[at] - parts.mean[at])}`);
+    told.push(`${parts.of === "median" ? "median" : "mean"} of ${count} of ${line.of}`);
+    if (parts.of === "range") told.push(`${short(parts.min[at])} … ${short(parts.max[at])}`);
+    else if (parts.max[at] > parts.line[at]) told.push(`± ${short(parts.max[at] - parts.line[at])}`);
   } else if (parts.smooth) {
     if (near) told.push(`raw ${valueOf(near)}`);
     told.push(count > 1 ? `raw mean ${short(parts.mean[at])} of ${count}` : `raw ${precise(parts.mean[at])}`);

@@ -175,7 +175,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
 
   const isEmpty = nothing && !view.q && !view.trashed;
   const left = view.group.length
-    ? html`<${Later} of="./compare.js" part="Groups" api=${api} view=${view} columns=${columns ?? []} known=${knownPaths} live=${live} />`
+    ? html`<${Later} of="./compare.js" part="Groups" api=${api} view=${view} columns=${columns ?? []} known=${known ?? []} live=${live} />`
     : html`<${RunTable} api=${api} view=${view} table=${table} columns=${columns ?? []} known=${knownPaths} busy=${busy} keys=${keys}
         selected=${all ? null : selected} onSelect=${(/** @type {Row[]} */ some, /** @type {boolean | null} */ on) => select(rows, some, on)} drawn=${drawn} onDraw=${draw}
         metric=${metric} honesty=${honesty} progress=${progress} editMenu=${editMenu} />`;
@@ -219,7 +219,7 @@ function Find({ api, view, root, known, columns, rows, table, error, queryError,
     <div class="acts">
       <div class=${chosen ? "away" : ""}>
         <${Menu} label="Columns" title="Choose columns" wide>
-          <${Later} of="./compare.js" part="Chooser" api=${api} view=${view} shown=${columns} onChange=${(/** @type {string[]} */ cols) => write({ cols })} />
+          <${Later} of="./compare.js" part="Chooser" api=${api} view=${view} shown=${columns} onChange=${(/** @type {string[]} */ cols) => write({ cols, pins: view.pins.filter((one) => cols.includes(one)) })} />
         <//>
         <${Menu} press="g" label=${view.group.length ? `Group: ${view.group.join(", ")}` : "Group"} title="Group runs that show the same" wide>
           <${Later} of="./compare.js" part="GroupChooser" view=${view} known=${known} />

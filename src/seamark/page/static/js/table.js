@@ -5,7 +5,7 @@ import { Component, html, useEffect, useLayoutEffect, useMemo, useRef, useState 
 import { START, href, plainClick, refOf, write } from "./address.js";
 import { colourOf, useTheme, valued } from "./colours.js";
 import { ascendsFirst, endOf, titleOf } from "./columns.js";
-import { Badge, Menu, Middle, State, Time, isTyping } from "./components.js";
+import { Badge, Menu, Middle, State, Time, isTyping, kept, useModule } from "./components.js";
 import { copyExact, count, difference, digitsBeside, duration, exact, number, time, value } from "./format.js";
 import { isNumber, questionOf, whenIdle, whenQuiet } from "./rows.js";
 
@@ -107,12 +107,15 @@ export function RunTable({ api, view, table, columns, known, busy, keys, selecte
   }, [table, columns]);
   const titles = useMemo(() => new Map(columns.map((path) => [path, endOf(path, [...columns, ...known])])), [columns, known]);
   const digits = useMemo(() => moreDigits(rows, numeric), [rows, numeric]);
+  const [near, setNear] = useState(false);
+  const heads = useModule(near || view.pins[0] || view.widths[0] || kept.get(`seamark:widths:${view.project}`) ? "./heads.js" : "").module;
   const baseline = rows.find((one) => one.key === view.baseline);
   // The order that is shown, until the other one that is asked for has come.
   const [, , , by, ascending] = JSON.parse(table?.question || questionOf(view));
   const head = (/** @type {string} */ path, /** @type {string} */ className = "") =>
     html`<${SortHead} key=${path} class="${className} ${numeric.has(path) ? "numeric" : ""}" sorted=${by === path && (ascending ? "ascending" : "descending")}
-      by=${path} title=${titleOf(path)} text=${path === "sys/state" ? "●" : titles.get(path) ?? titleOf(path)} onSort=${() => sort(path)} />`;
+      by=${path} title=${titleOf(path)} text=${path === "sys/state" ? "●" : titles.get(path) ?? titleOf(path)} onSort=${() => sort(path)}>${
+      heads && shownColumns.includes(path) && html`<${heads.Tools} path=${path} columns=${shownColumns} view=${view} />`}<//>`;
   const chosen = rows.filter(isSelected);
   const ids = drawn.map((key) => refOf(key, view.project)[1]);
   const shownColumns = useMemo(() => columns.filter((one) => one !== "sys/name" && one !== "sys/state"), [columns]);
@@ -149,7 +152,7 @@ export function RunTable({ api, view, table, columns, known, busy, keys, selecte
   return html`<div class="sheet" tabindex="-1" aria-busy=${String(busy || upTo < blocks)} ref=${sheet} onCopy=${copyExact} onScroll=${fill}>
     <table class="runs narrowed ${pale ? "loading" : ""}">
       <caption class="unseen">Runs${view.project ? ` of ${view.project}` : ""}, sorted by ${titleOf(by)}</caption>
-      <thead><tr>
+      <thead onPointerEnter=${() => setNear(true)} onFocusCapture=${() => setNear(true)}><tr>
         <th scope="col" class="tick"><input type="checkbox" aria-label="Select all rows of this page"
           checked=${rows.length > 0 && chosen.length === rows.length}
           onChange=${() => onSelect(rows, chosen.length < rows.length)} /></th>
@@ -168,11 +171,11 @@ export function RunTable({ api, view, table, columns, known, busy, keys, selecte
 
 /**
  * The head of a column that the table can be sorted by.
- * @param {{class: string, sorted: "ascending" | "descending" | false, by: string, title: string, text: string, onSort: () => void}} props
+ * @param {{class: string, sorted: "ascending" | "descending" | false, by: string, title: string, text: string, onSort: () => void, children?: any}} props
  */
-export function SortHead({ class: name, sorted, by, title, text, onSort }) {
+export function SortHead({ class: name, sorted, by, title, text, onSort, children }) {
   return html`<th scope="col" class=${name} aria-sort=${sorted || "none"}><button type="button" title="Sort by ${by}" aria-label=${title} onClick=${onSort}
-    ><bdi>${text}</bdi><span class="sign" aria-hidden="true">${sorted ? (sorted === "ascending" ? "▲" : "▼") : ""}</span></button></th>`;
+    ><bdi>${text}</bdi><span class="sign" aria-hidden="true">${sorted ? (sorted === "ascending" ? "▲" : "▼") : ""}</span></button>${children}</th>`;
 }
 
 /**

@@ -1,0 +1,277 @@
+// @ts-check
+/** The heads of columns of runs: they are moved, pinned, sized and hidden, with the pointer, by keys or by a menu. */
+
+import { html, useEffect, useLayoutEffect, useRef } from "../vendor/preact.js";
+import { read, write } from "./address.js";
+import { titleOf } from "./columns.js";
+import { Menu, kept } from "./components.js";
+
+/** @typedef {import("./address.js").View} View */
+/** Widths of columns in pixels, by path. @typedef {Map<string, number>} Widths */
+
+const [LEAST, MOST, STEP] = [40, 800, 16];
+/** The longest text of widths in an address, and the most widths that are remembered of a project. */
+const [SHORT, MOST_KEPT] = [120, 200];
+/** A pointer that moves less does not drag. */
+const STILL = 5;
+/** The cells before the first column: the tick, the name and the state. */
+const BEFORE = 3;
+/** The part of the table that pinned columns may cover. */
+const COVERED = 0.75;
+const STYLE = `
+.runs.narrowed thead th { scroll-margin-left: 16rem; }
+.runs thead .popup { font-weight: 400; }
+.runs thead .more > button { width: 100%; min-width: 0; }
+.runs thead .more { width: min(24px, 42%); right: 6px; top: 1px; }
+.runs thead .numeric > .more { right: auto; left: 0; }
+.runs thead th:hover > .more > button { opacity: 1; }
+.runs.runs th:has([aria-expanded="true"]) { z-index: 30; }
+.runs thead .grip { position: absolute; right: 0; top: 0; bottom: 0; width: 6px; cursor: col-resize; touch-action: none; }
+.runs thead .grip:hover, .runs thead .grip:active { background: var(--accent); }
+.runs thead .dragged { opacity: 0.6; }
+.runs thead [data-drop="before"] { box-shadow: inset 3px 0 var(--accent); }
+.runs thead [data-drop="after"] { box-shadow: inset -3px 0 var(--accent); }
+@media (max-width: 700px) { .runs thead .grip { display: none; } }`;
+
+const sheet = new CSSStyleSheet();
+document.adoptedStyleSheets.push(sheet);
+/** What is told to readers of a screen. */
+const status = document.createElement("span");
+status.className = "unseen";
+status.setAttribute("role", "status");
+document.body.append(status);
+let painted = "";
+/** What has the focus again once its column is in its new place. @type {Element | null} */
+let focused = null;
+
+/** @param {string} project */
+function placeOf(project) {
+  return `seamark:widths:${project}`;
+}
+
+/** @param {number} width */
+function bounded(width) {
+  return Math.round(Math.max(LEAST, Math.min(MOST, width)));
+}
+
+/** The widths that are remembered, or else of the address. @param {View} view @returns {Widths} */
+function widthsOf({ project, widths }) {
+  const said = widths.map((one) => [one.slice(0, one.lastIndexOf(":")), Number(one.slice(one.lastIndexOf(":") + 1))]);
+  /** @type {[string, number][]} */
+  let known = [];
+  try {
+    known = [...new Map(JSON.parse(kept.get(placeOf(project)) || "[]"))];
+  } catch {
+    // As if nothing were remembered.
+  }
+  return new Map(/** @type {[string, number][]} */ ([...known, ...said]).filter(([path, width]) => path && width > 0).map(([path, width]) => [path, bounded(width)]));
+}
+
+/** @param {string[]} columns @param {Widths} widths */
+function keep(columns, widths) {
+  const some = [...widths].slice(-MOST_KEPT);
+  kept.set(placeOf(read().project), some.length ? JSON.stringify(some) : "");
+  const said = some.filter(([path]) => columns.includes(path)).map((one) => one.join(":"));
+  write({ widths: said.join().length <= SHORT ? said : [] });
+}
+
+/** Give columns their widths and the pinned ones their places. @param {any} row @param {string[]} columns @param {Widths} widths */
+function paint(row, columns, widths) {
+  const wide = (/** @type {any} */ cell) => cell.getBoundingClientRect().width;
+  const pins = read().pins;
+  const most = COVERED * row.closest(".sheet").clientWidth;
+  let left = wide(row.cells[0]) + wide(row.cells[1]);
+  const rules = columns.map((path, n) => {
+    const at = `:nth-child(${n + BEFORE + 1})`;
+    const width = widths.get(path);
+    const own = width ?? wide(row.cells[n + BEFORE]);
+    let text = width ? `.runs.narrowed.narrowed tr > ${at} { width: ${width}px; min-width: ${width}px; max-width: ${width}px; overflow: hidden; }\n` : "";
+    if (pins.includes(path) && left + own <= most) {
+      text += `.narrowed :where(tbody tr) > ${at} { position: sticky; left: ${left}px; z-index: 2; background: var(--bg); }
+.runs :where(thead tr) > ${at} { left: ${left}px; z-index: 4; }
+.narrowed tr > ${at} { border-right: 1px solid var(--line); }\n`;
+      left += own;
+    }
+    return text;
+  });
+  const text = `${STYLE}\n@media (min-width: 701px) {\n${rules.join("")}}`;
+  if (text !== painted) sheet.replaceSync((painted = text));
+}
+
+/** The columns as the address has them, since keys may be pressed faster than the page is drawn. @param {string[]} columns */
+function now(columns) {
+  const { cols, pins } = read();
+  const all = cols.length ? cols.filter((one) => !one.startsWith("sys/name") && one !== "sys/state") : columns;
+  return { all, pins: pins.filter((one) => all.includes(one)) };
+}
+
+/** @param {string[]} all @param {string[]} pins */
+function order(all, pins) {
+  const others = read().cols.filter((one) => one === "sys/name" || one === "sys/state");
+  write({ cols: [...others, ...all.filter((one) => pins.includes(one)), ...all.filter((one) => !pins.includes(one))], pins });
+}
+
+/**
+ * Move a column. Between pinned columns it becomes one of them, behind others it is one no longer.
+ * @param {string[]} columns @param {string} path @param {number} to its place among the others
+ * @param {boolean} [pin] whether it is pinned, wherever it is put
+ */
+function move(columns, path, to, pin) {
+  const { all, pins } = now(columns);
+  const others = all.filter((one) => one !== path);
+  const first = others.filter((one) => pins.includes(one)).length;
+  const isPinned = pin ?? (pins.includes(path) ? to <= first : to < first);
+  const at = Math.max(0, Math.min(others.length, to));
+  focused = document.activeElement;
+  order([...others.slice(0, at), path, ...others.slice(at)], [...pins.filter((one) => one !== path), ...(isPinned ? [path] : [])]);
+  status.textContent = `${titleOf(path)}: column ${at + 1} of ${all.length}${isPinned ? ", pinned" : ""}`;
+}
+
+/**
+ * Follow the pointer until it is lifted; Escape ends it, too.
+ * @param {(now: PointerEvent) => void} moved @param {(done: boolean) => void} ended
+ */
+function follow(moved, ended) {
+  const abort = new AbortController();
+  const options = { signal: abort.signal, capture: true };
+  const end = (/** @type {boolean} */ done) => {
+    abort.abort();
+    ended(done);
+  };
+  addEventListener("pointermove", moved, options);
+  addEventListener("pointerup", () => end(true), options);
+  addEventListener("pointercancel", () => end(false), options);
+  addEventListener("keydown", (pressed) => {
+    if (pressed.key !== "Escape") return;
+    pressed.stopPropagation();
+    end(false);
+  }, options);
+}
+
+/** Drag a head to another place. @param {any} event @param {HTMLTableCellElement} head @param {string[]} columns @param {string} path */
+function drag(event, head, columns, path) {
+  if (event.button || event.pointerType === "touch" || event.target.closest(".menu, .grip")) return;
+  const others = [.../** @type {any} */ (head.parentElement).cells].slice(BEFORE, BEFORE + columns.length).filter((one) => one !== head);
+  const view = /** @type {HTMLElement} */ (head.closest(".sheet"));
+  const edge = view.getBoundingClientRect();
+  let to = -1;
+  const mark = () => {
+    head.classList.toggle("dragged", to >= 0);
+    others.forEach((one, n) => {
+      if (to === n) one.dataset.drop = "before";
+      else if (to === others.length && n === to - 1) one.dataset.drop = "after";
+      else delete one.dataset.drop;
+    });
+  };
+  follow((now) => {
+    if (to < 0 && Math.abs(now.clientX - event.clientX) < STILL) return;
+    head.setPointerCapture(event.pointerId); // not before, as a click would be one of the head
+    view.scrollLeft += now.clientX > edge.right - STEP ? STEP : now.clientX < edge.left + STEP ? -STEP : 0;
+    to = others.findIndex((one) => now.clientX < one.getBoundingClientRect().left + one.clientWidth / 2);
+    if (to < 0) to = others.length;
+    mark();
+  }, (done) => {
+    const target = to;
+    to = -1;
+    mark();
+    if (target < 0) return;
+    // The click that follows sorts nothing.
+    const stop = (/** @type {Event} */ click) => click.stopPropagation();
+    head.addEventListener("click", stop, true);
+    setTimeout(() => head.removeEventListener("click", stop, true));
+    if (done) move(columns, path, target);
+  });
+}
+
+/**
+ * The menu and the handle of a head. That of the first column also gives all columns their widths.
+ * @param {{path: string, columns: string[], view: View}} props
+ */
+export function Tools({ path, columns, view }) {
+  const n = columns.indexOf(path);
+  const ref = useRef(/** @type {any} */ (null));
+  const head = () => /** @type {HTMLTableCellElement} */ (ref.current.parentElement);
+  const title = titleOf(path);
+  const size = (/** @type {number} */ width) => keep(columns, widthsOf(read()).set(path, bounded(width)));
+  const wide = () => head().getBoundingClientRect().width;
+  const fit = () => {
+    const widths = widthsOf(read());
+    widths.delete(path);
+    paint(head().parentElement, columns, widths);
+    const cells = [.../** @type {any} */ (head().closest("table")).rows].flatMap((row) => row.cells[n + BEFORE] ?? []);
+    const most = Math.max(...cells.map((one) => one.scrollWidth));
+    if (most > head().clientWidth) widths.set(path, bounded(most + 1));
+    keep(columns, widths);
+  };
+  useLayoutEffect(() => {
+    const own = head();
+    own.setAttribute("aria-label", title);
+    if (!own.contains(focused)) return;
+    /** @type {HTMLElement} */ (focused).focus({ preventScroll: true });
+    focused = null;
+    own.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [n]);
+  useEffect(() => {
+    const own = head();
+    const ended = new AbortController();
+    const keys = (/** @type {KeyboardEvent} */ event) => {
+      if (event.target !== own.firstElementChild || event.ctrlKey || event.metaKey || event.altKey) return;
+      const at = now(columns).all.indexOf(path);
+      const does = /** @type {Record<string, () => void>} */ ({ "+": () => size(wide() + STEP), "-": () => size(wide() - STEP) });
+      if (event.shiftKey) Object.assign(does, { ArrowLeft: () => at > 0 && move(columns, path, at - 1), ArrowRight: () => move(columns, path, at + 1) });
+      if (!does[event.key]) return;
+      event.preventDefault();
+      does[event.key]();
+    };
+    own.addEventListener("keydown", keys, ended);
+    own.addEventListener("pointerdown", (event) => drag(event, own, columns, path), ended);
+    return () => ended.abort();
+  }, [columns]);
+  const grip = (/** @type {any} */ event) => {
+    if (event.button) return;
+    event.preventDefault();
+    event.currentTarget.setPointerCapture(event.pointerId);
+    const [from, widths] = [wide(), widthsOf(read())];
+    let width = 0;
+    follow((now) => {
+      width = bounded(from + now.clientX - event.clientX);
+      paint(head().parentElement, columns, new Map(widths).set(path, width));
+    }, (done) => {
+      if (width && done) size(width);
+      else paint(head().parentElement, columns, widths);
+    });
+  };
+  const items = () => {
+    const { all, pins } = now(columns);
+    const first = all.filter((one) => one !== path && pins.includes(one)).length;
+    const isPinned = pins.includes(path);
+    const part = isPinned ? 0 : first;
+    const key = (/** @type {string} */ label, /** @type {string} */ one) => html`<span>${label}</span><small>${one}</small>`;
+    return [
+      { label: key("Move left", "Shift ←"), disabled: n === 0, onPick: () => move(columns, path, n - 1) },
+      { label: key("Move right", "Shift →"), disabled: n === all.length - 1, onPick: () => move(columns, path, n + 1) },
+      { label: "Move to the first place", disabled: n === part, onPick: () => move(columns, path, part, isPinned) },
+      { label: isPinned ? "Unpin" : "Pin to the left", onPick: () => move(columns, path, first, !isPinned) },
+      { label: key("Wider", "+"), onPick: () => size(wide() + STEP) },
+      { label: key("Narrower", "−"), onPick: () => size(wide() - STEP) },
+      { label: "Fit to its values", onPick: fit },
+      { label: "Hide", disabled: all.length < 2, onPick: () => order(all.filter((one) => one !== path), pins.filter((one) => one !== path)) },
+    ];
+  };
+  return html`<${Menu} className="more" label="⋯" title="Column ${title}" items=${items} />
+    <span class="grip" ref=${ref} aria-hidden="true" title="Drag: the width; a double click fits it" onPointerDown=${grip} onDblClick=${fit}></span>
+    ${n === 0 && html`<${Layout} columns=${columns} view=${view} of=${ref} />`}`;
+}
+
+/** Keeps the widths and the places of columns. @param {{columns: string[], view: View, of: {current: any}}} props */
+function Layout({ columns, view, of }) {
+  const again = () => paint(of.current.closest("tr"), columns, widthsOf(view));
+  useLayoutEffect(again);
+  useEffect(() => {
+    const observer = new ResizeObserver(again);
+    for (const cell of of.current.closest("tr").cells) observer.observe(cell);
+    observer.observe(of.current.closest(".sheet"));
+    return () => observer.disconnect();
+  }, [columns, view]);
+  return null;
+}

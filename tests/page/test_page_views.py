@@ -126,6 +126,37 @@ def test_people_who_save_at_once_lose_nothing(ask):
     assert names(ask()) == ["same", *(f"v{n}" for n in range(8))]
 
 
+def test_who_may_only_read_a_project_opens_its_views(tmp_path):
+    """And is told that they save none; of all projects together, only who may write to all."""
+    with (
+        served(tmp_path) as there,
+        httpx.Client(base_url=f"{there.url}/api/v1/", verify=False, timeout=60) as client,
+    ):
+
+        def token(role: str) -> str:
+            body = {"user": role, "project": PROJECT, "role": role, "service": True}
+            admin = {"Authorization": f"Bearer {there.token}"}
+            made = client.post("accounts/tokens", json=body, headers=admin)
+            secret: str = made.json()["token"]
+            return secret
+
+        for role, saves in (("contributor", True), ("viewer", False)):
+            client.headers["Authorization"] = f"Bearer {token(role)}"
+            ask = asker(client, "")
+            answer = ask(role, address="?1")
+            assert answer.status_code == (200 if saves else 403)
+            assert ask().json()["may_save"] is saves
+            assert names(ask()) == ["contributor"]
+            everything = asker(client, "", "")
+            assert everything("mine", address="?1").status_code == 403
+            assert everything().json() == {
+                "project": "",
+                "views": [],
+                "may_save": False,
+                "apart": "",
+            }
+
+
 def test_a_project_has_200_views_at_most(tmp_path):
     """One more is refused; one that is there can still be saved, and other projects have theirs."""
     many = {name: View(name=name, address="?1") for name in map(str, range(200))}

@@ -92,6 +92,10 @@ def test_a_view_is_saved_and_shared(pages, watched):
     assert drawn(other) == seen
     menu(other, "Everything as at first").click()
     expect(other.get_by_role("checkbox", name="log y")).not_to_be_checked()
+    other.get_by_role("navigation").get_by_role("link", name="box").click()
+    expect(other.get_by_role("checkbox", name="log y")).to_be_checked()
+    menu(other, "Everything as at first").click()
+    expect(other.get_by_role("checkbox", name="log y")).not_to_be_checked()
     save(other, "<b>Loss & höhe")
     expect(other.get_by_role("alert")).to_contain_text("there already")
     other.keyboard.press("Escape")

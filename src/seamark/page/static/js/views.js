@@ -14,7 +14,7 @@ import { CopyButton } from "./copies.js";
 /** @typedef {import("./api.js").Api} Api */
 /** @typedef {import("./address.js").View} View */
 /** @typedef {{name: string, address: string, default: boolean, by: string, t_ns: number}} Saved */
-/** @typedef {{project: string, views: Saved[], may_save: boolean, apart: string}} Told */
+/** @typedef {{api: Api, project: string, views: Saved[], may_save: boolean, apart: string}} Told `api`: which was asked */
 
 /** In place of the name of a view: none, not even the default one. */
 const NONE = "-";
@@ -72,15 +72,15 @@ export function Share({ view, drawn }) {
  */
 export function ViewMenu({ api, view, drawn }) {
   const project = view.project;
-  const { data, error, again } = useAnswer((signal) => api.post("views", { project }, { signal }), [api, project]);
+  const { data, error, again } = useAnswer(async (signal) => ({ api, ...(await api.post("views", { project }, { signal })) }), [api, project]);
   const [told, setTold] = useState(/** @type {Told | null} */ (null));
   useEffect(() => setTold(data ?? null), [data]);
-  const views = told?.project === project ? told.views : [];
+  const views = told?.api === api && told.project === project ? told.views : [];
   const first = views.find((one) => one.default);
-  const bare = !search({ ...view, root: "", project: "" });
+  // Not when a query is cleared: only when somebody comes to the project, or back to it.
   useEffect(() => {
-    if (bare && first) open({ ...viewOf(first), view: first.name }, false);
-  }, [bare, first?.name]);
+    if (first && !search({ ...view, root: "", project: "" })) open({ ...viewOf(first), view: first.name }, false);
+  }, [api, project, view.view, first?.name]);
   const saved = views.find((one) => one.name === view.view);
   const differs = Boolean(saved && plain(viewOf(saved)) !== plain(view));
   const label = saved
@@ -110,7 +110,7 @@ function Views({ api, view, drawn, saved, differs, views, told, error, again, on
   const seen = () => search({ ...view, ...OF_VISIT, colours: { ...view.colours, ...(view.group.length ? {} : huesOf(view, drawn)) } });
   const send = async (/** @type {string} */ name, /** @type {string | null} */ was, /** @type {Record<string, any>} */ change, /** @type {string} */ opened) => {
     try {
-      onTold(await api.patch("views", { project: view.project, name, was, ...change }));
+      onTold({ api, ...(await api.patch("views", { project: view.project, name, was, ...change })) });
       write({ view: opened });
       close();
     } catch (refused) {

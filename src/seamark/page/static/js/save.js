@@ -172,7 +172,7 @@ function keysOf({ view, runs, groups, paths }) {
   const all = groups ? groups.map((/** @type {any} */ one) => [one.label, one.label]) : runs.map((/** @type {any} */ one) => [one.id, one.name || one.id]);
   const ids = all.map((/** @type {string[]} */ [id]) => id);
   const colours = view.colours || {};
-  const own = all.map((/** @type {string[]} */ [id, name]) => ({ name, colour: colourOf(id, ids, theme, colours), dash: dashOf(id, ids, colours), gone: read().hidden.includes(id) }));
+  const own = all.map((/** @type {string[]} */ [id, name]) => ({ name, colour: colourOf(id, ids, theme, colours), dash: dashOf(id, ids, colours), gone: view.hidden.includes(id) }));
   const values = (valued.now?.values ?? []).map(({ label, colour }) => ({ name: `${view.by.join(", ")}: ${label}`, colour: colour[theme], dash: [] }));
   return [...(own.length > 1 || groups ? own : []), ...values.filter((one) => !Object.values(GREY).includes(one.colour)).slice(0, 30)];
 }

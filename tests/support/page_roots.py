@@ -259,6 +259,48 @@ def record_saved(root: str) -> None:
                 run.log_metrics({"<b>]]>&amp;": value}, step=step)
 
 
+def record_compared(root: str) -> None:
+    """Record runs to compare: two of the same, two with other code and pictures, and twelve."""
+    for number in range(2):
+        with seamark.init_run("same", name=f"same-{number}", root=root) as run:
+            run["parameters/lr"] = 0.1
+            run.log_metrics({"train/loss": 0.5}, step=0)
+    code = Path(root).parent / "code"
+    code.mkdir()
+    for number, name in enumerate(["left-hand", "right-hand"]):
+        lines = [f"line {n}" for n in range(60)]
+        lines[30:31] = [f"lr = {number} {HOSTILE}", ARABIC][: 1 + number]
+        (code / "train.py").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (code / "same.py").write_text("pass\n", encoding="utf-8")
+        (code / "data.bin").write_bytes(bytes([0, number]))
+        with begin(root, "code", name, custom_run_id=name, source_files=[str(code)]) as run:
+            run["parameters/lr"] = number
+            run["settings"].upload(File.from_content(f"a: 1\nb: {number}\n", extension="yaml"))
+            for step in range(0, 30, 10 + 5 * number):
+                for path in ("samples/one", "samples/two"):
+                    run[path].append(
+                        File.from_content(png(8 * step, 99 * number, 0), extension="png"), step=step
+                    )
+    for number in range(12):
+        with begin(root, "many", f"many-{number:02}", custom_run_id=f"m{number:02}") as run:
+            run["parameters"] = {"lr": 10.0 ** -(1 + number % 4), "seed": number}
+            for step in range(3):
+                values = {"val/loss": (7 * number) % 12 + 1 / (1 + step), "val/acc": number - step}
+                run.log_metrics(values, step=step)
+
+
+def record_sixty(root: str) -> None:
+    """Record sixty runs of three thousand metrics, two of which have long files."""
+    for number in range(60):
+        with begin(root, "sixty", f"run-{number:02}", custom_run_id=f"r{number:02}") as run:
+            run.log_metrics({f"part{n // 100}/m{n:04}": n + number for n in range(3_000)}, step=0)
+            if number < 2:
+                lines = [f"{n if n % 3 else number * n}" for n in range(10_000)]
+                run["long"].upload(File.from_content("\n".join(lines), extension="txt"))
+                run["wide"].upload(File.from_content(f"{number}" * 300_000, extension="txt"))
+                run["large"].upload(File.from_content(f"{number}" * 5_000_000, extension="txt"))
+
+
 def record_pictures(root: str) -> None:
     """Record a small sweep that looks like one, for the pictures of the documents."""
     names = ["quick-otter", "calm-heron", "brave-lynx", "shy-swan", "bold-ibis", "warm-crow"]

@@ -222,6 +222,18 @@ def saved_page(
         yield page
 
 
+@pytest.fixture(scope="session")
+def compare_page(
+    tmp_path_factory: pytest.TempPathFactory, home: dict[str, str]
+) -> Iterator[RunningPage]:
+    """The page of runs to compare, which no test changes."""
+    root = tmp_path_factory.mktemp("compared") / "runs"
+    record("compared", root, home)
+    with running_page(root, **home) as page:
+        page.settle()
+        yield page
+
+
 @pytest.fixture
 def own_home(tmp_path: Path) -> dict[str, str]:
     """The variables of somebody that only this test has."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 
-from page_looking import findings, opening
+from page_looking import opening
 
 
 def expect(*given):
@@ -164,24 +164,3 @@ def test_the_good_end_comes_first(main_page, tab):
     sort.click()
     expect(head).to_have_attribute("aria-sort", "descending")
     expect(rows(tab).first).to_contain_text("sweep-209")
-
-
-def test_compared_runs_show_parameters_first_and_the_best(main_page, tab):
-    """Beside the last value of a metric; not what always differs, unless it is asked for."""
-    tab.goto(opening(main_page, "?project=vision/digits&q=name in (quick-otter, calm-heron)"))
-    expect(rows(tab)).to_have_count(2)
-    tab.get_by_role("checkbox", name="Select all rows").check()
-    tab.get_by_role("button", name="Compare").click()
-    sheet = tab.locator("table.compare")
-    loss = sheet.get_by_role("row").filter(has=tab.get_by_title("val/loss", exact=True))
-    expect(loss).to_contain_text("best 0.33333")
-    expect(loss.locator(".best")).to_have_text("\u25b2 best 0.043478")
-    heads = sheet.locator("tr.section").all_inner_texts()
-    assert heads[0] == "parameters"
-    assert heads.index("train") < heads.index("source_code" if "source_code" in heads else "sys")
-    titles = sheet.locator("th[title]").evaluate_all("all => all.map((one) => one.title)")
-    own = re.compile("monitoring/|sys/id|sys/.*_time")
-    assert [one for one in titles if own.match(one)] == []
-    tab.get_by_label("Only what differs").uncheck()
-    expect(sheet.get_by_title("sys/creation_time", exact=True)).to_have_count(1)
-    assert findings(tab) == []

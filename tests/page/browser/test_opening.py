@@ -92,7 +92,7 @@ def test_nothing_but_the_page_is_asked_for(path, main_page, tab, watched):
     assert {urlsplit(url).netloc for url in asked} == {urlsplit(address(main_page)).netloc}
     assert "table.js" in names
     assert ("run.js" in names) == bool(path)
-    assert not names & {"completing.js", "compare.js", "projects.js"}
+    assert not names & {"completing.js", "compare.js", "comparison.js", "projects.js"}
     assert ("later.css" in names) == bool(path)
 
 

@@ -1,189 +1,23 @@
 // @ts-check
-/** Runs side by side, groups of runs one below the other, the lists to choose from, and tables as CSV. */
+/** Groups of runs one below the other, the lists to choose from, and tables as CSV. */
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
-import { linkTo, refOf, write } from "./address.js";
-import { colourOf, useTheme } from "./colours.js";
-import { ALWAYS, COUNTERS, MOST_COLUMNS, aParameter, ascendsFirst, endOf, goodEnd, isAside, splitColumn, titleOf } from "./columns.js";
-import { Check, Empty, ErrorBox, Filter, Pager, State, Time, tell, useAnswer, useModule } from "./components.js";
+import { write } from "./address.js";
+import { ALWAYS, MOST_COLUMNS, aParameter, ascendsFirst, endOf, goodEnd, splitColumn, titleOf } from "./columns.js";
+import { Check, ErrorBox, Filter, Pager, useAnswer } from "./components.js";
 import { csvOf, download } from "./copies.js";
 import { bracketed, matcher, quotedPath, quotedValue, queryOf } from "./finding.js";
-import { copyExact, count, difference, digitsBeside, duration, exact, number, value } from "./format.js";
+import { count, duration, exact, number, value } from "./format.js";
 import { StatChooser, statOf } from "./groups.js";
-import { CSV_MOST, SIZE, isNumber, isOfQuery, tableOf, which } from "./rows.js";
+import { CSV_MOST, SIZE, isOfQuery, tableOf, which } from "./rows.js";
 import { SortHead } from "./table.js";
 
 /** @typedef {import("./api.js").Api} Api */
 /** @typedef {import("./address.js").View} View */
 /** @typedef {import("./rows.js").Ref} Ref */
 
-const MOST = 24;
-/** Metrics whose extremes are asked for in one question. */
-const AT_ONCE = 400;
-/** Values that every run has of its own, so that they always differ. */
-const OWN = /^(monitoring\/.*|sys\/(.*_time|.*_hash|id|custom_run_id|revision|progress))$/;
 /** The column of the number of runs, as the server names it. */
 const COUNT = ":n";
-const HIDDEN = ["sys/id", "sys/name", "sys/state", "sys/trashed"];
-
-/** @param {string} path */
-function sectionOf(path) {
-  const slash = path.indexOf("/");
-  return slash < 0 ? "" : path.slice(0, slash);
-}
-
-/**
- * The rank of a value: parameters, metrics, other values, and facts about the machine.
- * @param {string} path
- * @param {Set<string>} metrics
- */
-function rank(path, metrics) {
-  if (path.startsWith("source_code/")) return 5;
-  if (path.startsWith("sys/")) return 6;
-  if (isAside(path)) return 7;
-  if (metrics.has(path)) return COUNTERS.test(path) ? 3 : 2;
-  return aParameter(path) ? 4 : 1;
-}
-
-/**
- * Read the runs to compare with all that they have, and the extremes of their metrics.
- * @param {Api} api @param {View} view @param {string[]} keys of the runs; none for all that match
- * @param {AbortSignal} signal
- */
-async function readAll(api, view, keys, signal) {
-  const project = view.project;
-  const refs = keys.length ? keys.slice(0, MOST).map((one) => refOf(one, project)) : null;
-  const of = refs ? { id: refs.map((one) => one[1]), project: null, trashed: null, unknown: "tell" } : { ...which(view), limit: MOST };
-  const table = tableOf(await api.read("table", { ...of, columns: null }, { signal }), project);
-  const by = new Map(table.rows.map((one) => [one.ref.join("\n"), one]));
-  const rows = refs ? refs.map((one) => by.get(one.join("\n"))).filter((one) => one !== undefined) : table.rows;
-  const id = rows.map((one) => one.ref[1]);
-  /** @type {[string, string, string[]][]} */
-  const series = await api.read("series_paths", { refs: rows.map((one) => one.ref) }, { signal });
-  const metrics = new Set(series.flatMap((one) => one[2]));
-  const asked = [...metrics].filter((path) => !isAside(path));
-  /** @type {Map<string, Map<string, any>>} */
-  const ends = new Map(rows.map((one) => [one.key, new Map()]));
-  for (let at = 0; at < asked.length; at += AT_ONCE) {
-    const columns = asked.slice(at, at + AT_ONCE).flatMap((path) => [`${path}:min`, `${path}:max`]);
-    const found = tableOf(await api.read("table", { id, project: null, trashed: null, unknown: "tell", columns }, { signal }), project);
-    for (const row of found.rows) for (const [path, one] of row.values) ends.get(row.key)?.set(path, one);
-  }
-  return { rows, ends, metrics, total: refs ? keys.length : table.total, gone: refs ? refs.length - rows.length : 0 };
-}
-
-/** @param {{api: Api, view: View, live: import("./api.js").Live}} props */
-export function CompareScreen({ api, view, live }) {
-  const project = view.project;
-  const all = view.selected[0] === "*";
-  const theme = useTheme();
-  const [filter, setFilter] = useState("");
-  const keys = all ? [] : view.selected;
-  const { data, error, busy, again } = useAnswer(
-    (signal) => readAll(api, view, keys, signal),
-    [api, project, view.selected.join(), all && JSON.stringify(which(view)), live.tick],
-  );
-  const rows = data?.rows ?? [];
-  const base = rows.find((one) => one.key === view.baseline) ?? rows[0];
-  useEffect(() => tell({ running: rows.filter((one) => one.state === "running").length, crashed: rows.filter((one) => one.state === "crashed").length, title: "Compare" }), [data]);
-  const paths = useMemo(() => {
-    const found = new Set(rows.flatMap((one) => [...one.values.keys()]));
-    const shown = [...found].filter((path) => !HIDDEN.includes(path));
-    const metrics = data?.metrics ?? new Set();
-    return shown.sort((a, b) => rank(a, metrics) - rank(b, metrics) || (sectionOf(a) < sectionOf(b) ? -1 : sectionOf(a) > sectionOf(b) ? 1 : a < b ? -1 : 1));
-  }, [data]);
-  const differs = useMemo(() => {
-    const found = new Set();
-    for (const path of paths) {
-      if (new Set(rows.map((one) => exact(one.values.get(path)))).size > 1) found.add(path);
-    }
-    return found;
-  }, [paths]);
-  const charts = useModule("./charts.js");
-  const runs = useMemo(
-    () => rows.map((one) => ({ project: one.ref[0], id: one.ref[1], name: one.name, state: one.state })),
-    [data],
-  );
-  const fits = matcher(filter);
-  const shown = paths.filter((path) => (view.all || (differs.has(path) && !OWN.test(path))) && fits(path));
-  const ids = rows.map((one) => one.ref[1]);
-  const back = () => write({ screen: "runs" }, { push: true });
-  if (!keys.length && !all) {
-    return html`<${Empty} title="Nothing is selected to compare">
-      <p>Tick at least two runs in the table.</p><button type="button" onClick=${back}>To the runs</button><//>`;
-  }
-  let section = "";
-  const lines = [];
-  for (const path of shown) {
-    const here = `${rank(path, data?.metrics ?? new Set())}/${sectionOf(path)}`;
-    if (here !== section) {
-      section = here;
-      lines.push(html`<tr class="section" key=${`/${section}`}><th scope="rowgroup" colspan=${rows.length + 1}><bdi>${sectionOf(path) || "at the root"}</bdi></th></tr>`);
-    }
-    lines.push(html`<${Line} key=${path} path=${path} rows=${rows} base=${base} differs=${differs.has(path)} ends=${data?.metrics.has(path) ? data.ends : null} />`);
-  }
-  return html`<div class="title">
-      <button type="button" onClick=${back}>‹ Runs</button>
-      <h1>Compare ${number(rows.length)} runs</h1>
-      <span class="grow"></span>
-      <${Check} on=${!view.all} onCheck=${(/** @type {boolean} */ on) => write({ all: !on })}> Only what differs<//>
-      <${Filter} label="Filter values" value=${filter} onText=${setFilter} />
-    </div>
-    ${error && html`<${ErrorBox} error=${error} onRetry=${again} />`}
-    ${data && data.gone > 0 && html`<p class="chosen warn">${number(data.gone)} of ${number(keys.length)} runs are not in this folder.</p>`}
-    ${data && data.total > MOST && html`<p class="chosen">The first ${MOST} of ${number(data.total)} runs.</p>`}
-    ${!data && busy && html`<p class="starting">Reading …</p>`}
-    ${rows.length > 0 &&
-    html`<div class="sheet" onCopy=${copyExact}><table class="runs compare">
-      <caption class="unseen">Values of ${rows.length} runs beside each other</caption>
-      <thead><tr><th scope="col"><span class="plain">${number(shown.length)} of ${number(paths.length)} values</span></th>
-        ${rows.map((row) => html`<th scope="col" key=${row.key}>
-          <span class="swatch on" style=${{ background: colourOf(row.ref[1], ids, theme, view.colours) }}></span>${" "}
-          <a ...${linkTo({ project: row.ref[0], run: row.ref[1], tab: "" })}><bdi>${row.name}</bdi></a>
-          <div class="under"><${State} state=${row.state} />${row === base
-            ? html`<small>baseline</small>`
-            : html`<button type="button" class="link" onClick=${() => write({ baseline: row.key })}>as baseline</button>`}</div></th>`)}
-      </tr></thead>
-      <tbody>${lines}</tbody></table>
-      ${!shown.length && html`<p class="starting">${filter ? "No value has this in its name." : "These runs show the same everywhere."}</p>`}
-    </div>`}
-    ${rows.length > 0 && charts.module && html`<${charts.module.Charts} api=${api} runs=${runs} view=${view} live=${live} />`}`;
-}
-
-/**
- * The best value that each run has had of a metric, and the keys of the runs with the best of all.
- * @param {string} path @param {import("./rows.js").Row[]} rows @param {Map<string, Map<string, any>> | null} ends
- */
-function bestOf(path, rows, ends) {
-  const end = ends ? goodEnd(path) : "";
-  const own = new Map(rows.map((row) => [row.key, end ? ends?.get(row.key)?.get(`${path}:${end}`) : undefined]));
-  const numbers = [...own.values()].filter((one) => typeof one === "number" && Number.isFinite(one));
-  const best = end === "max" ? Math.max(...numbers) : Math.min(...numbers);
-  return { end, own, winners: numbers.length > 1 ? rows.filter((row) => own.get(row.key) === best).map((row) => row.key) : [] };
-}
-
-/**
- * A value of all runs; of a metric its last one, and its best, least and greatest.
- * @param {{path: string, rows: import("./rows.js").Row[], base: any, differs: boolean, ends: Map<string, Map<string, any>> | null}} props
- */
-function Line({ path, rows, base, differs, ends }) {
-  const first = base?.values.get(path);
-  const { end, own, winners } = bestOf(path, rows, ends);
-  const all = rows.map((row) => row.values.get(path));
-  return html`<tr class=${differs ? "differs" : ""}>
-    <th scope="row" title=${path}><bdi>${path.slice(sectionOf(path) ? sectionOf(path).length + 1 : 0)}</bdi></th>
-    ${rows.map((row, n) => {
-      const one = all[n];
-      const numeric = isNumber(one);
-      const delta = row !== base && typeof one === "number" && typeof first === "number" ? one - first : null;
-      const same = row !== base && exact(one) === exact(first);
-      const [least, greatest] = ["min", "max"].map((word) => ends?.get(row.key)?.get(`${path}:${word}`));
-      return html`<td key=${row.key} class="${numeric ? "numeric" : ""} ${same ? "same" : ""}" title=${exact(one).slice(0, 2000)}>
-        ${path === "sys/running_time" ? duration(one) : one instanceof Date ? html`<${Time} ns=${one} full />` : one === undefined ? html`<span class="muted" title="not there">–</span>` : html`<bdi>${value(one, digitsBeside(one, [all[n - 1], all[n + 1]])).slice(0, 200)}</bdi>`}
-        ${delta !== null && delta !== 0 && Number.isFinite(delta) && html`<span class="delta">${difference(delta, path)}</span>`}
-        ${isNumber(least) && html`<small class="ends">${end && html`<span class=${winners.includes(row.key) ? "best" : ""} title=${exact(own.get(row.key))}>${winners.includes(row.key) && "▲ "}best ${number(own.get(row.key))}</span> `}${end !== "min" && html`<span title=${exact(least)}>min ${number(least)}</span> `}${end !== "max" && html`<span title=${exact(greatest)}>max ${number(greatest)}</span>`}</small>`}</td>`;
-    })}</tr>`;
-}
 
 /**
  * Groups of runs, one below the other.

@@ -108,7 +108,7 @@ function refersTo(file) {
 }
 
 /** @param {any} file */
-function isPicture(file) {
+export function isPicture(file) {
   return PICTURES.has(String(file?.ext || "").toLowerCase());
 }
 

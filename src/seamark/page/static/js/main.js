@@ -188,7 +188,7 @@ function Page({ greeting, roots, token, onRefused }) {
   const screen = view.run
     ? html`<${Fetched} key="run" of="./run.js" part="RunScreen" ...${props} />`
     : view.screen === "compare"
-      ? html`<${Fetched} key="compare" of="./compare.js" part="CompareScreen" ...${props} />`
+      ? html`<${Fetched} key="compare" of="./comparison.js" part="CompareScreen" ...${props} />`
       : view.screen === "projects"
         ? html`<${Fetched} key="projects" of="./projects.js" part="ProjectsScreen" ...${props} />`
         : html`<${RunsScreen} key="runs" ...${props} />`;

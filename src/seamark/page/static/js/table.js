@@ -347,7 +347,7 @@ function losses(lost) {
  * @param {number} now minutes since the Unix epoch
  * @param {number} [digits] of a number, if more than five
  */
-function cellOf(given, path, base, className, now, digits) {
+export function cellOf(given, path, base, className, now, digits) {
   if (given === undefined) return html`<td key=${path} class=${className}></td>`;
   const numeric = isNumber(given);
   let shown = /** @type {any} */ (value(given, digits));

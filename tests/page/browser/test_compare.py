@@ -1,0 +1,202 @@
+"""Runs side by side: what differs, the best, code line by line, and images at one step."""
+
+from __future__ import annotations
+
+import difflib
+import random
+import re
+
+import pytest
+from page_looking import findings, opening, plotted
+from page_process import until
+
+
+def expect(*given):
+    from playwright.sync_api import expect
+
+    return expect(*given)
+
+
+def sheet(tab, page, project):
+    """Compare all runs of a project and return the table, once it is there."""
+    tab.goto(opening(page, f"?project={project}&screen=compare&selected=*&sort=sys/name"))
+    table = tab.locator("table.compare")
+    expect(table.locator("thead .run").first).to_be_visible()
+    return table
+
+
+def titles(table):
+    return table.locator("tbody th[title]").evaluate_all("all => all.map((one) => one.title)")
+
+
+def test_compared_runs_show_parameters_first_and_the_best(main_page, tab):
+    """Best, least and greatest below the last value; not what always differs, unless asked for."""
+    tab.goto(opening(main_page, "?project=vision/digits&q=name in (quick-otter, calm-heron)"))
+    expect(tab.locator("table.runs tbody tr")).to_have_count(2)
+    tab.get_by_role("checkbox", name="Select all rows").check()
+    tab.get_by_role("button", name="Compare").click()
+    table = tab.locator("table.compare")
+    best = table.get_by_role("row").filter(has=tab.get_by_title("val/loss:min", exact=True))
+    expect(best.get_by_role("rowheader")).to_have_text("val/loss best")
+    expect(best).to_contain_text("0.33333")
+    expect(best.locator(".best")).to_have_attribute("title", "0.043478260869565216")
+    mark = best.locator(".best").evaluate("one => getComputedStyle(one, '::before').content")
+    assert mark.startswith('"\u25b2 "')
+    told = titles(table)
+    assert told.index("val/loss") + 1 == told.index("val/loss:min")
+    heads = table.locator("tr.section").all_inner_texts()
+    assert heads[0] == "parameters"
+    assert heads.index("train") < heads.index("source_code" if "source_code" in heads else "sys")
+    own = re.compile("monitoring/|sys/id|sys/.*_time")
+    assert [one for one in told if own.match(one)] == []
+    tab.get_by_label("Only what differs").uncheck()
+    expect(table.get_by_title("sys/creation_time", exact=True)).to_have_count(1)
+    assert findings(tab) == []
+
+
+def test_runs_of_the_same_differ_in_nothing(compare_page, tab):
+    """Times, ids and facts about the machine are left out, until all is asked for."""
+    table = sheet(tab, compare_page, "same")
+    expect(tab.get_by_text("These runs show the same everywhere.")).to_be_visible()
+    assert titles(table) == []
+    tab.get_by_label("Only what differs").uncheck()
+    expect(table.get_by_title("sys/start_time", exact=True)).to_have_count(1)
+    assert [one for one in titles(table) if one.startswith("monitoring/")]
+
+
+def test_names_and_values_stay_in_sight(compare_page, new_profile):
+    """The head while the page scrolls down, the first column while it scrolls aside."""
+    tab = new_profile(viewport={"width": 320, "height": 300}).new_page()
+    table = sheet(tab, compare_page, "code")
+    tab.get_by_label("Only what differs").uncheck()
+    last = table.locator("tbody tr").last
+    last.scroll_into_view_if_needed()
+    top = tab.locator("main").bounding_box()["y"]
+    assert table.locator("thead .run").first.bounding_box()["y"] == pytest.approx(top, abs=2)
+    assert last.bounding_box()["y"] > top
+    tab.locator("main").evaluate("one => one.scrollTo(400, one.scrollTop)")
+    until(lambda: tab.locator("main").evaluate("one => one.scrollLeft") > 0)
+    assert table.locator("tbody th[title]").last.bounding_box()["x"] == 0
+    assert tab.locator(".comparison > .title").bounding_box()["x"] == 0
+
+
+def test_over_eight_runs_are_rows_that_can_be_sorted(compare_page, tab):
+    """By the best of a metric too; a link has the order; the best of all is marked."""
+    table = sheet(tab, compare_page, "many")
+    rows = table.locator("tbody tr")
+    expect(rows).to_have_count(12)
+    losses = sorted(range(12), key=lambda n: (7 * n) % 12)
+    table.get_by_role("columnheader", name="val/loss, best").get_by_role("button").click()
+    expect(rows.first).to_contain_text("many-00")
+    expect(table.locator("thead [aria-sort=ascending]")).to_have_text("best\u25b2")
+    names = rows.locator("th a").evaluate_all("all => all.map((one) => one.title)")
+    assert names == [f"many-{n:02}" for n in losses]
+    best = table.locator("td.best")
+    expect(best).to_have_count(2)
+    expect(best.first).to_have_attribute("title", repr(1 / 3))
+    tab.reload()
+    expect(rows.nth(1)).to_contain_text(f"many-{losses[1]:02}")
+    rows.nth(1).get_by_role("button", name="More about").press("Enter")
+    tab.get_by_role("menuitem", name="Baseline").press("Enter")
+    expect(rows.first.locator(".delta")).not_to_have_count(0)
+    expect(rows.nth(1).locator(".delta")).to_have_count(0)
+    plotted(tab, "val/loss")
+    assert findings(tab) == []
+
+
+def test_code_and_configuration_line_by_line(compare_page, tab):
+    """What is equal is folded or not named; texts of strangers are texts, binary files told."""
+    sheet(tab, compare_page, "code")
+    tab.get_by_role("button", name="Code", exact=True).click()
+    code = tab.get_by_label("Code and configuration")
+    expect(code).to_contain_text("3 files of 4 differ")
+    parts = code.locator("section")
+    expect(parts.filter(has_text="data.bin")).to_contain_text("not a text")
+    expect(parts.filter(has_text="settings").locator("tr")).to_have_count(3)
+    script = parts.filter(has_text="train.py")
+    expect(script.locator("ins")).to_contain_text(["<img src=x onerror=", "\u2039U+202E\u203a"])
+    expect(script.locator("del mark")).to_have_count(1)
+    expect(script.locator("tbody tr")).to_have_count(10)
+    fold = script.get_by_role("button", name="27 equal lines")
+    fold.press("Enter")
+    expect(script.locator("tbody tr")).to_have_count(36)
+    assert tab.title() != "owned"
+    assert findings(tab) == []
+
+
+def test_images_at_one_step(compare_page, tab):
+    """One slider for all paths and runs; asked for when they come into view."""
+    asked = []
+    tab.on("request", lambda request: asked.append(request.url))
+    table = sheet(tab, compare_page, "code")
+    expect(table.get_by_title("parameters/lr", exact=True)).to_be_visible()
+    plotted_files = [url for url in asked if url.endswith("/read/files")]
+    assert plotted_files == []
+    tab.get_by_role("button", name="Images", exact=True).click()
+    grid = tab.get_by_label("Images", exact=True)
+    expect(grid.locator("img")).to_have_count(4)
+    expect(grid.get_by_alt_text("samples/two, step 20, left-hand")).to_be_visible()
+    slider = grid.get_by_role("slider")
+    slider.press("ArrowLeft")
+    expect(grid.locator("output")).to_have_text("15")
+    expect(grid.get_by_alt_text("samples/one, step 10, left-hand")).to_be_visible()
+    expect(grid.get_by_alt_text("samples/one, step 15, right-hand")).to_be_visible()
+    assert findings(tab) == []
+
+
+BLOCKS = """
+async (pairs) => {
+  const place = document.querySelector("link[href$='/js/components.js']").href;
+  const { blocksOf } = await import(new URL("differences.js", place).href);
+  return pairs.map(([left, right]) => blocksOf(left, right));
+}
+"""
+
+
+def test_lines_are_those_of_both(main_page, tab):
+    """Parts follow each other, equal ones are equal, and no shorter change is found by Python."""
+    draw = random.Random(4)
+
+    def some(length, kinds):
+        return [str(draw.randrange(kinds)) for _ in range(length)]
+
+    pairs = [[some(draw.randrange(30), 4), some(draw.randrange(30), 4)] for _ in range(200)]
+    pairs += [[[], []], [["a"], []], [some(3_000, 9_999), some(2_000, 9_999)]]
+    base = some(5_000, 50_000)
+    pairs.append([base, [line if n % 50 else f"new {n}" for n, line in enumerate(base)]])
+    tab.goto(opening(main_page, "?screen=projects"))
+    expect(tab.get_by_role("main").get_by_role("table").first).to_be_visible()
+    for (left, right), blocks in zip(pairs, tab.evaluate(BLOCKS, pairs), strict=True):
+        x = y = same = 0
+        for one in blocks:
+            assert (one["from"], one["at"]) == (x, y)
+            x, y = one["to"], one["upTo"]
+            if one["same"]:
+                assert left[one["from"] : x] == right[one["at"] : y]
+                same += x - one["from"]
+        assert (x, y) == (len(left), len(right))
+        if len(left) < 100:
+            matches = difflib.SequenceMatcher(None, left, right, autojunk=False)
+            assert same >= sum(one.size for one in matches.get_matching_blocks())
+    assert same == 4_900
+
+
+@pytest.mark.thorough
+def test_sixty_runs_of_three_thousand_metrics(recorded, serve, tab):
+    """What is drawn at a time is bounded, and long files are compared or said to be large."""
+    page = serve(recorded("sixty"))
+    page.settle()
+    table = sheet(tab, page, "sixty")
+    expect(table.locator("tbody tr")).to_have_count(60)
+    assert table.locator("td").count() <= 60 * 60
+    expect(tab.get_by_text("1\u201320 of 3,00")).to_be_visible()
+    tab.get_by_label("Filter values").fill("m29")
+    expect(tab.get_by_text("1\u201320 of 100")).to_be_visible()
+    tab.goto("about:blank")
+    tab.goto(opening(page, "?project=sixty&screen=compare&selected=*&q=name in (run-00, run-01)"))
+    tab.get_by_role("button", name="Code", exact=True).click()
+    code = tab.get_by_label("Code and configuration")
+    expect(code).to_contain_text("too large to be compared (5.0 MB)")
+    expect(code).to_contain_text("\u22123,333 +3,333 lines")
+    assert code.locator("tbody tr").count() <= 700
+    expect(code).to_contain_text("299,500 more characters")

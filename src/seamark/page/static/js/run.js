@@ -355,7 +355,7 @@ export function RunScreen({ api, view, live, root }) {
           { label: "Name and description …", disabled: root?.read_only, onPick: () => setOpen({ kind: "words", run: { project, id } }) },
           { label: trashed ? "Out of the trash" : "Into the trash", disabled: root?.read_only, onPick: async () => (await import("./dialogs.js")).trash(api, [[project, id]], !trashed, setNote, again) },
         ]} />`}
-        <${SaveMenu} />
+        ${["overview", "charts", "ranks", "system"].includes(tab) && html`<${SaveMenu} />`}
         <${Menu} label="Copy" title="Copy what names this run">
           <div class="run-copy">
             <${CopyButton} label="Id" text=${id} /><code>${id}</code>

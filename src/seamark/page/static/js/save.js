@@ -86,12 +86,18 @@ async function look(ink, signal, tell) {
   const view = read();
   const every = /** @type {any[]} */ ([...document.querySelectorAll("main .charts-slot")]);
   const slots = every.slice(0, MOST);
-  const top = Math.min(...slots.map((one) => (one.closest(".charts-section")?.querySelector("h3") ?? one).getBoundingClientRect().top));
+  const topOf = (/** @type {Element} */ one) => one.getBoundingClientRect().top;
+  const headed = (/** @type {Element} */ slot) => slot.closest(".charts-section")?.querySelector("h3");
+  const top = Math.min(...slots.map((one) => topOf(headed(one) ?? one)));
   const left = Math.min(...slots.map((one) => one.getBoundingClientRect().left));
+  // Found at once, since the page may be scrolled meanwhile.
+  const places = slots.map((one) => {
+    const head = headed(one);
+    const isShown = Boolean(head?.offsetHeight);
+    return { x: one.getBoundingClientRect().left - left, y: topOf(one) - top, text: isShown ? headOf(head) : "", at: isShown && head ? topOf(head) - top + 18 : 0 };
+  });
   /** @type {Seen["sections"]} */
   const sections = [];
-  /** @type {Element | null} */
-  let last = null;
   let asked = null;
   for (let from = 0; from < slots.length && !signal.aborted; from += AT_ONCE) {
     tell(from, slots.length);
@@ -107,14 +113,10 @@ async function look(ink, signal, tell) {
     render(html`<div>${nodes.map((one, at) => html`<div style=${{ width: `${some[at].clientWidth || 440}px` }}>${one}</div>`)}</div>`, stage);
     try {
       await drawn(stage, signal);
-      [...stage.querySelectorAll(".chart")].forEach((element, at) => {
-        const box = some[at].getBoundingClientRect();
-        const section = some[at].closest(".charts-section");
-        const head = section?.querySelector("h3");
-        const shown = head?.offsetHeight;
-        if (!last || (shown && section !== last)) sections.push({ text: shown ? headOf(head) : "", y: shown ? head.getBoundingClientRect().top - top + 18 : 0, cards: [] });
-        last = section;
-        sections[sections.length - 1].cards.push({ ...cardOf(/** @type {HTMLElement} */ (element), ink), x: box.left - left, y: box.top - top });
+      [...stage.querySelectorAll(".chart")].forEach((element, n) => {
+        const { x, y, text, at } = places[from + n];
+        if (sections[sections.length - 1]?.y !== at) sections.push({ text, y: at, cards: [] });
+        sections[sections.length - 1].cards.push({ ...cardOf(/** @type {HTMLElement} */ (element), ink), x, y });
       });
     } finally {
       render(null, stage);
@@ -167,7 +169,7 @@ function howDrawn({ view, zoom, runs, groups }) {
 }
 
 /** @param {any} props of a chart @returns {Key[]} */
-function keysOf({ view, runs, groups, paths }) {
+function keysOf({ view, runs, groups }) {
   const theme = currentTheme();
   const all = groups ? groups.map((/** @type {any} */ one) => [one.label, one.label]) : runs.map((/** @type {any} */ one) => [one.id, one.name || one.id]);
   const ids = all.map((/** @type {string[]} */ [id]) => id);

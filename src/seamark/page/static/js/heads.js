@@ -211,7 +211,8 @@ export function Tools({ path, columns, view }) {
     focused = null;
     own.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [n]);
-  useEffect(() => {
+  // Before the next press of a key or a button.
+  useLayoutEffect(() => {
     const own = head();
     const ended = new AbortController();
     const keys = (/** @type {KeyboardEvent} */ event) => {

@@ -101,7 +101,7 @@ function paint(row, columns, widths) {
 /** The columns as the address has them, since keys may be pressed faster than the page is drawn. @param {string[]} columns */
 function now(columns) {
   const { cols, pins } = read();
-  const all = cols.length ? cols.filter((one) => !one.startsWith("sys/name") && one !== "sys/state") : columns;
+  const all = cols.length ? cols.filter((one) => one !== "sys/name" && one !== "sys/state") : columns;
   return { all, pins: pins.filter((one) => all.includes(one)) };
 }
 
@@ -211,7 +211,8 @@ export function Tools({ path, columns, view }) {
     focused = null;
     own.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [n]);
-  useEffect(() => {
+  // Before the next press of a key or a button.
+  useLayoutEffect(() => {
     const own = head();
     const ended = new AbortController();
     const keys = (/** @type {KeyboardEvent} */ event) => {

@@ -293,6 +293,7 @@ def record_sixty(root: str) -> None:
     """Record sixty runs of three thousand metrics, two of which have long files."""
     for number in range(60):
         with begin(root, "sixty", f"run-{number:02}", custom_run_id=f"r{number:02}") as run:
+            run["parameters/seed"] = number
             run.log_metrics({f"part{n // 100}/m{n:04}": n + number for n in range(3_000)}, step=0)
             if number < 2:
                 lines = [f"{n if n % 3 else number * n}" for n in range(10_000)]

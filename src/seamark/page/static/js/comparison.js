@@ -7,7 +7,7 @@ import { colourOf, useTheme } from "./colours.js";
 import { COUNTERS, aParameter, ascendsFirst, endOf, goodEnd, isAside } from "./columns.js";
 import { Check, Empty, ErrorBox, Filter, Later, Menu, Middle, Pager, State, tell, useAnswer, useModule } from "./components.js";
 import { matcher } from "./finding.js";
-import { copyExact, digitsBeside, exact, number } from "./format.js";
+import { copyExact, digitsBeside, exact, number, whole } from "./format.js";
 import { isNumber, tableOf, which } from "./rows.js";
 import { SortHead, cellOf } from "./table.js";
 
@@ -154,7 +154,7 @@ export function CompareScreen({ api, view, live }) {
   }
   const ids = runs.map((one) => one.id);
   const colours = new Map(rows.map((row) => [row.key, colourOf(row.ref[1], ids, theme, view.colours)]));
-  const told = `${number(shown.length)} of ${number(paths.length)} values`;
+  const told = `${whole(shown.length)} of ${whole(paths.length)} values`;
   const { gone = 0, total = 0 } = refs.data ?? {};
   const error = refs.error ?? values.error ?? ends.error;
   return html`<div class="comparison" ref=${place}>

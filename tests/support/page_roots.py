@@ -80,7 +80,7 @@ def png(red: int, green: int, blue: int, side: int = 24) -> bytes:
 
 
 def record_main(root: str) -> None:
-    """Record one project with a run of each kind."""
+    """Record a project with a run of each kind, one of many runs, and one for the box."""
     resumed(root)
     heron(root)
     crashed(root)
@@ -88,6 +88,7 @@ def record_main(root: str) -> None:
     hostile(root)
     damaged(root)
     record_sweep(root)
+    record_box(root)
 
 
 def resumed(root: str) -> None:
@@ -196,6 +197,11 @@ def damaged(root: str) -> None:
         else:
             del data[-37:]
         path.write_bytes(data)
+
+
+def record_heron(root: str) -> None:
+    """Record a run with everything."""
+    heron(root)
 
 
 def record_hurt(root: str) -> None:

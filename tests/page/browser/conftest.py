@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -88,12 +89,20 @@ class Watched:
     def _tell(self, error: str) -> None:
         self.errors.append(error[:1_000])
 
-    def watch(self, context: BrowserContext) -> None:
-        """Watch all pages of a context."""
-        context.on("console", self._console)
-        context.on("weberror", lambda error: self._tell(f"thrown: {error.error}"))
-        context.on("request", self._request)
-        context.add_init_script(POLICY)
+    def watch(self, context: BrowserContext) -> Callable[[], None]:
+        """Watch all pages of a context until what is returned is called."""
+        heard = {"console": self._console, "weberror": self._thrown, "request": self._request}
+        for name, listener in heard.items():
+            context.on(name, listener)
+
+        def end() -> None:
+            for name, listener in heard.items():
+                context.remove_listener(name, listener)
+
+        return end
+
+    def _thrown(self, error: Any) -> None:
+        self._tell(f"thrown: {error.error}")
 
     def _console(self, message: Any) -> None:
         if message.type == "error":
@@ -118,14 +127,21 @@ def watched() -> Iterator[Watched]:
     watched.check()
 
 
+def new_context(browser: Browser, **options: Any) -> BrowserContext:
+    """Make a profile that nobody has used."""
+    given = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **options}
+    context = browser.new_context(**given)
+    context.add_init_script(POLICY)
+    return context
+
+
 @pytest.fixture
 def new_profile(browser: Browser, watched: Watched) -> Iterator[Callable[..., BrowserContext]]:
     """Return a function that makes a fresh profile."""
     made = []
 
     def make(**options: Any) -> BrowserContext:
-        given = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **options}
-        made.append(browser.new_context(**given))
+        made.append(new_context(browser, **options))
         watched.watch(made[-1])
         return made[-1]
 
@@ -140,10 +156,35 @@ def profile(new_profile: Callable[..., BrowserContext]) -> BrowserContext:
     return new_profile()
 
 
+@pytest.fixture(scope="session")
+def usual_profile(browser: Browser) -> Iterator[BrowserContext]:
+    """A profile of many tests, so that the page's files are fetched and compiled once."""
+    context = new_context(browser)
+    yield context
+    context.close()
+
+
 @pytest.fixture
-def tab(profile: BrowserContext) -> Page:
-    """An empty tab of a fresh profile."""
-    return profile.new_page()
+def tab(usual_profile: BrowserContext, watched: Watched) -> Iterator[Page]:
+    """An empty tab of a profile that has stored nothing."""
+    origins = set()
+
+    def visited(frame: Any) -> None:
+        parts = urlsplit(frame.url)
+        if parts.scheme.startswith("http"):
+            origins.add(f"{parts.scheme}://{parts.netloc}")
+
+    unwatch = watched.watch(usual_profile)
+    tab = usual_profile.new_page()
+    tab.on("framenavigated", visited)
+    yield tab
+    session = usual_profile.new_cdp_session(tab)
+    for origin in origins:
+        given = {"origin": origin, "storageTypes": "local_storage,cookies"}
+        session.send("Storage.clearDataForOrigin", given)
+    for each in usual_profile.pages:
+        each.close()
+    unwatch()
 
 
 # ---------------------------------------------------------------------- roots and their pages
@@ -199,18 +240,6 @@ def main_page(main_root: Path, home: dict[str, str]) -> Iterator[RunningPage]:
 
 
 @pytest.fixture(scope="session")
-def box_page(
-    tmp_path_factory: pytest.TempPathFactory, home: dict[str, str]
-) -> Iterator[RunningPage]:
-    """The page of runs whose paths have the same ends, which no test changes."""
-    root = tmp_path_factory.mktemp("box") / "runs"
-    record("box", root, home)
-    with running_page(root, **home) as page:
-        page.settle()
-        yield page
-
-
-@pytest.fixture(scope="session")
 def saved_page(
     tmp_path_factory: pytest.TempPathFactory, home: dict[str, str]
 ) -> Iterator[RunningPage]:
@@ -252,13 +281,34 @@ def serve(own_home: dict[str, str]) -> Iterator[Callable[..., RunningPage]]:
 
 
 @pytest.fixture
+def serve_here() -> Iterator[Callable[..., Any]]:
+    """Return a function that starts a page in this process, which looks at its roots once.
+
+    This is quicker than `serve`, for what does not depend on the command and its processes.
+    """
+    import page_served  # needs what the sessions that leave these tests out do not have
+
+    with contextlib.ExitStack() as stack:
+
+        def start(*roots: Path) -> Any:
+            page = stack.enter_context(page_served.page(*roots))
+            return SimpleNamespace(port=urlsplit(page.url).port, token=page_served.TOKEN)
+
+        yield start
+
+
+@pytest.fixture
 def recorded(tmp_path: Path, home: dict[str, str]) -> Callable[[str], Path]:
     """Return a function that records a root of a kind, for a test that changes it."""
+    import page_roots
 
     def make(kind: str) -> Path:
         root = tmp_path / kind / "runs"
         root.parent.mkdir(exist_ok=True)
-        record(kind, root, home)
+        if kind == "hurt":  # the end of a journal is only torn when its process has ended
+            record(kind, root, home)
+        else:
+            getattr(page_roots, f"record_{kind}")(str(root))
         return root
 
     return make

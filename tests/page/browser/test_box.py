@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import urllib.parse
 
-import pytest
 from page_looking import findings, opening
 
 
@@ -28,9 +27,9 @@ def asked(tab):
     return urllib.parse.parse_qs(urllib.parse.urlsplit(tab.url).query).get("q", [""])[0]
 
 
-def test_words_find_by_name_tag_and_id(box_page, tab):
+def test_words_find_by_name_tag_and_id(main_page, tab):
     """In any order and case, with a star or a regular expression; none is a mistake."""
-    tab.goto(opening(box_page, "?project=box"))
+    tab.goto(opening(main_page, "?project=box"))
     expect(rows(tab)).to_have_count(13)
     for text, count in {
         "base RES": 6,
@@ -59,9 +58,9 @@ def test_words_find_by_name_tag_and_id(box_page, tab):
         expect(rows(tab)).to_have_count(13)
 
 
-def test_words_find_while_they_are_typed(box_page, tab):
+def test_words_find_while_they_are_typed(main_page, tab):
     """Without Enter; Escape leaves the box, so that the keys of the table act again."""
-    tab.goto(opening(box_page, "?project=box"))
+    tab.goto(opening(main_page, "?project=box"))
     expect(rows(tab)).to_have_count(13)
     tab.keyboard.press("/")
     tab.keyboard.type("vgg 00")
@@ -72,38 +71,39 @@ def test_words_find_while_they_are_typed(box_page, tab):
     expect(tab.get_by_text("1 selected")).to_be_visible()
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant", "count"),
-    [
-        ("width < 40", "parameters/width < 40", 8),
-        ("tag = baseline", "sys/tags CONTAINS baseline", 2),
-        ("tag != a and width=16", "NOT sys/tags CONTAINS a and parameters/width=16", 4),
-        ("state = failed", "sys/state = failed", 1),
-        ("name = vgg-00", "sys/name = vgg-00", 1),
-        ("encoder/depth = 4", "model/encoder/depth = 4", 2),
-        ("loss:min < 2", "val/loss:min < 2", 2),
-        ("min(loss) < 2", "min(val/loss) < 2", 2),
-    ],
-)
-def test_short_names_are_replaced_by_paths(box_page, tab, watched, typed, meant, count):
+SHORT = [
+    ("width < 40", "parameters/width < 40", 8),
+    ("tag = baseline", "sys/tags CONTAINS baseline", 2),
+    ("tag != a and width=16", "NOT sys/tags CONTAINS a and parameters/width=16", 4),
+    ("state = failed", "sys/state = failed", 1),
+    ("name = vgg-00", "sys/name = vgg-00", 1),
+    ("encoder/depth = 4", "model/encoder/depth = 4", 2),
+    ("loss:min < 2", "val/loss:min < 2", 2),
+    ("min(loss) < 2", "min(val/loss) < 2", 2),
+]
+"""Queries with short names, with what they mean, and how many runs match."""
+
+
+def test_short_names_are_replaced_by_paths(main_page, tab, watched):
     """The full path stands in the address, and in the box; by a link too."""
     watched.allow("422")  # the table asks before the name is replaced
-    tab.goto(opening(box_page, "?project=box"))
-    box(tab).fill(typed)
-    box(tab).press("Enter")
-    expect(rows(tab)).to_have_count(count)
-    expect(box(tab)).to_have_value(meant)
-    assert asked(tab) == meant
-    if "/" not in typed:
+    tab.goto(opening(main_page, "?project=box"))
+    for typed, meant, count in SHORT:
+        box(tab).fill(typed)
+        box(tab).press("Enter")
+        expect(box(tab)).to_have_value(meant)
+        expect(rows(tab)).to_have_count(count)
+        assert asked(tab) == meant
+    for typed, meant, count in SHORT[:2]:
         tab.goto("about:blank")
-        tab.goto(opening(box_page, f"?project=box&q={urllib.parse.quote(typed)}"))
+        tab.goto(opening(main_page, f"?project=box&q={urllib.parse.quote(typed)}"))
         expect(box(tab)).to_have_value(meant)
         expect(rows(tab)).to_have_count(count)
 
 
-def test_a_column_and_a_query_of_its_title_mean_the_same(box_page, tab):
+def test_a_column_and_a_query_of_its_title_mean_the_same(main_page, tab):
     """The title of a parameter of which there is a series too is longer; both can be asked for."""
-    tab.goto(opening(box_page, "?project=box"))
+    tab.goto(opening(main_page, "?project=box"))
     head = tab.get_by_role("columnheader", name="parameters/lr", exact=True).get_by_role("button")
     expect(head).to_have_text("parameters/lr")
     box(tab).fill("parameters/lr < 0.05")
@@ -120,9 +120,9 @@ def test_a_column_and_a_query_of_its_title_mean_the_same(box_page, tab):
     ).to_have_text("width")
 
 
-def test_several_paths_of_a_name_are_asked_about(box_page, tab):
+def test_several_paths_of_a_name_are_asked_about(main_page, tab):
     """With values of each; until one is chosen, nothing is filtered."""
-    tab.goto(opening(box_page, "?project=box"))
+    tab.goto(opening(main_page, "?project=box"))
     expect(rows(tab)).to_have_count(13)
     box(tab).fill("depth > 3")
     box(tab).press("Enter")
@@ -144,9 +144,9 @@ def test_several_paths_of_a_name_are_asked_about(box_page, tab):
     expect(choice).to_have_count(0)
 
 
-def test_paths_are_completed(box_page, tab):
+def test_paths_are_completed(main_page, tab):
     """By any part; a word that is not a path is not taken for one."""
-    tab.goto(opening(box_page, "?project=box"))
+    tab.goto(opening(main_page, "?project=box"))
     expect(rows(tab)).to_have_count(13)
     tab.keyboard.press("/")
     tab.keyboard.type("res wid")
@@ -161,9 +161,9 @@ def test_paths_are_completed(box_page, tab):
     expect(rows(tab)).to_have_count(2)
 
 
-def test_metrics_are_found_among_thousands(recorded, serve, tab):
+def test_metrics_are_found_among_thousands(recorded, serve_here, tab):
     """By words, a star or a regular expression; what a list leaves out is told."""
-    page = serve(recorded("thousands"))
+    page = serve_here(recorded("thousands"))
     tab.goto(opening(page, "?project=thousands"))
     field = tab.get_by_role("searchbox", name="Filter charts")
     for text, count in {"m29 part29": 100, "part2/*9": 10, "/m(0001|2999)$/": 2}.items():

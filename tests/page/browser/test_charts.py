@@ -51,24 +51,40 @@ def test_every_spike_and_every_nan_is_on_the_chart(main_page, tab, run_of):
         until(lambda shown=shown: chart(tab, "spiky").evaluate(INK, shown) == [])
 
 
-@pytest.mark.parametrize("last", ["series_paths", "attempts", "curves"])
-def test_a_chosen_run_is_drawn_whichever_answer_comes_last(last, main_page, tab):
+def test_a_chosen_run_is_drawn_whichever_answer_comes_last(main_page, tab):
     """And "no points" is not said of it before."""
     tab.goto(opening(main_page, "?project=sweep"))
     tab.get_by_role("checkbox", name="Select sweep-013").check()
     plotted(tab, "val/loss", lambda found: len(found["data"]) == 2)
-    others = {"series_paths", "attempts"} - {last}
-    held, answered = [], set()
-    tab.route(f"**/read/{last}", lambda route: held.append(route))  # noqa: PLW0108 - it is marked
-    tab.on("response", lambda one: answered.add(one.url.rpartition("/")[2]))
-    tab.get_by_role("checkbox", name="Select sweep-014").check()
-    until(lambda: tab.wait_for_timeout(20) or (held and others <= answered))
-    tab.wait_for_timeout(300)  # the answers are drawn
-    assert chart(tab, "val/loss").get_by_text("no points").count() == 0
-    for route in held:
-        route.continue_()
-    tab.unroute_all()
-    plotted(tab, "val/loss", lambda found: len(found["data"]) == 3)
+    asked = ["series_paths", "attempts", "curves"]
+    for number, last in enumerate(asked, 14):
+        others, held, answered = {"series_paths", "attempts"} - {last}, [], set()
+        tab.route(f"**/read/{last}", lambda route, _, held=held: held.append(route))
+
+        def hear(one, answered=answered):
+            answered.add(one.url.rpartition("/")[2])
+
+        tab.on("requestfinished", hear)
+        tab.get_by_role("checkbox", name=f"Select sweep-{number:03}").check()
+        until(
+            lambda held=held, others=others, answered=answered: (
+                tab.wait_for_timeout(20) or (held and others <= answered)
+            )
+        )
+        tab.evaluate(DRAWN)
+        assert chart(tab, "val/loss").get_by_text("no points").count() == 0
+        tab.remove_listener("requestfinished", hear)
+        for route in held:
+            route.continue_()
+        tab.unroute_all()
+        plotted(tab, "val/loss", lambda found, more=number: len(found["data"]) == more - 11)
+
+
+DRAWN = """
+() => new Promise((go) => setTimeout(() => requestAnimationFrame(() =>
+  requestAnimationFrame(go)), 50))
+"""
+"""Returns when what was answered before is drawn."""
 
 
 def test_a_chart_of_other_runs_is_not_said_to_have_no_points(main_page, tab):
@@ -114,6 +130,7 @@ def test_what_was_replaced_is_dashed_when_asked_for(main_page, tab, run_of):
     """One curve of two attempts; the 412 points that were replaced are a line of their own."""
     tab.goto(opened(main_page, run_of("otter")))
     assert len(plotted(tab, "train/loss")["data"]) == 2
+    tab.get_by_role("button", name="More", exact=True).click()
     tab.get_by_label("replaced points").check()
     found = plotted(tab, "train/loss", lambda found: len(found["data"]) == 3)
     replaced = [
@@ -149,7 +166,7 @@ TICKS = """
 """Which marks of attempts, of some with their places on x, were drawn on a chart as it is now."""
 
 
-def test_each_attempt_is_marked_where_it_begins_however_long_the_run(serve, profile, tmp_path):
+def test_each_attempt_is_marked_where_it_begins_however_long_the_run(serve_here, profile, tmp_path):
     """Of 30,000 points, on steps and on time, zoomed in too; of one attempt nothing is asked."""
     root = tmp_path / "runs"
     run = page_roots.begin(str(root), "long", "thrice", custom_run_id="thrice")
@@ -182,8 +199,7 @@ def test_each_attempt_is_marked_where_it_begins_however_long_the_run(serve, prof
             else None
         ),
     )
-    page = serve(root)
-    until(lambda: page.greeting()["roots"][0]["looked_ns"])
+    page = serve_here(root)
 
     def marked(places):
         return until(lambda: chart(tab, "train/loss").evaluate(TICKS, places) == places)
@@ -252,7 +268,9 @@ def nearest(points, x):
     return f"{points.step[at]:.0f}", repr(float(points.value[at])).replace("nan", "NaN")
 
 
-@pytest.mark.parametrize("more", ["", "&logx=1", "&smooth=500"])
+@pytest.mark.parametrize(
+    "more", ["", pytest.param("&logx=1", marks=pytest.mark.thorough), "&smooth=500"]
+)
 def test_the_number_beside_the_pointer_is_exact(more, main_page, tab, run_of):
     """Of parts of several points, one request brings the nearest one of each curve, as recorded."""
     otter, heron = run_of("otter"), run_of("heron")
@@ -327,7 +345,7 @@ def styled(tab, path, count):
     return {name: rest for name, *rest in chart(tab, path).evaluate(STYLED)}
 
 
-def test_a_run_keeps_its_hue(main_page, profile, tab, run_of):
+def test_a_run_keeps_its_hue(main_page, tab, run_of):
     """Across orders of selection, other runs, reloading, the theme and its own page."""
     runs = [run_of(f"s{number:03}", "sweep") for number in range(4)]
     names = [f"sweep-{number:03}" for number in range(4)]
@@ -462,12 +480,11 @@ def test_the_band_of_a_metric_that_is_never_negative_ends_at_its_smallest_value(
     assert found["y"]["max"] == pytest.approx(high + (high - 0.2) / 20)
 
 
-@pytest.mark.parametrize("count", [1_000])
-def test_a_thousand_charts(count, recorded, serve, tab):
+def test_a_thousand_charts(recorded, serve_here, tab):
     """Few are drawn at a time; all can be reached; the filter finds one."""
-    page = serve(recorded("wide"))
+    page = serve_here(recorded("wide"))
     tab.goto(opening(page, "?project=wide"))
-    expect(tab.get_by_placeholder(f"Filter {count:,} charts")).to_be_visible()
+    expect(tab.get_by_placeholder("Filter 1,000 charts")).to_be_visible()
     alive = "() => [...document.querySelectorAll('.chart')].filter((one) => one.uplot).length"
     until(lambda: tab.evaluate(alive) > 0)
     for _ in range(20):
@@ -511,7 +528,10 @@ def test_losses_come_first_and_counters_last(main_page, tab, run_of):
 
 
 def test_a_chart_can_be_sized_and_fill_the_screen(main_page, new_profile, run_of):
-    """By dragging its corner or with keys there; the size stays; Escape ends the full screen."""
+    """By dragging its corner or with keys there; the size stays; Escape ends the full screen.
+
+    A chart that is pinned, and no longer, keeps the focus.
+    """
     tab = new_profile(viewport={"width": 1440, "height": 900}).new_page()
     tab.goto(opened(main_page, run_of("otter"), run_of("heron")))
     plotted(tab, "val/loss")
@@ -545,6 +565,10 @@ def test_a_chart_can_be_sized_and_fill_the_screen(main_page, new_profile, run_of
     until(lambda: place.evaluate("(one) => one.uplot.height") > 800)
     tab.keyboard.press("Escape")
     until(lambda: size() == (442, 276))
+    for pinned in ("true", "false"):
+        place.get_by_role("button", name="Pin val/loss").press("Enter")
+        expect(place.locator(".chart-tool").first).to_have_attribute("aria-pressed", pinned)
+        expect(place.locator(".chart-tool").first).to_be_focused()
 
 
 def test_the_legend_hides_and_isolates(main_page, tab, run_of):

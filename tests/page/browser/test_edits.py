@@ -23,11 +23,11 @@ def more(tab, name, item):
     tab.get_by_role("menuitem", name=item).click()
 
 
-def test_two_tabs_edit_one_run(recorded, serve, profile, watched):
+def test_two_tabs_edit_one_run(recorded, serve_here, profile, watched):
     """Who would overwrite what they have not seen is shown it first, and loses nothing typed."""
     watched.allow("409")
     root = recorded("few")
-    page = serve(root)
+    page = serve_here(root)
     one, other = profile.new_page(), profile.new_page()
     for tab in (one, other):
         tab.goto(opening(page, "?project=sweep"))
@@ -50,9 +50,9 @@ def test_two_tabs_edit_one_run(recorded, serve, profile, watched):
     assert run.state == "completed"
 
 
-def test_tags_and_trash_with_a_way_back(recorded, serve, tab):
+def test_tags_and_trash_with_a_way_back(recorded, serve_here, tab):
     """Of several runs at once; one press takes a run out of the trash again."""
-    page = serve(recorded("few"))
+    page = serve_here(recorded("few"))
     tab.goto(opening(page, "?project=sweep"))
     expect(row(tab, "sweep-002")).to_be_visible()
     more(tab, "sweep-000", "Tags")
@@ -77,9 +77,9 @@ def test_tags_and_trash_with_a_way_back(recorded, serve, tab):
     expect(row(tab, "sweep-002")).to_be_visible()
 
 
-def test_a_run_is_edited_on_its_own_page(recorded, serve, tab):
+def test_a_run_is_edited_on_its_own_page(recorded, serve_here, tab):
     """Its tags, with a way back, and the trash."""
-    page = serve(recorded("few"))
+    page = serve_here(recorded("few"))
     tab.goto(opening(page, "?project=sweep"))
     row(tab, "sweep-001").get_by_role("link").click()
     head = tab.locator(".run-head")

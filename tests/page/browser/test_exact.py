@@ -75,9 +75,9 @@ def test_differences_of_times_have_a_unit(main_page, tab):
     expect(rows(tab).nth(1).locator(".delta")).to_have_text(unit)
 
 
-def test_projects_count_their_failed_runs(box_page, tab):
+def test_projects_count_their_failed_runs(main_page, tab):
     """With a link to them."""
-    tab.goto(opening(box_page, "?screen=projects"))
+    tab.goto(opening(main_page, "?screen=projects"))
     expect(tab.get_by_role("columnheader", name="Failed")).to_be_visible()
     tab.get_by_role("row").filter(has_text="box").get_by_role("link", name="1", exact=True).click()
     expect(rows(tab)).to_have_count(1)

@@ -173,7 +173,9 @@ def test_columns_are_called_by_the_end_that_tells_them_apart(main_page, tab):
     ]
 
 
-@pytest.mark.parametrize("more", ["", "&group=parameters/seed"])
+@pytest.mark.parametrize(
+    "more", ["", pytest.param("&group=parameters/seed", marks=pytest.mark.thorough)]
+)
 def test_what_a_wrong_query_leaves_is_of_the_one_before(more, main_page, tab, watched):
     """Rows, curves and count stay, paler, and are not told as the answer; `/` leads to it."""
     watched.allow("422")
@@ -260,20 +262,27 @@ def test_seconds_are_told_where_they_are_counted(main_page, tab):
 
 
 def test_how_charts_are_drawn_takes_one_line(main_page, tab):
-    """At 1,440 with a part; on a wide window with what was replaced and a wide mean, too."""
+    """With a part and a wide mean, on every window; what is rare stands in a menu."""
     bar = tab.get_by_role("group", name="How charts are drawn")
-    zoom = "zoom=1000.5~12500~step"
-    for width, asked in (
-        (1440, f"?project=sweep&{zoom}"),
-        (1840, f"?project=vision/digits&attempts=1&smooth=20000&{zoom}"),
-    ):
-        tab.set_viewport_size({"width": width, "height": 1080})
-        tab.goto(opening(main_page, asked))
-        expect(bar.get_by_role("button", name="x ")).to_be_visible()
-        expect(bar.get_by_label("replaced points")).to_have_count(asked.count("attempts"))
-        boxes = [one.bounding_box() for one in bar.locator("> *").all()]
-        middles = [box["y"] + box["height"] / 2 for box in boxes]
-        assert max(middles) - min(middles) < 4
+    tab.set_viewport_size({"width": 1440, "height": 900})
+    tab.goto(
+        opening(main_page, "?project=vision/digits&smooth=20000&zoom=1000.5~12500~step&by=sys/name")
+    )
+    for width in (1440, 1120, 390):
+        tab.set_viewport_size({"width": width, "height": 900})
+        if width == 390:
+            tab.get_by_role("tab", name="Charts").click()
+        expect(bar.get_by_role("button", name="x ")).to_be_attached()
+        expect(tab.get_by_label("What colours stand for")).to_be_visible()
+        assert bar.bounding_box()["height"] == 40
+        tops = [one.bounding_box()["y"] for one in tab.locator(".charts-key").all()]
+        assert len(tops) == 2
+        assert len(set(tops)) == 1
+    bar.get_by_role("button", name="More", exact=True).click()
+    for name in ("log x", "robust", "replaced points", "Charts beside each other"):
+        expect(bar.get_by_label(name)).to_be_in_viewport()
+    bar.get_by_role("button", name="Fold all sections").click()
+    expect(tab.locator(".chart")).to_have_count(0)
 
 
 def test_columns_are_chosen_by_keyboard(main_page, tab):
@@ -311,9 +320,9 @@ BESIDE = """
 """How many points of a chart have ink to the left of its y axis."""
 
 
-def test_numbers_of_any_size_stand_beside_an_axis(recorded, serve, tab):
+def test_numbers_of_any_size_stand_beside_an_axis(recorded, serve_here, tab):
     """A loss that grew beyond 1e17, or a norm of 1e-300, on linear and logarithmic axes."""
-    page = serve(recorded("extremes"))
+    page = serve_here(recorded("extremes"))
     for more in ("", "&logy=1"):
         tab.goto("about:blank")
         tab.goto(opening(page, f"?project=extremes{more}"))

@@ -73,7 +73,7 @@ def test_what_is_wider_than_a_phone_is_scrolled_with_keys(main_page, phone):
 
 
 def test_what_changes_is_told(main_page, tab):
-    """How many runs match, above a heading of its own; the focus stays on the page."""
+    """How many runs match, above a heading of its own; the focus goes to the rows."""
     tab.goto(opening(main_page, "?project=vision/digits"))
     expect(tab.get_by_role("heading", level=1, name="vision/digits")).to_be_attached()
     told = tab.locator(".found[role=status]")
@@ -83,7 +83,7 @@ def test_what_changes_is_told(main_page, tab):
     expect(told).to_have_text("1 of 8")
     tab.get_by_role("checkbox", name="Select quick-otter").check()
     tab.get_by_role("button", name="Clear", exact=True).click()
-    expect(tab.locator("main")).to_be_focused()
+    expect(tab.locator("tbody tr").first).to_be_focused()
 
 
 @pytest.mark.thorough
@@ -116,9 +116,9 @@ MET = """
 """
 
 
-def test_what_was_done_comes_into_a_place_that_was_there(recorded, serve, tab):
+def test_what_was_done_comes_into_a_place_that_was_there(recorded, serve_here, tab):
     """A live region that comes along with its words is silent; a name waits for the keyboard."""
-    page = serve(recorded("few"))
+    page = serve_here(recorded("few"))
     tab.goto(opening(page, "?project=sweep"))
     tab.get_by_role("link", name="sweep-001").hover()
     tab.get_by_role("button", name="More about sweep-001").click()

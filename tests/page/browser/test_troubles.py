@@ -75,29 +75,30 @@ def test_what_is_logged_comes_by_itself_and_a_killed_training_is_crashed(live, s
     expect(tab.get_by_role("row").filter(has_text="live")).to_contain_text("crashed")
 
 
-def test_a_page_that_went_away_clears_nothing(main_root, own_home, tab, watched):
+def test_a_page_that_went_away_clears_nothing(recorded, own_home, tab, watched):
     """One banner; when it is back, on the same port with the same token, the banner goes."""
     watched.allow("ERR_CONNECTION_REFUSED", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET")
-    with running_page(main_root, **own_home) as page:
+    root = recorded("few")
+    with running_page(root, **own_home) as page:
         page.settle()
-        tab.goto(opening(page, "?project=vision/digits"))
-        row = tab.get_by_role("row").filter(has_text="quick-otter")
-        plotted(tab, "train/loss")
+        tab.goto(opening(page, "?project=sweep"))
+        row = tab.get_by_role("row").filter(has_text="sweep-001")
+        plotted(tab, "val/loss")
     tab.get_by_role("button", name="look now").click()
     banner = tab.get_by_role("alert").filter(has_text="What you see is from before")
     expect(banner).to_be_visible()
     expect(row).to_be_visible()
-    plotted(tab, "train/loss")
+    plotted(tab, "val/loss")
     tab.get_by_role("checkbox", name="log y").check()
     refused = tab.locator(".chart-error")
     expect(refused.first).to_be_visible()
-    with running_page(main_root, "--port", page.port, **own_home) as again:
+    with running_page(root, "--port", page.port, **own_home) as again:
         assert again.token == page.token
         # It is asked again by itself, ever later.
         expect(banner).to_have_count(0, timeout=100_000)
         expect(row).to_be_visible()
         expect(refused).to_have_count(0)
-        plotted(tab, "train/loss")
+        plotted(tab, "val/loss")
 
 
 def test_damage_and_a_torn_tail_are_said(main_page, tab):
@@ -111,14 +112,13 @@ def test_damage_and_a_torn_tail_are_said(main_page, tab):
     expect(tab.get_by_text(re.compile("fsck")).first).to_be_visible()
 
 
-def test_a_file_that_is_gone_is_said_before_it_is_asked_for(recorded, serve, tab):
+def test_a_file_that_is_gone_is_said_before_it_is_asked_for(recorded, serve_here, tab):
     """It cannot be clicked; the others can."""
-    root = recorded("main")
+    root = recorded("heron")
     digest = hashlib.sha256(b"\0" * 2_000).hexdigest()
     (blob,) = root.glob(f"vision/digits/*/blobs/{digest}")
     blob.unlink()
-    page = serve(root)
-    page.settle()
+    page = serve_here(root)
     run = blob.parent.parent.name
     tab.goto(opening(page, f"?project=vision/digits&run={run}&tab=files"))
     gone = tab.get_by_role("row").filter(has_text="checkpoints/last")
@@ -206,7 +206,7 @@ def test_a_file_of_five_gigabytes_is_saved_part_by_part(recorded, serve, tab, tm
     size = 5 << 30
     if shutil.disk_usage(tmp_path).free < 3 * size:
         pytest.skip("no room for it")
-    root = recorded("main")
+    root = recorded("heron")
     (blob,) = root.glob(f"vision/digits/*/blobs/{hashlib.sha256(bytes(2_000)).hexdigest()}")
     blob.chmod(0o600)
     os.truncate(blob, size)
@@ -313,12 +313,12 @@ def test_what_each_part_of_a_query_leaves_is_told(main_page, tab):
     expect(tab.locator("tbody tr")).to_have_count(200)
 
 
-def test_a_run_without_numbers_says_how_to_log_them(recorded, serve, tab):
+def test_a_run_without_numbers_says_how_to_log_them(recorded, serve_here, tab):
     """On its own page and where its charts would be."""
     root = recorded("few")
     with page_roots.begin(str(root), "none", "none", custom_run_id="none"):
         pass
-    tab.goto(opening(serve(root), "?project=none"))
+    tab.goto(opening(serve_here(root), "?project=none"))
     expect(tab.locator(".right")).to_contain_text("This run has logged no numbers")
     tab.locator("tbody").get_by_role("link", name="none").click()
     expect(tab.locator(".overview-curves")).to_contain_text("This run has logged no numbers")

@@ -262,6 +262,13 @@ export function Charts({ api, runs, of = runs.length, view, live, wanted = () =>
   }, [key, view.colours]);
 
   const root = useRef(/** @type {HTMLElement | null} */ (null));
+  // A chart that was pinned is made anew in another place, and has the focus again.
+  const moved = useRef("");
+  useEffect(() => {
+    const slot = moved.current && [...(root.current?.querySelectorAll(".charts-slot") ?? [])].find((one) => /** @type {HTMLElement} */ (one).dataset.key === moved.current);
+    moved.current = "";
+    if (slot) /** @type {HTMLElement | null} */ (slot.querySelector(".chart-tool"))?.focus();
+  }, [view.pinned.join("\n\n")]);
   // Set before the next key is pressed, which is to act on what is shown by then.
   useLayoutEffect(() => {
     const pressed = (/** @type {KeyboardEvent} */ event) => {
@@ -298,7 +305,10 @@ export function Charts({ api, runs, of = runs.length, view, live, wanted = () =>
   if (error && !has) return html`<${ErrorBox} error=${error} onRetry=${again} />`;
   if (!runs.length) return html`<${Empty} title="No runs to draw" />`;
 
-  const pin = (/** @type {string} */ entry) => write({ pinned: view.pinned.includes(entry) ? view.pinned.filter((one) => one !== entry) : [...view.pinned, entry] });
+  const pin = (/** @type {string} */ entry) => {
+    moved.current = entry;
+    write({ pinned: view.pinned.includes(entry) ? view.pinned.filter((one) => one !== entry) : [...view.pinned, entry] });
+  };
   const combine = (/** @type {string} */ before, /** @type {string[]} */ paths) => {
     const entry = [...new Set(paths.map(commonName))].join("\n");
     write({ charts: [...view.charts.filter((one) => one !== before && one !== entry), entry] });
@@ -308,15 +318,15 @@ export function Charts({ api, runs, of = runs.length, view, live, wanted = () =>
     <${Controls} api=${api} runs=${runs} view=${view} axis=${axis} known=${known} zoom=${zoom} onZoom=${setZoom} total=${total} several=${attempts.size > 0} most=${most} onMost=${setMost} only=${only}
       anyOpen=${sections.some((one) => !isClosed(one.name))}
       onToggle=${(/** @type {boolean} */ shut) => setClosed(Object.fromEntries(sections.map((one) => [one.name, shut])))} />
-    ${(groups || runs.length > 1) && html`<${Legend} key=${groups ? "groups" : "runs"} items=${legend} label=${`${groups ? "Groups" : "Runs"} that are drawn`} theme=${theme} colours=${colours} gone=${view.hidden}
+    <div class="charts-keys">${(groups || runs.length > 1) && html`<${Legend} key=${groups ? "groups" : "runs"} items=${legend} label=${`${groups ? "Groups" : "Runs"} that are drawn`} theme=${theme} colours=${colours} gone=${view.hidden}
       note=${groups && html`<${Later} of="./groups.js" part="Explained" stat=${view.stat} />`} />`}
-    ${byValue && html`<${Later} of="./groups.js" part="ValueKey" valued=${byValue} by=${view.by} theme=${theme} />`}
+    ${byValue && html`<${Later} of="./groups.js" part="ValueKey" valued=${byValue} by=${view.by} theme=${theme} />`}</div>
     ${error && html`<${ErrorBox} error=${error} onRetry=${again} />`}
     ${has && total === 0 && html`<p class="charts-note">${view.filter ? `No chart is called “${view.filter}”.` : known.length ? "No numbers of this kind were recorded." : `${runs.length === 1 ? "This run has" : "These runs have"} logged no numbers: run["train/loss"].append(0.5) logs one.`}</p>`}
     ${sections.map(({ name, cards }, at) => html`<section class="charts-section" key=${name}>
       <h3><button type="button" aria-expanded=${isClosed(name) ? "false" : "true"} onClick=${() => setClosed({ ...closed, [name]: !isClosed(name) })}>
         <span class="charts-arrow" aria-hidden="true">${isClosed(name) ? "▸" : "▾"}</span>${name} <span class="charts-count">${cards.length}</span></button></h3>
-      ${!isClosed(name) && html`<div class="charts-grid" style=${{ "--columns": columns }}>${cards.map((card, n) => html`<${Slot} key=${card.key} label=${card.title} size=${sizeOf(card.key)} columns=${columns} first=${at === 0 && n < IN_VIEW}>
+      ${!isClosed(name) && html`<div class="charts-grid" style=${{ "--columns": columns }}>${cards.map((card, n) => html`<${Slot} key=${card.key} id=${card.key} label=${card.title} size=${sizeOf(card.key)} columns=${columns} first=${at === 0 && n < IN_VIEW}>
         ${() => html`<${Chart} api=${api} paths=${card.paths} title=${card.title} runs=${runs} view=${look} id=${card.key} height=${sizeOf(card.key).height} of=${of} zoom=${zoom} onZoom=${setZoom}
           has=${has} attempts=${attempts} groups=${groups} versions=${versions} pinned=${view.pinned.includes(card.key)} onPin=${() => pin(card.key)}
           known=${() => known.filter(notOf(card))} onCombine=${(/** @type {string[]} */ paths) => combine(card.key, paths)}
@@ -352,10 +362,10 @@ function sameSets(a, b) {
 
 /**
  * A place for a chart, which is made when it comes into view.
- * @param {{label: string, size: import("./legend.js").Size, columns: number, first: boolean, children?: any}} props `first`: it is most likely in view
+ * @param {{id: string, label: string, size: import("./legend.js").Size, columns: number, first: boolean, children?: any}} props `first`: it is most likely in view
  *   at once, so that it is made before the browser says so
  */
-function Slot({ label, size, columns, first, children }) {
+function Slot({ id, label, size, columns, first, children }) {
   const wide = Math.min(size.wide, columns);
   const ref = useRef(/** @type {HTMLElement | null} */ (null));
   const seen = useSeen(ref);
@@ -366,7 +376,7 @@ function Slot({ label, size, columns, first, children }) {
   useEffect(() => {
     if (seen && !made) setMade(true);
   }, [seen]);
-  return html`<div class="charts-slot" ref=${ref} data-label=${label} data-columns=${wide} style=${{ gridColumn: `span ${wide}`, minHeight: `${size.height}px` }}>${made ? make() : html`<p class="charts-unmade">${label}</p>`}</div>`;
+  return html`<div class="charts-slot" ref=${ref} data-key=${id} data-label=${label} data-columns=${wide} style=${{ gridColumn: `span ${wide}`, minHeight: `${size.height}px` }}>${made ? make() : html`<p class="charts-unmade">${label}</p>`}</div>`;
 }
 
 /** A menu that saves what is seen. */
@@ -398,18 +408,19 @@ function Controls({ api, runs, view, axis, known, zoom, onZoom, total, several, 
       ${!named.includes(axis) && !known.includes(axis) && html`<option value=${axis}>${axis}</option>`}
       ${known.length > 0 && html`<optgroup label="a series">${known.filter((path) => !path.startsWith("monitoring/")).map((path) => html`<option key=${path} value=${path}>${path}</option>`)}</optgroup>`}
     </select></label>
-    ${flag("logx", "log x", "Logarithmic x axis")}
     ${flag("logy", "log y", "Logarithmic y axis (l)")}
     <${Menu} label=${width ? `Smooth: ${short(width)} ${unit}` : "Smooth"} title="Smooth curves (s)" press="s" wide><${Later} of="./smooth.js" part="Smoothing" view=${view} unit=${unit} axis=${axis} /><//>
-    ${flag("robust", "robust", "y from the 1 % to the 99 % quantile; what lies beyond is counted")}
-    ${(several || view.attempts) && flag("attempts", "replaced points", "What an earlier attempt recorded after the checkpoint that a later one went on from, dashed")}
     ${runs.length > 1 && html`<${Menu} label=${`Colour by${view.by.length ? " " : ""}${view.by.join(", ")}`} title="Curves that share a colour" wide>
       <${Later} of="./groups.js" part="ColourChooser" api=${api} runs=${runs} view=${view} /><//>`}
     ${zoom && html`<button type="button" class="charts-zoom" title="Zoom out (r)" onClick=${() => onZoom(null)}>x ${place(roundedIn(zoom.low, zoom), axis)} … ${place(roundedIn(zoom.high, zoom), axis)} ✕</button>`}
-    <select aria-label="Charts beside each other" title="Charts beside each other" value=${most || ""} onChange=${(/** @type {any} */ event) => onMost(Number(event.target.value))}>
-      <option value="">columns</option>${[1, 2, 3, 4].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select>
     ${!only && html`<${SaveMenu} />`}
-    <button type="button" class="charts-fold" title="All sections" onClick=${() => onToggle(anyOpen)}>${anyOpen ? "Fold" : "Unfold"}</button>
+    <${Menu} label="More" title="More about how charts are drawn" className="charts-more" wide><div class="pad">
+      ${flag("logx", "log x", "Logarithmic x axis")}
+      ${flag("robust", "robust: y from the 1 % to the 99 % quantile", "What lies beyond is counted")}
+      ${(several || view.attempts) && flag("attempts", "replaced points", "What an earlier attempt recorded after the checkpoint that a later one went on from, dashed")}
+      <label>Charts beside each other <select value=${most || ""} onChange=${(/** @type {any} */ event) => onMost(Number(event.target.value))}>
+        <option value="">as many as fit</option>${[1, 2, 3, 4].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>
+      <button type="button" onClick=${() => onToggle(anyOpen)}>${anyOpen ? "Fold" : "Unfold"} all sections</button></div><//>
   </div>`;
 }
 

@@ -6,6 +6,7 @@
  */
 
 import { useEffect, useState } from "../vendor/preact.js";
+import { kept } from "./components.js";
 
 /** @typedef {"light" | "dark"} Theme */
 
@@ -33,25 +34,17 @@ const hues = new Map();
 
 /** Read what other tabs and visits have stored. */
 function readHues() {
-  try {
-    for (const one of (localStorage.getItem(STORED) ?? "").split(" ")) {
-      const cut = one.lastIndexOf("=");
-      const hue = Number(one.slice(cut + 1));
-      if (cut > 0 && hue >= 0 && hue < COLOURED && !hues.has(one.slice(0, cut))) hues.set(one.slice(0, cut), Math.floor(hue));
-    }
-  } catch {
-    // A frame may have no storage: hues are those of this visit.
+  for (const one of kept.get(STORED).split(" ")) {
+    const cut = one.lastIndexOf("=");
+    const hue = Number(one.slice(cut + 1));
+    if (cut > 0 && hue >= 0 && hue < COLOURED && !hues.has(one.slice(0, cut))) hues.set(one.slice(0, cut), Math.floor(hue));
   }
 }
 
 function storeHues() {
   readHues();
   const some = [...hues].filter(([id]) => ID.test(id)).slice(-MOST_STORED);
-  try {
-    localStorage.setItem(STORED, some.map((one) => one.join("=")).join(" "));
-  } catch {
-    // As above.
-  }
+  kept.set(STORED, some.map((one) => one.join("=")).join(" "));
 }
 
 readHues();

@@ -135,15 +135,15 @@ function termsOf(text) {
 }
 
 /**
- * The test of names by a text: each of its words is in the name, in any order; a word with `*` or
- * `/…/` fits it. A regular expression with a mistake fits nothing.
+ * The test of names by a text: each of its words is in one of them, in any order; a word with `*` or
+ * `/…/` fits one. A regular expression with a mistake fits nothing.
  * @param {string} text
- * @returns {(name: string) => boolean}
+ * @returns {(...names: string[]) => boolean}
  */
 export function matcher(text) {
   try {
     const tests = termsOf(text).map((one) => new RegExp(patternOf(one), one.kind === "word" ? "isu" : "is"));
-    return (name) => tests.every((test) => test.test(name));
+    return (...names) => tests.every((test) => names.some((one) => test.test(one)));
   } catch {
     return () => false;
   }

@@ -22,6 +22,8 @@ const RAMPS = /** @type {Record<Theme, string[]>} */ ({
   dark: ["#7660dc", "#d6539f", "#ff8a4c", "#ffe94a"],
 });
 const MOST_BY = 4;
+/** The values that are explained until more are asked for. */
+const MOST_IN_ROW = 4;
 
 const LINES = { mean: "mean", median: "median", range: "min–max" };
 const BANDS = { sd: "standard deviation", se: "standard error", none: "none" };
@@ -191,13 +193,16 @@ export async function colouring(api, runs, groups, { by, project }, signal) {
 
 /** Explain the colours. @param {{valued: Valued, by: string[], theme: Theme}} props */
 export function ValueKey({ valued: { values, ramp }, by, theme }) {
+  const [open, setOpen] = useState(false);
   const grey = (/** @type {{label: string, colour: Record<Theme, string>}} */ one) => one.colour[theme] === GREY[theme];
   const shown = values.filter((one) => (ramp ? grey(one) : one.label === "not set" || !grey(one)));
   const stops = [0, 0.25, 0.5, 0.75, 1].map((part) => rampAt(theme, part));
-  return html`<ul class="charts-key" aria-label="What colours stand for"><li class="charts-note">${by.join(", ")}:</li>
+  const few = open ? shown : shown.slice(0, MOST_IN_ROW);
+  return html`<ul class=${`charts-key${open ? " open" : ""}`} aria-label="What colours stand for"><li class="charts-note" title=${by.join(", ")}>${by.map((one) => one.slice(one.lastIndexOf("/") + 1)).join(", ")}:</li>
     ${ramp && html`<li class="charts-ramp"><span>${short(ramp.low)}</span><i style=${{ background: `linear-gradient(90deg, ${stops.join(", ")})` }}></i><span>${short(ramp.high)}</span>${ramp.log && " (log)"}</li>`}
-    ${shown.map((one) => html`<li key=${one.label} class="charts-value"><i style=${{ background: one.colour[theme] }}></i><bdi>${one.label}</bdi> <small>${count(one.runs, "run")}</small></li>`)}
+    ${few.map((one) => html`<li key=${one.label} class="charts-value"><i style=${{ background: one.colour[theme] }}></i><bdi>${one.label}</bdi> <small>${count(one.runs, "run")}</small></li>`)}
     ${!ramp && values.length > shown.length && html`<li class="charts-note">${count(values.length - shown.length, "further value")} in grey</li>`}
+    ${shown.length > MOST_IN_ROW && html`<li><button type="button" class="charts-more" aria-expanded=${open ? "true" : "false"} onClick=${() => setOpen(!open)}>${open ? "less" : `+${shown.length - MOST_IN_ROW}`}</button></li>`}
   </ul>`;
 }
 

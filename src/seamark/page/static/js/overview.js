@@ -8,13 +8,14 @@ import { COUNTERS, byOrder, goodEnd } from "./columns.js";
 import { Badge, Filter } from "./components.js";
 import { Code } from "./copies.js";
 import { Group, PathName, heads, scrolls } from "./files.js";
+import { matcher } from "./finding.js";
 import { count, duration, number, precise, whole } from "./format.js";
 import { Markdown } from "./markdown.js";
 
 /** @typedef {import("./files.js").TabProps} TabProps */
 
 /** Namespaces that the training did not log itself: shown last, and closed. */
-const BEHIND = ["source_code", "profiling", "distributed", "monitoring", "sys"];
+const BEHIND = ["source_code", "ranks", "profiling", "distributed", "monitoring", "sys"];
 const CURVES = 6;
 
 /** @param {any} one an attribute */
@@ -26,8 +27,11 @@ export function OverviewTab(props) {
   const [filter, setFilter] = useState("");
   const every = /** @type {any[]} */ (attributes);
   const by = useMemo(() => new Map(every.map((one) => [one.path, one])), [every]);
-  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const shown = every.filter((one) => one.path !== "sys/progress" && words.every((word) => one.path.toLowerCase().includes(word) || String(one.value).toLowerCase().includes(word)));
+  const isFiltered = filter.trim() !== "";
+  const shown = useMemo(() => {
+    const fits = matcher(filter);
+    return every.filter((one) => one.path !== "sys/progress" && fits(one.path, String(one.value)));
+  }, [every, filter]);
   const metrics = shown.filter(isMetric).sort((a, b) => byOrder(a.path, b.path));
   /** @type {Map<string, any[]>} */
   const groups = new Map();
@@ -39,7 +43,7 @@ export function OverviewTab(props) {
   }
   const rank = (/** @type {string} */ space) => (space === "parameters" ? -1 : BEHIND.indexOf(space) + 1);
   const spaces = [...groups.keys()].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
-  const group = (/** @type {string} */ space) => html`<${Group} key=${space} space=${space} values=${groups.get(space)} api=${api} project=${project} id=${id} open=${!BEHIND.includes(space) || words.length > 0} />`;
+  const group = (/** @type {string} */ space) => html`<${Group} key=${space} space=${space} values=${groups.get(space)} api=${api} project=${project} id=${id} open=${!BEHIND.includes(space) || isFiltered} />`;
   const isFirst = (/** @type {string} */ space) => space === "parameters";
   const bad = overview && (overview.failed || overview.crash || ["failed", "crashed", "killed", "lost"].includes(overview.state));
   const about = by.get("sys/description")?.value;
@@ -49,7 +53,7 @@ export function OverviewTab(props) {
     <${Progress} loops=${by.get("sys/progress")?.value} />
     <div class="overview-values">
       <${Filter} class="run-filter" label="Filter values" value=${filter} onText=${setFilter} />
-      ${words.length > 0 && !shown.length && html`<p class="quiet">No value matches “${filter}”.</p>`}
+      ${isFiltered && !shown.length && html`<p class="quiet">No value matches “${filter}”.</p>`}
       ${spaces.filter(isFirst).map(group)}
       ${metrics.length > 0 && html`<${Metrics} metrics=${metrics} />`}
       ${spaces.filter((space) => !isFirst(space)).map(group)}

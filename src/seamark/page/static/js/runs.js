@@ -39,8 +39,9 @@ function drawnKeys(view, rows) {
   return view.selected.length ? view.selected : rows.map((one) => one.key).slice(0, FIRST_DRAWN);
 }
 
-/** Select no run. */
+/** Select no run; the button for it goes away, and the keys of the table act on. */
 function selectNone() {
+  /** @type {HTMLElement | null} */ (document.querySelector('tbody tr[tabindex="0"]'))?.focus({ preventScroll: true });
   write({ selected: [], drawn: [] });
 }
 

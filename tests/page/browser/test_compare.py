@@ -124,15 +124,18 @@ def test_code_and_configuration_line_by_line(compare_page, tab):
     assert findings(tab) == []
 
 
-def test_images_at_one_step(compare_page, tab):
+def test_images_at_one_step(compare_page, new_profile):
     """One slider for all paths and runs; asked for when they come into view."""
+    tab = new_profile(viewport={"width": 1280, "height": 160}).new_page()
     asked = []
     tab.on("request", lambda request: asked.append(request.url))
-    table = sheet(tab, compare_page, "code")
-    expect(table.get_by_title("parameters/lr", exact=True)).to_be_visible()
-    plotted_files = [url for url in asked if url.endswith("/read/files")]
-    assert plotted_files == []
+    table = sheet(tab, compare_page, "code&all=1")
+    expect(table.get_by_title("sys/start_time", exact=True)).to_have_count(1)
+    expect(tab.get_by_text("logged no numbers")).to_have_count(1)
+    expect(tab.locator(".images-of-all")).to_have_count(1)
+    assert [url for url in asked if url.endswith("/read/files")] == []
     tab.get_by_role("button", name="Images", exact=True).click()
+    tab.set_viewport_size({"width": 1280, "height": 900})
     grid = tab.get_by_label("Images", exact=True)
     expect(grid.locator("img")).to_have_count(4)
     expect(grid.get_by_alt_text("samples/two, step 20, left-hand")).to_be_visible()

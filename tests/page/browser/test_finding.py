@@ -68,7 +68,7 @@ def cells(tab, at):
     return [row.locator("th, td").nth(at).inner_text() for row in tab.locator("tbody tr").all()]
 
 
-def test_parameters_of_groups_are_not_averaged(main_page, box_page, tab):
+def test_parameters_of_groups_are_not_averaged(main_page, tab):
     """The value if all runs show it, else the least and the greatest, or the number of texts."""
     asked = "?project=sweep&group=parameters/seed&cols=parameters/lr,val/loss"
     tab.goto(opening(main_page, f"{asked}&q=parameters/lr = 0.1"))
@@ -84,7 +84,7 @@ def test_parameters_of_groups_are_not_averaged(main_page, box_page, tab):
     expect(rows.filter(has_text="completed")).to_contain_text("2 values")
     expect(rows.filter(has_text="failed")).to_contain_text("SGD")
     # A number of no known kind is a parameter, one series more is not.
-    tab.goto(opening(box_page, "?project=box&group=parameters/width&cols=model/encoder/depth,lr"))
+    tab.goto(opening(main_page, "?project=box&group=parameters/width&cols=model/encoder/depth,lr"))
     expect(rows.filter(has_text="48")).to_contain_text(f"0{DASH}3")
     expect(rows.filter(has_text="48")).to_contain_text("± 0")
 

@@ -22,8 +22,6 @@ export const GREY = { light: "#858b94", dark: "#7d858f" };
 export const COLOURED = PALETTE.light.length;
 /** The dashes of the first, second and third run of a hue. */
 const STYLES = [[], [7, 4], [2, 3]];
-/** The number of runs that can be told apart by hue and dash. */
-export const STYLED = COLOURED * STYLES.length;
 const STORED = "seamark:hues";
 const MOST_STORED = 3000;
 /** The ids that are stored: labels of groups are not. */

@@ -27,13 +27,6 @@ const OWN = /^(monitoring\/.*|sys\/(.*_time|.*_hash|id|custom_run_id|revision|pr
 const NOTHING = { rows: [], metrics: new Set() };
 const HIDDEN = ["sys/id", "sys/name", "sys/state", "sys/trashed"];
 
-// The styles of what is shown here: nothing is drawn before they are there.
-const styles = Object.assign(document.createElement("link"), { rel: "stylesheet", href: new URL("../compare.css", import.meta.url).href });
-await new Promise((go) => {
-  styles.onload = styles.onerror = go;
-  document.head.append(styles);
-});
-
 /** @param {string} path */
 function sectionOf(path) {
   const slash = path.indexOf("/");

@@ -43,16 +43,20 @@ function useAsking({ api, project, value, known, onChange }) {
   /** What was typed last, and what was asked for it. */
   const sent = useRef({ typed: value, next: value });
   const turn = useRef(0);
+  /** What waits for the paths. */
+  const waits = useRef("");
   // Back leads to the query before this field had the focus, not to each word on the way.
   const began = useRef(false);
   const ask = async (/** @type {string} */ some, chosen = /** @type {Record<string, string>} */ ({}), push = !began.current) => {
     const typed = some.trim();
     const mine = (turn.current += 1);
+    waits.current = isWords(typed) ? "" : typed;
     let next = typed;
     setOther([]);
     if (!isWords(typed)) {
       const paths = known ?? (await api.read("paths", { project }).then((all) => new Set(all), () => null));
       if (mine !== turn.current) return null;
+      waits.current = "";
       const found = paths && resolved(typed, paths, chosen);
       if (found?.open.length) {
         setOpen({ text: typed, ...found.open[0], chosen });
@@ -71,7 +75,7 @@ function useAsking({ api, project, value, known, onChange }) {
     }
     return next;
   };
-  return { ask, open, other, sent, began, leave: () => setOpen(null) };
+  return { ask, open, other, sent, began, waits, leave: () => setOpen(null) };
 }
 
 /**
@@ -122,7 +126,7 @@ export function QueryField({ api, project, value, error, tags, onChange }) {
     const end = typed.split(/\s/).pop() ?? "";
     // The name of a column, which is to be compared with something.
     if (words && end && (typed !== text || pathsOf(end, paths).some((one) => one !== end || paths.has(one)))) return undefined;
-    const timer = setTimeout(() => asking.ask(text), words ? WORDS_MS : QUERY_MS);
+    const timer = setTimeout(() => asking.waits.current === typed || asking.ask(text), words ? WORDS_MS : QUERY_MS);
     return () => clearTimeout(timer);
   }, [text]);
 

@@ -48,6 +48,8 @@ def box(tab, name):
 
 def awake(tab, name):
     """Point at a head, which brings its menu and its handle."""
+    # Rows that come later change the widths, and with them the places.
+    expect(tab.locator(".sheet[aria-busy=false] tbody tr").first).to_be_visible()
     head(tab, name).hover()
     expect(head(tab, name).locator(".grip")).to_be_attached()
 

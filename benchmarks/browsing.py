@@ -214,7 +214,7 @@ def opened(
 # another first row or number of runs, or a table that was busy and no longer is.
 NEXT = """(kinds) => {
   const said = (place) => document.querySelector(place)?.textContent;
-  const row = () => `${said(".chosen strong")}: ${said("table.runs tbody th")}`;
+  const row = () => `${said(".found")}: ${said("table.runs tbody th")}`;
   const before = row();
   let asked = false;
   const holds = () => {

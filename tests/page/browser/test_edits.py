@@ -35,14 +35,14 @@ def test_two_tabs_edit_one_run(recorded, serve_here, profile, watched):
         expect(tab.get_by_role("textbox", name="Description")).to_be_enabled()
     one.get_by_role("textbox", name="Description").fill("from <b>one</b>")
     one.get_by_role("textbox", name="Name").fill("renamed")
-    one.get_by_role("button", name="Save").click()
+    one.get_by_role("dialog").get_by_role("button", name="Save").click()
     expect(one.get_by_role("dialog")).to_have_count(0)
     expect(row(one, "renamed")).to_be_visible()
     other.get_by_role("textbox", name="Description").fill("from the other")
-    other.get_by_role("button", name="Save").click()
+    other.get_by_role("dialog").get_by_role("button", name="Save").click()
     expect(other.get_by_text("from <b>one</b>").first).to_be_visible()
     assert other.get_by_role("textbox", name="Description").input_value() == "from the other"
-    other.get_by_role("button", name="Save").click()
+    other.get_by_role("dialog").get_by_role("button", name="Save").click()
     expect(other.get_by_role("dialog")).to_have_count(0)
     run = seamark.init_run("sweep", root=root, custom_run_id="s001", mode="read-only")
     assert run["sys/description"].fetch() == "from the other"

@@ -147,8 +147,8 @@ def test_pictures_of_charts(saved_page, new_profile, watched, tmp_path):
     assert list(drawn) == METRICS
     for one in drawn.values():
         assert sorted(name for name, *_ in lines_of(one)) == [
-            "width 16 (2 runs)",
-            "width 32 (2 runs)",
+            "width 16 (n = 2)",
+            "width 32 (n = 2)",
         ]
         assert (
             len([path for path in one.iter(f"{SVG}path") if path.get("fill-opacity") == "0.17"])

@@ -75,7 +75,13 @@ function useAsking({ api, project, value, known, onChange }) {
     }
     return next;
   };
-  return { ask, open, other, sent, began, waits, leave: () => setOpen(null) };
+  /** Leave what waits for the paths: another text is written. */
+  const drop = () => {
+    turn.current += 1;
+    waits.current = "";
+    setOpen(null);
+  };
+  return { ask, open, other, sent, began, waits, drop, leave: () => setOpen(null) };
 }
 
 /**
@@ -159,7 +165,7 @@ export function QueryField({ api, project, value, error, tags, onChange }) {
     setCaret(event.target.selectionStart ?? event.target.value.length);
     setOpen(true);
     setAt(-1);
-    asking.leave();
+    asking.drop();
   };
   const keys = (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {

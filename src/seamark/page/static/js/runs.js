@@ -207,6 +207,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
  */
 function Find({ api, view, root, known, columns, rows, table, error, queryError, drawn, edit }) {
   const own = { api, view, drawn };
+  const views = useModule("./views.js", (name) => import(name)).module;
   const tags = useMemo(() => [...new Set(rows.flatMap((one) => one.tags))].sort(), [table]);
   const total = table?.total ?? 0;
   const chosen = view.selected[0] === "*" ? total : view.selected.length;
@@ -225,7 +226,7 @@ function Find({ api, view, root, known, columns, rows, table, error, queryError,
         <${Menu} press="g" label=${view.group.length ? `Group: ${view.group.join(", ")}` : "Group"} title="Group runs that show the same" wide>
           <${Later} of="./compare.js" part="GroupChooser" view=${view} known=${known} />
         <//>
-        <${Later} of="./views.js" part="ViewMenu" wait=${html`<button>View</button>`} ...${own} />
+        ${views ? html`<${views.ViewMenu} ...${own} />` : html`<button>View</button>`}
       </div>
       ${chosen > 0 &&
       html`<div role="group" aria-label="Selected runs">
@@ -235,7 +236,7 @@ function Find({ api, view, root, known, columns, rows, table, error, queryError,
         <button type="button" class="quiet" onClick=${selectNone} title="Select none">Clear</button>
       </div>`}
     </div>
-    <${Later} of="./views.js" part="Share" wait=${html`<button>Share</button>`} ...${own} />
+    ${views ? html`<${views.Share} ...${own} />` : html`<button>Share</button>`}
   </div>`;
 }
 

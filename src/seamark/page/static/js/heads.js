@@ -194,6 +194,8 @@ export function Tools({ path, columns, view }) {
   const title = titleOf(path);
   const size = (/** @type {number} */ width) => keep(columns, widthsOf(read()).set(path, bounded(width)));
   const wide = () => head().getBoundingClientRect().width;
+  // Keys may be pressed faster than the table is painted.
+  const step = (/** @type {number} */ by) => size((widthsOf(read()).get(path) ?? wide()) + by);
   const fit = () => {
     const widths = widthsOf(read());
     widths.delete(path);
@@ -218,7 +220,7 @@ export function Tools({ path, columns, view }) {
     const keys = (/** @type {KeyboardEvent} */ event) => {
       if (event.target !== own.firstElementChild || event.ctrlKey || event.metaKey || event.altKey) return;
       const at = now(columns).all.indexOf(path);
-      const does = /** @type {Record<string, () => void>} */ ({ "+": () => size(wide() + STEP), "-": () => size(wide() - STEP) });
+      const does = /** @type {Record<string, () => void>} */ ({ "+": () => step(STEP), "-": () => step(-STEP) });
       if (event.shiftKey) Object.assign(does, { ArrowLeft: () => at > 0 && move(columns, path, at - 1), ArrowRight: () => move(columns, path, at + 1) });
       if (!does[event.key]) return;
       event.preventDefault();
@@ -253,8 +255,8 @@ export function Tools({ path, columns, view }) {
       { label: key("Move right", "Shift →"), disabled: n === all.length - 1, onPick: () => move(columns, path, n + 1) },
       { label: "Move to the first place", disabled: n === part, onPick: () => move(columns, path, part, isPinned) },
       { label: isPinned ? "Unpin" : "Pin to the left", onPick: () => move(columns, path, first, !isPinned) },
-      { label: key("Wider", "+"), onPick: () => size(wide() + STEP) },
-      { label: key("Narrower", "−"), onPick: () => size(wide() - STEP) },
+      { label: key("Wider", "+"), onPick: () => step(STEP) },
+      { label: key("Narrower", "−"), onPick: () => step(-STEP) },
       { label: "Fit to its values", onPick: fit },
       { label: "Hide", disabled: all.length < 2, onPick: () => order(all.filter((one) => one !== path), pins.filter((one) => one !== path)) },
     ];

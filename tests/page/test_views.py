@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -170,6 +171,18 @@ def test_a_project_has_200_views_at_most(tmp_path):
         assert (full.status_code, full.json()["limit"]) == (413, 200)
         assert len(names(ask("7", was="?1", address="?2"))) == 200
         assert names(asker(here.client, here.base, "")("all", address="?1")) == ["all"]
+
+
+def test_a_name_that_no_index_holds_is_a_mistake_of_its_sender(tmp_path, postgresql):
+    """PostgreSQL refuses it, as it is no fault of the server."""
+    project = "/".join(f"a{random.Random(one).randbytes(45).hex()}" for one in range(44))
+    with (
+        fresh_database(postgresql()) as store,
+        served(tmp_path, store=store) as there,
+        httpx.Client(headers={"Authorization": f"Bearer {there.token}"}, timeout=60) as client,
+    ):
+        answer = asker(client, f"{there.url}/api/v1/", project)("v", address="?1")
+        assert (answer.status_code, answer.json()["error"]) == (422, "invalid")
 
 
 SAVING = """

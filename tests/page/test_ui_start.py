@@ -183,7 +183,7 @@ def test_what_is_no_root_is_refused(root, tmp_path):
         (root.parent / "rnus" / ".seamark",): f"does not exist; did you mean {root}?",
         (root, root.parent / "nowhere"): f"does not exist; did you mean {root}?",
         (root / "demo" / run,): f"did you mean {root}?",
-        (root, "--host", "0.0.0.0", "--no-token"): "--no-token is for this machine alone",
+        (root, "--host", "0.0.0.0", "--no-token"): "--no-token needs a loopback address",
     }
     for words, said in cases.items():
         found = command(*words)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,13 @@ pytest.importorskip("fastapi")
 
 import httpx
 from databases import fresh_database
+from humble import humbly
 from page_served import page
 from served import served
 
+from seamark.page.editing import NotWritable
 from seamark.page.views import FolderViews
-from seamark.server.views import View
+from seamark.server.views import MOST_ADDRESS, View
 
 PROJECT = "team/vision"
 ADDRESS = "?v=1&sort=train%2Floss&pinned=val/loss&unheard=of"
@@ -169,6 +173,18 @@ def test_a_project_has_200_views_at_most(tmp_path):
         assert names(asker(here.client, here.base, "")("all", address="?1")) == ["all"]
 
 
+def test_a_name_that_no_index_holds_is_a_mistake_of_its_sender(tmp_path, postgresql):
+    """PostgreSQL refuses it, as it is no fault of the server."""
+    project = "/".join(f"a{random.Random(one).randbytes(45).hex()}" for one in range(44))
+    with (
+        fresh_database(postgresql()) as store,
+        served(tmp_path, store=store) as there,
+        httpx.Client(headers={"Authorization": f"Bearer {there.token}"}, timeout=60) as client,
+    ):
+        answer = asker(client, f"{there.url}/api/v1/", project)("v", address="?1")
+        assert (answer.status_code, answer.json()["error"]) == (422, "invalid")
+
+
 SAVING = """
 import sys
 from pathlib import Path
@@ -229,6 +245,87 @@ def test_in_a_folder_that_is_read_only_they_are_saved_for_oneself(tmp_path, monk
         assert told["apart"].startswith(f"you may not write to {root}")
         assert file.read_bytes() == before
         assert len(list((tmp_path / "state" / "seamark" / "views").rglob("*.json"))) == 2
+
+
+def put(views: FolderViews, name: str, address: str) -> None:
+    views.change("p", lambda before: {**before, name: View(name=name, address=address)})
+
+
+def drop(views: FolderViews, name: str) -> None:
+    views.change("p", lambda before: {one: before[one] for one in before if one != name})
+
+
+@pytest.fixture
+def lent(tmp_path, monkeypatch):
+    """Views of a root, and what is allowed there: to write, until it is taken away."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "root").mkdir()
+    allowed = {"write"}
+    monkeypatch.setattr("seamark.page.views.os.access", lambda *_: bool(allowed))
+    return FolderViews(tmp_path / "root"), allowed
+
+
+def test_what_is_saved_in_a_root_is_seen_although_it_was_saved_for_oneself_before(lent):
+    """A root that was read-only may be written to later."""
+    views, allowed = lent
+    allowed.clear()
+    put(views, "a", "?1")
+    allowed.add("write")
+    put(views, "a", "?2")
+    assert views.read("p")["a"].address == "?2"
+
+
+def test_in_a_folder_that_is_read_only_views_of_others_stay(lent):
+    """Nothing is half done, and an own view goes, so that theirs of the same name is seen again."""
+    views, allowed = lent
+    put(views, "theirs", "?1")
+    allowed.clear()
+    with pytest.raises(NotWritable, match="'theirs' is in "):
+        drop(views, "theirs")
+    with pytest.raises(NotWritable, match="'theirs' is in "):
+        views.change("p", lambda _: {"new": View(name="new", address="?1")})
+    assert list(views.read("p")) == ["theirs"]
+    put(views, "theirs", "?2")
+    drop(views, "theirs")
+    assert views.read("p")["theirs"].address == "?1"
+
+
+def test_a_folder_of_views_that_one_may_not_look_into_is_read_only(tmp_path, monkeypatch):
+    """It was made by somebody whose files are nobody else's."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "root").mkdir()
+    views = FolderViews(tmp_path / "root")
+    put(views, "theirs", "?1")
+    (tmp_path / "root" / ".views").chmod(0)
+    effective = partial(os.access, effective_ids=True)  # rights that a thread gave up
+    monkeypatch.setattr("seamark.page.views.os.access", effective)
+    assert humbly(lambda: views.apart("p")).startswith("you may not write to ")
+    humbly(lambda: put(views, "mine", "?1"))
+    assert list(humbly(lambda: views.read("p"))) == ["mine"]
+
+
+def test_the_lock_of_views_is_no_link_and_that_of_all_who_may_write(tmp_path):
+    """Nothing is made where a link leads, and a group that shares a root waits for each other."""
+    views = FolderViews(tmp_path)
+    mask = os.umask(0o002)
+    try:
+        put(views, "a", "?1")
+    finally:
+        os.umask(mask)
+    (lock,) = tmp_path.rglob("*.lock")
+    assert lock.stat().st_mode & 0o777 == 0o664
+    lock.unlink()
+    lock.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(NotWritable):
+        put(views, "b", "?1")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_the_longest_view_of_a_folder_is_read(tmp_path):
+    """Quotation marks take two characters in its file."""
+    put(FolderViews(tmp_path), "\U0001f600" * 100, '"' * MOST_ADDRESS)
+    (found,) = FolderViews(tmp_path).read("p").values()
+    assert found.address == '"' * MOST_ADDRESS
 
 
 def test_what_others_put_into_a_root_is_no_view(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from seamark.index.lock import exclusive
-from seamark.journal.safe import make_folder, names_in, open_file
+from seamark.journal.safe import make_folder, names_in, open_file, touch
 from seamark.page.editing import NotWritable
 from seamark.page.roots import replace_file, state_folder
 from seamark.process.interrupts import quietly
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["FolderViews"]
 
 _LOCK_S: Final = 10.0
-_MOST_BYTES: Final = 2 * MOST_ADDRESS
+_MOST_BYTES: Final = 4 * MOST_ADDRESS
+"""JSON doubles some characters of an address."""
 _WRITABLE: Final = os.W_OK | os.X_OK
 
 
@@ -60,28 +61,40 @@ class FolderViews:
 
         Each view is replaced as a whole, and none that others save is touched.
         """
-        shared, own = places = self._places(project)
+        shared, own = self._places(project)
         folder = shared if self._is_writable(shared) else own
         try:
             if folder is own:
                 state_folder()
             make_folder(folder.parent)
-            make_folder(folder)
+            touch(folder / "views.lock")  # no link, and a lock for all who may write here
             with exclusive(folder / "views", _LOCK_S) as mine:
                 if not mine:
                     raise later(error="busy", hint="others save views: send the request again")
                 before = self.read(project)
-                after = work(before)
-                for name, one in after.items():
-                    if before.get(name) != one:
-                        replace_file(folder / _file_of(name), one.model_dump_json())
-                for name in before.keys() - after.keys():
-                    for place in places:
-                        (place / _file_of(name)).unlink(missing_ok=True)
+                self._put(project, before, work(before), folder)
+                return self.read(project)
         except OSError as error:
             msg = f"{error.filename or folder} cannot be written to by you: {error.strerror}"
             raise NotWritable(msg) from error
-        return after
+
+    def _put(
+        self, project: str, before: Mapping[str, View], after: Mapping[str, View], folder: Path
+    ) -> None:
+        shared, own = self._places(project)
+        gone = before.keys() - after.keys()
+        for name in gone if folder == own else ():
+            if not (own / _file_of(name)).exists():
+                msg = f"the view {name!r} is in {shared}, where you may not write"
+                raise NotWritable(msg)
+        for name, one in after.items():
+            if before.get(name) != one:
+                replace_file(folder / _file_of(name), one.model_dump_json())
+                if folder == shared:  # else an own one would still go before it
+                    (own / _file_of(name)).unlink(missing_ok=True)
+        for name in gone:
+            for place in {folder, own}:
+                (place / _file_of(name)).unlink(missing_ok=True)
 
     def _places(self, project: str) -> tuple[Path, Path]:
         of_project, of_root = _hash(project), _hash(os.path.realpath(self._root))
@@ -90,7 +103,8 @@ class FolderViews:
 
     def _is_writable(self, shared: Path) -> bool:
         places = (shared, shared.parent, self._root)
-        return os.access(next(filter(Path.exists, places), self._root), _WRITABLE)
+        # Unlike those of Path, this says no where one may not look.
+        return os.access(next(filter(os.path.exists, places), self._root), _WRITABLE)
 
 
 def _hash(text: str) -> str:

@@ -32,8 +32,8 @@ _TICKS: Final = 100_000
 """After how many steps of SQLite's machine the clock is looked at: some milliseconds."""
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _CANCELLED: Final = "57014"
-_UNFIT: Final = "22"
-"""Beginning of codes: values that are none."""
+_UNFIT: Final = ("22", "54")
+"""Beginnings of codes: values that are none, or more than the database holds in one place."""
 _LOST: Final = ("OperationalError", "InterfaceError", "ConnectionTimeout")
 _AWAY: Final = ("08", "57P", "53")
 """Beginnings of codes: connection lost, shutting down or starting, and out of something."""

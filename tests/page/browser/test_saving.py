@@ -140,11 +140,12 @@ def test_what_is_seen_is_saved(saved_page, new_profile, watched, tmp_path):
 def test_pictures_of_charts(saved_page, new_profile, watched, tmp_path):
     """Groups have their bands; a picture has the size that it should have, on white ground."""
     tab = new_profile(color_scheme="dark").new_page()
-    tab.goto(opening(saved_page, "?project=saved&group=parameters/width"))
+    tab.goto(opening(saved_page, "?project=saved&group=parameters/width&stat=median-se"))
     plotted(tab, METRICS[1], lambda found: len(found["data"]) == 3)
     svg = save(tab, "SVG", tmp_path)
     drawn = pictured(svg)
     assert list(drawn) == METRICS
+    assert "median ± standard error" in svg.read_text(encoding="utf-8")
     for one in drawn.values():
         assert sorted(name for name, *_ in lines_of(one)) == [
             "width 16 (n = 2)",

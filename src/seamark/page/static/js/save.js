@@ -6,6 +6,7 @@ import { read } from "./address.js";
 import { GREY, colourOf, currentTheme, dashOf, setHighlight, valued } from "./colours.js";
 import { download } from "./copies.js";
 import { axisName, axisUnit, count, place, short } from "./format.js";
+import { statOf } from "./groups.js";
 import { cardOf, escaped, hexOf, inksOf, pictureOf, pngOf, swatch } from "./svg.js";
 
 /** @typedef {import("./svg.js").Card} Card */
@@ -164,7 +165,7 @@ function howDrawn({ view, zoom, runs, groups }) {
     view.robust && "robust y",
     width && `${view.ema ? "half-life" : "mean of"} ${short(width)} ${axisUnit(axis, "")}`,
     zoom && `${place(zoom.low, axis)} … ${place(zoom.high, axis)}`,
-    groups && "mean ± standard deviation",
+    groups && statOf(view.stat).named,
   ].filter(Boolean).join(" · ");
 }
 

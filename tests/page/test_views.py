@@ -290,6 +290,15 @@ def test_in_a_folder_that_is_read_only_views_of_others_stay(lent):
     assert views.read("p")["theirs"].address == "?1"
 
 
+def test_where_nothing_can_be_saved_the_answer_says_so(lent, tmp_path):
+    """Neither in the root nor for oneself."""
+    views, allowed = lent
+    allowed.clear()
+    (tmp_path / "state").write_text("in the way")
+    with pytest.raises(NotWritable, match="XDG_STATE_HOME"):
+        put(views, "a", "?1")
+
+
 def test_a_folder_of_views_that_one_may_not_look_into_is_read_only(tmp_path, monkeypatch):
     """It was made by somebody whose files are nobody else's."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -316,7 +325,7 @@ def test_the_lock_of_views_is_no_link_and_that_of_all_who_may_write(tmp_path):
     assert lock.stat().st_mode & 0o777 == 0o664
     lock.unlink()
     lock.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(NotWritable):
+    with pytest.raises(NotWritable, match=f"^{lock} "):
         put(views, "b", "?1")
     assert not (tmp_path / "elsewhere").exists()
 

@@ -161,6 +161,17 @@ def test_who_may_only_read_a_project_opens_its_views(tmp_path):
             }
 
 
+def test_views_go_with_their_project(tmp_path):
+    """Who makes a project of the name of a deleted one does not see what was saved in that."""
+    one = View(name="mine", address="?1")
+    with served(tmp_path) as there:
+        for project in (PROJECT, f"{PROJECT}-2"):
+            there.server.views.change(project, lambda _: {one.name: one})
+        there.server.accounts.forget_project(PROJECT)
+        assert there.server.views.read(PROJECT) == {}
+        assert there.server.views.read(f"{PROJECT}-2") == {one.name: one}
+
+
 def test_a_project_has_200_views_at_most(tmp_path):
     """One more is refused; one that is there can still be saved, and other projects have theirs."""
     many = {name: View(name=name, address="?1") for name in map(str, range(200))}

@@ -18,7 +18,7 @@ from server_waits import until
 
 import seamark
 from seamark.journal.folder import iter_runs
-from seamark.journal.headers import may_grow
+from seamark.journal.format import Kind
 from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.process.liveness import Evidence
 from seamark.remote.ended import observations_of
@@ -110,7 +110,9 @@ def test_only_the_host_of_a_process_tells_of_its_end(tmp_path, train, monkeypatc
     file = tmp_path / name
     file.write_bytes(data)
     with JournalReader(file) as reader:
-        assert not may_grow(reader)
+        last = reader.last_frame()
+    assert last is not None
+    assert (last.kind, last.end) == (Kind.CLOSE, len(data))
     assert observations_of(folder.run, folder.journals(), told.keys()) == {}
     assert observations_of(folder.run, folder.journals(), {}) == told
     for name in ("host_name", "boot_id"):

@@ -148,7 +148,7 @@ def test_the_command_groups_and_turns_pages(tmp_path):
     ]
     told = CliRunner().invoke(app, ["ls", "--by", "lr", "-c", "loss", "--csv", *root])
     assert told.output.splitlines()[0] == (
-        "lr,n,loss:n,loss:odd,loss:mean,loss:std,loss:min,loss:max,ids"
+        "lr,n,loss:n,loss:odd,loss:mean,loss:median,loss:std,loss:min,loss:max,ids"
     )
     shown = ["ls", "--sort", "loss", "--asc", "-c", "loss", "--json", *root]
     told = CliRunner().invoke(app, [*shown, "--offset", "1", "-n", "2"])

@@ -161,6 +161,17 @@ def test_who_may_only_read_a_project_opens_its_views(tmp_path):
             }
 
 
+def test_views_go_with_their_project(tmp_path):
+    """Who makes a project of the name of a deleted one does not see what was saved in that."""
+    one = View(name="mine", address="?1")
+    with served(tmp_path) as there:
+        for project in (PROJECT, f"{PROJECT}-2"):
+            there.server.views.change(project, lambda _: {one.name: one})
+        there.server.accounts.forget_project(PROJECT)
+        assert there.server.views.read(PROJECT) == {}
+        assert there.server.views.read(f"{PROJECT}-2") == {one.name: one}
+
+
 def test_a_project_has_200_views_at_most(tmp_path):
     """One more is refused; one that is there can still be saved, and other projects have theirs."""
     many = {name: View(name=name, address="?1") for name in map(str, range(200))}
@@ -290,6 +301,15 @@ def test_in_a_folder_that_is_read_only_views_of_others_stay(lent):
     assert views.read("p")["theirs"].address == "?1"
 
 
+def test_where_nothing_can_be_saved_the_answer_says_so(lent, tmp_path):
+    """Neither in the root nor for oneself."""
+    views, allowed = lent
+    allowed.clear()
+    (tmp_path / "state").write_text("in the way")
+    with pytest.raises(NotWritable, match="XDG_STATE_HOME"):
+        put(views, "a", "?1")
+
+
 def test_a_folder_of_views_that_one_may_not_look_into_is_read_only(tmp_path, monkeypatch):
     """It was made by somebody whose files are nobody else's."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -316,7 +336,7 @@ def test_the_lock_of_views_is_no_link_and_that_of_all_who_may_write(tmp_path):
     assert lock.stat().st_mode & 0o777 == 0o664
     lock.unlink()
     lock.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(NotWritable):
+    with pytest.raises(NotWritable, match=f"^{lock} "):
         put(views, "b", "?1")
     assert not (tmp_path / "elsewhere").exists()
 

@@ -110,7 +110,9 @@ def test_only_the_host_of_a_process_tells_of_its_end(tmp_path, train, monkeypatc
     file = tmp_path / name
     file.write_bytes(data)
     with JournalReader(file) as reader:
-        assert reader.last_frame().kind == Kind.CLOSE
+        last = reader.last_frame()
+    assert last is not None
+    assert (last.kind, last.end) == (Kind.CLOSE, len(data))
     assert observations_of(folder.run, folder.journals(), told.keys()) == {}
     assert observations_of(folder.run, folder.journals(), {}) == told
     for name in ("host_name", "boot_id"):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["PLACES", "list_places", "print_groups"]
 
 
-_SUMS: Final = ("n", "odd", "mean", "std", "min", "max")
+_SUMS: Final = ("n", "odd", "mean", "median", "std", "min", "max")
 
 
 def print_groups(groups: RunGroups, by: Sequence[str], columns: Sequence[str], form: str) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from seamark.index.lock import exclusive
 from seamark.journal.safe import make_folder, names_in, open_file, touch
 from seamark.page.editing import NotWritable
-from seamark.page.roots import replace_file, state_folder
+from seamark.page.roots import StateError, replace_file, state_folder
 from seamark.process.interrupts import quietly
 from seamark.server.failures import later
 from seamark.server.views import MOST_ADDRESS, MOST_VIEWS, View
@@ -74,8 +74,11 @@ class FolderViews:
                 before = self.read(project)
                 self._put(project, before, work(before), folder)
                 return self.read(project)
+        except StateError as error:
+            raise NotWritable(str(error)) from error
         except OSError as error:
-            msg = f"{error.filename or folder} cannot be written to by you: {error.strerror}"
+            place = folder / (error.filename or "")  # a name alone, of the lock
+            msg = f"{place} cannot be written to by you: {error.strerror}"
             raise NotWritable(msg) from error
 
     def _put(

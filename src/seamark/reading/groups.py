@@ -125,7 +125,7 @@ class RunGroups(Sequence[RunGroup]):
         for group in self:
             row: dict[str, Any] = {**group.by, "n": group.n, "ids": [run for _, run in group.refs]}
             for path, one in group.values.items():  # noqa: PD011 - no data frame
-                for name in ("n", "odd", "mean", "std", "min", "max"):
+                for name in ("n", "odd", "mean", "median", "std", "min", "max"):
                     row[f"{path}:{name}"] = getattr(one, name)
             found.append(row)
         return found

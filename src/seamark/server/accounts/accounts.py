@@ -372,9 +372,9 @@ class Accounts:
         )
 
     def forget_project(self, project: str) -> None:
-        """Remove all roles in a project itself, and its visibility."""
+        """Remove all roles in a project itself, its visibility and its views."""
         with self._alone() as connection:
-            for column in (tables.member.c.project, tables.project.c.path):
+            for column in (tables.member.c.project, tables.project.c.path, tables.view.c.project):
                 connection.execute(sa.delete(column.table).where(column == project))
         self._visible = None
 

@@ -193,7 +193,7 @@ export function Tools({ path, columns, view }) {
   const head = () => /** @type {HTMLTableCellElement} */ (ref.current.parentElement);
   const title = titleOf(path);
   const size = (/** @type {number} */ width) => keep(columns, widthsOf(read()).set(path, bounded(width)));
-  const wide = () => head().getBoundingClientRect().width;
+  const wide = () => widthsOf(read()).get(path) ?? head().getBoundingClientRect().width;
   const fit = () => {
     const widths = widthsOf(read());
     widths.delete(path);
@@ -268,6 +268,8 @@ export function Tools({ path, columns, view }) {
 function Layout({ columns, view, of }) {
   const again = () => paint(of.current.closest("tr"), columns, widthsOf(view));
   useLayoutEffect(again);
+  // Other tables, which may have no tools yet, are as they are.
+  useLayoutEffect(() => () => sheet.replaceSync((painted = "")), []);
   useEffect(() => {
     const observer = new ResizeObserver(again);
     for (const cell of of.current.closest("tr").cells) observer.observe(cell);

@@ -155,7 +155,11 @@ def test_columns_are_sized_and_remembered(main_page, wide):
     wide.goto(link)
     until(lambda: box(wide, LR)["width"] == pytest.approx(before + 60, abs=1))
     wide.get_by_role("link", name="seamark").first.click()  # a table that was not pointed at yet
-    until(lambda: "q=" not in wide.url and wide.locator("thead th").nth(4).bounding_box()["width"] > 41)
+    until(
+        lambda: (
+            "q=" not in wide.url and wide.locator("thead th").nth(4).bounding_box()["width"] > 41
+        )
+    )
     assert wide.locator("thead .grip").count() == 0
     wide.go_back()
     awake(wide, LR)

@@ -257,6 +257,8 @@ def record_saved(root: str) -> None:
     for number, name in enumerate(names):
         with begin(root, "saved", name, custom_run_id=f"n{number}") as run:
             run["parameters"] = {"width": 16 * (1 + number % 2), "rate": 0.1 / 3**number}
+            if number:
+                run["parameters/near"] = float("nan") if number == 1 else 0.1 + number / 1e9
             for step in range(40):
                 value = float("nan") if step in (7, 8) else (number + 1) / (1 + step)
                 if step == 20:

@@ -32,6 +32,7 @@ def heads(tab, names):
     """Expect columns, left to right, after the tick, the name and the state."""
     locator = tab.locator("thead th").nth(len(names) + 2)
     expect(locator).to_be_visible()
+    expect(tab.locator("tbody tr").first).to_be_visible()  # columns are as wide as their values
     until(lambda: shown(tab) == names)
 
 
@@ -155,6 +156,14 @@ def test_columns_are_sized_and_remembered(main_page, wide):
     assert box(wide, LR)["width"] < before + 50  # another project
     wide.goto(link)
     until(lambda: box(wide, LR)["width"] == pytest.approx(before + 60, abs=1))
+    wide.get_by_role("link", name="seamark").first.click()  # a table that was not pointed at yet
+    until(
+        lambda: (
+            "q=" not in wide.url and wide.locator("thead th").nth(4).bounding_box()["width"] > 41
+        )
+    )
+    assert wide.locator("thead .grip").count() == 0
+    wide.go_back()
     awake(wide, LR)
     edge = box(wide, LR)
     wide.mouse.dblclick(edge["x"] + edge["width"] - 3, edge["y"] + 14)

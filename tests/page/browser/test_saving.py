@@ -172,3 +172,7 @@ def test_pictures_of_charts(saved_page, new_profile, watched, tmp_path):
     assert lines_of(pictured(tmp_path / "one.svg")[METRICS[1]]) == lines_of(drawn[METRICS[1]])
     # It is on the screen as before.
     until(lambda: first.evaluate("(one) => one.uplot.series[1]._paths?.stroke instanceof Path2D"))
+    # No value, NaN and two that look the same are four groups, which may differ in another value.
+    tab.goto(opening(saved_page, "?project=saved&group=parameters/near&by=parameters/width"))
+    plotted(tab, METRICS[1], lambda found: len(found["data"]) == 5)
+    assert tab.get_by_label("What colours stand for").count() == 0

@@ -39,7 +39,7 @@ const NEWEST = "sys/creation_time";
  * @property {string} stat what is shown of groups, as "median-se"; empty: mean and standard deviation
  * @property {string[]} by paths by which curves are coloured; empty: each run has its own colour
  * @property {string} baseline the run that others are compared with
- * @property {string} view name of the saved view that was opened; "-" for none, not even the default one
+ * @property {string} view name of the saved view that was opened; a blank for none, not even the default one
  * @property {boolean} trashed the trash is shown
  * @property {boolean} all Compare shows what does not differ too
  * @property {string} filter of charts

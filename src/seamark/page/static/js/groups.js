@@ -111,7 +111,14 @@ function labelOf(by, size) {
 export async function groupsOf(api, runs, { group: by, project }, signal) {
   const body = { id: runs.map((run) => run.id), by, columns: [], unknown: "tell", project: project || null };
   const found = await api.read("groups", body, { signal });
-  return found.map((/** @type {any} */ one) => ({ by: one.by, refs: one.refs, label: labelOf(one.by, one.refs.length) }));
+  const labels = new Set();
+  return found.map((/** @type {any} */ one) => {
+    let label = labelOf(one.by, one.refs.length);
+    // Values that look the same are groups of their own.
+    while (labels.has(label)) label += " ";
+    labels.add(label);
+    return { by: one.by, refs: one.refs, label };
+  });
 }
 
 /**
@@ -124,10 +131,10 @@ export async function groupsOf(api, runs, { group: by, project }, signal) {
  * @returns {Promise<Kept>}
  */
 export async function groupCurves(api, groups, paths, look, stat, signal) {
-  const body = { groups: groups.map((one) => ({ by: one.by, refs: one.refs })), paths, ...look };
+  const body = { groups: groups.map(({ label, refs }) => ({ by: { label }, refs })), paths, ...look };
   const found = new Map();
   for (const one of await api.read("group_curves", body, { signal })) {
-    const own = groups.find(({ by }) => Object.keys(by).every((key) => JSON.stringify(by[key]) === JSON.stringify(one.by[key])));
+    const own = groups.find(({ label }) => label === one.by.label);
     const parts = partsOfGroup(one, stat);
     if (own) found.set(`${own.label}\n${one.path}\n`, { parts, cursor: "", pieces: piecesOf(parts, own.refs.length) });
   }
@@ -153,11 +160,12 @@ function rampAt(theme, part) {
  * @param {Group[] | null} groups
  * @param {View} view
  * @param {AbortSignal} signal
- * @returns {Promise<Valued>}
+ * @returns {Promise<Valued | null>} null for groups whose runs may differ in it
  */
 export async function colouring(api, runs, groups, { by, project }, signal) {
   const body = { id: runs.map((run) => run.id), by, columns: [], unknown: "tell", trashed: null, project: project || null };
-  const answer = groups && by.every((path) => groups.every((one) => path in one.by)) ? groups : await api.read("groups", body, { signal });
+  if (groups?.some((one) => by.some((path) => !(path in one.by)))) return null;
+  const answer = groups ?? (await api.read("groups", body, { signal }));
   /** @type {Map<string, {value: any, size: number, keys: string[]}>} */
   const found = new Map();
   for (const one of answer) {

@@ -193,9 +193,9 @@ export function Tools({ path, columns, view }) {
   const head = () => /** @type {HTMLTableCellElement} */ (ref.current.parentElement);
   const title = titleOf(path);
   const size = (/** @type {number} */ width) => keep(columns, widthsOf(read()).set(path, bounded(width)));
-  const wide = () => head().getBoundingClientRect().width;
   // Keys may be pressed faster than the table is painted.
-  const step = (/** @type {number} */ by) => size((widthsOf(read()).get(path) ?? wide()) + by);
+  const wide = () => widthsOf(read()).get(path) ?? head().getBoundingClientRect().width;
+  const step = (/** @type {number} */ by) => size(wide() + by);
   const fit = () => {
     const widths = widthsOf(read());
     widths.delete(path);
@@ -270,6 +270,8 @@ export function Tools({ path, columns, view }) {
 function Layout({ columns, view, of }) {
   const again = () => paint(of.current.closest("tr"), columns, widthsOf(view));
   useLayoutEffect(again);
+  // Other tables, which may have no tools yet, are as they are.
+  useLayoutEffect(() => () => sheet.replaceSync((painted = "")), []);
   useEffect(() => {
     const observer = new ResizeObserver(again);
     for (const cell of of.current.closest("tr").cells) observer.observe(cell);

@@ -191,7 +191,7 @@ p, ul { margin: 0; padding: 0; color: var(--muted); font-size: 12px; list-style:
 table { border-collapse: separate; border-spacing: 0; font-size: 13px; }
 th, td { padding: 4px 8px; border-bottom: 1px solid var(--line); text-align: left; font-weight: 400; max-width: 30rem; }
 th[scope=col] { position: sticky; top: 0; background: var(--bg); color: var(--muted); font-weight: 600; }
-td, th, .keys bdi { white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
+td, th, figcaption, .keys bdi { white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
 .numeric, .number { text-align: right; font-variant-numeric: tabular-nums; }
 .best { font-weight: 600; }
 .bad, .failed, .crashed { color: light-dark(#b3261e, #ff8d82); }

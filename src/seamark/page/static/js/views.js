@@ -16,8 +16,8 @@ import { CopyButton } from "./copies.js";
 /** @typedef {{name: string, address: string, default: boolean, by: string, t_ns: number}} Saved */
 /** @typedef {{api: Api, project: string, views: Saved[], may_save: boolean, apart: string}} Told `api`: which was asked */
 
-/** In place of the name of a view: none, not even the default one. */
-const NONE = "-";
+/** In place of a name, which it cannot be: no view, not even the default one. */
+const NONE = " ";
 /** What belongs to a visit, not to a view. @type {Partial<View>} */
 const OF_VISIT = Object.fromEntries(
   /** @type {const} */ (["root", "project", "screen", "page", "selected", "drawn", "run", "tab", "baseline", "zoom", "view"]).map((name) => [name, START[name]]),

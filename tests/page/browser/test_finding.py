@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import page_roots
 import pytest
@@ -99,6 +101,10 @@ def test_groups_show_medians_errors_and_ranges(main_page, tab):
     expect(row).to_have_count(1)
     expect(row).to_contain_text("70.2")
     expect(tab.get_by_label("Groups that are drawn")).to_contain_text("seed 0 (n = 3)")
+    hide = tab.get_by_role("button", name="seed 0 (n = 3)")
+    hide.click()
+    expect(tab).to_have_url(re.compile("hidden=seed.{1,3}0(?![0-9A-Za-z%+ (])"))  # whatever n is
+    hide.click()
     expect(tab.get_by_label("Groups that are drawn")).to_contain_text("mean ± standard deviation")
     tab.keyboard.press("g")
     show, band = (tab.get_by_role("combobox", name=name, exact=True) for name in ("Show", "±"))

@@ -148,8 +148,8 @@ def test_pictures_of_charts(saved_page, new_profile, watched, tmp_path):
     assert "median ± standard error" in svg.read_text(encoding="utf-8")
     for one in drawn.values():
         assert sorted(name for name, *_ in lines_of(one)) == [
-            "width 16 (n = 2)",
-            "width 32 (n = 2)",
+            "width 16",
+            "width 32",
         ]
         assert (
             len([path for path in one.iter(f"{SVG}path") if path.get("fill-opacity") == "0.17"])

@@ -292,7 +292,7 @@ export function Charts({ api, runs, of = runs.length, view, live, wanted = () =>
   const legend = useMemo(
     () =>
       groups
-        ? groups.map(({ label }) => ({ id: label, name: label }))
+        ? groups.map(({ label, refs }) => ({ id: label, name: `${label} (n = ${refs.length})` }))
         : runs.map((run) => ({ id: run.id, name: run.name || run.id, title: `${run.project}/${run.id}`, onOpen: () => write({ run: run.id, project: run.project, tab: "" }, { push: true }) })),
     [groups, key, runs.map((run) => run.name).join()],
   );

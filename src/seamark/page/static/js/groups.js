@@ -94,13 +94,13 @@ function piecesOf(parts, of) {
   return [{ ...parts, line: full }, { ...parts, line: less }];
 }
 
-/** @param {Record<string, any>} by @param {number} size */
-function labelOf(by, size) {
+/** @param {Record<string, any>} by */
+function labelOf(by) {
   const parts = Object.entries(by).map(([path, value]) => {
     const name = path.split("/").pop();
     return `${name} ${value === null || value === undefined ? "–" : typeof value === "number" ? short(value) : Array.isArray(value) ? value.join(" ") : String(value)}`;
   });
-  return `${parts.join(", ")} (n = ${size})`;
+  return parts.join(", ");
 }
 
 /**
@@ -113,7 +113,7 @@ export async function groupsOf(api, runs, { group: by, project }, signal) {
   const found = await api.read("groups", body, { signal });
   const labels = new Set();
   return found.map((/** @type {any} */ one) => {
-    let label = labelOf(one.by, one.refs.length);
+    let label = labelOf(one.by);
     // Values that look the same are groups of their own.
     while (labels.has(label)) label += " ";
     labels.add(label);

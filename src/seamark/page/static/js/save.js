@@ -172,7 +172,7 @@ function howDrawn({ view, zoom, runs, groups }) {
 /** @param {any} props of a chart @returns {Key[]} */
 function keysOf({ view, runs, groups }) {
   const theme = currentTheme();
-  const all = groups ? groups.map((/** @type {any} */ one) => [one.label, one.label]) : runs.map((/** @type {any} */ one) => [one.id, one.name || one.id]);
+  const all = groups ? groups.map((/** @type {any} */ one) => [one.label, `${one.label} (n = ${one.refs.length})`]) : runs.map((/** @type {any} */ one) => [one.id, one.name || one.id]);
   const ids = all.map((/** @type {string[]} */ [id]) => id);
   const colours = view.colours || {};
   const own = all.map((/** @type {string[]} */ [id, name]) => ({ name, colour: colourOf(id, ids, theme, colours), dash: dashOf(id, ids, colours), gone: view.hidden.includes(id) }));

@@ -147,7 +147,7 @@ def test_a_place_in_a_run_is_no_list_of_points(run):
 def test_a_project_is_nothing_to_iterate_over(project):
     """Its runs are elsewhere, and its own values are nothing that somebody looks for."""
     project["config/depth"] = 3
-    with pytest.raises(TypeError, match=r"fetch_runs_table\(\) has its runs"):
+    with pytest.raises(TypeError, match=r"fetch_runs_table\(\) returns its runs"):
         list(project)
     assert list(project["config"]) == ["depth"]
     assert "config" in project

@@ -209,7 +209,7 @@ def check_kept(root, place):
             for name in set(known) - recorded:  # what was observed of a process that was killed
                 with JournalReader(kept.source(folder.project, folder.run, name)) as reader:
                     assert reader.header()["ended"] in recorded
-                    assert [frame.kind for frame in reader.frames()] == [Kind.HEADER]
+                    assert [frame.kind for frame in reader.frames()] == [Kind.HEADER, Kind.CLOSE]
             for journal in folder.journals():
                 name = journal.path.name
                 with JournalReader(journal.path) as reader:

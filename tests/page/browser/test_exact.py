@@ -58,7 +58,8 @@ def test_the_order_is_told_once_it_is_shown(main_page, tab, watched):
     expect(tab.get_by_role("columnheader", name="Created")).to_have_count(0)
     expect(rows(tab).first).to_contain_text("sweep-209")
     tab.unroute("**/read/**")
-    tab.get_by_role("button", name="Try now").click()
+    # Unless the page has tried by itself meanwhile.
+    tab.get_by_role("button", name="Try now").evaluate_all("(all) => all[0]?.click()")
     expect(rows(tab).first).to_contain_text("sweep-000")
     expect(name).to_have_attribute("aria-sort", "ascending")
     expect(tab.get_by_text("The server does not answer")).to_have_count(0)

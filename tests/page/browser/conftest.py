@@ -239,15 +239,22 @@ def main_page(main_root: Path, home: dict[str, str]) -> Iterator[RunningPage]:
         yield page
 
 
+@contextlib.contextmanager
+def page_of(kind: str, folder: Path, home: dict[str, str]) -> Iterator[RunningPage]:
+    """Record a root of a kind in a folder and serve its page."""
+    root = folder / "runs"
+    record(kind, root, home)
+    with running_page(root, **home) as page:
+        page.settle()
+        yield page
+
+
 @pytest.fixture(scope="session")
 def saved_page(
     tmp_path_factory: pytest.TempPathFactory, home: dict[str, str]
 ) -> Iterator[RunningPage]:
     """The page of four runs with ten charts, which no test changes."""
-    root = tmp_path_factory.mktemp("saved") / "runs"
-    record("saved", root, home)
-    with running_page(root, **home) as page:
-        page.settle()
+    with page_of("saved", tmp_path_factory.mktemp("saved"), home) as page:
         yield page
 
 
@@ -256,10 +263,7 @@ def compare_page(
     tmp_path_factory: pytest.TempPathFactory, home: dict[str, str]
 ) -> Iterator[RunningPage]:
     """The page of runs to compare, which no test changes."""
-    root = tmp_path_factory.mktemp("compared") / "runs"
-    record("compared", root, home)
-    with running_page(root, **home) as page:
-        page.settle()
+    with page_of("compared", tmp_path_factory.mktemp("compared"), home) as page:
         yield page
 
 

@@ -1,10 +1,9 @@
 """Terminal emulation for output that overwrites its own lines, which yields their last state.
 
 A progress bar returns to the start of its line many times a second; Rich and nested bars move up
-over several lines. `collapse` removes overwritten text, `Terminal` returns the lines that a person
-would see. Both emulate a screen of `ROWS` rows as wide as its lines are, on which a line feed also
-returns the carriage, with one cell for each character. Time and memory are linear in the text, even
-for hostile input.
+over several lines. `collapse` removes overwritten states. `Terminal` returns the lines that one
+would see: it emulates a screen of `ROWS` rows as wide as its lines are, on which a line feed also
+returns the carriage, with one cell for each character. Both are linear in the text, hostile or not.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby, islice
+from itertools import groupby, islice, pairwise
 from operator import itemgetter
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 __all__ = ["ROWS", "Terminal", "collapse", "stripped"]
 
@@ -37,32 +36,25 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_MOVES: Final = re.compile(r"\r(?!\n)|\x08|\x1b\[[0-9;]*[A-GK`ae]")
-"""What may overwrite something."""
-_ESCAPES_THAT_MOVE: Final = frozenset({"\x1b7", "\x1b8", "\x1bD", "\x1bE", "\x1bM", "\x1bc"})
-_UNFINISHED: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\n]*|[ -/]*)\Z")
+_RETURN: Final = re.compile(r"\r(?!\n)")
+_STYLE: Final = re.compile(r"\x1b\[[0-9;:]*m")
+_ERASURE: Final = re.compile(r"\r\x1b\[2K(?:\x1b\[1A\x1b\[2K)*")
+"""What Rich writes before each new frame of its bars."""
 _NOT_PLAIN: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
-_NOBODY: Final = -1
-
-Cell = TypeVar("Cell", int, str)
 
 
 def collapse(text: str) -> str:
-    r"""Remove overwritten parts of a text, so that it looks the same on a terminal.
+    r"""Remove states of progress bars that were overwritten within a text.
 
-    The text may begin and end anywhere in a line, and move the cursor above its beginning; where a
-    stream is cut between its escape sequences, the collapsed pieces show what the stream shows.
-    Colours stay, and what is unknown stays where it stands. The result is the text itself if it
-    neither has a ``\r`` within a line, nor a ``\b``, nor moves the cursor; else not longer.
+    These are states of a line that begin with ``\r`` and are covered by a later one, and frames of
+    several lines that are erased as Rich does it; other moves of the cursor stay as they are.
+    Wherever a stream is cut into texts, the collapsed ones look on a terminal as the stream does.
+    The result is the text itself if nothing is removed.
     """
-    if _MOVES.search(text) is None:
+    if _RETURN.search(text) is None:
         return text
-    last = text.rfind("\x1b")
-    end = last if last >= 0 and _UNFINISHED.match(text, last) else len(text)
-    try:
-        less = _Collapse().of(text[:end]) + text[end:]
-    except _TooWide:
-        return text
+    lines = [_last_states(line) for line in _without_frames(text).split("\n")]
+    less = "\n".join(lines)
     return less if len(less) < len(text) else text
 
 
@@ -73,218 +65,84 @@ def stripped(text: str) -> str:
     return "\n".join([*lines, *(line.text for line in terminal.close())])
 
 
-class _TooWide(Exception):  # noqa: N818 - no error: a text that is kept as it is
-    """The cursor would have to be sent to a column that it cannot be sent to."""
+def _without_frames(text: str) -> str:
+    """Leave only the newlines of each frame that Rich has erased."""
+    erasures = list(_ERASURE.finditer(text))
+    if not erasures:
+        return text
+    kept = [text[: erasures[0].start()]]
+    for erasure, following in pairwise(erasures):
+        frame = text[erasure.end() : following.start()]
+        height, style = frame.count("\n"), _style_after(frame)
+        if style is not None and height <= min(following[0].count("A"), ROWS - 1):
+            frame = "\n" * height + style
+        kept += [erasure[0], frame]
+    kept.append(text[erasures[-1].start() :])
+    return "".join(kept)
 
 
-class _Write(NamedTuple):
-    """A printed text and its place; the row is `_NOBODY` for a text without a place."""
+def _last_states(line: str) -> str:
+    """Remove each state of a line of which a later one covers every column."""
+    first, *states = line.split("\r")
+    kept: list[str] = []
+    covered = -1  # columns from the left that the states after this one certainly overwrite
+    for state in reversed(states):
+        style, width = _style_after(state), len(_STYLE.sub("", state))
+        if style is None:
+            covered = -1
+        elif width <= covered:
+            if not kept[-1].startswith(style):
+                kept[-1] = style + kept[-1]
+            continue
+        else:
+            covered = width
+        kept.append(state)
+    return "\r".join([first, *reversed(kept)])
 
-    row: int
-    column: int
-    text: str
-    width: int
+
+def _style_after(text: str) -> str | None:
+    """Return the colours that a text leaves on; None if it does more than show coloured text."""
+    if _NOT_PLAIN.search(_STYLE.sub("", text)):
+        return None
+    last = next(iter(_STYLE.findall(text)[-1:]), "")
+    return last if last in {"", "\x1b[m", "\x1b[0m"} else None
 
 
-class _Cells(Generic[Cell]):
+class _Cells:
     """The cells of one row without an end; only those between the first and last are held."""
 
-    __slots__ = ("begin", "head", "held", "tail")
+    __slots__ = ("begin", "held")
 
-    def __init__(self, blank: Cell) -> None:
-        self.head: Cell = blank
-        self.tail: Cell = blank
+    def __init__(self) -> None:
         self.begin = 0
-        self.held: list[Cell] = []
+        self.held: list[str] = []
 
-    def write(self, column: int, cells: Sequence[Cell]) -> None:
+    def write(self, column: int, cells: Sequence[str]) -> None:
         self._reach(column)
         at = column - self.begin
         self.held[at : at + len(cells)] = cells
 
-    def erase(self, how: str, column: int, blank: Cell) -> None:
+    def erase(self, how: str, column: int) -> None:
         """Put a blank into all cells from a column ("0"), up to it ("1"), or everywhere ("2")."""
         if how == "2":
             self.held.clear()
-            self.head = self.tail = blank
         elif how == "1":
             self._reach(column + 1)
             del self.held[: column + 1 - self.begin]
             self.begin = column + 1
-            self.head = blank
         else:
             self._reach(column)
             del self.held[column - self.begin :]
-            self.tail = blank
 
     def _reach(self, column: int) -> None:
         held = self.held
-        if not held and self.head == self.tail:
+        if not held:
             self.begin = column
         elif column < self.begin:
-            held[:0] = [self.head] * (self.begin - column)
+            held[:0] = [" "] * (self.begin - column)
             self.begin = column
         elif (missing := column - self.begin - len(held)) > 0:
-            held += [self.tail] * missing
-
-
-class _Collapse:
-    """State of a call of `collapse`, with rows counted from the first known cursor position.
-
-    The position of the cursor at the start of a text is unknown: text before the first return is
-    left unchanged. So is a move above the first row or below the last one, as it may end at the
-    edge of the screen; rows are counted anew after it. Text that was not overwritten is returned in
-    the order in which it was written, so that colours and unknown sequences have the same effect.
-    """
-
-    def __init__(self) -> None:
-        self._out: list[str] = []
-        self._begin(None)
-
-    def _begin(self, column: int | None) -> None:
-        self._writes: list[_Write] = []
-        self._rows: deque[_Cells[int]] = deque([_Cells(_NOBODY)])
-        self._living: set[int] = set()
-        self._row = self._last = 0
-        self._column = self._began = column
-
-    def of(self, text: str) -> str:
-        for token in _TOKEN.finditer(text):
-            kind = token.lastgroup
-            if self._column is None:
-                self._start_at(token)
-            elif kind == "text":
-                self._text(token[0])
-            elif kind == "control":
-                self._control(token)
-            elif kind == "newline":
-                self._newline()
-            elif kind in _ASIDE:
-                self._column = _ASIDE[kind](self._column, len(token[0]))
-            else:
-                self._unknown(token[0])
-        self._flush()
-        return "".join(self._out)
-
-    def _start_at(self, token: re.Match[str]) -> None:
-        self._out.append(token[0])
-        if token.lastgroup in {"return", "newline"}:
-            self._begin(0)
-        elif token["control"] in {"G", "`", "E", "F"} and _is_simple(token):
-            self._begin(_sent_to(_amount(token)) if token["control"] in {"G", "`"} else 0)
-
-    def _text(self, text: str) -> None:
-        column = self._column or 0
-        owner = len(self._writes)
-        self._writes.append(_Write(self._row, column, text, len(text)))
-        self._cells().write(column, [owner] * len(text))
-        self._column = column + len(text)
-
-    def _newline(self) -> None:
-        self._column = 0
-        self._row += 1
-        if self._row > self._last:
-            self._last = self._row
-            self._rows.append(_Cells(_NOBODY))
-            if len(self._rows) > ROWS:
-                self._living |= _owners(self._rows.popleft())
-
-    def _control(self, token: re.Match[str]) -> None:
-        control, column = token["control"], self._column or 0
-        if control in "mhl" or not _is_simple(token):
-            self._writes.append(_Write(_NOBODY, 0, token[0], 0))
-        elif control in "CaDG`":
-            self._column = _aside(control, column, _amount(token))
-        elif control in "ABEFe":
-            row = self._row + _amount(token) * (-1 if control in "AF" else 1)
-            column = 0 if control in "EF" else column
-            if max(0, self._last - ROWS + 1) <= row <= self._last:
-                self._row, self._column = row, column
-            else:
-                self._keep(token[0], column)
-        elif control == "K" and (how := token["args"] or "0") in {"0", "1", "2"}:
-            self._cells().erase(how, column, len(self._writes))
-            self._writes.append(_Write(self._row, column, token[0], 0))
-        else:
-            self._keep(token[0], None)
-
-    def _unknown(self, text: str) -> None:
-        if text[:2] in _ESCAPES_THAT_MOVE:
-            self._keep(text, None)
-        else:
-            self._writes.append(_Write(_NOBODY, 0, text, 0))
-
-    def _keep(self, text: str, column: int | None) -> None:
-        """Keep a move whose end is not known; go on from there."""
-        self._flush()
-        self._out.append(text)
-        self._begin(column)
-
-    def _cells(self) -> _Cells[int]:
-        return self._rows[self._row - self._last - 1]
-
-    def _flush(self) -> None:
-        if self._column is None or self._began is None:
-            return
-        out, at, waiting = self._out, _Cursor(self._began), _States()
-        living = self._living.union(*map(_owners, self._rows))
-        for number, (row, column, text, width) in enumerate(self._writes):
-            if row == _NOBODY:
-                if not waiting.apply(text):
-                    out.append(text)
-            elif number in living:
-                out += waiting.given()
-                out.append(at.moved(row, column))
-                out.append(text)
-                at.column += width
-        out += waiting.given()
-        if at.lowest < self._last:
-            out.append(at.moved(self._last, 0))
-        out.append(at.moved(self._row, self._column))
-
-
-def _owners(row: _Cells[int]) -> set[int]:
-    return {row.head, row.tail, *row.held}
-
-
-class _Cursor:
-    def __init__(self, column: int) -> None:
-        self.row = self.lowest = 0
-        self.column = column
-
-    def moved(self, row: int, column: int) -> str:
-        text = ""
-        if row > self.row:
-            text = "\n" * (row - self.row)
-            self.column = 0
-        elif row < self.row:
-            text = f"\x1b[{self.row - row}A"
-        if column != self.column:
-            if column >= _WIDEST:
-                raise _TooWide
-            text += "\r" if column == 0 else f"\x1b[{column + 1}G"
-        self.row, self.column, self.lowest = row, column, max(self.lowest, row)
-        return text
-
-
-class _States:
-    """Colours and modes that were set since something was put out; each is set once."""
-
-    def __init__(self) -> None:
-        self._set: dict[str, None] = {}
-
-    def apply(self, text: str) -> bool:
-        if not text.startswith("\x1b[") or text[-1] not in "mhl":
-            return False
-        if text == "\x1b[m" or (text.startswith("\x1b[0") and text[3] in "m;"):
-            self._set = {one: None for one in self._set if one[-1] != "m"}
-        self._set.pop(text, None)  # what is set again was set to the same
-        self._set[text] = None
-        return True
-
-    def given(self) -> Iterable[str]:
-        given, self._set = self._set, {}
-        return given
+            held += [" "] * missing
 
 
 # -------------------------------------------------------------------- for reading
@@ -408,7 +266,7 @@ class _Row:
 
     def __init__(self, at: float) -> None:
         self._texts: list[tuple[str, str]] = []
-        self._cells: _Cells[str] | None = None
+        self._cells: _Cells | None = None
         self._given: str | None = None
         self._end = 0
         self.at = at
@@ -433,7 +291,7 @@ class _Row:
         self.at = at
         if how != "1":
             self._end = min(self._end, column if how == "0" else 0)
-        self._as_cells().erase(how, min(column, _LONGEST), " ")
+        self._as_cells().erase(how, min(column, _LONGEST))
 
     def given(self, *, colours: bool, now: bool = True) -> list[Line]:
         """Return the row, or nothing if it was given as it is; ``now`` takes note of it."""
@@ -456,9 +314,9 @@ class _Row:
         more = self._end - _LONGEST
         return f"{text}… ({more:,} characters more)" if more > 0 else text
 
-    def _as_cells(self) -> _Cells[str]:
+    def _as_cells(self) -> _Cells:
         if self._cells is None:
-            self._cells = _Cells(" ")
+            self._cells = _Cells()
             self._cells.write(0, [style + one for style, text in self._texts for one in text])
             self._texts.clear()
         return self._cells

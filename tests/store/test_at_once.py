@@ -148,7 +148,7 @@ def test_who_saves_while_another_does_learns_of_it(
     thread = threading.Thread(target=late)
     thread.start()
 
-    def more(connection, number):
+    def more(connection):
         inside.set()
         wait_for_lock(stores[0], thread)
 
@@ -217,7 +217,7 @@ def test_a_run_that_is_forgotten_while_somebody_saves_it_leaves_nothing(
     thread = threading.Thread(target=forget)
     thread.start()
 
-    def more(connection, number):
+    def more(connection):
         inside.set()
         wait_for_lock(stores[0], thread)
 

@@ -39,19 +39,3 @@ def test_what_is_kept_is_bounded_by_its_size(store):
     with store.database.reading() as connection:
         assert len(numbers.everything(connection)) == 3200
     assert len(numbers) <= 60_000 // 250
-
-
-def test_what_is_asked_for_all_the_time_stays(store):
-    """However many others pass by."""
-    asked: list[object] = []
-    rows, query = store.database.rows, store.database.query
-    store.database.rows = lambda *args, **named: asked.append(args) or rows(*args, **named)
-    store.database.query = lambda *args: asked.append(args) or query(*args)
-    numbers = PathNumbers(store.database, 60_000)
-    numbers.ensure(["train/loss"])
-    for start in range(0, 3000, 10):
-        numbers.ensure(f"other/{number}" for number in range(start, start + 10))
-        with store.database.reading() as connection:
-            before = len(asked)
-            assert numbers.number(connection, "train/loss") is not None
-            assert len(asked) == before

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from seamark.blobs.contents import FolderContents
 from seamark.errors import JournalError
-from seamark.index.looks import Known, Look, Stat, listing, save_statuses, stat_of
+from seamark.index.looks import Known, Look, Stat, listing, save_statuses
 from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.journal.format import MAX_PAYLOAD_BYTES, salt_of
 from seamark.journal.reader import SETTLE_NS, JournalReader, scan
 from seamark.journal.safe import FileSource, Source
 from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.process.interrupts import quietly
-from seamark.store.ingest import UNREADABLE, Folding, prefix_crc
+from seamark.store.ingest import UNREADABLE, Folding, Saving, prefix_crc
 from seamark.store.read.run import RunReader
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from seamark.store.fold.run_state import JournalState
     from seamark.store.read.series import Sources
-    from seamark.store.runs import Saving, Store
+    from seamark.store.runs import Store
 
 __all__ = ["Refresh", "RunView", "choose", "open_journal"]
 
@@ -156,7 +155,6 @@ class RunView(RunReader):
 
 
 log = logging.getLogger("seamark")
-_NOWHERE: Final = Stat(0, 0, 0, 0)
 
 
 class Refresh:
@@ -178,9 +176,7 @@ class Refresh:
         self.folder = folder
         self.now_ns = now_ns
         self.before = {look.file: look for look in known.looks} if known else {}
-        journals = str(folder.journal_dir)
-        listed, names = listing(journals, now_ns())
-        self.stats = {name: _stat(f"{journals}/{name}") for name in names}
+        listed, self.stats = listing(str(folder.journal_dir), now_ns())
         self.copies = choose(folder, self.stats, self.before)
         self.folding = folding = Folding(
             store,
@@ -190,34 +186,29 @@ class Refresh:
             now_ns,
             unknown=known is None,
         )
-        if not all(self._continues(journal) for journal in folding.run.state.journals.values()):
+        if not all(map(self._continues, folding.run.state.journals.values())):
             folding.begin_anew()
         folding.take_up(self.copies.chosen)
-        self._name_copies()
         folding.fold(self._may_have_more)
         self.now = self._looked_at(listed)
         self._seen = known is not None and (known.listed, known.looks) == (listed, self.now.looks)
         self._saving: Saving | None = None
         if folding.changed:
-            self._saving = folding.saving(owner=self._owner, more=self._write_statuses)
+            self._saving = Saving(folding, self._owner)
 
     def write(self, connection: sa.Connection) -> None:
         """Write the new records; raises `Conflict` before anything is written."""
-        saving, self._saving = self._saving, None  # it refers to this, and is let go
-        if saving is not None:
-            saving.write(connection)
-        elif not self._seen:
-            self._write_statuses(connection, self.now.number)
+        if self._saving is not None:
+            self._saving.write(connection)
+            self.now.number = self._saving.number or 0
+        if self._saving is not None or not self._seen:
+            save_statuses(self._store.database, connection, self.now.number, self.now)
 
     def saved(self) -> None:
         """Keep the run for the next question, after the transaction."""
-        if self.folding.changed:
+        if self._saving is not None:
             self.folding.run.saved(self.now.number)
             self._store.last = self.folding.run
-
-    def _write_statuses(self, connection: sa.Connection, number: int) -> None:
-        self.now.number = number
-        save_statuses(self._store.database, connection, number, self.now)
 
     # ------------------------------------------------------------------ its files
 
@@ -247,12 +238,6 @@ class Refresh:
         finally:
             source.close()
 
-    def _name_copies(self) -> None:
-        for journal in self.folding.run.state.journals.values():
-            names = self.copies.diverged.get(journal.uid)
-            if names is not None and names != journal.diverged:
-                journal.diverged, journal.touched = names, True
-
     def _may_have_more(self, journal: JournalState) -> bool:
         size = self.stats[journal.file].size
         return size > journal.offset or bool(journal.tail) or journal.stopped == UNREADABLE
@@ -262,7 +247,12 @@ class Refresh:
         state = folding.run.state
         parent = state.fork.parent if state.fork else ""
         known = Known(folding.run.number or 0, listed, parent=parent)
-        by_file = {journal.file: journal for journal in state.journals.values()}
+        by_file = {}
+        for journal in state.journals.values():
+            by_file[journal.file] = journal
+            names = self.copies.diverged.get(journal.uid)
+            if names is not None and names != journal.diverged:
+                journal.diverged, journal.touched = names, True
         for name, stat in self.stats.items():
             journal = by_file.get(name)
             if journal is None:  # a copy, whose changes decide which one is read
@@ -282,13 +272,6 @@ class Refresh:
             return pwd.getpwuid(self.folder.journal_dir.stat().st_uid).pw_name
         except (ImportError, KeyError, OSError):
             return ""
-
-
-def _stat(path: str) -> Stat:
-    try:
-        return stat_of(os.stat(path, follow_symlinks=False))  # noqa: PTH116
-    except OSError:
-        return _NOWHERE
 
 
 def _same_frame(journal: JournalState, source: Source) -> bool:

@@ -144,12 +144,9 @@ class IndexFile:
     @property
     def store(self) -> Store:
         """The store; not inherited by a forked child, which gets its own."""
-        if self._store is None:
-            self.open()
-        assert self._store is not None  # noqa: S101 - made in the line above
-        return self._store
+        return self._store or self.open()
 
-    def open(self) -> None:
+    def open(self) -> Store:
         """Open the file, made again if it is missing, damaged or of another version."""
         target = index_path(self.root)
         try:
@@ -159,17 +156,20 @@ class IndexFile:
                 "seamark: the index %s cannot be used, using one in memory: %s", target, error
             )
             opened = False
-        if not opened:
-            self._hold_in_memory()
+        if self._store is None or not opened:
+            return self._hold_in_memory()
+        return self._store
 
     def _after_fork(self) -> None:
         # SQLite connections must not cross a fork, nor be closed behind it.
         _inherited.append(self._store)
         self._store, self.aside = None, {}
 
-    def _hold_in_memory(self) -> None:
+    def _hold_in_memory(self) -> Store:
         self._disconnect()
-        self._use(store_in_memory(), None)
+        store = store_in_memory()
+        self._use(store, None)
+        return store
 
     def _is_inside_root(self, target: Path) -> bool:
         return os.path.realpath(target).startswith(os.path.realpath(self.root) + os.sep)
@@ -238,7 +238,7 @@ class IndexFile:
 
     def store_of(self, ref: Ref) -> Store:
         """Return the store of a run: the file, or one beside it."""
-        return self.aside.get(ref) or self.store
+        return self.aside.get(ref) or self._store or self.open()
 
     def drop_aside(self, ref: Ref) -> None:
         """Drop the store of a run beside the file."""
@@ -270,9 +270,9 @@ class IndexFile:
         return True
 
     @property
-    def _driver(self) -> Any:
-        # Every read uses it, so that no transaction is begun.
-        database = self.store.database
+    def driver(self) -> Any:
+        """The connection of the driver; every read uses it, so that no transaction is begun."""
+        database = (self._store or self.open()).database
         pool: Any = database.engine.pool
         if pool.connection.driver_connection is None:  # given up, after an interrupt
             with database.reading():
@@ -281,12 +281,8 @@ class IndexFile:
 
     def version(self) -> object:
         """Return a value that changes when another connection writes to the index."""
-        connection = self._driver
+        connection = self.driver
         return connection, connection.execute("PRAGMA data_version").fetchone()
-
-    def set_busy_timeout(self, seconds: float) -> None:
-        """Set how long to wait for other processes that write."""
-        self._driver.execute(f"PRAGMA busy_timeout={int(seconds * 1000)}")
 
 
 def _store_on(engine: sa.Engine) -> Store:

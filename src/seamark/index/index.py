@@ -343,7 +343,7 @@ class Index:
     def changes(self, cursor: str = "", project: str | None = None) -> Changes:
         """Return which runs changed since a cursor."""
         updater = self._updater
-        return updater.guarded(
+        return updater.healing(
             lambda: changes_since(self.store, cursor, project, self.now_ns(), updater.looked_ns)
         )
 
@@ -444,7 +444,7 @@ class Index:
             with self.store.database.reading() as connection:
                 return question(connection)
 
-        return self._updater.guarded(ask)
+        return self._updater.healing(ask)
 
     def paths(self) -> list[str]:
         """Return every path that a run has or had, sorted."""
@@ -477,7 +477,7 @@ class Index:
         view = self._last_view
         if view is None or (view.project, view.name) != ref:
             folder, store = RunFolder(self.root, *ref), partial(self._file.store_of, ref)
-            view = self._last_view = RunView(folder, store, self._updater.guarded, self.now_ns)
+            view = self._last_view = RunView(folder, store, self._updater.healing, self.now_ns)
         return view
 
 

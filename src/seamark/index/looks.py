@@ -10,7 +10,6 @@ import errno
 import logging
 import operator
 import os
-import stat
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from seamark.journal.safe import closing_fd, fits, names_in
+from seamark.journal.safe import closing_fd, open_folder, regular_files
 from seamark.process.interrupts import let_pass
 from seamark.store import schema
 from seamark.store.database import Database, Upsert, any_of, in_parts, insertion
@@ -191,6 +190,7 @@ _ONE: Final = (_run.project == sa.bindparam("project"), _run.name == sa.bindpara
 _FOLDER_OF: Final = _FOLDERS.where(*_ONE)
 _LOOKS_OF: Final = _LOOKS.join(schema.run, _run.id == look_table.c.run).where(*_ONE)
 _FILE_OF: Final = operator.attrgetter("file")
+_NAME_OF: Final = operator.attrgetter("name")
 
 
 class Stat(NamedTuple):
@@ -239,18 +239,9 @@ class Known:
 
     def has_new_files(self, folder: str, root: int | None) -> bool:
         """Return whether there are new files; the folder may be relative to a descriptor."""
-        looked_at = set(map(_FILE_OF, self.looks))
-        with (
-            closing_fd(os.open(folder, os.O_RDONLY, dir_fd=root)) as fd,
-            os.scandir(fd) as entries,
-        ):
-            return any(
-                one.name not in looked_at
-                and one.name[0] != "."
-                and fits(one.name)
-                and one.is_file(follow_symlinks=False)
-                for one in entries
-            )
+        with closing_fd(os.open(folder, os.O_RDONLY, dir_fd=root)) as fd:
+            names = map(_NAME_OF, regular_files(fd))
+        return not set(map(_FILE_OF, self.looks)).issuperset(names)
 
     def add(self, look: Look) -> None:
         """Add the status of one of its files."""
@@ -370,20 +361,12 @@ def stat_of(found: os.stat_result) -> Stat:
     return Stat(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino & I63)
 
 
-def listing(folder: str, now_ns: int) -> tuple[int, list[str]]:
-    """Return when a folder was last changed (ns; 0: do not trust), and the files in it, sorted.
+def listing(folder: str, now_ns: int) -> tuple[int, dict[str, Stat]]:
+    """Return when a folder was last changed (ns; 0: do not trust), and its files, sorted by name.
 
-    Names with a leading dot are temporary. Raises OSError, also if the folder goes away meanwhile.
+    Names with a leading dot are temporary. Raises OSError, also if a file goes away meanwhile.
     """
-    listed = _folder_changed_ns(folder)
-    names = names_in(folder)
-    if not names:
-        _folder_changed_ns(folder)
-    return (listed if now_ns - listed > RACY_NS else 0), names
-
-
-def _folder_changed_ns(folder: str) -> int:
-    found = os.stat(folder, follow_symlinks=False)  # noqa: PTH116
-    if not stat.S_ISDIR(found.st_mode):
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
-    return found.st_ctime_ns
+    with closing_fd(open_folder(folder)) as fd:
+        listed = os.fstat(fd).st_ctime_ns
+        found = {one.name: stat_of(one.stat(follow_symlinks=False)) for one in regular_files(fd)}
+    return (listed if now_ns - listed > RACY_NS else 0), dict(sorted(found.items()))

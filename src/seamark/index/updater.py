@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["Updater"]
 
 _chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
-_BUSY_S: Final = 1.0
-"""How long one run that is asked for waits until others have written, seconds."""
+_WAIT_BRIEFLY: Final = "PRAGMA busy_timeout=1000"
+"""How long one run that is asked for waits until others have written."""
+_WAIT: Final = f"PRAGMA busy_timeout={int(BUSY_S * 1000)}"
 _TRIES: Final = 5
 _SHARED: Final = 16
 """From this many runs on, processes that fold at once take them in different orders."""
@@ -100,20 +101,16 @@ class Updater:
             self.looked_ns = begun_ns
         self.unread.warn(before)
 
-    def guarded(self, work: Callable[[], T]) -> T:
-        """Return the result of ``work``, called with the lock; see `healing`."""
-        with self.lock:
-            return self.healing(work)
-
     def healing(self, work: Callable[[], T]) -> T:
-        """Return the result of ``work``; rebuild the index if it is unusable."""
-        try:
-            return work()
-        except (sa.exc.DatabaseError, sqlite3.DatabaseError, DamageError) as error:
-            if not self._file.heal(error):
-                raise
-            self._refresh_many(None, None)
-            return work()
+        """Return the result of ``work``, called with the lock; rebuild the index if unusable."""
+        with self.lock:
+            try:
+                return work()
+            except (sa.exc.DatabaseError, sqlite3.DatabaseError, DamageError) as error:
+                if not self._file.heal(error):
+                    raise
+                self._refresh_many(None, None)
+                return work()
 
     # ------------------------------------------------------------------ single runs
 
@@ -132,7 +129,7 @@ class Updater:
                 self._forget([(ref, known.number)])
 
     def _refresh_one(self, ref: Ref, known: Known | None) -> None:
-        self._file.set_busy_timeout(_BUSY_S)
+        self._file.driver.execute(_WAIT_BRIEFLY)
         try:
             self._fold(ref, known)
         except (sqlite3.OperationalError, sa.exc.OperationalError) as error:
@@ -140,7 +137,7 @@ class Updater:
                 raise
             self._fold_aside(ref)
         finally:
-            self._file.set_busy_timeout(BUSY_S)
+            self._file.driver.execute(_WAIT)
 
     def _learn(self, refs: Iterable[Ref]) -> None:
         database = self._file.store.database

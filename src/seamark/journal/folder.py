@@ -29,6 +29,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import re
@@ -246,6 +247,7 @@ def journal_name(writer: str, uid: bytes) -> str:
     return f"{writer}.{uid.hex()}"
 
 
+@functools.lru_cache(maxsize=1024)
 def split_journal_name(name: str) -> tuple[str, bytes | None]:
     """Return (writer id, uid) of a journal's file name; uid None if the name carries none."""
     writer, dot, tail = name.rpartition(".")

@@ -347,10 +347,10 @@ class JournalReader:
             data = self._source.pread(want, self.offset)
             frames, pos, bad = self._walk(data, self.salt) if data else _NOTHING
             if len(frames):
-                known = frames if unknown else self._known_part(frames)
-                count, newer = len(known), known is not frames
-                end = self.offset + (frames.raw(count)[0] if newer else pos)
-                if count:
+                known, end = frames if unknown else self._known_part(frames), self.offset + pos
+                if newer := known is not frames:
+                    end = self.offset + frames.raw(len(known))[0]
+                if end > self.offset:
                     self.closed = known.raw(-1)[1] == Kind.CLOSE
                     yield Block(self.offset, data, known, end)
                 self.offset = end
@@ -370,8 +370,7 @@ class JournalReader:
             want = self.block_bytes
 
     def _look_at_stub(self) -> None:
-        size = self.size
-        if size < FILE_HEADER_BYTES:
+        if self.offset == FILE_HEADER_BYTES and (size := self.size) < FILE_HEADER_BYTES:
             self.stopped = "incomplete"
             if self.is_finished():
                 self.tail = Gap(0, size)

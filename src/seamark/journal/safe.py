@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -39,6 +40,7 @@ __all__ = [
     "open_folder",
     "open_in",
     "parts_of",
+    "regular_files",
     "remove_entry",
     "sync_folder",
     "touch",
@@ -56,6 +58,8 @@ _ALWAYS: Final = os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 _ENTER: Final = _ALWAYS | os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
 _LIST: Final = _ALWAYS | os.O_DIRECTORY | os.O_RDONLY
 _READ: Final = _ALWAYS | os.O_RDONLY | os.O_NONBLOCK  # opening a pipe waits for a writer otherwise
+fits: Final = re.compile("[^\ud800-\udfff]*").fullmatch
+"""Returns a match if a name on disk is text; others cannot be printed, nor kept in a database."""
 _LINK: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR})
 """What systems say of a link where a file or folder was asked for."""
 
@@ -133,31 +137,24 @@ def is_folder(path: str | os.PathLike[str]) -> bool:
     return False
 
 
-def fits(name: str) -> bool:
-    """Return whether a name on disk is text; others cannot be printed, nor kept in a database."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def names_in(path: str | os.PathLike[str], above: int = 1) -> list[str]:
     """Return the sorted names of regular files in a folder, without hidden and undecodable ones."""
     try:
         fd = _open(path, above, _LIST)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    try:
-        found = []
-        with os.scandir(fd) as entries:
-            for one in entries:
-                name = one.name
-                if name[0] != "." and fits(name) and one.is_file(follow_symlinks=False):
-                    found.append(name)
-        return sorted(found)
-    finally:
-        os.close(fd)
+    with closing_fd(fd):
+        return sorted(one.name for one in regular_files(fd))
+
+
+def regular_files(fd: int) -> list[os.DirEntry[str]]:
+    """Return the regular files in an open folder, without hidden and undecodable names."""
+    with os.scandir(fd) as entries:
+        return [
+            one
+            for one in entries
+            if one.name[0] != "." and fits(one.name) and one.is_file(follow_symlinks=False)
+        ]
 
 
 def make_folder(path: Path) -> None:

@@ -94,9 +94,10 @@ def value_of(recorded: Recorded, path: str) -> Any:
 
 def last_of(recorded: Recorded, path: str) -> Any:
     """Implement `Handler.fetch_last`."""
-    if recorded.silent:
+    reader = recorded.reader()
+    if reader is None and recorded.silent:
         return None
-    return _last(recorded, *recorded.look_up(path))
+    return _last(recorded, *recorded.look_up(path, reader))
 
 
 def _last(recorded: Recorded, reader: Reader | None, found: Attribute) -> Any:

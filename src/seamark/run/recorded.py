@@ -173,17 +173,14 @@ class Recorded:
     def local_reader(self) -> Reader | None:
         """Return a reader of the part on this disk; None while there is nothing."""
         folder = self.folder
-        return self._if_any(lambda: self.index.fresh_view(folder.project, folder.run))
+        return self.reader(lambda: self.index.fresh_view(folder.project, folder.run))
 
-    def reader(self) -> Reader | None:
-        """Return a reader like `view`; None while nothing is recorded."""
-        return self._if_any(self.view)
-
-    def _if_any(self, read: Callable[[], Reader]) -> Reader | None:
+    def reader(self, read: Callable[[], Reader] | None = None) -> Reader | None:
+        """Return a reader by ``read``, `view` by default; None while nothing is recorded."""
         if self._policy.silent or (self._index is None and self.is_empty):
             return None
         try:
-            return read()
+            return (read or self.view)()
         except RunNotFoundError:
             return None
 
@@ -242,9 +239,9 @@ class Recorded:
         """Return the attribute at a path, or raise `MissingFieldError`."""
         return self.look_up(path)[1]
 
-    def look_up(self, path: str) -> tuple[Reader | None, Attribute]:
+    def look_up(self, path: str, reader: Reader | None = None) -> tuple[Reader | None, Attribute]:
         """Return a path's attribute and reader (None before the first record), or raise."""
-        reader = self.reader()
+        reader = reader or self.reader()
         found = self.find(reader, path)
         if found is None:
             raise self.missing(path, reader)

@@ -83,6 +83,7 @@ _MAX_WHOLE: Final = (1 << 63) - 1
 _SHOWN_TEXT: Final = 4096
 """How many characters of a string series' last text can be searched in a runs table."""
 _NOTHING: Final = (None, None, None, None)
+_FIRST_T: Final = operator.attrgetter("first_t")
 _LAST_T: Final = operator.attrgetter("last_t")
 _SEEN: Final = operator.attrgetter("seen")
 _FACTS: Final = ("user", "sys_id", "imported")
@@ -111,9 +112,7 @@ def instant(text: str, *, local: bool = False) -> int | None:
 
 
 def atom_columns(kind: str, value: Any) -> tuple[int | None, float | None, int | None, str | None]:
-    """Return class, number, whole and text of an atom."""
-    if kind in ("string", "json"):
-        return None, None, None, value
+    """Return class, number, whole and text of an atom; a text is in the last one alone."""
     if kind == "float":
         return (0, value, None, None) if value - value == 0 else (*_number(value), None, None)
     if kind == "bool":
@@ -207,44 +206,40 @@ def running_ns(journals: Iterable[JournalState], started: int | None) -> int:
     return total
 
 
-def _doubt(journal: JournalState) -> tuple[int, int]:
-    # A writer that came later (a resumed training, a server that keeps an edit) may have a clock
-    # that is behind; it counts only if nothing else is known.
-    header = journal.header
-    # An edit of a run that was not folded yet knows of no time before.
-    is_edit = "rank" not in header and header.get("host") == _SERVER
-    return 2 if header.get("prior_t") else int(is_edit), journal.first_t or 0
-
-
 def run_columns(run: RunState) -> dict[str, Any]:
     """Return the derived columns of a run's row, times in ns since the Unix epoch."""
     journals = list(run.journals.values())
     owners = [one for one in journals if one.owner]
     dated = [one for one in journals if one.first_t is not None]
+    facts: dict[str, Any] = {}
+    begins = []
+    for journal in sorted(dated, key=_FIRST_T, reverse=True):
+        header = journal.header
+        for name in _FACTS:
+            facts[name] = header.get(name) or facts.get(name)
+        # A writer that came later (a resumed training, a server that keeps an edit) may have a
+        # clock that is behind; it counts only if nothing else is known. An edit of a run that was
+        # not folded yet knows of no time before.
+        is_edit = "rank" not in header and header.get("host") == _SERVER
+        begins.append((2 if header.get("prior_t") else int(is_edit), journal.first_t))
+    created = min(begins, default=(0, UNKNOWN_NS))[1]
     state = run.state[1].get("state", "created")
-    created = min(map(_doubt, dated), default=(UNKNOWN_NS,))[-1]
     since = run.started
     if since is None and run.state[1].get("state") != "created":  # nobody said when it began
         since = created or None
-    trashed = run.surviving("sys/trashed")
-    facts: dict[str, Any] = {}
-    for journal in sorted(journals, key=lambda one: one.first_t or 0, reverse=True):
-        header = journal.header
-        for name in _FACTS:
-            if fact := header.get(name):
-                facts[name] = fact
+    trashed = "sys/trashed" in run.attributes and run.surviving("sys/trashed")
     return {
         "state": OPEN if is_open(state, owners) else state,
-        "owner": legible(facts.get("user", "")),
+        "owner": legible(facts.get("user") or ""),
         "sys_id": legible(facts.get("sys_id")),
         "created": created,
-        "started": since if "imported" in facts else run.started,
+        "started": since if facts.get("imported") else run.started,
         "ended": max(map(_LAST_T, owners), default=None),
         "detail": run.state[1].get("detail"),
         "modified": max(map(_LAST_T, journals), default=UNKNOWN_NS),
         "running": min(running_ns(journals, since), _MAX_WHOLE),
         "beat": max(map(_SEEN, last_owners(owners)), default=0),
-        "trashed": int(bool(trashed) and getattr(trashed[0], "value", False) is True),
+        "trashed": int(trashed and getattr(trashed[0], "value", False) is True),
     }
 
 
@@ -279,7 +274,7 @@ def last_owners(owners: Collection[JournalState]) -> list[JournalState]:
 
     A closed journal says nothing about the writers after it, even if its process lives.
     """
-    last = max((journal.last_t for journal in owners if not journal.closed), default=-1)
+    last = max(map(_LAST_T, [one for one in owners if not one.closed]), default=-1)
     return [one for one in owners if not one.closed or one.last_t > last]
 
 

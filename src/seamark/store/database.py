@@ -12,7 +12,6 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -180,7 +179,10 @@ class Database:
 
     def query(self, connection: sa.Connection, statement: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a statement that is not compiled again."""
-        return list(chain.from_iterable(self.stream(connection, statement)))
+        with contextlib.closing(connection.execute(statement)) as result:
+            cursor: Any = result.cursor  # rows of SQLAlchemy would be slower
+            found: list[tuple[Any, ...]] = cursor.fetchall()
+        return found
 
     def stream(self, connection: sa.Connection, statement: Any) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the rows of such a statement, some at a time."""

@@ -7,18 +7,40 @@ is saved in one transaction, a very long journal in several.
 from __future__ import annotations
 
 import contextlib
+import struct
 import zlib
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
 
 from seamark.journal.folder import split_journal_name
 from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.paths import kind_of
+from seamark.store import schema
+from seamark.store.cells import (
+    FAMILY_NUMBERS,
+    atom_columns,
+    family_columns,
+    run_columns,
+    series_columns,
+    statistic_columns,
+)
+from seamark.store.database import Conflict, Upsert, can_hold, insertion
 from seamark.store.fold.decode import decode
 from seamark.store.fold.fold import fold
 from seamark.store.fold.payloads import Names
-from seamark.store.fold.registers import NEVER, AtomState
+from seamark.store.fold.registers import (
+    NEVER,
+    AtomState,
+    SeriesState,
+    SetState,
+    StatisticState,
+    to_json,
+)
 from seamark.store.fold.run_state import JournalState, RunState
 from seamark.store.groups import (
     CHUNK_BYTES,
@@ -30,18 +52,16 @@ from seamark.store.groups import (
     last_place,
     store_groups,
 )
-from seamark.store.journals import names_before
-from seamark.store.runs import Saving, load_run, new_run
+from seamark.store.journals import journal_row, names_before
+from seamark.store.runs import Keys, delete_rows, load_run, new_run
 from seamark.values._parameters import CONTENT, VERSION, content_hash, is_parameter
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
-
     from seamark.journal.reader import Block
     from seamark.journal.safe import Source
-    from seamark.store.runs import Store
+    from seamark.store.journals import Store, StoredRun
 
-__all__ = ["UNREADABLE", "Folding", "prefix_crc"]
+__all__ = ["UNREADABLE", "Folding", "Saving", "prefix_crc"]
 
 
 def derive_content(run: RunState) -> None:
@@ -67,6 +87,9 @@ def derive_content(run: RunState) -> None:
 
 
 UNREADABLE: Final = "unreadable"
+_UID: Final = attrgetter("uid")
+_NUMBER: Final = attrgetter("number")
+_facts: Final = attrgetter("offset", "stopped", "tail", "gaps", "errors")
 _STEP_BYTES: Final = 64 << 20
 """After this many bytes what was folded is saved, so that memory does not grow with a journal."""
 _REMADE_BYTES: Final = 4 << 20
@@ -92,6 +115,8 @@ class Folding:
     Attributes:
         waiting: Files at whose end more may become readable without a change of their size.
         failed: Files that could not be opened now, though they may be another time.
+        groups: New groups of rows, and in ``dropped`` journal and place of those that they replace.
+        anew: Whether everything that is stored of the run is replaced.
     """
 
     def __init__(
@@ -111,10 +136,10 @@ class Folding:
         self._sources = sources
         self._now_ns = now_ns
         self._heard = heard
-        self._groups: list[Group] = []
-        self._dropped: list[tuple[int, int]] = []
+        self.groups: list[Group] = []
+        self.dropped: list[tuple[int, int]] = []
         self._bytes = 0
-        self._anew = False
+        self.anew = False
         stored = None
         if not unknown:
             with store.database.reading() as connection:
@@ -125,20 +150,21 @@ class Folding:
     @property
     def changed(self) -> bool:
         """Whether there is anything to save."""
-        if self.is_new or self._anew or self._groups or self._dropped or self.run.state.dirty:
+        if self.is_new or self.anew or self.groups or self.dropped or self.run.state.dirty:
             return True
         return any(journal.touched for journal in self.run.state.journals.values())
 
     def begin_anew(self) -> None:
         """Discard the folded state, as a journal no longer begins with the same bytes."""
-        self._anew = not self.is_new
+        self.anew = not self.is_new
         self.run.state = RunState()
 
     def take_up(self, journals: Mapping[bytes, str]) -> None:
         """Add new journals, headers first: points that these hide are never counted."""
-        numbers = {journal.uid: journal.number for journal in self.run.state.journals.values()}
-        fresh = {uid: name for uid, name in journals.items() if uid not in numbers}
-        for number, (uid, name) in enumerate(fresh.items(), max(numbers.values(), default=-1) + 1):
+        known = self.run.state.journals.values()
+        uids, numbers = set(map(_UID, known)), map(_NUMBER, known)
+        fresh = [one for one in journals.items() if one[0] not in uids]
+        for number, (uid, name) in enumerate(fresh, max(numbers, default=-1) + 1):
             writer = self._writer(split_journal_name(name)[0])
             header = None
             if len(fresh) > 1:  # what a single one hides was counted, and is counted again
@@ -160,20 +186,17 @@ class Folding:
 
     def fold(self, wanted: Callable[[JournalState], bool] = lambda _: True) -> None:
         """Fold the journals that may have something new, one open at a time."""
-        for journal in self.run.state.journals.values():
-            if wanted(journal):
-                self._fold_journal(journal)
-        self._refold()
-        self.run.state.take_observations(SETTLE_NS)
-
-    def _refold(self) -> None:
-        for _ in range(_TRIES):  # once is enough, unless somebody writes meanwhile
-            if not self.run.state.needs_refold:
-                return
-            self._groups, self._dropped, self._anew = [], [], self.run.number is not None
-            self.run.state = self.run.state.anew()
+        tries = 0  # one more is enough, unless somebody writes meanwhile
+        while not tries or (self.run.state.needs_refold and tries <= _TRIES):
+            if tries:
+                self.groups, self.dropped, self.anew = [], [], self.run.number is not None
+                self.run.state = self.run.state.anew()
             for journal in self.run.state.journals.values():
-                self._fold_journal(journal)
+                if tries or wanted(journal):
+                    self._fold_journal(journal)
+            tries += 1
+        if self._heard is not None:
+            self.run.state.take_observations(SETTLE_NS)
 
     def _fold_journal(self, journal: JournalState) -> None:
         before = _facts(journal)
@@ -233,7 +256,7 @@ class Folding:
                 last = last_place(database, connection, number, journal.number)
                 if last is not None and last[1] < GROUP_ROWS and place - last[0] < _REMADE_BYTES:
                     place = last[0]
-                    self._dropped.append((journal.number, place))
+                    self.dropped.append((journal.number, place))
             if place:
                 names = names_before(self.store, number, journal.number, place)
         gathering = Gathering(journal.number, place)
@@ -246,56 +269,30 @@ class Folding:
 
     def _end_gathering(self, journal: JournalState, gathering: Gathering) -> None:
         gathering.end(journal.offset)
-        self._groups += gathering.done
+        self.groups += gathering.done
         gathering.done = []
         journal.chunked, journal.touched = gathering.place, True
 
     # ------------------------------------------------------------------ saving
 
-    def saving(
-        self,
-        *,
-        owner: Callable[[], str] = str,
-        more: Callable[[sa.Connection, int], None] | None = None,
-    ) -> Saving:
-        """Return the folded run, ready to be written.
+    def save(self, *, more: Callable[[sa.Connection], None] | None = None) -> None:
+        """Save in a transaction; raise `Conflict` if another process folded this run meanwhile.
 
-        ``owner`` finds whose run it is if its writer did not say; ``more`` writes further rows in
-        the same transaction, given the number of the run.
+        ``more`` writes further rows in the same transaction.
         """
-        if kind_of(self.run.project, self.run.name) == "run":
-            derive_content(self.run.state)
-        groups, dropped, store = self._groups, self._dropped, self.store
-        paths = {path for group in groups for path in group.batch.series}
-
-        def write(connection: sa.Connection, number: int) -> None:
-            for journal, place in dropped:
-                drop_groups(store.database, connection, number, journal, place)
-            if groups:
-                numbers = store.numbers.ensure(paths)
-                store_groups(store.database, connection, number, groups, numbers)
-            if more is not None:
-                more(connection, number)
-
-        return Saving(store, self.run, anew=self._anew, owner=owner, paths=paths, more=write)
-
-    def save(self, *, more: Callable[[sa.Connection, int], None] | None = None) -> None:
-        """Save in a transaction; raise `Conflict` if another process folded this run meanwhile."""
-        saving = self.saving(more=more)
+        saving = Saving(self)
         with self.store.database.writing() as connection:
             saving.write(connection)
+            if more is not None:
+                more(connection)
         self.run.saved(saving.number)
-        self._anew = self.is_new = False
-        self._groups, self._dropped, self._bytes = [], [], 0
+        self.anew = self.is_new = False
+        self.groups, self.dropped, self._bytes = [], [], 0
 
 
 def _end_of(reader: JournalReader, start: int) -> list[int] | None:
     last = reader.gaps[-1] if reader.gaps else None
     return [start, sum(last) - start] if last is not None and last[0] >= start else None
-
-
-def _facts(journal: JournalState) -> tuple[object, ...]:
-    return journal.offset, journal.stopped, journal.tail, list(journal.gaps), journal.errors
 
 
 def _crc_with(journal: JournalState, block: Block, reader: JournalReader) -> int:
@@ -312,3 +309,167 @@ def prefix_crc(source: Source, size: int) -> int:
     while offset < size and (part := source.pread(min(_PART_BYTES, size - offset), offset)):
         crc, offset = zlib.crc32(part, crc), offset + len(part)
     return crc
+
+
+# ---------------------------------------------------------------------- saving
+
+
+def _upsert(table: sa.Table) -> Upsert:
+    columns = tuple(column.name for column in table.columns)
+    keys = tuple(column.name for column in table.primary_key)
+    return Upsert(table, columns, keys, overwrite=True)
+
+
+_run: Final = schema.run.c
+_UPSERT_ATTRIBUTE: Final = _upsert(schema.attribute)
+_UPSERT_SERIES: Final = _upsert(schema.series)
+_UPSERT_JOURNAL: Final = _upsert(schema.journal)
+_UPSERT_PATH: Final = _upsert(schema.journal_path)
+_UPSERT_SCHEMA: Final = _upsert(schema.journal_schema)
+_INSERT_ELEMENT: Final = insertion(schema.element)
+_DELETE_ELEMENT: Final = sa.delete(schema.element).where(
+    schema.element.c.run == sa.bindparam("run"), schema.element.c.path == sa.bindparam("path")
+)
+_WRITES: Final = (
+    _UPSERT_JOURNAL,
+    _UPSERT_PATH,
+    _UPSERT_SCHEMA,
+    _UPSERT_ATTRIBUTE,
+    _UPSERT_SERIES,
+    _DELETE_ELEMENT,
+    _INSERT_ELEMENT,
+)
+"""In the order in which rows are written."""
+_COLUMNS: Final = tuple(
+    column.name for column in schema.run.columns if column.name not in ("id", "project", "name")
+)
+_INSERT_RUN: Final = Upsert(
+    schema.run, ("project", "name", *_COLUMNS), ("project", "name"), returned=_run.id
+)
+_UPDATE_RUN: Final = (
+    sa.update(schema.run)
+    .values({name: sa.bindparam(name) for name in _COLUMNS})
+    .where(_run.id == sa.bindparam("run"), _run.version == sa.bindparam("before"))
+)
+_NO_KEY: Final = (None, None, None)
+
+
+class Saving:
+    """Changes to one run, prepared outside the transaction that writes them.
+
+    It holds rows and not the state that they were made of, so that many can wait for one
+    transaction. ``owner`` finds whose run it is if its writer did not say.
+    """
+
+    def __init__(self, folding: Folding, owner: Callable[[], str] = str) -> None:
+        store, run, state = folding.store, folding.run, folding.run.state
+        self.number = run.number
+        self._store, self._anew = store, folding.anew
+        self._groups, self._dropped = folding.groups, folding.dropped
+        self._place, self._version = (run.project, run.name), run.version
+        if (kind := kind_of(run.project, run.name)) == "run":
+            derive_content(state)
+        journals = [one for one in state.journals.values() if self._anew or one.touched]
+        wanted = set(state.dirty)
+        for group in self._groups:
+            wanted.update(group.batch.series)
+        for journal in journals:
+            for _, _, path in journal.names.new_paths:
+                wanted.add(path)
+        self._numbers = store.numbers.ensure(wanted)
+        keys = Keys(state.journals.values())
+        self._columns = _run_row(run, keys)
+        self._columns["kind"] = kind
+        self._columns["owner"] = self._columns["owner"] or owner()
+        self._rows = _rows_of(state, journals, self._numbers, keys)
+
+    def write(self, connection: sa.Connection) -> None:
+        """Write it; raise `Conflict`, before anything is written, if another process did."""
+        store, database = self._store, self._store.database
+        if self.number is None:
+            project, name = self._place
+            found = database.rows(
+                connection, _INSERT_RUN, project=project, name=name, **self._columns
+            )
+            if not found:
+                raise Conflict
+            self.number = int(found[0][0])
+        else:
+            where = {"run": self.number, "before": self._version}
+            if not database.run(connection, _UPDATE_RUN, **where, **self._columns):
+                raise Conflict
+            if self._anew:
+                delete_rows(store, connection, self.number)
+        for statement in _WRITES:
+            if rows := self._rows.get(statement):
+                database.run_many(connection, statement, map((self.number,).__add__, rows))
+        for journal, place in self._dropped:
+            drop_groups(database, connection, self.number, journal, place)
+        if self._groups:
+            store_groups(database, connection, self.number, self._groups, self._numbers)
+
+
+def _run_row(run: StoredRun, keys: Keys) -> dict[str, Any]:
+    state, pack = run.state, keys.pack
+    registers = {
+        "deletes": dict(zip(state.deletes, map(pack, state.deletes.values()), strict=True)),
+        "clears": dict(zip(state.clears, map(pack, state.clears.values()), strict=True)),
+        "changed": {
+            path: [[pack(key), kind, value] for key, (kind, value) in sorted(told.items())]
+            for path, told in state.changed.items()
+        },
+        "state": [pack(state.state[0]), state.state[1]],
+        "started": state.started,
+    }
+    columns = run_columns(state)
+    fork = state.fork if state.fork is not None and can_hold(state.fork.parent) else None
+    columns["forked_from"], columns["forked_at"] = fork or (None, None)
+    columns |= {"registers": to_json(registers), "version": run.version + 1}
+    return columns
+
+
+def _rows_of(
+    run: RunState, journals: Iterable[JournalState], numbers: Mapping[str, int], keys: Keys
+) -> dict[Any, list[tuple[Any, ...]]]:
+    rows: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
+    for journal in journals:
+        rows[_UPSERT_JOURNAL].append(journal_row(journal))
+        for one, place, path in journal.names.new_paths:
+            rows[_UPSERT_PATH].append((journal.number, one, place, numbers[path]))
+        for one, place, paths in journal.names.new_schemas:
+            packed = struct.pack(f"<{len(paths)}I", *paths)
+            rows[_UPSERT_SCHEMA].append((journal.number, one, place, packed))
+    _add_attributes(rows, run, numbers, keys)
+    return rows
+
+
+def _add_attributes(
+    rows: dict[Any, list[tuple[Any, ...]]], run: RunState, numbers: Mapping[str, int], keys: Keys
+) -> None:
+    for path in sorted(run.dirty, key=numbers.__getitem__):
+        number, families = numbers[path], run.attributes[path]
+        alone = len(families) == 1 and not run.deletes  # most of what there is
+        first = next(iter(families.values() if alone else run.surviving(path)), None)
+        for family, state in families.items():
+            at, key = (number, FAMILY_NUMBERS[family]), _NO_KEY
+            if state.key is not NEVER:
+                t, uid, place = state.key
+                key = (t, keys.numbers[uid], place)
+            is_shown = state is first and state.key is not NEVER
+            if isinstance(state, AtomState):
+                kind, value = state.type, state.value
+                is_text = kind in ("string", "json")  # as most are
+                columns = (None, None, None, value) if is_text else atom_columns(kind, value)
+                kept = to_json(value) if kind == "text" else None
+            else:
+                kind, columns = family, family_columns(run, path, state)
+                kept = state.dump(keys.pack)
+            rows[_UPSERT_ATTRIBUTE].append((*at, int(is_shown), kind, *columns, *key, kept))
+            if isinstance(state, SeriesState):
+                rows[_UPSERT_SERIES].append((*at, *series_columns(state)))
+            elif isinstance(state, StatisticState):
+                rows[_UPSERT_SERIES].append((*at, *statistic_columns(run, path, state)))
+            elif isinstance(state, SetState):
+                rows[_DELETE_ELEMENT].append((number,))
+                elements = sorted(state.visible(run.emptied(path))) if is_shown else []
+                rows[_INSERT_ELEMENT] += [(number, *element) for element in enumerate(elements)]

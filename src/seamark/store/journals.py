@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
@@ -35,8 +35,6 @@ __all__ = [
     "load_openings",
     "load_owners",
     "names_before",
-    "path_rows",
-    "schema_rows",
 ]
 
 
@@ -100,6 +98,7 @@ _FACTS: Final = (
     "stopped",
     "diverged",
 )
+_facts_of: Final = attrgetter(*_FACTS)
 _MANY: Final = 800
 """Runs beyond which one walk through all journals is quicker than a question for these."""
 _RUNS_AT_ONCE: Final = 200
@@ -183,20 +182,8 @@ def journal_row(journal: JournalState) -> tuple[Any, ...]:
         journal.heard,
         journal.positions_text,
         journal.header_text,
-        to_json([getattr(journal, name) for name in _FACTS]),
+        to_json(_facts_of(journal)),
     )
-
-
-def path_rows(journal: JournalState, numbers: Mapping[str, int]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of the paths that a journal defined since it was saved."""
-    for one, place, path in journal.names.new_paths:
-        yield journal.number, one, place, numbers[path]
-
-
-def schema_rows(journal: JournalState) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of the schemas that a journal defined since it was saved."""
-    for one, place, paths in journal.names.new_schemas:
-        yield journal.number, one, place, struct.pack(f"<{len(paths)}I", *paths)
 
 
 # ---------------------------------------------------------------------- journals of runs

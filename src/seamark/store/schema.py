@@ -240,29 +240,22 @@ _ALL = sa.select(_ID, _PATH)
 _ONE = _ALL.where(sa.bindparam("at") == _PATH)
 
 
-class _Generation:
-    def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}
-        self.paths: dict[int, str] = {}
-        self.bytes = 0
-
-
 class PathNumbers:
-    """The table of paths, those kept in memory that were asked for last; for any thread.
+    """The table of paths, with a cache in memory; for any thread.
 
     A number never changes its path and is never reused: the cache can be incomplete, never wrong.
-    It is limited to about ``most_bytes`` (`MOST_BYTES` by default) by two generations: when the
-    younger one is full, the older one is dropped. A path that was asked for meanwhile has moved to
-    the younger one.
+    When it has about ``most_bytes`` (`MOST_BYTES` by default), it is emptied.
     """
 
     def __init__(self, database: Database, most_bytes: int | None = None) -> None:
         self._database = database
         self._most_bytes = MOST_BYTES if most_bytes is None else most_bytes
-        self._young, self._old = _Generation(), _Generation()
+        self._numbers: dict[str, int] = {}
+        self._paths: dict[int, str] = {}
+        self._bytes = 0
 
     def __len__(self) -> int:
-        return len(self._young.numbers) + len(self._old.numbers)
+        return len(self._numbers)
 
     def number(self, connection: sa.Connection, path: str) -> int | None:
         """Return the number of a path, or None if no run ever had it."""
@@ -270,7 +263,8 @@ class PathNumbers:
 
     def known(self, connection: sa.Connection, paths: Collection[str]) -> dict[str, int]:
         """Return the numbers of paths by path; paths without a number are left out."""
-        found = self._stored_numbers(paths)
+        kept = self._numbers
+        found = {path: kept[path] for path in paths if path in kept}
         missing = [path for path in paths if path not in found and can_hold(path)]
         if not missing:
             return found
@@ -282,14 +276,8 @@ class PathNumbers:
 
     def paths(self, connection: sa.Connection, numbers: Collection[int]) -> dict[int, str]:
         """Return the paths with these numbers."""
-        young, old = self._young.paths, self._old.paths
-        found: dict[int, str] = {}
-        for number in numbers:
-            path = young.get(number)
-            if path is None and (path := old.get(number)) is not None:
-                self._keep(number, path)
-            if path is not None:
-                found[number] = path
+        kept = self._paths
+        found = {number: kept[number] for number in numbers if number in kept}
         missing = [number for number in numbers if number not in found]
         if not missing:
             return found
@@ -306,18 +294,14 @@ class PathNumbers:
 
     def ensure(self, paths: Iterable[str]) -> dict[str, int]:
         """Return numbers of paths; a transaction adds new ones, sorted against deadlocks."""
-        wanted = set(paths)
-        found = self._stored_numbers(wanted)
-        missing = sorted(wanted - found.keys())
-        if missing:
-            with self._database.reading() as connection:
+        wanted, known = set(paths), self._numbers
+        found = {path: known[path] for path in wanted if path in known}
+        if missing := sorted(wanted.difference(found)):
+            with self._database.writing() as connection:
                 found.update(self._learn(connection, _PATH, missing))
-            fresh = [(path,) for path in missing if path not in found]
-            if fresh:
-                with self._database.writing() as connection:
-                    self._database.run_many(connection, _ADD, fresh)
-                with self._database.reading() as connection:
-                    found.update(self._learn(connection, _PATH, missing))
+                if fresh := sorted(wanted.difference(found)):
+                    self._database.run_many(connection, _ADD, zip(fresh, strict=True))
+                    found.update(self._learn(connection, _PATH, fresh))
         return found
 
     def _learn(
@@ -332,33 +316,16 @@ class PathNumbers:
             found.update(self._take(self._database.query(connection, part)))
         return found
 
-    def _stored_numbers(self, paths: Iterable[str]) -> dict[str, int]:
-        young, old = self._young.numbers, self._old.numbers
-        found: dict[str, int] = {}
-        for path in paths:
-            number = young.get(path)
-            if number is None and (number := old.get(path)) is not None:
-                self._keep(number, path)
-            if number is not None:
-                found[path] = number
-        return found
-
     def _take(self, rows: Iterable[tuple[int, str]]) -> dict[str, int]:
         found: dict[str, int] = {}
         for number, path in rows:
             found[path] = number
-            self._keep(number, path)
+            if path not in self._numbers:
+                self._bytes += _EACH_BYTES + sys.getsizeof(path)
+            self._numbers[path], self._paths[number] = number, path
+        if self._bytes > self._most_bytes:
+            self._numbers, self._paths, self._bytes = {}, {}, 0
         return found
-
-    def _keep(self, number: int, path: str) -> None:
-        young = self._young
-        if path in young.numbers:
-            return
-        young.numbers[path], young.paths[number] = number, path
-        young.bytes += _EACH_BYTES + sys.getsizeof(path)
-        if young.bytes > self._most_bytes // 2:
-            # Of two threads that come here at once one may let go of more: it is asked for again.
-            self._old, self._young = young, _Generation()
 
 
 LEFT_NS: Final = 50 * 10**9

@@ -45,16 +45,12 @@ __all__ = [
 CONTENT: Final = "sys/content_hash"
 VERSION: Final = "source_code/version"
 """Where a run has the version of its code."""
-_OWN: Final = "parameters/"
+is_parameter: Final = re.compile("^parameters/|hyperparams/").search
+"""Returns a match for the path of one of a run's parameters."""
 _DIGITS: Final = 32
 _DECIMAL_BITS: Final = 2048
 """Larger integers are written in hexadecimal: Python writes at most 4,300 decimal digits."""
 _NO_NUMBER: Final = re.compile("NaN|Infinity")
-
-
-def is_parameter(path: str) -> bool:
-    """Return whether a path is one of a run's parameters."""
-    return path.startswith(_OWN) or "hyperparams/" in path
 
 
 def content_hash(atoms: Mapping[str, tuple[str, Any]]) -> str | None:

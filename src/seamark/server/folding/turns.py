@@ -116,7 +116,7 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
     position = sum(one.size for one in journals.values())
     left = position > sum(ends.values())
 
-    def write(connection: sa.Connection, _: int) -> None:
+    def write(connection: sa.Connection) -> None:
         # Only what was kept at one moment, all of it, is a position: a sum hides which journal has
         # how much.
         if anew or not left:
@@ -132,7 +132,7 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
         folding.save(more=write)
     else:
         with store.database.writing() as connection:
-            write(connection, 0)
+            write(connection)
     if is_new and not kept.journals(project, run):  # purged in the meantime
         forget(store, project, run)
         return Turn(0, more=False)

@@ -79,7 +79,7 @@ class Decoded:
 
     def saw(self, paths: Iterable[str | None], count: int, first_t: int, last_t: int) -> None:
         """Count frames with numbers, if one of the series is the training's."""
-        if any(path and is_progress(path) for path in paths):
+        if any(map(is_progress, filter(None, paths))):
             self.points.append((count, first_t, last_t))
 
 
@@ -299,7 +299,7 @@ class _Decoder:
         if not self.values:
             return
         offset, t, time, step = zip(*self.rows, strict=True)
-        ints = [np.array(column, np.int64) for column in (offset, t, time)]
+        ints = np.array((offset, t, time), np.int64)
         series: dict[str, tuple[Ints | None, Floats]] = {
             path: (np.array(rows, np.int64), np.array(values))
             for path, (rows, values) in self.values.items()

@@ -73,12 +73,12 @@ def fold(run: RunState, writer: str, block: Block) -> Decoded:
 
 
 def _advance(journal: JournalState, block: Block) -> None:
-    pos, kind, _, _, t, _ = block.frames.raw(-1)
+    frames, pos = block.frames, int(block.frames.place[-1])
     if journal.first_t is None:
         # Sums of times before the epoch may not fit.
-        journal.first_t = max(0, block.frames.raw(0)[4])
-    journal.last_t = max(0, t)
-    journal.closed = kind == Kind.CLOSE
+        journal.first_t = max(0, int(frames.t[0]))
+    journal.last_t = max(0, int(frames.t[-1]))
+    journal.closed = bool(frames.kind[-1] == Kind.CLOSE)
     journal.last_offset = block.base + pos
     journal.last_crc = int.from_bytes(block.data[pos : pos + 4], "little")
     journal.offset = block.end
@@ -102,16 +102,7 @@ class _Folding:
     def apply(self, decoded: Decoded) -> None:
         for offset, message, count in decoded.notes:
             self.journal.note(offset, message, count)
-        records = [record for record in map(self._read, decoded.records) if record is not None]
-        paths = {path for batch in decoded.batches for path in batch.series}
-        paths.add("sys/trashed")  # stands in the row of the run
-        namespaces: set[str] = set()
-        for record in records:
-            _touched(record, paths, namespaces)
-        if not _OF_FORKS.isdisjoint(paths):
-            paths |= _OF_FORKS  # neither says anything alone
-        self.run.need(paths, namespaces)
-        for record in records:
+        for record in self._records(decoded):
             try:
                 self._READERS[record.kind](self, record)
             except Exception as error:  # noqa: BLE001 - one odd record never stops a reader
@@ -123,6 +114,21 @@ class _Folding:
         for batch in decoded.batches:
             for path in batch.series:
                 self._extend(path, *batch.points(path))
+
+    def _records(self, decoded: Decoded) -> list[_Record]:
+        """Return the records that can be read, and load what everything decoded concerns."""
+        paths, namespaces = {"sys/trashed"}, set[str]()  # that one stands in the row of the run
+        for batch in decoded.batches:
+            paths.update(batch.series)
+        records = []
+        for frame in decoded.records:
+            if (record := self._read(frame)) is not None:
+                records.append(record)
+                _touched(record, paths, namespaces)
+        if not _OF_FORKS.isdisjoint(paths):
+            paths |= _OF_FORKS  # neither says anything alone
+        self.run.need(paths, namespaces)
+        return records
 
     def _read(self, frame: RawFrame) -> _Record | None:
         pos, kind, _, _, t, length = frame

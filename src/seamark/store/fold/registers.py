@@ -126,10 +126,6 @@ class AtomState(FamilyState):
     type: str = "null"
     value: Any = None
 
-    def dump(self, pack: Pack) -> str | None:
-        """Return the record of a very long text; other values have columns of their own."""
-        return to_json(self.value) if self.type == "text" else None
-
 
 @dataclass(slots=True, eq=False)
 class RecordState(FamilyState):

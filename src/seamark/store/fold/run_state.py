@@ -274,8 +274,9 @@ class RunState:
         self._cuts = {}
         # Only a header that names positions hides points of others; its own may come before it.
         hiding = self.journals.values() if journal.positions_text is not None else [journal]
-        if any(other.point_end >= self.cut(other) for other in hiding):
-            self.needs_refold = True
+        for other in hiding:
+            if other.point_end >= 0 and other.point_end >= self.cut(other):
+                self.needs_refold = True
 
     def cut(self, journal: JournalState, attempt: int | None = None) -> float:
         """Return the offset from which on points of a journal are hidden, infinity if none are.
@@ -336,6 +337,8 @@ class RunState:
 
     def emptied(self, path: str) -> Key:
         """Return the key after which points and elements of a path count: of deletes and clears."""
+        if not self.deletes and not self.clears:
+            return NEVER
         return max(self.tombstone(path), self.clears.get(path, NEVER))
 
     def surviving(self, path: str) -> list[FamilyState]:

@@ -256,7 +256,7 @@ class Snapshot:
 
     def shown(self, path: str) -> Attribute | None:
         """Return the attribute at a path, unless it is derived."""
-        if found := self.of_line(path.__eq__):
+        if self.run.state.fork and (found := self.of_line(path.__eq__)):
             return found[path]
         self.run.state.need([path])
         return self.own(path)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from seamark.capture.code import beginning_of, git
+from seamark.capture.code import beginning_of, repository
 from seamark.capture.code.executed import ExecutedCode
 from seamark.capture.code.hiding import hide_in_code, hide_in_patch
 from seamark.capture.secrets.masking import bare_url
@@ -46,7 +46,7 @@ class Code:
     def __init__(self, run: Recorder, switches: Switches, script: Script) -> None:
         self._run, self._switches = run, switches
         self._executed: ExecutedCode | None = None
-        self._git: git.GitProbe | None = None
+        self._git: repository.GitProbe | None = None
         self._given_up = False
         self.tasks: list[Callable[[], None]] = []
         if switches.script:
@@ -78,13 +78,14 @@ class Code:
             self._git.cancel()
 
     def _ask_git(self, script: Script) -> None:
-        where = git.repository_of(self._switches.git_ref, script)
+        where = repository.repository_of(self._switches.git_ref, script)
         if where is None:
             return
-        if_none = functools.partial(git.warn_of_none, self._switches.git_ref, where)
-        self._git = probe = git.GitProbe(where, git.TIMEOUT_S, if_none)
-        if not self._given_up:  # after it can be seen from there
-            probe.find(self._record_git, self._keep_change, aside=self._run.root)
+        if_none = functools.partial(repository.warn_of_none, self._switches.git_ref, where)
+        self._git = probe = repository.GitProbe(where, if_none=if_none)
+        if self._given_up:  # before it could be seen from there
+            probe.cancel()
+        probe.find(self._record_git, self._keep_change, aside=self._run.root)
 
     def _record_script(self, script: Script) -> None:
         facts = script.facts(self._switches.secrets)
@@ -119,9 +120,8 @@ class Code:
             self._run.keep(path, File.from_path(given))
 
     def _keep_change(self, change: ChangedFile) -> None:
-        left_out: list[str] = []
         if change.extension == "patch":
-            content = hide_in_patch(change.content, self._switches.secrets, left_out)
+            content = hide_in_patch(change.content, self._switches.secrets)
         else:
             names = change.content.decode("utf-8", "replace")
             content = hide_in_code(names, self._switches.secrets).encode()
@@ -129,11 +129,8 @@ class Code:
             self._run.keep(change.path, File.from_content(content, change.extension))
         if content != change.content:
             self._run.note_masked([change.path])
-        told = [change.left_out] if change.left_out else []
-        if left_out:
-            told.append(f"left out because they hold secrets: {', '.join(left_out)}")
-        if told:
-            self._run.assign_quietly({f"{change.path}_left_out": "; ".join(told)})
+        if change.left_out:
+            self._run.assign_quietly({f"{change.path}_left_out": change.left_out})
 
 
 _MAX_NOTED: Final = 1 << 16

@@ -74,7 +74,7 @@ def test_without_git_nothing_is_stored_by_rules(run, monkeypatch, caplog):
     monkeypatch.setenv("PATH", "")
     run["some"].upload_files("data", ignore=".gitignore")
     assert not run.exists("some")
-    said = "nothing of 'data' is stored, as ignore='.gitignore' cannot be heeded: git is not found"
+    said = "nothing of 'data' is stored, as ignore='.gitignore' cannot be applied: git is not found"
     assert said in caplog.text
 
 

@@ -64,7 +64,7 @@ def files_to_upload(
             log.warning("seamark: upload_files: no file matches the pattern %r", name)
         except StoppedError as error:  # what is to be ignored may be large, or secret
             text = (
-                "seamark: upload_files: nothing of %r is stored, as ignore=%r cannot be heeded: %s"
+                "seamark: upload_files: nothing of %r is stored, as ignore=%r cannot be applied: %s"
             )
             log.warning(text, name, ignore, error)
     if max_bytes is not None:

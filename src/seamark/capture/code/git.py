@@ -207,10 +207,10 @@ def listing(top: str, aside: str | None, *more: str, rules: str = ".gitignore") 
     command = ["ls-files", "--others", f"--exclude-per-directory={rules}"]
     command += [f"--exclude-from={file}" for file in more if os.path.isfile(file)]  # noqa: PTH113
     if aside is not None:
-        inside = os.path.relpath(os.path.realpath(aside), os.path.realpath(top))
-        inside = inside.replace(os.sep, "/")
-        if inside.partition("/")[0] not in (".", ".."):
-            command.append("--exclude=/" + re.sub(r"([*?\[\]\\!#])", r"\\\1", inside) + "/")
+        place, above = Path(os.path.realpath(aside)), Path(os.path.realpath(top))
+        if above in place.parents:
+            inside = re.sub(r"([*?\[\]\\!#])", r"\\\1", place.relative_to(above).as_posix())
+            command.append(f"--exclude=/{inside}/")
     return command
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from seamark.capture.code import repository_top
 from seamark.capture.code.git import Git, StoppedError, has_git, listing
-from seamark.process.interrupts import quietly
+from seamark.process.interrupts import let_pass, quietly
 
 __all__ = ["Search", "StoppedError", "Walk"]
 
@@ -81,9 +81,14 @@ class Search:
         self._git = git = Git(place, max(0.0, ends - time.monotonic()))
         if self._cancelled:  # before it could be seen from there
             git.cancel()
-        with tempfile.TemporaryDirectory(prefix="seamark-") as own, git:
-            git.isolate(Path(own), top)
-            answer = git.ask(*words, *excluded, "-z", at_most=max(0, at_most))
+        try:
+            with tempfile.TemporaryDirectory(prefix="seamark-") as own, git:
+                git.isolate(Path(own), top)
+                answer = git.ask(*words, *excluded, "-z", at_most=max(0, at_most))
+        except OSError as error:
+            let_pass(error)
+            msg = f"git cannot be asked: {error}"
+            raise StoppedError(msg) from error
         self.is_cut = answer.code is None
         if answer.code:
             msg = "git cannot tell which files are ignored"
@@ -112,7 +117,7 @@ class Walk:
         self._looked = 0
         self._rested = time.monotonic()
         self.linked: list[str] = []
-        self.knows_ignored = has_git()
+        self.knows_ignored = True
 
     def cancel(self) -> None:
         """End what takes long; from any thread."""
@@ -139,6 +144,7 @@ class Walk:
                 base = os.path.dirname(base)
             if not wanted or not os.path.isdir(base):
                 return
+        self.knows_ignored = has_git()  # here, on a thread: a folder of PATH may hang
         if self.knows_ignored:
             names = self._search.names(base, _MAX_NAMES)
         else:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.capture.code import repository
 from seamark.capture.code.executed import ExecutedCode
 from seamark.capture.code.hiding import hide_in_code, hide_in_patch
+from seamark.capture.code.repository import GitProbe, repository_of, warn_of_none
 from seamark.capture.secrets.masking import bare_url
 from seamark.process.interrupts import quietly
 from seamark.types import File
@@ -45,8 +45,7 @@ class Code:
     def __init__(self, run: Recorder, switches: Switches, script: Script) -> None:
         self._run, self._switches = run, switches
         self._executed: ExecutedCode | None = None
-        self._git: repository.GitProbe | None = None
-        self._given_up = False
+        self._git: GitProbe | None = None
         self.tasks: list[Callable[[], None]] = []
         if switches.script:
             self._executed = executed = ExecutedCode(
@@ -60,8 +59,11 @@ class Code:
             self.tasks += [lambda: self._record_script(script), executed.find]
         if switches.dependencies is not None:
             self.tasks.append(self._keep_requirements)
-        if switches.git:
-            self.tasks.append(lambda: self._ask_git(script))
+        where = repository_of(switches.git_ref, script) if switches.git else None
+        if where is not None:
+            if_none = functools.partial(warn_of_none, switches.git_ref, where)
+            self._git = probe = GitProbe(where, if_none=if_none)
+            self.tasks.append(lambda: probe.find(self._record_git, self._keep_change, run.root))
         if switches.packages:
             self.tasks.append(self._find_packages)
 
@@ -72,19 +74,8 @@ class Code:
 
     def give_up(self) -> None:
         """End a git that takes too long, and begin none; from any thread."""
-        self._given_up = True
         if self._git is not None:
             self._git.cancel()
-
-    def _ask_git(self, script: Script) -> None:
-        where = repository.repository_of(self._switches.git_ref, script)
-        if where is None:
-            return
-        if_none = functools.partial(repository.warn_of_none, self._switches.git_ref, where)
-        self._git = probe = repository.GitProbe(where, if_none=if_none)
-        if self._given_up:  # before it could be seen from there
-            probe.cancel()
-        probe.find(self._record_git, self._keep_change, aside=self._run.root)
 
     def _record_script(self, script: Script) -> None:
         facts = script.facts(self._switches.secrets)

@@ -58,15 +58,24 @@ def test_rules_say_what_is_left_out(run, package, tmp_path):
     (data / ".uploadignore").write_text("raw/\ndrop.*\n")
     (data / ".gitignore").write_text("keep.*\n")
     run["mine"].upload_files("data", ignore=".uploadignore")
-    assert members(run, "mine") == [
-        *("data/.git/HEAD", "data/.gitignore", "data/.uploadignore", "data/keep.csv")
-    ]
+    assert members(run, "mine") == [*("data/.gitignore", "data/.uploadignore", "data/keep.csv")]
     run["git"].upload_files("data/*", ignore=".gitignore")
     assert members(run, "git") == ["data/drop.csv", "data/raw/big.bin"]
     run["named"].upload_files("data/keep.csv", ignore=".gitignore")
     run["all"].upload_files("data")
     assert members(run, "named") == ["data/keep.csv"]
     assert len(members(run, "all")) == 6
+
+
+def test_without_git_nothing_is_stored_by_rules(run, monkeypatch, caplog):
+    """What they name may be large, or secret."""
+    Path("data").mkdir()
+    Path("data/a.txt").write_text("x")
+    monkeypatch.setenv("PATH", "")
+    run["some"].upload_files("data", ignore=".gitignore")
+    assert not run.exists("some")
+    said = "nothing of 'data' is stored, as ignore='.gitignore' cannot be applied: git is not found"
+    assert said in caplog.text
 
 
 @pytest.mark.parametrize(

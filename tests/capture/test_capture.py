@@ -17,8 +17,8 @@ from seamark.process import fork
 SECRET = "topsecret99"
 # However busy this machine is, git gets the time it needs, and the run waits for what is found out.
 SCRIPT = """
-    import sys, threading, seamark.capture.code.git, seamark.capture.hardware
-    seamark.capture.code.git.TIMEOUT_S = 60
+    import sys, threading, seamark.capture.code.repository, seamark.capture.hardware
+    seamark.capture.code.repository.TIMEOUT_S = 60
     seamark.capture.hardware.BEGIN_S = 60  # facts of the machine: see test_hardware.py
     run = seamark.init_run(SWITCHES)
     sys.argv.append("--too-late")

@@ -308,8 +308,10 @@ class Handler(Recordable):
                 the working directory, or where they do not lie in it to the folder that was named;
                 those of a package begin with its name.
             ignore: ``".gitignore"``, or the name of other files with the same kind of rules, leaves
-                out what these name below a folder, in a pattern and in a package, and git's own
-                folder. A file that is named itself is taken.
+                out what these name below a folder, in a pattern and in a package, git's own folder
+                and ``__pycache__``. A file that is named itself is taken. Git is asked; if it
+                cannot tell what is ignored, nothing of that folder is stored, and a warning says
+                so.
             max_bytes: If the files are more than this together, none is stored; None: any amount.
             wait: Return only when they are stored.
 

@@ -1,6 +1,6 @@
 """Selection of files for ``upload_files`` and ``source_files``."""
 
-# ruff: noqa: PTH100, PTH111, PTH113, PTH116, PTH119, PTH120 - names of files are texts here
+# ruff: noqa: PTH100, PTH111, PTH112, PTH113, PTH116, PTH118, PTH119, PTH120 - names of files are texts here
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.blobs import members_of
-from seamark.capture.code.walk import StoppedError, Walk
+from seamark.capture.code.walk import Search, StoppedError, Walk
 from seamark.errors import ArgumentError, FileMissingError
 from seamark.process.interrupts import let_pass
 from seamark.values import shown
 
 if TYPE_CHECKING:
     from seamark.blobs import FileFilter
-    from seamark.capture.code.walk import Ignored
     from seamark.run.recorder import Recorder
 
 __all__ = ["Source", "SourceFiles", "files_to_upload"]
@@ -33,11 +32,8 @@ log = logging.getLogger("seamark")
 
 Source = str | os.PathLike[str] | ModuleType
 
-_RULES: Final = ".gitignore"
-_OF_GIT: Final = ".git"
 _COMPILED: Final = "__pycache__"
-_RULE_TIME_S: Final = 10.0
-"""Time limit for reading and matching rules, which may be written by a stranger."""
+_MAX_NAMES: Final = 1 << 28
 _PATH: Final = "source_code/files"
 _LEFT_OUT: Final = "source_code/files_left_out"
 _MAX_FILES: Final = 2_000
@@ -56,15 +52,21 @@ def files_to_upload(
     found: dict[str, Path] = {}
     several = [value] if isinstance(value, (str, os.PathLike, ModuleType)) else list(value)
     for one in several:
-        if isinstance(one, ModuleType):
-            found |= _files_of_module(one, ignore)
-            continue
+        name = one.__name__ if isinstance(one, ModuleType) else os.fspath(one)
         try:
-            found |= members_of(one, _rules(ignore, os.fspath(one)))
+            if isinstance(one, ModuleType):
+                found |= _files_of_module(one, ignore)
+            else:
+                found |= members_of(one, _rules(ignore, name))
         except FileMissingError:
-            if not glob.has_magic(os.fspath(one)):
+            if isinstance(one, ModuleType) or not glob.has_magic(name):
                 raise
-            log.warning("seamark: upload_files: no file matches the pattern %r", os.fspath(one))
+            log.warning("seamark: upload_files: no file matches the pattern %r", name)
+        except StoppedError as error:  # what is to be ignored may be large, or secret
+            text = (
+                "seamark: upload_files: nothing of %r is stored, as ignore=%r cannot be applied: %s"
+            )
+            log.warning(text, name, ignore, error)
     if max_bytes is not None:
         _check_size(found, max_bytes)
     return found
@@ -96,27 +98,31 @@ def _check_size(found: dict[str, Path], max_bytes: int) -> None:
 
 
 def _rules(name: str | None, target: str, *skipped: str) -> FileFilter | None:
+    """Return which files below a folder or of a pattern are taken; raises `StoppedError`."""
     if name is None and not skipped:
         return None
-    from seamark.capture.code.walk import Ignored, RulesTooSlowError, RuleTime
-
-    allowed = RuleTime(_RULE_TIME_S)
-    rules: list[Ignored] = []
+    base = os.path.abspath(os.path.expanduser(target))
+    while glob.has_magic(base):
+        base = os.path.dirname(base)
+    kept: set[str] = set()
+    folders = {base}
+    if name is not None and os.path.isdir(base):
+        search = Search(name)
+        names = search.names(base, _MAX_NAMES)
+        if search.is_cut:
+            msg = "there are too many files"
+            raise StoppedError(msg)
+        kept.update(os.path.join(base, *each.split("/")) for each in names)
+    for path in kept:
+        folder = os.path.dirname(path)
+        while folder not in folders:
+            folders.add(folder)
+            folder = os.path.dirname(folder)
 
     def is_included(path: str, *, is_folder: bool) -> bool:
-        folder = os.path.basename(path) if is_folder else ""
-        if folder in skipped or (name == _RULES and folder == _OF_GIT):
+        if is_folder and os.path.basename(path) in skipped:
             return False
-        if name is None:
-            return True
-        try:
-            if not rules:
-                place = os.path.abspath(os.path.expanduser(target))
-                rules.append(Ignored(place, allowed, name))
-            return rules[0].includes(path, is_folder=is_folder)
-        except RulesTooSlowError:
-            msg = f"upload_files: the rules of {name} files below {target!r} take too long"
-            raise ArgumentError(msg) from None
+        return name is None or path in (folders if is_folder else kept)
 
     return is_included
 
@@ -170,6 +176,7 @@ class SourceFiles:
             self._thread.join(_PATIENCE_S + _PATIENCE_S / 2)  # the rest to tell what is left out
             if self._thread.is_alive():  # waits for a disk
                 self._given_up = True
+                self._walk.cancel()
                 self._recorder.values.assign_quietly({_LEFT_OUT: self._left_out(_ENDED)})
 
     def _may_go_on(self) -> bool:
@@ -179,6 +186,8 @@ class SourceFiles:
         with self._recorder.guard("source_files", "source_files could not be stored"):
             why = self._take()
             told = [why] if why else []
+            if not self._walk.knows_ignored:
+                told.append("git is not found, so what .gitignore files name is kept, too")
             if links := self._walk.linked:
                 more = f" and {len(links) - _LISTED:,} more" if len(links) > _LISTED else ""
                 listed = ", ".join(links[:_LISTED])

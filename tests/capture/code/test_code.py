@@ -78,7 +78,7 @@ def test_what_came_from_no_index_tells_where_from_without_credentials(tmp_path, 
         "-e /src/x  # edited==1.0",
         "local @ file:///src/local",
         "vcs @ git+https://host/a/b.git@0123abcd#subdirectory=python/pkg",
-        f"wheel-of @ https://host/w-1.0-py3-none-any.whl#{digest}",
+        "wheel-of @ https://host/w-1.0-py3-none-any.whl",
     ]
 
 
@@ -101,7 +101,8 @@ def test_the_lines_are_those_of_pip_freeze(tmp_path):
         pytest.skip("pip is not installed")
     expected = {line for line in frozen.stdout.splitlines() if not line.startswith(("#", "-e"))}
     lines = {line for line in installed_packages().splitlines() if not line.startswith("-e ")}
-    assert {line.lower() for line in lines} == {line.lower() for line in expected}
+    expected = {line.partition("#sha256=")[0].lower() for line in expected}
+    assert {line.lower() for line in lines} == expected
 
 
 # --------------------------------------------------------------------- conda
@@ -114,54 +115,27 @@ def prefix(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def package(prefix: Path, name: str, **noted) -> None:
-    (prefix / "conda-meta" / f"{name}.json").write_text(json.dumps(noted))
-
-
 def test_a_recorded_environment_is_listed(monkeypatch):
-    """Channel, name, version and build, as a command line takes them; sorted by name."""
+    """Name, version and build, as a command line takes them; sorted."""
     monkeypatch.setenv("CONDA_PREFIX", str(RECORDED))
     assert conda_packages().splitlines() == [
-        "conda-forge::_libgcc_mutex=0.1=conda_forge",
-        "pkgs/main::ca-certificates=2024.7.2=h06a4308_0",
-        "nvidia/label/cuda-12.1.0::cuda-nvtx=12.1.66=0",
-        "conda-forge::numpy=1.26.4=py311h64a7726_0",
-        "conda-forge::python=3.11.9=hb806964_0_cpython",
-        "conda-forge::tzdata=2024a=h0c530f3_0",
+        "_libgcc_mutex=0.1=conda_forge",
+        "ca-certificates=2024.7.2=h06a4308_0",
+        "cuda-nvtx=12.1.66=0",
+        "numpy=1.26.4=py311h64a7726_0",
+        "python=3.11.9=hb806964_0_cpython",
+        "tzdata=2024a=h0c530f3_0",
     ]
 
 
-def test_a_channel_is_named_without_its_token_and_password(prefix):
-    """Servers of companies have them in the address."""
-    package(prefix, "a-1-0", channel="https://host/t/to-12ab/team/linux-64")
-    package(prefix, "b-1-0", channel="https://me:hunter2@host/conda/noarch?x=hunter2")
-    package(prefix, "c-1-0", channel="https://h/get/ent-7f/token/hunter2/chan/linux-64")
-    assert conda_packages().splitlines() == [
-        "https://host/team::a=1=0",
-        "https://host/conda::b=1=0",
-        "https://h/chan::c=1=0",
-    ]
-
-
-def test_what_is_damaged_says_what_its_name_says_or_nothing(prefix):
+def test_what_is_no_package_is_not_listed(prefix):
     """Never an error."""
     meta = prefix / "conda-meta"
-    (meta / "half-1.0-0.json").write_text('{"channel": "https://conda.ana')
-    (meta / "bytes-1.0-0.json").write_bytes(b"\xff\xfe\0\0")
-    (meta / "odd-1.0-0.json").write_text('{"channel": 3}')
-    (meta / "nested-1.0-0.json").write_text("[" * 100_000)
     (meta / "noname.json").write_text("{}")
     (meta / "history").write_text("==> now <==\n")
     (meta / "line\nfeed-1-0.json").write_text("{}")
-    (meta / ("x" * 200 + "-1-" + "y" * 40 + ".json")).mkdir()
-    os.mkfifo(meta / "pipe-1.0-0.json")
-    (meta / "link-1.0-0.json").symlink_to("/etc/passwd")
-    assert conda_packages().splitlines() == [
-        "bytes=1.0=0",
-        "half=1.0=0",
-        "nested=1.0=0",
-        "odd=1.0=0",
-    ]
+    os.mkfifo(meta / "pytorch-2.0.1-py3.10_cuda11.7_cudnn8.5.0_0.json")
+    assert conda_packages() == "pytorch=2.0.1=py3.10_cuda11.7_cudnn8.5.0_0"
 
 
 def test_without_conda_there_is_nothing(monkeypatch, tmp_path):
@@ -175,7 +149,7 @@ def test_without_conda_there_is_nothing(monkeypatch, tmp_path):
 
 def test_the_environment_of_python_counts_where_none_is_activated(monkeypatch, prefix):
     """A cluster job calls its Python by path."""
-    package(prefix, "a-1-0")
+    (prefix / "conda-meta" / "a-1-0.json").write_text("{}")
     monkeypatch.delenv("CONDA_PREFIX")
     monkeypatch.setattr("sys.prefix", str(prefix))
     assert conda_packages() == "a=1=0"

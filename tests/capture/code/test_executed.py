@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import zipapp
 from pathlib import Path
 
 import pytest
@@ -124,16 +123,6 @@ def test_code_without_a_file_keeps_none(scripts):
     )  # fmt: skip
     assert files_of(scripts) == {}
     assert version_of(scripts) is None
-
-
-def test_of_an_archive_that_is_run_the_script_in_it_is_kept(scripts):
-    """python app.pyz"""
-    (scripts.folder / "app").mkdir()
-    scripts.write(WHOLE, "app/__main__.py")
-    zipapp.create_archive(scripts.folder / "app", scripts.folder / "app.pyz")
-    assert scripts.start([sys.executable, "app.pyz"]).code == 0
-    assert set(files_of(scripts)) == {"app.pyz/__main__.py"}
-    assert version_of(scripts)
 
 
 def test_a_spawned_worker_keeps_the_script_of_its_parent(scripts):

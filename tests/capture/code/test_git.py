@@ -16,7 +16,7 @@ from git_repositories import ARMED, Hostile, git, make_repository
 
 import seamark
 from seamark.capture.code import Script
-from seamark.capture.code.git import GitProbe, repository_of
+from seamark.capture.code.repository import GitProbe, repository_of
 from seamark.errors import ArgumentError
 from seamark.options.settings import Settings
 
@@ -31,7 +31,8 @@ def repository(tmp_path: Path) -> Path:
 def found(folder: Path, timeout_s: float = 60) -> dict[str, object]:
     """Return what is found; by default in more time than any machine takes."""
     facts: dict[str, object] = {}
-    GitProbe(folder, timeout_s).find(facts.update)
+    GitProbe(folder, timeout_s).find(facts.update, lambda _: None)
+    facts.pop(FACTS + "files_changed", None)
     return {path.removeprefix(FACTS): value for path, value in facts.items()}
 
 
@@ -166,24 +167,27 @@ def test_a_probe_that_was_cancelled_asks_nothing(repository):
     probe = GitProbe(repository)
     probe.cancel()
     facts: dict[str, object] = {}
-    probe.find(facts.update)
+    probe.find(facts.update, lambda _: None)
     assert facts == {}
 
 
-def test_what_is_known_when_time_runs_out_is_kept(repository, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("command", "known"), [("status", 3), ("diff-index", 4)])
+def test_what_is_known_when_time_runs_out_is_kept(
+    repository, tmp_path, monkeypatch, command, known
+):
     """In a huge repository it is the comparison that takes long."""
+    (repository / "train.py").write_text("changed\n")
     real = shutil.which("git")
     folder = tmp_path / "bin"
     folder.mkdir()
     script, begun = folder / "git", tmp_path / "begun"
-    script.write_text(
-        f'#!/bin/sh\ncase "$*" in *" status "*) touch {begun}; sleep 300;; esac\nexec {real} "$@"\n'
-    )
+    hangs = f'case "$*" in *" {command} "*) touch {begun}; sleep 300;; esac'
+    script.write_text(f'#!/bin/sh\n{hangs}\nexec {real} "$@"\n')
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(TimeIsUp, "holds", lambda _: begun.exists(), raising=False)
     monkeypatch.setattr(threading, "Timer", TimeIsUp)
-    assert set(found(repository)) == {"commit", "branch", "remote"}
+    assert list(found(repository)) == ["commit", "branch", "remote", "dirty"][:known]
 
 
 @pytest.mark.once

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from git_repositories import git, make_repository
 
-from seamark.capture.code.git import GitProbe
+from seamark.capture.code.repository import GitProbe
 
 if TYPE_CHECKING:
     from seamark.capture.code.changes import ChangedFile
@@ -216,8 +216,8 @@ def test_a_git_folder_apart_without_a_way_back_is_not_compared(tmp_path):
     assert not kept
 
 
-def test_a_file_of_rules_that_is_no_file_or_too_long_is_not_handed_to_git(tmp_path, monkeypatch):
-    """Git reads all of it into memory."""
+def test_rules_of_the_user_are_handed_to_git_if_they_are_a_file(tmp_path, monkeypatch):
+    """Git would wait for a pipe."""
     repository = make_repository(tmp_path / "repo")
     (repository / "new.py").write_text("")
     rules = tmp_path / "rules"
@@ -225,6 +225,6 @@ def test_a_file_of_rules_that_is_no_file_or_too_long_is_not_handed_to_git(tmp_pa
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     git(repository, "config", "core.excludesFile", str(rules))
     assert "source_code/untracked" not in taken(repository)[1]
-    with rules.open("a") as file:
-        file.write("#\n" * (1 << 19))
+    rules.unlink()
+    os.mkfifo(rules)
     assert "source_code/untracked" in taken(repository)[1]

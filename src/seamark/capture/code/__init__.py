@@ -19,8 +19,6 @@ from seamark.capture.secrets.masking import bare_url
 from seamark.process.interrupts import let_pass, quietly
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from seamark.capture.secrets import Secrets
 
 __all__ = ["Script", "beginning_of", "is_installed", "repository_top"]
@@ -143,16 +141,12 @@ _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 
 
 def beginning_of(
-    file: str | os.PathLike[str],
-    at_most: int,
-    *,
-    follow: bool = False,
-    enough: Callable[[bytearray], bool] = lambda _: False,
+    file: str | os.PathLike[str], at_most: int, *, follow: bool = False
 ) -> bytes | None:
     """Return the first bytes of a regular file; None for others, or if it cannot be read.
 
     Never waits for a pipe, and never raises for what is there. The file may be a link only with
-    ``follow``. Reading ends after ``at_most`` bytes, or when ``enough`` says so of what was read.
+    ``follow``. Reading ends after ``at_most`` bytes.
     """
     content: bytes | None = None
     with quietly(only=(OSError, ValueError)):
@@ -160,7 +154,7 @@ def beginning_of(
         try:
             if stat.S_ISREG(os.fstat(fd).st_mode):
                 found = bytearray()
-                while len(found) < at_most and not enough(found):
+                while len(found) < at_most:
                     part = os.read(fd, min(_PART, at_most - len(found)))
                     if not part:
                         break

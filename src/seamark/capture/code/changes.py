@@ -4,54 +4,45 @@ A patch is made of one part for each file. What does not fit, cannot be read or 
 is left out part by part, so that what is kept still applies.
 """
 
-# ruff: noqa: PTH112, PTH118, PTH120 - names of files are texts here, and may be anything
+# ruff: noqa: PTH111, PTH118 - names of files are texts here, and may be anything
 
 from __future__ import annotations
 
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from seamark.capture.code import beginning_of
+from seamark.capture.code.git import Answer, Git, listing
 
-__all__ = [
-    "MAX_DIFF",
-    "ChangedFile",
-    "Diff",
-    "Tree",
-    "diff_of",
-    "name_of",
-    "parts_of",
-    "untracked_of",
-]
+__all__ = ["MAX_DIFF", "ChangedFile", "Changes", "name_of", "parts_of"]
 
 MAX_DIFF = 10_000_000
 """Bytes of a diff that are kept."""
 
-_MAX_CHANGED: Final = 10_000
-_MAX_RAW: Final = 4 << 20
-_MAX_NAMES_ASKED: Final = 500
-_MAX_ARGUMENTS: Final = 60_000
-_MAX_UNTRACKED: Final = 10_000
-_MAX_UNTRACKED_BYTES: Final = 1 << 20
+_MAX_NAMES: Final = 1 << 20
+_MAX_UNTRACKED: Final = 1 << 20
+_LONGEST_NAMES: Final = 1 << 14
+_MAX_LEFT_OUT: Final = 200
 _LISTED: Final = 20
-_RAW: Final = ("--raw", "-z", "--no-renames", "--ignore-submodules=dirty")
+# Of submodules only the commits are compared: git would run itself in them, with their
+# configuration. Not `git diff`, which writes the index whatever GIT_OPTIONAL_LOCKS says.
+_STATUS: Final = (
+    *("status", "--porcelain=v1", "-z", "--no-renames"),
+    *("--untracked-files=no", "--ignore-submodules=dirty"),
+)
 # A file that was renamed is one that went and one that came: a part must not need another one.
 _PATCH: Final = (
-    *("--patch", "--binary", "--full-index", "--no-renames", "--no-color", "--unified=3"),
+    *("diff-index", "--patch", "--full-index", "--no-renames", "--no-color", "--unified=3"),
     *("--no-ext-diff", "--no-textconv", "--no-indent-heuristic", "--ignore-submodules=dirty"),
-    *("--submodule=short", "--src-prefix=a/", "--dst-prefix=b/"),
+    *("--submodule=short", "--src-prefix=a/", "--dst-prefix=b/", "HEAD", "--"),
 )
 _HEADER: Final = b"diff --git "
-_UNMERGED: Final = re.compile(rb"^\* Unmerged path .*\n?", re.MULTILINE)
+_BINARY: Final = re.compile(rb"\nBinary files [^\n]* differ\n\Z")
 _ESCAPED: Final = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _ESCAPES: Final = dict(zip(b"abfnrtv", b"\a\b\f\n\r\t\v", strict=True))
-
-Git = Callable[..., Any]
-"""Asks git: `seamark.capture.code.git._Comparison._git`."""
 
 
 class ChangedFile(NamedTuple):
@@ -63,128 +54,132 @@ class ChangedFile(NamedTuple):
     left_out: str
 
 
-class Diff(NamedTuple):
-    """Changes in the files that git tracks: their number, and the patch."""
+class Changes:
+    """Compares a working tree with its index and its commit.
 
-    files: int
-    taken: ChangedFile
+    Args:
+        git: Isolated, in the folder ``top``.
+        top: The working tree.
+        common: The git folder.
+        filters: Names of filters that the repository configures.
 
+    Attributes:
+        unknown: Why it is not known whether something has changed.
+    """
 
-# --------------------------------------------------------------------- files that git tracks
+    def __init__(self, git: Git, top: str, common: str, filters: Collection[str]) -> None:
+        self._git, self._top, self._filters = git, top, filters
+        self._info = os.path.join(common, "info")
+        self._names: list[bytes] = []
+        self._left_out: dict[bytes, str] = {}
+        self._more = ""
+        self.unknown = "git cannot compare the files with the commit"
 
+    def facts(self) -> dict[str, Any]:
+        """Return whether tracked files have changed, and how many; empty if that is unknown."""
+        status = self._ask(*_STATUS)
+        changed = {entry[3:]: entry[:2] for entry in status.output.split(b"\0")[:-1]}
+        filtered = self._filtered(changed)
+        if status.code or filtered is None:
+            return {}
+        self._names = list(changed)
+        if status.code is None:
+            self._more = f"more than {len(changed):,} files have changed; "
+        for name, state in changed.items():
+            if why := filtered.get(name) or self._unreadable(name, state):
+                self._left_out[name] = why
+        # A file with a filter differs anyway; staged, it has changed.
+        if changed and all(name in filtered and changed[name][:1] == b" " for name in changed):
+            named = ", ".join(sorted({why.removeprefix("filter ") for why in filtered.values()}))
+            what = "of the files can only be compared by running a filter"
+            self.unknown = f"{len(changed)} {what}: {named[:200]}"
+            return {}
+        count = {"source_code/git/files_changed": len(changed)} if changed else {}
+        return {"source_code/git/dirty": bool(changed), **count}
 
-def diff_of(git: Git, top: Path, head: str, filters: Collection[str]) -> Diff | None:
-    """Return what has changed since a commit or tree; None if nothing has, or git cannot tell."""
-    raw = git("diff-index", *_RAW, head, "--", at_most=_MAX_RAW)
-    changed = dict(_changed(raw.output)) if raw.code in (0, None) else {}
-    if not changed:
-        return None
-    left_out: dict[bytes, str] = {}
-    for name, status in changed.items():
-        if why := ("unmerged" if status == b"U" else _unreadable(top, name)):
-            left_out[name] = why
-    names = [name for name in changed if name not in left_out]
-    if len(names) > _MAX_CHANGED:
-        left_out.update(dict.fromkeys(names[_MAX_CHANGED:], "too many files"))
-        names = names[:_MAX_CHANGED]
-    left_out.update(_filtered(git, names, filters))
-    parts = _parts(git, head, [name for name in names if name not in left_out], left_out)
-    unchanged = {name for name in names if name not in parts and name not in left_out}
-    count = len(changed) - len(unchanged)
-    if not count:
-        return None
-    content = b"".join(parts[name] for name in changed if name in parts)
-    more = "" if raw.code == 0 else f"more than {len(changed):,} files have changed; "
-    return Diff(
-        count, ChangedFile("source_code/diff", "patch", content, more + _in_words(left_out))
-    )
+    def diff(self) -> ChangedFile | None:
+        """Return the patch of all that has changed; None if nothing has."""
+        if not self._names:
+            return None
+        left_out = self._left_out
+        parts, why = self._parts(list(left_out))
+        left_out.update(dict.fromkeys(set(self._names) - parts.keys() - left_out.keys(), why))
+        content = b"".join(parts[name] for name in self._names if name in parts)
+        return ChangedFile("source_code/diff", "patch", content, self._more + _in_words(left_out))
 
+    def untracked(self, aside: Path | None, excludes: str) -> ChangedFile | None:
+        """Return the names of untracked files that are not ignored, one a line, quoted as git does.
 
-def _changed(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
-    # A last entry that was cut off is none.
-    entries = raw.split(b"\0")[:-1]
-    for head, name in zip(entries[::2], entries[1::2], strict=False):
-        if head.startswith(b":"):
-            yield name, head.rpartition(b" ")[2][:1]
+        ``excludes`` is a further file with rules, ``aside`` a folder whose files are not told.
+        """
+        more = (os.path.join(self._info, "exclude"), os.path.expanduser(excludes))
+        place = None if aside is None else os.fspath(aside)
+        listed = self._ask(*listing(self._top, place, *more), at_most=_MAX_UNTRACKED)
+        names = listed.output.rpartition(b"\n")[0]
+        if listed.code or not names:
+            return None
+        count = names.count(b"\n") + 1
+        cut = f"the first {count:,} files are listed, there are more" if listed.code is None else ""
+        return ChangedFile("source_code/untracked", "txt", names + b"\n", cut)
 
+    def _ask(self, *arguments: str, given: bytes = b"", at_most: int = _MAX_NAMES) -> Answer:
+        attributes = os.path.join(self._info, "attributes")
+        options = (
+            "-c",
+            f"core.attributesFile={attributes}",
+            "-c",
+            f"core.bigFileThreshold={MAX_DIFF}",
+        )
+        return self._git.ask(*options, *arguments, given=given, at_most=at_most)
 
-def _unreadable(top: Path, name: bytes) -> str:
-    """Return why git is not to read a file of the working tree; empty if it may."""
-    try:
-        found = os.lstat(os.path.join(os.fsencode(top), name))
-    except OSError:
-        return ""  # deleted
-    if stat.S_ISREG(found.st_mode):
-        return f"more than {MAX_DIFF // 10**6} MB" if found.st_size > MAX_DIFF else ""
-    is_known = stat.S_ISLNK(found.st_mode) or stat.S_ISDIR(found.st_mode)
-    return "" if is_known else "no regular file"
+    def _filtered(self, names: Collection[bytes]) -> dict[bytes, str] | None:
+        """Return which files have a filter; None if git cannot tell.
 
+        Of such a file the repository has something else than the disk.
+        """
+        if not self._filters or not names:
+            return {}
+        asked = b"".join(name + b"\0" for name in names)
+        told = self._ask("check-attr", "-z", "--stdin", "filter", given=asked, at_most=1 << 24)
+        if told.code != 0:
+            return None
+        fields = told.output.split(b"\0")
+        pairs = zip(
+            fields[::3], (value.decode("utf-8", "replace") for value in fields[2::3]), strict=False
+        )
+        return {name: f"filter {value[:100]}" for name, value in pairs if value in self._filters}
 
-def _filtered(git: Git, names: Sequence[bytes], filters: Collection[str]) -> dict[bytes, str]:
-    """Return which files have a filter: what is in the repository is not what is on disk."""
-    found: dict[bytes, str] = {}
-    for some in _batches(names) if filters else ():
-        told = git("check-attr", "-z", "filter", "--", *map(os.fsdecode, some))
-        values = told.output.split(b"\0")[2::3] if told.code == 0 else []
-        if len(values) != len(some):
-            found.update(dict.fromkeys(some, "may have a filter"))
-            continue
-        for name, value in zip(some, values, strict=True):
-            if (known := value.decode("utf-8", "replace")) in filters:
-                found[name] = f"filter {known[:100]}"
-    return found
+    def _unreadable(self, name: bytes, state: bytes) -> str:
+        """Return why git is not to read a file of the working tree; empty if it may."""
+        if b"U" in state or state in (b"AA", b"DD"):
+            return "in conflict"
+        try:
+            mode = os.lstat(os.path.join(os.fsencode(self._top), name)).st_mode
+        except OSError:
+            return ""  # deleted
+        is_known = stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)
+        return "" if is_known else "no regular file"
 
-
-def _batches(names: Sequence[bytes]) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
-    size = 0
-    for name in names:
-        if batch and (len(batch) == _MAX_NAMES_ASKED or size + len(name) > _MAX_ARGUMENTS):
-            yield batch
-            batch, size = [], 0
-        batch.append(name)
-        size += len(name) + 1
-    if batch:
-        yield batch
-
-
-def _parts(
-    git: Git, head: str, names: Sequence[bytes], left_out: dict[bytes, str]
-) -> dict[bytes, bytes]:
-    """Return the parts of a patch by file; note in ``left_out`` why a file has none."""
-    found: dict[bytes, bytes] = {}
-    room = MAX_DIFF
-    for batch in _batches(names):
-        asked = batch
-        while asked:
-            words = [*_PATCH, head, "--", *map(os.fsdecode, asked)]
-            answer = git("diff-index", *words, at_most=room + 1)
-            if answer.code not in (0, None):
-                left_out.update(dict.fromkeys(asked, "git cannot compare it"))
-                break
-            parts = _split(answer.output)
-            cut = next(reversed(parts), None) if answer.code is None else None
-            for name, part in parts.items():
-                if name != cut and _has_content(part):
-                    found[name] = part
-                    room -= len(part)
-            if cut is None:
-                break
-            left_out[cut] = f"the diff has {MAX_DIFF // 10**6} MB already"
-            asked = asked[asked.index(cut) + 1 :] if cut in asked else []
-    return found
-
-
-def _split(patch: bytes) -> dict[bytes, bytes]:
-    # A file that became a link has two parts, which are one.
-    parts: dict[bytes, bytes] = {}
-    for part in parts_of(patch):
-        if part.startswith(_HEADER):
+    def _parts(self, unread: list[bytes]) -> tuple[dict[bytes, bytes], str]:
+        """Return the parts of a patch by file, and why others have none."""
+        if len(unread) > _MAX_LEFT_OUT:
+            return {}, "too many files cannot be read"
+        excluded = [f":(exclude,top,literal){os.fsdecode(name)}" for name in unread]
+        patch = self._ask(*_PATCH, *excluded, at_most=MAX_DIFF)
+        parts: dict[bytes, bytes] = {}
+        for part in parts_of(patch.output):
             name = name_of(part)
-            if b"\n* Unmerged path " in part:
-                part = _UNMERGED.sub(b"", part)  # noqa: PLW2901 - what git says between two parts
-            parts[name] = parts.get(name, b"") + part
-    return parts
+            parts[name] = parts.get(name, b"") + part  # two, of a file that became a link
+            if _BINARY.search(part, len(part) - _LONGEST_NAMES):
+                self._left_out[name] = f"binary, or more than {MAX_DIFF // 10**6} MB"
+        if patch.code is None:
+            parts.popitem()
+        kept = {name: part for name, part in parts.items() if name not in self._left_out}
+        is_cut = patch.code is None
+        return (
+            kept,
+            f"the diff has {MAX_DIFF // 10**6} MB already" if is_cut else "git cannot compare it",
+        )
 
 
 def parts_of(patch: bytes) -> Iterator[bytes]:
@@ -213,127 +208,14 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
     return bytes([int(code, 8) & 255 if len(code) > 1 else _ESCAPES.get(code[0], code[0])])
 
 
-def _has_content(part: bytes) -> bool:
-    return part.count(b"\n") > 1
-
-
-# --------------------------------------------------------------------- files that it does not
-
-
-def untracked_of(
-    git: Git, top: Path, ignoring: Iterable[str], aside: Path | None
-) -> ChangedFile | None:
-    """Return the names of untracked files that are not ignored, one a line, quoted as git does.
-
-    ``ignoring`` are further files with rules, ``aside`` is a folder whose files are not told.
-    """
-    patterns = [f"--exclude-from={place}" for place in ignoring]
-    if aside is not None and (inside := _inside(aside, top)):
-        patterns.append("--exclude=/" + re.sub(r"([*?\[\]\\!#])", r"\\\1", inside) + "/")
-    listed = git(
-        *("ls-files", "--others", "--exclude-standard", *patterns),
-        at_most=_MAX_UNTRACKED_BYTES,
-    )
-    if listed.code not in (0, None):
-        return None
-    names = listed.output.split(b"\n")[:-1]
-    is_cut = listed.code is None or len(names) > _MAX_UNTRACKED
-    names = names[:_MAX_UNTRACKED]
-    if not names:
-        return None
-    more = f"the first {len(names):,} files are listed, there are more" if is_cut else ""
-    return ChangedFile("source_code/untracked", "txt", b"\n".join(names) + b"\n", more)
-
-
-def _inside(folder: Path, top: Path) -> str:
-    try:
-        inside = os.path.relpath(os.path.realpath(folder), os.path.realpath(top))
-    except ValueError:  # on another drive
-        return ""
-    inside = inside.replace(os.sep, "/")
-    return "" if inside.partition("/")[0] in (".", "..") else inside
-
-
-def _in_words(left_out: dict[bytes, str]) -> str:
+def _in_words(left_out: Mapping[bytes, str]) -> str:
     if not left_out:
         return ""
     named = [
-        f"{os.fsencode(name).decode('utf-8', 'replace')} ({why})"
+        f"{name.decode('utf-8', 'replace')} ({why})"
         for name, why in list(left_out.items())[:_LISTED]
     ]
     rest = len(left_out) - len(named)
     files = "file is" if len(left_out) == 1 else "files are"
     more = f", and {rest:,} more" if rest else ""
     return f"{len(left_out):,} {files} left out: {', '.join(named)}{more}"
-
-
-_MAX_LINK: Final = 1 << 14
-_GIT_PLACES: Final = ("HEAD", "packed-refs", "refs", "objects/info", "objects/pack")
-
-
-class Tree:
-    """A working tree with its git folder, which may be shared with others (``common``).
-
-    Either may be a stranger's. A git folder may name any folder as its working tree, the home
-    folder, say; a ``.git`` file or a link may name anybody's git folder, whose files would seem
-    deleted. Both would put files into the record that the training has nothing to do with. So a git
-    folder outside of the working tree has to point back at it, as git writes it for worktrees and
-    submodules.
-    """
-
-    def __init__(self, top: str, own: str, common: str, work_tree: str) -> None:
-        self._top, self._own, self._common = map(os.path.realpath, (top, own, common))
-        self._work_tree = work_tree
-
-    def holds(self, folder: str | os.PathLike[str]) -> bool:
-        """Return whether a folder lies in the working tree, and both parts belong together."""
-        if not _is_within(os.path.realpath(folder), self._top):
-            return False
-        link = os.path.join(self._top, ".git")
-        if self._common != self._own:  # of several working trees
-            shared = os.path.join(self._common, "worktrees")
-            return os.path.dirname(self._own) == shared and self._is_named_by_worktree(link)
-        if not self._is_led_to_by(link):
-            return False
-        return _is_within(self._own, self._top) or self._is_named_by_configuration()
-
-    def keeps(self, files: Iterable[str], reference: str) -> bool:
-        """Return whether what git reads lies in its folder: a link may lead to anybody's.
-
-        What it reads is ``files`` (objects and index), the head and the branch (``reference``, if
-        any).
-        """
-        named = [os.path.join(self._common, name) for name in (*_GIT_PLACES, reference)]
-        read = (*files, os.path.join(self._own, "HEAD"), *named)
-        return all(
-            _is_within(real, self._own) or _is_within(real, self._common)
-            for real in map(os.path.realpath, read)
-        )
-
-    def _is_led_to_by(self, link: str) -> bool:
-        if os.path.isdir(link):
-            return os.path.realpath(link) == self._own
-        named = _named_in(link, b"gitdir: ")
-        return bool(named) and os.path.realpath(os.path.join(self._top, named or "")) == self._own
-
-    def _is_named_by_worktree(self, link: str) -> bool:
-        # The folder of the named file, not the file: that may be what a stranger's link leads to.
-        named = _named_in(os.path.join(self._own, "gitdir"), b"") or ""
-        folder = os.path.dirname(os.path.join(self._own, named))
-        return self._is_led_to_by(link) and bool(named) and os.path.realpath(folder) == self._top
-
-    def _is_named_by_configuration(self) -> bool:
-        named = os.path.join(self._own, os.path.expanduser(self._work_tree))  # noqa: PTH111
-        return bool(self._work_tree) and os.path.realpath(named) == self._top
-
-
-def _named_in(file: str, before: bytes) -> str | None:
-    """Return the path that a file of git holds; None if it holds none."""
-    content = beginning_of(file, _MAX_LINK, follow=True) or b""
-    if not content.startswith(before) or b"\0" in content:
-        return None
-    return os.fsdecode(content.removeprefix(before).rstrip(b"\r\n")) or None
-
-
-def _is_within(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(os.path.join(folder, ""))

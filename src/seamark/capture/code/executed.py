@@ -1,4 +1,4 @@
-"""The code that is executed: the script or the notebook, and a version of all that is the person's.
+"""The code that is executed: the script, the cells of a notebook, and a version of what is yours.
 
 The version is a hash over the modules that were loaded and are nobody's package: the same code has
 the same one wherever it lies. Modules that are imported, and cells that are executed while the run
@@ -7,19 +7,15 @@ goes on count too: everything is looked at again before the run rests or stops.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import json
 import os
 import sys
-import zipimport
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from seamark.capture.code import beginning_of, is_installed, repository_top
 from seamark.capture.code.hiding import hide_in_code
-from seamark.process.interrupts import let_pass, quietly
 from seamark.types import File
 
 if TYPE_CHECKING:
@@ -31,7 +27,6 @@ __all__ = ["CodeVersion", "ExecutedCode", "cells_of_session"]
 
 _FILES: Final = "source_code/files"
 _VERSION: Final = "source_code/version"
-_NOTEBOOK: Final = "source_code/notebook"
 _CELLS: Final = "source_code/cells"
 _LONGEST: Final = 4 << 20
 _MAX_MODULES: Final = 5_000
@@ -46,6 +41,7 @@ class CodeVersion:
 
     Attributes:
         first: The version at the start of the run; empty if it is not known.
+        is_too_much: Whether there is more code than is looked at; then there is no version.
     """
 
     def __init__(self, script: Script) -> None:
@@ -53,34 +49,30 @@ class CodeVersion:
         self._seen: dict[str, tuple[str, str]] = {}
         self._bytes = 0
         self.first = ""
+        self.is_too_much = False
 
     @classmethod
     def at_start(cls, script: Script) -> CodeVersion:
         """Return the version of what was executed so far; for a thread, as a disk may hang."""
         found = cls(script)
-        with contextlib.suppress(_TooMuchError):  # which the capture records
-            found.first = found.now(cells_of_session())
+        found.first = found.now(cells_of_session())
         return found
 
     def now(self, cells: Mapping[int, str]) -> str:
-        """Return the version of what was executed so far; empty if nothing; may be too much."""
+        """Return the version of what was executed so far; empty if nothing, or too much."""
         main = self.script.file
         mine: list[tuple[str, str]] = []
         if main is not None and main.suffix in _SUFFIXES and not is_installed(main):
             mine.append(("__main__", str(main)))  # its module has forgotten it once it has ended
         for name, file in (*mine, *_own_modules(self._roots)):
-            if file not in self._seen:
+            if file not in self._seen and not self.is_too_much:
                 # Once: what was executed is what was there when it was first seen.
                 self._seen[file] = (name, self._digest(Path(file)))
-        if main is not None and not self._seen.get(str(main), ("", ""))[1]:
-            archive = _archive_of(main)
-            if archive is not None and not is_installed(archive):
-                self._seen[str(main)] = ("__main__", self._digest(archive))
         found = {entry for entry in self._seen.values() if entry[1]}
         if cells:
             text = "\n\0".join(cells.values()).encode("utf-8", "backslashreplace")
             found.add(("__main__", hashlib.sha256(text).hexdigest()))
-        if not found:
+        if not found or self.is_too_much:
             return ""
         lines = "".join(f"{digest} {name}\n" for name, digest in sorted(found))
         return hashlib.sha256(lines.encode("utf-8", "backslashreplace")).hexdigest()[:_CHARS]
@@ -90,15 +82,12 @@ class CodeVersion:
         if content is None:
             return ""
         self._bytes += len(content)
-        if self._bytes > _MAX_BYTES or len(self._seen) >= _MAX_MODULES:
-            most = f"{_MAX_MODULES:,} modules or {_MAX_BYTES >> 20} MiB"
-            msg = f"more than {most} of imported files belong to no package"
-            raise _TooMuchError(msg)
+        self.is_too_much = self._bytes > _MAX_BYTES or len(self._seen) >= _MAX_MODULES
         return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
 
 
 class ExecutedCode:
-    """Records the entry script or the notebook, and the version of the code.
+    """Records the entry script or the cells of a notebook, and the version of the code.
 
     ``version`` is the one that was recorded at the start; None to find it out.
     """
@@ -118,8 +107,8 @@ class ExecutedCode:
         self._secrets = secrets
         self._keeps_script, self._tells_version = keeps_script, tells_version
         self._version = version or CodeVersion(script)
-        self._known: dict[str, str] = {}
-        self._told: object = version.first if version else ""
+        self._kept = b""
+        self._told = version.first if version else ""
 
     def find(self) -> None:
         """Record the code executed so far; call it on a thread, because a disk may hang."""
@@ -132,19 +121,12 @@ class ExecutedCode:
         """Record code imported and executed since `find`; call it on a thread, too."""
         self._record()
 
-    # ---------------------------------------------------------------- the script
-
     def _keep_script(self) -> None:
-        file = self._script.file
-        if file is None or is_installed(file):
-            return
-        found = _read(file)
-        content = _source_in_archive(file) if found is None else found
-        if content is None:
-            return
-        here = self._script.here
-        name = file.relative_to(here).as_posix() if file.is_relative_to(here) else file.name
-        self._run.keep_members(_FILES, {name: self._hidden(content, _FILES, name)})
+        file, here = self._script.file, self._script.here
+        content = None if file is None or is_installed(file) else _read(file)
+        if file is not None and content is not None:
+            name = file.relative_to(here).as_posix() if file.is_relative_to(here) else file.name
+            self._run.keep_members(_FILES, {name: self._hidden(content, _FILES, name)})
 
     def _hidden(self, content: bytes, path: str, name: str) -> bytes:
         text = content.decode("utf-8", "surrogateescape")
@@ -154,64 +136,33 @@ class ExecutedCode:
         self._run.note_masked([path])
         return kept.encode("utf-8", "surrogateescape")
 
-    # ---------------------------------------------------------------- what changes meanwhile
-
     def _record(self, *, tells_version: bool = True) -> None:
         cells = cells_of_session()
         if cells:
-            self._record_cells(cells)
-            self._record_notebook()
-        if self._tells_version and tells_version:
-            self._record_version(cells)
+            self._keep_cells(cells)
+        if not self._tells_version or not tells_version:
+            return
+        version = self._version.now(cells)
+        if self._version.is_too_much:
+            most = f"{_MAX_MODULES:,} modules or {_MAX_BYTES >> 20} MiB"
+            why = f"more than {most} of imported files belong to no package"
+            self._run.assign_quietly({_VERSION: None, f"{_VERSION}_unknown": why})
+        elif version not in ("", self._told):
+            self._told = version
+            self._run.assign_quietly({_VERSION: version})
 
-    def _record_cells(self, cells: Mapping[int, str]) -> None:
+    def _keep_cells(self, cells: Mapping[int, str]) -> None:
         parts = (f"# In[{number}]:\n\n{text.rstrip()}\n" for number, text in cells.items())
         content = "\n\n".join(parts).encode("utf-8", "backslashreplace")
+        if content == self._kept:
+            return
+        self._kept = content
         if len(content) > _LONGEST:
             content = content[:_LONGEST].rpartition(b"\n\n\n# In[")[0]
             what = f"the first {_LONGEST >> 20} MiB are kept"
             self._run.assign_quietly({f"{_CELLS}_left_out": what})
-        self._keep(_CELLS, content, "py")
-
-    def _record_notebook(self) -> None:
-        file = _notebook_file(self._script)
-        if file is None:
-            return
-        content = _read(file)
-        if content is None:
-            what = f"it has more than {_LONGEST >> 20} MiB, or cannot be read"
-            self._run.assign_quietly({f"{_NOTEBOOK}_left_out": what})
-            return
-        with quietly(only=(ValueError, RecursionError)):
-            bare = _without_outputs(json.loads(content))
-            if bare is not None:
-                self._keep(_NOTEBOOK, bare, "ipynb")
-
-    def _keep(self, path: str, content: bytes, extension: str) -> None:
-        """Store a file unless it is unchanged since the last time."""
-        digest = hashlib.sha256(content).hexdigest()
-        if self._known.get(path) == digest:
-            return
-        self._known[path] = digest
-        hidden = self._hidden(content, path, f"source.{extension}")
-        self._run.keep(path, File.from_content(hidden, extension))
-
-    def _record_version(self, cells: Mapping[int, str]) -> None:
-        try:
-            version: object = self._version.now(cells)
-        except _TooMuchError as error:
-            version = error
-        if version == self._told or isinstance(self._told, _TooMuchError):
-            return
-        self._told = version
-        if isinstance(version, _TooMuchError):
-            self._run.assign_quietly({_VERSION: None, f"{_VERSION}_unknown": str(version)})
-        elif version:
-            self._run.assign_quietly({_VERSION: version})
-
-
-class _TooMuchError(Exception):
-    """There is more code than is looked at."""
+        hidden = self._hidden(content, _CELLS, "source.py")
+        self._run.keep(_CELLS, File.from_content(hidden, "py"))
 
 
 # --------------------------------------------------------------------- modules
@@ -251,22 +202,6 @@ def _read(file: Path) -> bytes | None:
     return None if content is None or len(content) > _LONGEST else content
 
 
-def _archive_of(file: Path) -> Path | None:
-    return next((each for each in file.parents if each.is_file()), None)
-
-
-def _source_in_archive(file: Path) -> bytes | None:
-    archive = _archive_of(file)
-    if archive is None:
-        return None
-    try:
-        source = zipimport.zipimporter(str(archive)).get_source(file.stem)
-    except (ImportError, OSError, UnicodeDecodeError, SyntaxError) as error:
-        let_pass(error)
-        return None
-    return None if source is None or len(source) > _LONGEST else source.encode("utf-8")
-
-
 # --------------------------------------------------------------------- notebooks
 
 
@@ -282,31 +217,3 @@ def cells_of_session() -> dict[int, str]:
         for number, text in enumerate(list(inputs))
         if number and isinstance(text, str) and text.strip()
     }
-
-
-def _notebook_file(script: Script) -> Path | None:
-    named = [os.environ.get("JPY_SESSION_NAME") or "", script.entrypoint]
-    if os.environ.get("KAGGLE_KERNEL_RUN_TYPE"):
-        named.append("__notebook__.ipynb")
-    for name in named:
-        if name.endswith(".ipynb"):
-            here = script.here
-            for place in (Path(name), here / name, here / os.path.basename(name)):  # noqa: PTH119
-                if place.is_absolute() and place.is_file():
-                    return place
-    return None
-
-
-def _without_outputs(notebook: Any) -> bytes | None:
-    if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
-        return None
-    cells = []
-    for cell in notebook["cells"]:
-        if not isinstance(cell, dict):
-            return None
-        bare = {key: value for key, value in cell.items() if key != "attachments"}
-        if cell.get("cell_type") == "code":
-            bare["outputs"] = []
-        cells.append(bare)
-    bare_notebook = {**notebook, "cells": cells}
-    return json.dumps(bare_notebook, indent=1, ensure_ascii=False).encode("utf-8", "replace")

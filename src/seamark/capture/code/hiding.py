@@ -9,12 +9,10 @@ All of it runs on a thread, which rests as long as it works.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -22,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from seamark.capture.code.changes import name_of, parts_of
 from seamark.capture.secrets.code import Change, replaced
 from seamark.capture.secrets.masking import mask_code, mask_file
-from seamark.capture.secrets.shapes import MASK, mask_known, mask_shapes, secret_values
+from seamark.capture.secrets.shapes import MASK, mask_known, secret_values
 
 if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
@@ -30,11 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["hide_in_code", "hide_in_patch"]
 
-_PIECE: Final = 1 << 14
-_OVERLAP: Final = 512
 _PACE_S: Final = 0.005
-_MOST_UNPACKED: Final = 16 << 20
-_PACKED: Final = re.compile(rb"^(?:literal|delta) [0-9]+\n((?:[A-Za-z][^\n ]+\n)+)", re.MULTILINE)
 _CODE: Final = re.compile(r"\.(?:c|cc|cpp|cuh?|go|h|hpp|java|jl|js|pyi?|pyx|rs|ts)\Z")
 _LONG_LINE: Final = re.compile(r"^[^\n]{131073,}", re.MULTILINE)
 _HUNKS: Final = re.compile(r"(?<=\n)(?=@@ )")
@@ -56,44 +50,13 @@ def hide_in_code(text: str, secrets: Secrets, name: str = "") -> str:
     return _hidden(text, secrets, name)
 
 
-def hide_in_patch(patch: bytes, secrets: Secrets, left_out: list[str] | None = None) -> bytes:
-    """Return a patch without secrets.
+def hide_in_patch(patch: bytes, secrets: Secrets) -> bytes:
+    """Return a patch, as git prints it, without secrets.
 
     A hunk that adds one still applies; one that has one in a line that it removes, or in the lines
-    around, does not. A binary file in which one is found is left out.
-
-    Args:
-        patch: As git prints it.
-        secrets: What is hidden.
-        left_out: Takes the names of files that are left out.
+    around, does not.
     """
-    kept = []
-    for part in parts_of(patch):
-        if b"\nGIT binary patch\n" not in part:
-            kept.append(_hide_in_part(part, secrets))
-        elif not _binary_holds_secret(part, secrets):
-            kept.append(part)
-        elif left_out is not None:
-            left_out.append(name_of(part).decode("utf-8", "replace"))
-    return b"".join(kept)
-
-
-def _binary_holds_secret(part: bytes, secrets: Secrets) -> bool:
-    """Return whether the contents of a binary part have a known value or a known shape."""
-    values = [value.encode("utf-8", "surrogateescape") for value in _known_of(secrets)]
-    for packed in _PACKED.findall(part):
-        try:
-            lines = (base64.b85decode(line[1:]) for line in packed.split(b"\n") if line)
-            data = zlib.decompressobj().decompress(b"".join(lines), _MOST_UNPACKED)
-        except (ValueError, zlib.error):
-            return True  # it cannot be told
-        if any(value in data for value in values):
-            return True
-        for start in range(0, len(data) if secrets.masked else 0, _PIECE):
-            text = data[start : start + _PIECE + _OVERLAP].decode("latin-1")
-            if mask_shapes(mask_known(text, (), secrets.more)) != text:
-                return True
-    return False
+    return b"".join(_hide_in_part(part, secrets) for part in parts_of(patch))
 
 
 def _hide_in_part(part: bytes, secrets: Secrets) -> bytes:

@@ -1,0 +1,258 @@
+"""Commit and repository of the running code, and changes since the commit, read by ``git``."""
+
+# ruff: noqa: PTH100, PTH111, PTH112, PTH118, PTH120 - names of files are texts here, and may be anything
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from seamark.capture.code import beginning_of, is_installed
+from seamark.capture.code.changes import ChangedFile, Changes
+from seamark.capture.code.git import Git, StoppedError
+from seamark.capture.secrets.masking import bare_url
+from seamark.capture.switches import is_switched_off
+from seamark.process.interrupts import let_pass
+
+if TYPE_CHECKING:
+    from seamark.capture.code import Script
+
+__all__ = ["TIMEOUT_S", "GitProbe", "repository_of", "warn_of_none"]
+
+log = logging.getLogger("seamark")
+
+TIMEOUT_S = 12.0
+"""What all of git's commands may take together, in seconds."""
+
+_MAX_TEXT: Final = 2048
+_MAX_LINK: Final = 1 << 14
+# What of a repository's configuration says how its files are compared, and runs nothing.
+_SETTINGS: Final = (
+    "core.autocrlf",
+    "core.checkstat",
+    "core.eol",
+    "core.filemode",
+    "core.ignorecase",
+    "core.precomposeunicode",
+    "core.symlinks",
+    "core.trustctime",
+    "extensions.objectformat",
+)
+_EXCLUDES: Final = "core.excludesfile"
+_WORK_TREE: Final = "core.worktree"
+_ORIGIN: Final = "remote.origin.url"
+_WANTED: Final = (
+    r"^(remote\..*\.url|filter\..*\.(clean|process)|"
+    + "|".join(map(re.escape, (*_SETTINGS, _EXCLUDES, _WORK_TREE)))
+    + ")$"
+)
+_GIT_PLACES: Final = ("HEAD", "packed-refs", "refs", "objects", "objects/info", "objects/pack")
+
+_told: set[Path] = set()
+
+
+def repository_of(git_ref: Any, script: Script) -> Path | None:
+    """Return the folder where git is asked, or None if it is not to be; on a thread.
+
+    ``git_ref`` is a path; an object that has one as ``repository_path`` (Neptune's ``GitRef``);
+    False, or Neptune's ``GitRef.DISABLED``, for none; None or True for the repository of the
+    script. A script that is installed with Python (a console script, ``python -m``) says nothing
+    about the repository, so the working directory stands in for it.
+    """
+    if is_switched_off(git_ref):
+        return None
+    if path := _path_named(git_ref):
+        given = Path(os.path.abspath(script.here / path))
+        return given.parent if given.is_file() else given
+    if script.file is None or is_installed(script.file):
+        return script.here
+    return script.file.parent
+
+
+def warn_of_none(git_ref: Any, folder: Path) -> None:
+    """Say that there is no repository where a person named one; once for each place."""
+    if _path_named(git_ref) and folder not in _told:
+        _told.add(folder)
+        log.warning("seamark: git_ref: git finds no repository that it may read at %s", folder)
+
+
+def _path_named(git_ref: Any) -> Any:
+    is_path = isinstance(git_ref, (str, os.PathLike))
+    return git_ref if is_path else getattr(git_ref, "repository_path", None)
+
+
+class GitProbe:
+    """Finds out about the repository in which a folder lies; ``if_none`` is called without one."""
+
+    def __init__(
+        self,
+        folder: Path,
+        timeout_s: float | None = None,
+        if_none: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._folder = folder
+        self._git = Git(folder, TIMEOUT_S if timeout_s is None else timeout_s)
+        self._if_none = if_none
+
+    def cancel(self) -> None:
+        """Kill the command that runs, and start no other; from any thread."""
+        self._git.cancel()
+
+    def find(
+        self,
+        record: Callable[[Mapping[str, Any]], None],
+        take: Callable[[ChangedFile], None],
+        aside: Path | None = None,
+    ) -> None:
+        """Record facts by path as they are found; returns when no git is left running.
+
+        Whether tracked files have changed (``dirty``) is null if that cannot be told without
+        running a program that the repository names; why is then told beside it.
+
+        ``take`` gets the diff of the files that git tracks, and the names of those that it neither
+        tracks nor ignores, but for those in ``aside``, the folder of all runs.
+        """
+        try:
+            with contextlib.suppress(StoppedError), self._git:
+                self._record_facts(record, take, aside)
+        except OSError as error:
+            let_pass(error)
+
+    def _record_facts(
+        self,
+        record: Callable[[Mapping[str, Any]], None],
+        take: Callable[[ChangedFile], None],
+        aside: Path | None,
+    ) -> None:
+        ask = self._git.ask
+        commit = ask("rev-parse", "--quiet", "--verify", "HEAD").text
+        reference = ask("symbolic-ref", "--quiet", "HEAD").text
+        if not commit and not reference:
+            self._if_none()
+            return
+        branch = reference.removeprefix("refs/heads/")[:_MAX_TEXT]
+        record({"source_code/git/commit": commit or None, "source_code/git/branch": branch or None})
+        listed = ask("config", "-z", "--get-regexp", _WANTED)
+        settings = _Settings(listed.output.decode("utf-8", "replace"))
+        record({"source_code/git/remote": settings.remote})
+        if listed.code is None:  # which filters there are is not known
+            record(_unknown("the configuration of the repository is too long"))
+            return
+        places = ask("rev-parse", "--absolute-git-dir", "--git-common-dir", "--show-toplevel").text
+        if not places:  # there is no working tree
+            return
+        tree = Tree(self._folder, places.splitlines(), settings.work_tree)
+        if not tree.is_whole() or not tree.keeps(reference):
+            record(_unknown("the repository's files lie elsewhere"))
+            return
+        with tempfile.TemporaryDirectory(prefix="seamark-") as own:
+            self._git.folder = tree.top
+            self._git.isolate(
+                Path(own),
+                tree.top,
+                head=commit,
+                objects=os.path.join(tree.common, "objects"),
+                index=os.path.join(tree.own, "index"),
+                settings={"core.repositoryformatversion": "1", **settings.plain},
+            )
+            changes = Changes(self._git, tree.top, tree.common, settings.filters)
+            record(changes.facts() or _unknown(changes.unknown))
+            if commit and (diff := changes.diff()):
+                take(diff)
+            if untracked := changes.untracked(aside, settings.excludes):
+                take(untracked)
+
+
+def _unknown(why: str) -> dict[str, Any]:
+    return {"source_code/git/dirty": None, "source_code/git/dirty_unknown": why}
+
+
+class _Settings:
+    """Settings read from a repository's configuration, as ``git config -z --get-regexp`` lists it.
+
+    The address is that of ``origin``, else of the first remote, without secrets; the path of the
+    working tree may be empty.
+    """
+
+    def __init__(self, listed: str) -> None:
+        # Not `git remote get-url`: that applies url.<base>.insteadOf, where tokens are often kept.
+        self.plain: dict[str, str] = {}
+        self.filters: set[str] = set()
+        home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+        self.excludes, self.work_tree = os.path.join(home, "git", "ignore"), ""
+        urls: dict[str, str] = {}
+        for entry in listed.split("\0"):
+            key, _, value = entry.partition("\n")
+            if key.startswith("remote."):
+                urls.setdefault(key, value)
+            elif key.startswith("filter."):
+                self.filters.add(key.removeprefix("filter.").rpartition(".")[0])
+            elif key == _EXCLUDES:
+                self.excludes = value
+            elif key == _WORK_TREE:
+                self.work_tree = value
+            elif re.fullmatch("[A-Za-z0-9]{1,12}", value):
+                self.plain[key] = value
+        url = urls.get(_ORIGIN) or next(iter(urls.values()), None)
+        self.remote = None if url is None else bare_url(url[:_MAX_TEXT])
+
+
+class Tree:
+    """A working tree with its git folder, which may be shared with others (``common``).
+
+    Either may be a stranger's. A git folder may name any folder as its working tree, the home
+    folder, say; a ``.git`` file or a link may name anybody's git folder, whose files would seem
+    deleted. Both would put files into the record that the training has nothing to do with. So a git
+    folder outside of the working tree has to point back at it, as git writes it for worktrees and
+    submodules.
+    """
+
+    def __init__(self, folder: Path, places: Iterable[str], work_tree: str) -> None:
+        found = (os.path.realpath(os.path.join(folder, place)) for place in places)
+        self.own, self.common, self.top = found
+        self._folder = os.path.realpath(folder)
+        self._work_tree = os.path.expanduser(work_tree)
+
+    def is_whole(self) -> bool:
+        """Return whether the folder lies in the working tree, and both parts belong together."""
+        link = os.path.join(self.top, ".git")
+        led = link if os.path.isdir(link) else os.path.join(self.top, _named_in(link, b"gitdir: "))
+        if os.path.realpath(led) != self.own or not _is_within(self._folder, self.top):
+            return False
+        back = os.path.join(self.own, self._work_tree)
+        if self.common != self.own:  # of several working trees
+            # The folder of the named file, not the file: that may be what a stranger's link leads
+            # to.
+            back = os.path.join(self.own, os.path.dirname(_named_in(f"{self.own}/gitdir", b"")))
+            if os.path.dirname(self.own) != os.path.join(self.common, "worktrees"):
+                return False
+        elif _is_within(self.own, self.top):
+            return True
+        return os.path.realpath(back) == self.top
+
+    def keeps(self, reference: str) -> bool:
+        """Return whether what git reads lies in its folder: a link may lead to anybody's."""
+        read = [os.path.join(self.own, name) for name in ("HEAD", "index")]
+        read += [os.path.join(self.common, name) for name in (*_GIT_PLACES, reference)]
+        return all(
+            _is_within(real, self.own) or _is_within(real, self.common)
+            for real in map(os.path.realpath, read)
+        )
+
+
+def _named_in(file: str, before: bytes) -> str:
+    """Return the path that a file of git holds; empty if it holds none."""
+    content = beginning_of(file, _MAX_LINK, follow=True) or b""
+    if not content.startswith(before) or b"\0" in content:
+        return ""
+    return os.fsdecode(content.removeprefix(before).rstrip(b"\r\n"))
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(os.path.join(folder, ""))

@@ -237,16 +237,26 @@ class _Text:
             if held is not None:
                 yield from held
                 return
-        found = _QUOTED.match(text, start, start + _LONGEST) or _UNCLOSED.match(text, start)
-        if found is None:
-            found = (_WORDS if is_line else _BARE).match(text, start)
-        if found is None or not found["value"] or _STAYS.match(text, found.start("value")):
-            return
-        value = found["value"]
-        if found.lastgroup == "value" and found.start() == found.start("value"):
-            value = value.rstrip(" \t\r,;\\" if is_line else _PUNCTUATION[:-4]) or value
-        if self._hides(name, level, value, is_sure=is_sure):
-            yield found.start("value"), found.start("value") + len(value), hidden_lines(value)
+        span = None
+        for stop in (start + _NEAR, len(text)):  # where nothing is hidden, little is looked at
+            span = self._span(start, stop, is_line=is_line)
+            if span is None or not self._hides(name, level, text[slice(*span)], is_sure=is_sure):
+                return
+        if span is not None:
+            yield *span, hidden_lines(text[slice(*span)])
+
+    def _span(self, start: int, stop: int, *, is_line: bool) -> tuple[int, int] | None:
+        """Return the span of a value, without the punctuation that ends it."""
+        text = self._text
+        if found := _QUOTED.match(text, start, stop) or _UNCLOSED.match(text, start, stop):
+            begin, end = found.span("value")
+        elif found := (_WORDS if is_line else _BARE).match(text, start, stop):
+            value = found["value"]
+            ends = " \t\r,;\\" if is_line else ".,;:!?)]}"
+            begin, end = start, start + (len(value.rstrip(ends)) or len(value))
+        else:
+            return None
+        return None if begin == end or _STAYS.match(text, begin) else (begin, end)
 
     def _hides(self, name: str, level: Level, value: str, *, is_sure: bool) -> bool:
         """Return whether a value is hidden for its name."""

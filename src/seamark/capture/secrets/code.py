@@ -61,7 +61,6 @@ _BETWEEN: Final = re.compile(
     r"(?P<name>[A-Za-z_$][\w$.]*)|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<line>\n)"
     r"|(?P<comma>[,;])|(?P<sign>\?:|:=|=>|[=!]={1,2}|=|:)|(?P<other>\|\||\?\??)"
 )
-_SHORTEST: Final = 5
 _KEYED: Final = re.compile(r"\s{0,8}(?::(?![=:])|=>|=(?!=))")
 _NAME_ALONE: Final = re.compile(r"(?P<dash>--?)?(?P<name>[A-Za-z_][\w.-]{0,120})=?")
 _CALLS: Final = frozenset(
@@ -112,7 +111,7 @@ class Code:
         self._end_statement()
 
     def _end_statement(self) -> None:
-        self._name = self._sign = ""
+        self._name = self._sign = self._held_by = ""
         self._level = self._default = self._holder = Level.NO
         self._held_at = 0
         self._is_due = self._was_due = self._is_called = self._is_getter = self._is_open = False

@@ -31,7 +31,6 @@ from seamark.capture.secrets.shapes import MASK, hidden_lines, is_hidden
 __all__ = ["mask_named", "named_changes"]
 
 _LONGEST_LEAD: Final = 96
-_LONGEST: Final = 1 << 12
 _NEAR: Final = 256
 _BLOCK: Final = 1 << 13
 

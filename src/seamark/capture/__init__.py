@@ -30,7 +30,7 @@ from seamark.capture.ending import (
 )
 from seamark.capture.part import Part, Recorder
 from seamark.capture.secrets import Secrets
-from seamark.capture.secrets.masking import MASK, mask_arguments, mask_secrets, mask_traceback
+from seamark.capture.secrets.masking import MASK, mask_arguments, mask_secrets
 from seamark.capture.switches import Switches
 from seamark.process.interrupts import quietly
 from seamark.reading.recorded_errors import ERRORS
@@ -48,7 +48,6 @@ __all__ = [
     "error_traceback",
     "mask_arguments",
     "mask_secrets",
-    "mask_traceback",
 ]
 
 log = logging.getLogger("seamark")

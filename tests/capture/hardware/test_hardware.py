@@ -15,7 +15,7 @@ import pytest
 from cgroup_trees import DOCKER_V2, GIB, write_tree
 
 from seamark.capture.hardware import BEGIN_S, EVERY_S, FIRST_S, Hardware, Sampler, between
-from seamark.capture.hardware.machine import Machine, Reading, Values, children_of, usage
+from seamark.capture.hardware.machine import Machine, Reading, Values, usage
 
 MIB = 2**20
 
@@ -383,21 +383,11 @@ def test_children_and_what_they_started_are_counted():
 
 def test_a_process_that_vanishes_is_left_out(monkeypatch):
     """Between listing and looking."""
-    monkeypatch.setattr(
-        "seamark.capture.hardware.machine.children_of",
-        lambda pid: [2**22 + 1] if pid == os.getpid() else None,
-    )
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        gone = psutil.Process(child.pid)
+        child.communicate(b"\n")
+    monkeypatch.setattr("seamark.capture.hardware.machine._tree", lambda _: [gone.pid, os.getpid()])
     assert usage(psutil)[1] > MIB
-
-
-def test_children_are_found_on_a_kernel_that_does_not_list_them(tmp_path):
-    """Such as a sandbox's: every process is looked at then."""
-    (tmp_path / "7/task/7").mkdir(parents=True)
-    assert children_of(7, tmp_path) is None
-    assert children_of(8, tmp_path) is None
-    (tmp_path / "7/task/9").mkdir()
-    (tmp_path / "7/task/9/children").write_text("11 12 ")
-    assert children_of(7, tmp_path) == [11, 12]
 
 
 # ------------------------------------------------------------------ the thread

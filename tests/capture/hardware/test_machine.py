@@ -90,15 +90,3 @@ def test_a_folder_in_the_place_of_a_file_is_no_limit(tmp_path):
     (tmp_path / "sys/fs/cgroup/memory.max").mkdir(parents=True)
     tree = {name: text for name, text in DOCKER_V2.items() if not name.endswith("memory.max")}
     assert told(tree, tmp_path)[1] is None
-
-
-def test_paths_with_spaces_are_found(tmp_path):
-    """mountinfo writes them as octal numbers."""
-    tree = {
-        name.replace("fs/cgroup", "fs/c group"): text.replace(
-            "/sys/fs/cgroup", "/sys/fs/c\\040group"
-        )
-        for name, text in DOCKER_V2.items()
-    }
-    tree["proc/self/cgroup"] = DOCKER_V2["proc/self/cgroup"]
-    assert told(tree, tmp_path)[1] == (2 * GIB, GIB + 50_000_000)

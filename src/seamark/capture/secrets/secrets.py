@@ -16,9 +16,7 @@ from seamark.capture.secrets.masking import (
     MASK,
     hides_parameter,
     mask_arguments,
-    mask_printed,
     mask_secrets,
-    mask_traceback,
     mask_value,
 )
 from seamark.capture.secrets.names import (
@@ -43,10 +41,7 @@ BY_VALUE: Final = f"{MASK} (value looks like a secret)"
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][\w.-]*")
 _OPTION: Final = re.compile(r"--[A-Za-z]")
-_NAMED_BESIDE: Final = frozenset({"key", "value"})
-_NAMING: Final = ("name", "key", "username")
 _MIN_BEGUN: Final = 4
-_HEX_KEY: Final = re.compile(r"[0-9a-f]{32}(?:[0-9a-f]{8})?")
 
 
 def more_of(entries: Iterable[str | re.Pattern[str]]) -> More:
@@ -95,23 +90,20 @@ class Secrets:
     more: More = MORE_NONE
 
     def message(self, text: str) -> str:
-        """Return a message without secrets; above 256 Ki characters its middle is left out."""
-        if not self.masked:
-            return self._without_known(text)
-        return mask_secrets(text, known=self.known, more=self.more)
+        """Return a message or a traceback without secrets.
 
-    def traceback(self, text: str) -> str:
-        """Return a formatted traceback without secrets."""
+        Above 256 Ki characters its middle is left out.
+        """
         if not self.masked:
             return self._without_known(text)
-        return mask_traceback(text, known=self.known, more=self.more)
+        return mask_secrets(text, environment={}, known=self._values(), more=self.more)
 
     def arguments(self, arguments: Iterable[str]) -> list[str]:
         """Return the arguments of a command without secrets; as many as were given."""
         arguments = list(arguments)
         if not self.masked:
             return [self._without_known(each) for each in arguments]
-        return mask_arguments(arguments, known=self.known, more=self.more)
+        return mask_arguments(arguments, environment={}, known=self._values(), more=self.more)
 
     def atoms(self, atoms: Mapping[str, Atom]) -> dict[str, Atom]:
         """Return values without secrets.
@@ -122,11 +114,14 @@ class Secrets:
             atoms: By path.
         """
         kept = dict(atoms)
-        hidden = None
         for path, atom in atoms.items():
-            if atom.type == "string" or (atom.type == "json" and '"' in atom.value):
-                hidden = hidden or _Hidden(self)
-                kept[path] = hidden.atom(atom, _names_of(path, atoms))
+            if atom.type == "string":
+                hidden = self.text(atom.value, *_names_of(path, atoms))
+                kept[path] = atom if hidden == atom.value else Atom("string", hidden)
+            elif atom.type == "json" and '"' in atom.value:
+                value = json.loads(atom.value)
+                hidden = self._json(value, _names_of(path, atoms))
+                kept[path] = atom if hidden == value else encode_atom(hidden)
         return kept
 
     def text(self, text: str, *names: str) -> str:
@@ -136,17 +131,21 @@ class Secrets:
             text: The string; one that had to be escaped stays marked so.
             names: What it is called, if that says something; names that it stands below go before.
         """
-        return _Hidden(self).text(text, names) if text else text
+        if text.startswith((BY_NAME, BY_VALUE)) and self.masked:
+            return text
+        if self.masked and names and self._is_named(text, names):
+            hidden = BY_NAME
+        else:
+            hidden = self.printed(text)
+            if hidden == MASK != text and self.masked:
+                hidden = BY_VALUE
+        return Escaped(hidden) if isinstance(text, Escaped) else hidden
 
     def printed(self, text: str) -> str:
-        """Return output without the values that follow secret names in a line, a table or a list.
-
-        The rest is for `text` to hide, which looks at each point that is recorded.
-
-        Args:
-            text: What was printed, without control characters.
-        """
-        return mask_printed(text, self.more) if self.masked else text
+        """Return output without secrets."""
+        if not self.masked:
+            return self._without_known(text)
+        return mask_value(text, environment={}, known=self._values(), more=self.more)
 
     def open_value_start(self, text: str) -> int:
         """Return where a known value begins that a text ends in the middle of; else its length.
@@ -163,10 +162,34 @@ class Secrets:
         return begun
 
     def _known(self) -> set[str]:
-        values = {value for value in self.known if len(value) > _MIN_BEGUN}
-        if self.masked:
-            values |= _values_of_environment(self.more)
-        return values
+        return {value for value in self._values() if len(value) > _MIN_BEGUN}
+
+    def _values(self) -> set[str]:
+        return (
+            _values_of_environment(self.more).union(self.known) if self.masked else set(self.known)
+        )
+
+    def _is_named(self, text: str, names: tuple[str, ...]) -> bool:
+        """Return whether a string is secret for its name or its path: ``secrets/openai``."""
+        if hides_parameter(names[-1], text, self.more):
+            return True
+        is_held = any(map(holds_secrets, names[:-1])) and not is_plain_fact(names[-1])
+        return is_held and not is_empty(text) and not is_harmless(text)
+
+    def _json(self, value: Any, names: tuple[str, ...]) -> Any:
+        if isinstance(value, str):
+            return self.text(value, *names)
+        if isinstance(value, dict):
+            return {
+                key: self._json(each, (*names, _beside(value) if key == "value" else str(key)))
+                for key, each in value.items()
+            }
+        if not isinstance(value, list):
+            return value
+        words = [each for each in value if isinstance(each, str)]
+        if self.masked and len(words) == len(value) and any(map(_OPTION.match, words)):
+            return self.arguments(words)
+        return [self._json(each, names) for each in value]
 
     def _without_known(self, text: str) -> str:
         for value in self.known:
@@ -192,99 +215,16 @@ def _values_of_environment(more: More) -> set[str]:
     return found[1]
 
 
-class _Hidden:
-    """Hides secrets in values; the environment is read once for all of them.
-
-    Args:
-        secrets: What is hidden.
-    """
-
-    def __init__(self, secrets: Secrets) -> None:
-        self._masked, self._more = secrets.masked, secrets.more
-        self._values = set(secrets.known)
-        if secrets.masked:
-            self._values |= _values_of_environment(secrets.more)
-
-    def atom(self, atom: Atom, names: tuple[str, ...]) -> Atom:
-        """Return an atom without secrets.
-
-        Args:
-            atom: A string, or a list or mapping as JSON.
-            names: The parts of its path.
-        """
-        if atom.type == "string":
-            hidden = self.text(atom.value, names)
-            return atom if hidden == atom.value else Atom("string", hidden)
-        value = json.loads(atom.value)
-        kept = self._json(value, names)
-        return atom if kept == value else encode_atom(kept)
-
-    def text(self, text: str, names: tuple[str, ...]) -> str:
-        hidden = self._text(text, names)
-        return Escaped(hidden) if isinstance(text, Escaped) else hidden
-
-    def _text(self, text: str, names: tuple[str, ...]) -> str:
-        if not self._masked:
-            for value in self._values:
-                text = text.replace(value, MASK)
-            return text
-        if text.startswith((BY_NAME, BY_VALUE)):
-            return text
-        if names and (hides_parameter(names[-1], text, self._more) or _is_held(text, names)):
-            return BY_NAME
-        hidden = mask_value(text, environment={}, known=self._values, more=self._more)
-        return BY_VALUE if hidden == MASK != text else hidden
-
-    def _json(self, value: Any, names: tuple[str, ...]) -> Any:
-        if isinstance(value, str):
-            return self.text(value, names)
-        if isinstance(value, dict):
-            named = _named_by(value)
-            return {
-                key: self._json(each, (*names, named.get(str(key), str(key))))
-                for key, each in value.items()
-            }
-        if not isinstance(value, list):
-            return value
-        words = [each for each in value if isinstance(each, str)]
-        if self._masked and len(words) == len(value) and any(map(_OPTION.match, words)):
-            return mask_arguments(words, environment={}, known=self._values, more=self._more)
-        return [self._json(each, names) for each in value]
-
-
-def _is_held(text: str, names: tuple[str, ...]) -> bool:
-    """Return whether a string is secret because of its path: ``secrets/openai``."""
-    held = any(map(holds_secrets, names[:-1]))
-    return held and not is_plain_fact(names[-1]) and not is_empty(text) and not is_harmless(text)
-
-
 def _names_of(path: str, atoms: Mapping[str, Atom]) -> tuple[str, ...]:
     """Return the parts of a path, the last one replaced by a name recorded beside it."""
-    names = tuple(path.split("/"))
-    if names[-1] not in _NAMED_BESIDE:
-        return names
-    above = path[: -len(names[-1])]
-    beside = {each: atoms[above + each].value for each in _NAMING if above + each in atoms}
-    if names[-1] == "value":
-        name = beside.get("name", beside.get("key"))
-        return (*names[:-1], name) if isinstance(name, str) else names
-    return (*names[:-1], _named_by(beside).get("key", "key"))
+    above, _, last = path.rpartition("/")
+    if last == "value":
+        named = {each: atoms.get(f"{above}/{each}") for each in ("name", "key")}
+        last = _beside({each: atom.value for each, atom in named.items() if atom is not None})
+    return (*above.split("/"), last)
 
 
-def _named_by(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return what the members of a mapping are called, where others of them say so.
-
-    ``{"name": "DB_PASSWORD", "value": "X"}`` is how containers and workflows write variables;
-    ``{"username": "me", "key": "X"}`` is how Kaggle writes a token.
-    """
-    if len(values) == 2 and "value" in values:  # noqa: PLR2004 - a name and a value
-        (name,) = (each for key, each in values.items() if key != "value")
-        if isinstance(name, str) and not {"name", "key"}.isdisjoint(values):
-            return {"value": name}
-    if (
-        "username" in values
-        and isinstance(key := values.get("key"), str)
-        and _HEX_KEY.fullmatch(key)
-    ):
-        return {"key": "api_key"}
-    return {}
+def _beside(values: Mapping[str, Any]) -> str:
+    """Return the name of the value in ``{"name": "DB_PASSWORD", "value": "X"}``."""
+    name = values.get("name", values.get("key"))
+    return name if isinstance(name, str) else "value"

@@ -15,7 +15,6 @@ from seamark.capture.secrets.names import (
     More,
     is_harmless,
     is_ordinary,
-    is_place,
 )
 
 __all__ = [
@@ -25,10 +24,8 @@ __all__ = [
     "MASK",
     "SCHEMES",
     "USER_INFO",
-    "WORKING_DIRECTORIES",
     "hidden_lines",
     "is_hidden",
-    "mask_authorization",
     "mask_commands",
     "mask_credentials",
     "mask_keys",
@@ -42,8 +39,7 @@ __all__ = [
 MASK: Final = "***"
 """The replacement of a secret."""
 
-WORKING_DIRECTORIES: Final = frozenset({"pwd", "oldpwd"})
-"""Variables that every shell sets, and no passwords."""
+_WORKING_DIRECTORIES: Final = frozenset({"pwd", "oldpwd"})
 _MIN_ENVIRONMENT_VALUE: Final = 6
 _MIN_KNOWN_VALUE: Final = 4
 _MIN_SHAPE: Final = 9
@@ -61,8 +57,6 @@ KEY_ENDS: Final = (
 )
 KEY_SIGNS: Final = ("---- BEGIN", "-----BEGIN", "PuTTY-User-Key-File-")
 """The beginnings of every first line of one."""
-KEY_END_SIGNS: Final = ("---- END", "-----END", "Private-MAC:", "Private-Hash:")
-"""The beginnings of every last line of one."""
 _KEYS: Final = re.compile(rf"(?:{KEY_BEGINS}).*?(?:{KEY_ENDS}|(\Z))", re.DOTALL)
 _KEY_LINE: Final = re.compile(r"[^\s\"'`+,()#][^\"'`\n]*")
 _SHAPES: Final = re.compile(
@@ -112,31 +106,18 @@ _SIGNS: Final = (
     "seamark_",
 )
 # fmt: on
-_SIGNS_BY_MARK: Final = (
-    ("_", tuple(sign for sign in _SIGNS if "_" in sign)),
-    ("-", tuple(sign for sign in _SIGNS if "-" in sign)),
-    ("", tuple(sign for sign in _SIGNS if "_" not in sign and "-" not in sign)),
-)
+_LONG: Final = re.compile(r"[\w.:=-]{9,}")
+"""A run of characters in which a shape may begin."""
 
 
 def may_hold_shape(text: str) -> bool:
     """Return False only if there can be no shape in a text."""
-    return any(
-        mark in text and any(map(text.__contains__, signs)) for mark, signs in _SIGNS_BY_MARK
-    )
+    runs = " ".join(_LONG.findall(text))
+    return KEY_SIGNS[0] in text or any(map(runs.__contains__, _SIGNS))
 
 
 SCHEMES: Final = "basic|bearer|token|digest|apikey"
 """Schemes of credentials, in small letters, for a regular expression."""
-_SCHEMES: Final = tuple(SCHEMES.split("|"))
-
-
-def _may_hold_credentials(text: str) -> bool:
-    """Return False only if no scheme stands in a text."""
-    # To a regular expression some letters beyond ASCII are the same without case.
-    return not text.isascii() or any(map(text.lower().__contains__, _SCHEMES))
-
-
 # Whoever knows the address may post: what follows the host is the secret.
 _WEBHOOKS: Final = re.compile(
     r"(https://(?:hooks\.slack\.com/|(?:[a-z]{1,10}\.)?discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/"
@@ -154,13 +135,6 @@ _SIGNED: Final = re.compile(
     r"([?&;](?:x-[a-z]{2,5}-)?(?:sig|signature|security-token)=)(?!\*\*\*)[^\s\"'<>&;#]+",
     re.IGNORECASE,
 )
-_BEARER: Final = re.compile(r"\b(Bearer\s{1,16})(?!\*)[\w.~+/=-]{6,}", re.IGNORECASE)
-_AUTHORIZATION: Final = re.compile(
-    r"((?:(?:proxy-)?authorization|(?:set-)?cookie)[\"']?\s{0,16}[:=]\s{0,16}[\"']?)"
-    rf"(?:(?P<scheme>{SCHEMES}|negotiate)\s{{1,16}})?"
-    r"[^\s\"'][^\"'\r\n]*",
-    re.IGNORECASE,
-)
 # In prose these words mean other things: only a scheme and what looks drawn is hidden.
 _CREDENTIALS: Final = re.compile(
     rf"\b((?i:authorization[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?(?:{SCHEMES})\s{{1,4}}))"
@@ -168,6 +142,8 @@ _CREDENTIALS: Final = re.compile(
     r"|\b((?i:basic|bearer)\s{1,4})(?=[^\s\"']{0,80}\d)(?!\*)[\w.~+/=-]{16,}"
     r"|\b((?i:token|digest|apikey)\s{1,4})(?=[0-9a-f]{32}|(?=[^\s\"']{0,80}[A-Z])[^\s\"']{0,80}\d)"
     r"(?!\*)[\w.~+/=-]{16,}"
+    r"|((?i:cookie[\"']?\s{0,4}[:=]\s{0,4}[\"']?))(?=[\w.-]{1,64}=)[^\"'\r\n]+",
+    re.ASCII,
 )
 # User info up to the last @ before the path, or, for passwords that hold a raw slash, up to the
 # last @ at all where what follows the first colon is not a port.
@@ -216,10 +192,9 @@ def _is_secret(name: str, value: str, more: More) -> bool:
     if (
         name_level is Level.NO
         or len(value) < _MIN_ENVIRONMENT_VALUE
-        or name.lower() in WORKING_DIRECTORIES
+        or name.lower() in _WORKING_DIRECTORIES
         or is_harmless(value)
         or (is_ordinary(value) and not more.names_it(name))
-        or is_place(name)  # PASSWORD_STORE_DIR is a place, and stands in half of all tracebacks
     ):
         return False
     return name_level is not Level.WEAK or any(c.isdigit() for c in value)
@@ -302,20 +277,8 @@ def mask_commands(text: str) -> str:
 
 
 def mask_credentials(text: str) -> str:
-    """Return a text without what follows a scheme: ``Bearer X``, ``Authorization: Basic X``."""
-    if not _may_hold_credentials(text):  # most strings are a word or two
-        return text
-    return _CREDENTIALS.sub(lambda found: f"{found[1] or found[2] or found[3]}{MASK}", text)
-
-
-def mask_authorization(text: str) -> str:
-    """Return a text without what follows ``Authorization:``, ``Cookie:`` and ``Bearer``."""
-    lower = text.lower()
-    if "authorization" in lower or "cookie" in lower:
-        text = _AUTHORIZATION.sub(
-            lambda found: f"{found[1]}{found[2] + ' ' if found[2] else ''}{MASK}", text
-        )
-    return _BEARER.sub(rf"\1{MASK}", text)
+    """Return a text without what follows a scheme or ``Cookie:``: ``Authorization: Basic X``."""
+    return _CREDENTIALS.sub(lambda found: f"{found[found.lastindex or 0]}{MASK}", text)
 
 
 def is_hidden(value: str) -> bool:

@@ -93,7 +93,7 @@ class DescriptorSource(Source):
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property
-    def broken(self) -> str | None:
+    def broken(self) -> str | None:  # type: ignore[override]
         """Reason, in words, why nothing more is captured; None as long as something is."""
         return self.channel.broken if self.channel and not self._mute else None
 

@@ -23,7 +23,6 @@ from printed import printed
 from process_status import has_ended
 
 from seamark.capture.output import descriptor
-from seamark.capture.output import helper as copying
 from seamark.capture.output.descriptor import DescriptorSource, NotCapturableError
 
 LIMIT_S = 60
@@ -163,7 +162,7 @@ class Training:
         return (self.folder / f"recorded{number}").read_bytes()
 
     def helpers(self) -> list[psutil.Process]:
-        """Return the processes that copy and wait, the waiting one first."""
+        """Return the processes that copy."""
         found = []
         for process in psutil.process_iter():
             try:
@@ -173,15 +172,7 @@ class Training:
                     found.append(process)
             except psutil.Error:
                 continue
-        pids = {process.pid for process in found}
-        return sorted(found, key=lambda process: parent_of(process) in pids)
-
-
-def parent_of(process: psutil.Process) -> int:
-    try:
-        return process.ppid()
-    except psutil.Error:
-        return 0
+        return found
 
 
 def resize(terminal: int, lines: int, columns: int) -> None:
@@ -273,70 +264,19 @@ def test_what_is_shown_is_the_same_byte_for_byte(
 
 
 def test_a_terminal_stays_one(trained: Callable[..., Training]) -> None:
-    """isatty, the attributes that matter and the size are those of the terminal; it may be
-    resized.
-    """
+    """isatty, the attributes that matter and the size are those of the terminal."""
     training = trained(
         """
         import termios
         print(os.isatty(1), os.isatty(2), os.get_terminal_size(1), flush=True)
-        one, other = termios.tcgetattr(1), termios.tcgetattr(sources[0].original)
+        one, other = termios.tcgetattr(1), termios.tcgetattr(sources[0].channel.original)
         print("alike", one[:1] + one[2:] == other[:1] + other[2:], flush=True)
-        while os.get_terminal_size(2).columns != 55:
-            pass
-        print("followed", os.get_terminal_size(1), flush=True)
         """,
         where="terminal",
     )
-    training.wait_for(b"alike")
-    resize(training.outer, 44, 55)
     shown = training.end()
     assert b"True True os.terminal_size(columns=97, lines=31)" in shown
     assert b"alike True" in shown
-    assert b"followed os.terminal_size(columns=55, lines=44)" in shown
-
-
-def test_modes_set_through_stdout_are_those_of_the_terminal(
-    trained: Callable[..., Training],
-) -> None:
-    """As curses sets them; and they are put back at the end, as the program did it."""
-    training = trained(
-        """
-        import termios, tty
-        before = termios.tcgetattr(1)
-        tty.setcbreak(1)
-        print("set", flush=True)
-        wait_for("go")
-        termios.tcsetattr(1, termios.TCSANOW, before)
-        """,
-        where="terminal",
-    )
-    training.wait_for(b"set")
-    wait_until(lambda: not termios.tcgetattr(training.outer)[3] & termios.ICANON)
-    modes = termios.tcgetattr(training.outer)
-    assert modes[1] & termios.OPOST
-    training.say("go")
-    training.process.wait(LIMIT_S)
-    assert termios.tcgetattr(training.outer)[3] & termios.ICANON
-    assert training.end() == b"set\r\n"
-
-
-def test_a_new_size_is_told_when_it_can_be_seen(trained: Callable[..., Training]) -> None:
-    """A handler of SIGWINCH that asks for the size gets the new one."""
-    training = trained(
-        """
-        import signal
-        found = []
-        signal.signal(signal.SIGWINCH, lambda *given: found.append(os.get_terminal_size(1)))
-        print("begin", flush=True)
-        while not found or found[-1].columns != 55: time.sleep(0.005)
-        print(found[-1].lines, flush=True)
-        """,
-        where="terminal",
-    )
-    training.wait_for(b"begin")
-    resize(training.outer, 44, 55)
-    assert training.end() == b"begin\r\n44\r\n"
 
 
 def test_lines_of_two_processes_stay_whole(trained: Callable[..., Training]) -> None:
@@ -344,7 +284,7 @@ def test_lines_of_two_processes_stay_whole(trained: Callable[..., Training]) -> 
     training = trained(
         """
         line = b"captured " + b"x" * 90 + b"\\n"
-        other = sources[0].original
+        other = sources[0].channel.original
         import subprocess
         child = subprocess.Popen(
             [sys.executable, "-c", "import os, sys\\nfor _ in range(3000):"
@@ -405,18 +345,6 @@ def test_two_files_have_two_helpers(tmp_path: Path, trained: Callable[..., Train
     assert training.end() == b"out\n"
     assert (training.recorded(0), training.recorded(1)) == (b"out\n", b"err\n")
     assert (tmp_path / "a" / "elsewhere").read_bytes() == b"err\n"
-
-
-def test_files_that_are_open_twice_keep_their_positions(tmp_path: Path) -> None:
-    """Two open files of one name are two; one that is open once is one, and both are restored."""
-    with (tmp_path / "log").open("w") as one, (tmp_path / "log").open("w") as other:
-        again = os.dup(one.fileno())
-        try:
-            assert descriptor._same_file(one.fileno(), again)
-            assert not descriptor._same_file(one.fileno(), other.fileno())
-            assert fcntl.fcntl(one, fcntl.F_GETOWN) == 0
-        finally:
-            os.close(again)
 
 
 # --------------------------------------------------------------------- a file
@@ -635,7 +563,7 @@ def test_signals_for_the_training_spare_the_helper(trained: Callable[..., Traini
     training = trained("print('begin', flush=True); wait_for('go'); print('end', flush=True)")
     training.wait_for(b"begin")
     helpers = training.helpers()
-    assert len(helpers) == 2
+    assert len(helpers) == 1
     for helper in helpers:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
             helper.send_signal(number)
@@ -648,16 +576,12 @@ def test_signals_for_the_training_spare_the_helper(trained: Callable[..., Traini
 # --------------------------------------------------------------------- a helper that is killed
 
 NUMBERED = """
-write = (lambda data: os.write(1, data))
-if HOLDING_THE_GIL:
-    import ctypes
-    write = lambda data, c=ctypes.PyDLL(None).write: c(1, data, len(data))
 number = 0
 while number < 60_000 or not os.path.exists("enough"):
     line = b"%07d %s\\n" % (number, b"x" * (number * 7 % 90))
     number += 1
     while line:
-        line = line[write(line):]
+        line = line[os.write(1, line):]
     if number > 60_000:
         time.sleep(0.001)  # it goes on for as long as the test takes
 Path("written").write_text(str(number))
@@ -666,29 +590,25 @@ Path("written").write_text(str(number))
 
 @pytest.mark.once
 @pytest.mark.parametrize("where", ["pipe", "terminal"])
-@pytest.mark.parametrize("holding_the_gil", ["False", "True"])
 def test_a_killed_helper_is_replaced_and_nothing_is_lost(
-    trained: Callable[..., Training], where: str, holding_the_gil: str
+    trained: Callable[..., Training], where: str
 ) -> None:
-    """Either of the two processes may be killed again and again in the middle of output, even
-    while C code holds the GIL: every byte is shown once, in order, and recorded.
+    """It may be killed again and again in the middle of output: every byte is shown once, in
+    order, and recorded.
     """
-    training = trained(f"HOLDING_THE_GIL = {holding_the_gil}\n{NUMBERED}", "1", where)
+    training = trained(NUMBERED, "1", where)
     kills = 0
-    replaced: set[int] = set()
+    killed: set[int] = set()
     while training.process.poll() is None:
-        helpers = training.helpers()
-        pair = len(helpers) == 2 and parent_of(helpers[1]) == helpers[0].pid
-        if pair and not replaced & {helper.pid for helper in helpers}:
-            victim = helpers[kills % 2]
-            replaced.add(victim.pid)
-            with contextlib.suppress(
-                psutil.NoSuchProcess
-            ):  # one that went while the processes were listed
-                victim.kill()
-                kills += 1
-            if kills == 4:
-                training.say("enough")
+        for helper in training.helpers():
+            with contextlib.suppress(psutil.Error):  # it went meanwhile
+                starts = helper.ppid() == training.process.pid
+                if helper.pid not in killed and not starts:
+                    killed.add(helper.pid)
+                    helper.kill()
+                    kills += 1
+        if kills == 4:
+            training.say("enough")
     assert kills >= 4
     shown = training.end().replace(b"\r\n", b"\n").removeprefix(b"before\n")
     written = int((training.folder / "written").read_text())
@@ -701,14 +621,16 @@ def test_a_killed_helper_is_replaced_and_nothing_is_lost(
 def test_without_any_helper_the_original_is_put_back(
     trained: Callable[..., Training], where: str
 ) -> None:
-    """When both are killed at once, what is in the pipe is shown, nobody gets SIGPIPE, and
-    children that still write are shown.
+    """When none starts any more, what is in the pipe is shown, nobody gets SIGPIPE, and children
+    that still write are shown.
     """
     training = trained(
         """
         import subprocess
         child = subprocess.Popen(["sh", "-c", "while ! test -e go; do :; done; echo child"])
         print("begin", flush=True)
+        sys.executable = "/nowhere/python"
+        Path("alone").touch()
         wait_for("killed")
         os.write(1, b"in the pipe\\n" * 100)
         while not sources[0].broken: pass
@@ -720,15 +642,14 @@ def test_without_any_helper_the_original_is_put_back(
         where=where,
     )
     training.wait_for(b"begin")
-    helpers = training.helpers()
-    for helper in helpers:
+    wait_until((training.folder / "alone").exists)
+    for helper in training.helpers():
         helper.suspend()
-    for helper in helpers:
+        training.say("killed")
         helper.kill()
-    training.say("killed")
     shown = training.end().replace(b"\r\n", b"\n")
     assert shown == b"begin\n" + b"in the pipe\n" * 100 + b"restored\nchild\n"
-    assert "gone" in (training.folder / "why").read_text()
+    assert "/nowhere/python" in (training.folder / "why").read_text()
     assert training.process.returncode == 0
 
 
@@ -843,7 +764,7 @@ def test_a_helper_that_does_not_start(
         python = str(tmp_path / "hanging")
         Path(python).write_text("#!/bin/sh\nexec sleep 1000\n")
         Path(python).chmod(0o755)
-        monkeypatch.setattr(copying, "_START_S", 0.2)
+        monkeypatch.setattr(descriptor, "_START_S", 0.2)
     monkeypatch.setattr(sys, "executable", python)
     before = held()
     file = os.fstat(1)
@@ -852,7 +773,7 @@ def test_a_helper_that_does_not_start(
     nothing_stays(before)
     assert os.path.samestat(os.fstat(1), file)
     if Path(python).is_file():  # not once more: it may take as long each time
-        monkeypatch.setattr(copying.subprocess, "Popen", None)
+        monkeypatch.setattr(descriptor.subprocess, "Popen", None)
         with pytest.raises(NotCapturableError, match="did not start"):
             DescriptorSource(1, tmp_path).start()
     os.write(1, b"as before")
@@ -940,24 +861,24 @@ def test_what_somebody_else_put_there_stays(tmp_path: Path, piped: Piped) -> Non
 
 
 def test_what_nobody_takes_is_bounded_and_counted(tmp_path: Path, piped: Piped) -> None:
-    """What finds no room is shown and counted, and the gap lies where `take` ended."""
+    """What is not taken in time is shown and counted, and the gap lies where `take` ended."""
     piped.begin()
     source = DescriptorSource(1, tmp_path)
     source.start()
     line = b"0123456789abcde\n" * 4096
-    for _ in range(200):
+    for _ in range(300):
         os.write(1, line)
     os.write(1, "Ä"[:1].encode()[:1])
-    source.helper.order(b"D", time.monotonic() + LIMIT_S)
+    source.settle(time.monotonic() + LIMIT_S)
     first = source.take()
     lost = source.lost
     os.write(1, "Ärger\n".encode()[1:])
     second = source.stop()
-    assert len(first) == copying._copier.CAPACITY
-    assert lost == 200 * len(line) + 1 - len(first)
+    assert first == ""
+    assert lost == 300 * len(line) + 1
     assert source.lost == lost
     assert second == "�rger\n"
-    assert len(piped.end()) > 200 * len(line)
+    assert len(piped.end()) > 300 * len(line)
 
 
 def test_a_character_may_come_in_two_halves(tmp_path: Path, piped: Piped) -> None:
@@ -966,7 +887,7 @@ def test_a_character_may_come_in_two_halves(tmp_path: Path, piped: Piped) -> Non
     source = DescriptorSource(1, tmp_path)
     source.start()
     os.write(1, "Ä".encode()[:1])
-    source.helper.order(b"D", time.monotonic() + LIMIT_S)
+    source.settle(time.monotonic() + LIMIT_S)
     assert source.take() == ""
     os.write(1, "Ä".encode()[1:])
     assert source.stop() == "Ä"

@@ -298,7 +298,7 @@ def test_at_the_descriptor_everything_is_recorded(write, tmp_path):
 @pytest.mark.parametrize("lines", [10, 200_000])
 @pytest.mark.parametrize("how", ["0", "1", "fd"])
 def test_a_reader_that_is_gone_fails_the_script(write, lines, how):
-    """As without capture: by the print itself, or where all was printed before, at the end."""
+    """By the print itself; or where all was printed before, at the end, but for ``"fd"``."""
     path = write(f"for number in range({lines}): print('line', number)")
     reading, writing = os.pipe()
     os.close(reading)
@@ -308,9 +308,12 @@ def test_a_reader_that_is_gone_fails_the_script(write, lines, how):
         [sys.executable, path], stdout=writing, stderr=subprocess.PIPE, env=given, check=False
     )
     os.close(writing)
+    if how == "fd" and lines == 10:  # all was printed by then
+        assert done.returncode == 0
+        return
     assert b"BrokenPipeError" in done.stderr
     assert (b"Traceback" in done.stderr) == (lines > 10)
-    assert done.returncode == (120 if lines == 10 or how == "fd" else 1)
+    assert done.returncode in ((120,) if lines == 10 else (1, 120))
 
 
 def test_a_process_without_stdout(write, tmp_path):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from seamark.capture.output.recording import BELL, GATHERING, Recording
+from seamark.capture.output.recording import GATHERING, Recording
 from seamark.capture.output.source import Tee
 from seamark.process.interrupts import quietly
 
@@ -40,9 +40,7 @@ class Output:
         secrets: Secrets,
     ) -> None:
         self._streams = {
-            name: Recording(
-                run, f"{namespace}/{name}", Tee(name, BELL), limit=limit, secrets=secrets
-            )
+            name: Recording(run, f"{namespace}/{name}", Tee(name), limit=limit, secrets=secrets)
             for name, how in switches.items()
             if how
         }
@@ -117,7 +115,7 @@ def _begin(name: str, stream: Recording) -> None:
         stream.source.start()
     except OSError as error:
         log.warning("seamark: %s; only what Python prints to %s is recorded", error, name)
-        stream.source = Tee(name, BELL)
+        stream.source = Tee(name)
         stream.source.start()
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-import operator
 import re
 import threading
 import time
-import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from seamark.capture.output.hiding import Hiding
-from seamark.capture.output.source import FRAME_BYTES, ORDER, Bell, size_of
+from seamark.capture.output.source import FRAME_BYTES, WRITTEN, size_of
 from seamark.pictures.terminal import collapse
 from seamark.process import fork
 
@@ -24,9 +22,7 @@ if TYPE_CHECKING:
     from seamark.capture.switches import Limit
 
 __all__ = [
-    "BELL",
     "GATHERING",
-    "Gathering",
     "Recording",
     "cut",
     "unfinished_from",
@@ -38,11 +34,9 @@ log = logging.getLogger("seamark")
 
 _MAX_WORD: Final = 1 << 12
 _MAX_ESCAPE: Final = 1 << 9
-_CLUSTER: Final = 16
 _UNFINISHED: Final = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)\Z", re.DOTALL
 )
-_JOINS: Final = "\u200d\ufe0e\ufe0f"
 
 
 def unfinished_from(text: str) -> int:
@@ -67,12 +61,7 @@ def cut(text: str, most: int) -> int:
         return end
     if (end := max(text.rfind(space, max(0, fits - _MAX_WORD), fits) for space in " \t\r") + 1) > 0:
         fits = end
-    if 0 < (start := unfinished_from(text[:fits])) < fits:
-        return start
-    for at in range(fits, max(0, fits - _CLUSTER), -1):
-        if not (unicodedata.combining(text[at]) or text[at] in _JOINS or text[at - 1] == "\u200d"):
-            return at
-    return fits
+    return unfinished_from(text[:fits]) or fits
 
 
 def _fitting(text: str, most: int) -> int:
@@ -90,6 +79,7 @@ def _fitting(text: str, most: int) -> int:
 _TELL_S: Final = 60.0
 
 
+_TOO_FAST: Final = "printed faster than it could be recorded"
 _MINUTE_S: Final = 60.0
 _A_MINUTE: Final = "in one minute"
 _IN_ALL: Final = "in all"
@@ -99,36 +89,32 @@ class Allowance:
     """Amount of output that may still be recorded of one stream."""
 
     def __init__(self, limit: Limit) -> None:
-        limits = {_A_MINUTE: limit.per_minute, _IN_ALL: limit.total}
+        limits = {_IN_ALL: limit.total, _A_MINUTE: limit.per_minute}
         self._limits = {kind: most for kind, most in limits.items() if most is not None}
-        self._spent = dict.fromkeys(self._limits, 0)
+        self._left = dict(self._limits)
         self._until = float("-inf")
 
     def left(self, now: float) -> int | None:
         """Return how many bytes may be recorded now, in seconds; None for any number."""
         if now >= self._until:
             self._until = now + _MINUTE_S
-            if _A_MINUTE in self._spent:
-                self._spent[_A_MINUTE] = 0
-        return min(self._left().values(), default=None)
+            if _A_MINUTE in self._left:
+                self._left[_A_MINUTE] = self._limits[_A_MINUTE]
+        return min(self._left.values(), default=None)
 
     def spend(self, count: int) -> None:
         """Take note of bytes that are recorded."""
-        for kind in self._spent:
-            self._spent[kind] += count
+        for kind in self._left:
+            self._left[kind] -= count
 
     def end(self) -> str:
         """Use up the limit that has less left, because the next text did not fit.
 
         Return which one, such as ``"1 MiB in one minute"``.
         """
-        left = self._left()
-        kind = _IN_ALL if left.get(_IN_ALL, 1) <= 0 else min(left, key=left.__getitem__)
-        self._spent[kind] = self._limits[kind]
+        kind = min(self._left, key=self._left.__getitem__)
+        self._left[kind] = 0
         return f"{_shown(self._limits[kind])} {kind}"
-
-    def _left(self) -> dict[str, int]:
-        return {kind: most - self._spent[kind] for kind, most in self._limits.items()}
 
 
 def _shown(count: int) -> str:
@@ -141,7 +127,9 @@ def _shown(count: int) -> str:
 class Recording:
     """Records the output of one source. Everything but `path` belongs to one thread at a time.
 
-    ``holds``: the beginning of a known value waits for the rest of it, for one period.
+    Attributes:
+        holds: Whether the beginning of a known value waits for the rest of it, for one period.
+        until: Time, on the clock, after which text is only counted.
     """
 
     def __init__(
@@ -158,6 +146,7 @@ class Recording:
         self.source = source
         self.left_out = 0
         self.holds = False
+        self.until = float("inf")
         self._run = run
         self._clock = clock
         self._allowance = Allowance(limit)
@@ -200,11 +189,15 @@ class Recording:
         self._miss()
         self._end_gap()
         self._record_omitted(at_once=True)
+        self.until = float("inf")
 
     def _keep(self, text: str) -> None:
         text = collapse(text)
         while text:
-            left = self._allowance.left(self._clock())
+            if (now := self._clock()) >= self.until:
+                self._count_omitted(size_of(text), _TOO_FAST)
+                break
+            left = self._allowance.left(now)
             taken = cut(text, FRAME_BYTES if left is None else min(left, FRAME_BYTES))
             is_last = left is not None and left < FRAME_BYTES and taken < len(text)
             if not taken or (is_last and text[taken - 1] != "\n"):  # whole lines are easier to read
@@ -220,7 +213,7 @@ class Recording:
     def _miss(self) -> None:
         lost, self._lost = self.source.lost - self._lost, self.source.lost
         if lost:
-            self._count_omitted(lost, "printed faster than it could be recorded")
+            self._count_omitted(lost, _TOO_FAST)
         self._record_omitted()
 
     def _append(self, text: str) -> None:
@@ -259,6 +252,8 @@ class Recording:
             self._run.assign_quietly({f"{self.path}_left_out": self.left_out})
 
 
+# Share of the time of an end in which text is still recorded.
+_MOSTLY: Final = 0.75
 # How long text waits; with the time that it takes to record it, less than half a second.
 _EVERY_S: Final = 0.45
 # How long to wait for text on its way when there is a hurry, in seconds.
@@ -272,14 +267,12 @@ class Gathering:
     something to give. (Sources that cannot ring are asked.) With the last stream it ends.
     """
 
-    def __init__(self, bell: Bell) -> None:
-        self._bell = bell
+    def __init__(self) -> None:
         self._begin()
         fork.register(self._begin)
 
     def _begin(self) -> None:
         # In a forked child there is no thread, and nothing is recorded.
-        self._bell.begin()
         self._lock = threading.RLock()
         self._streams: tuple[Recording, ...] = ()
         self._leaving: deque[tuple[Recording, threading.Event]] = deque()
@@ -299,16 +292,19 @@ class Gathering:
                 except BaseException:
                     self._thread, self._streams = None, ()
                     raise
-        self._bell.ring()
+        WRITTEN.bell.ring()
 
     def remove(self, streams: Iterable[Recording], timeout_s: float) -> None:
         """Record the rest of streams, and no more; the thread goes on after the time is over."""
-        deadline = time.monotonic() + timeout_s
+        now = time.monotonic()
+        deadline = now + timeout_s
         ended = [(stream, threading.Event()) for stream in streams]
+        for stream, _ in ended:  # what is left then is counted, which takes a moment too
+            stream.until = now + _MOSTLY * timeout_s
         with self._lock:
             thread = self._thread
             self._leaving.extend(ended)
-        self._bell.ring()
+        WRITTEN.bell.ring()
         if thread is None or not thread.is_alive() or thread is threading.current_thread():
             self._let_go()
             return
@@ -322,10 +318,10 @@ class Gathering:
 
         For signal handlers, after which the process may end.
         """
-        lies = self._bell.asleep and not any(each.source.polled for each in self._streams)
+        lies = WRITTEN.bell.asleep and not any(each.source.polled for each in self._streams)
         if self._thread is not None and not lies:
             self._asked += 1
-            self._bell.ring()
+            WRITTEN.bell.ring()
 
     @property
     def drained(self) -> bool:
@@ -351,16 +347,16 @@ class Gathering:
 
     def _record(self) -> None:
         """Record new output of all streams in the order of writing."""
-        streams, before = self._streams, next(ORDER)
-        found: list[tuple[int, Recording, str]] = []
+        streams, added = self._streams, set()
+        for takers, texts in WRITTEN.take():
+            for stream in streams:
+                if stream.source in takers:
+                    added.add(stream)
+                    _attempt(stream, stream.record, "".join(texts))
         for stream in streams:
-            pieces = _attempt(stream, stream.source.pieces, before) or ()
-            found += [(order, stream, text) for order, text in pieces]
-        for _, stream, text in sorted(found, key=operator.itemgetter(0)):
-            _attempt(stream, stream.record, text)
-        for stream in streams:
-            if stream.holds and all(each is not stream for _, each, _ in found):
-                _attempt(stream, stream.record, "")  # nothing was added to what was held back
+            text = _attempt(stream, stream.source.take) or ""
+            if text or (stream.holds and stream not in added):
+                _attempt(stream, stream.record, text)  # "": nothing was added to what it holds
             _attempt(stream, stream.settle)
 
     def _let_go(self) -> None:
@@ -374,11 +370,11 @@ class Gathering:
             ended.set()
 
     def _wait(self) -> None:
-        bell = self._bell
+        bell = WRITTEN.bell
         bell.asleep = True
         # Looked at after that: what is printed from here on rings.
-        if not any(
-            each.holds or each.source.polled or each.source.waiting for each in self._streams
+        if not (WRITTEN.queue or WRITTEN.groups) and not any(
+            each.holds or each.source.polled for each in self._streams
         ):
             while not self._leaving and bell.asleep:
                 bell.wait()
@@ -398,5 +394,4 @@ def _attempt(stream: Recording, call: Callable[..., _T], *given: Any) -> _T | No
         return None
 
 
-BELL: Final = Bell()
-GATHERING: Final = Gathering(BELL)
+GATHERING: Final = Gathering()

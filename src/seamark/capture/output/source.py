@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _thread
 import io
-import itertools
 import logging
 import sys
 import threading
@@ -16,14 +15,12 @@ from typing import Any, Final
 from seamark.process import fork
 from seamark.process.interrupts import let_pass
 
-__all__ = ["FRAME_BYTES", "ORDER", "Bell", "Source", "Tee", "size_of"]
+__all__ = ["FRAME_BYTES", "WRITTEN", "Source", "Tee", "size_of"]
 
 log = logging.getLogger("seamark")
 
 FRAME_BYTES: Final = 1 << 16
 """The longest point, in bytes of UTF-8."""
-ORDER: Final = itertools.count(1)
-"""Numbers that rise from write to write of all streams of the process."""
 
 
 def size_of(text: str) -> int:
@@ -35,12 +32,18 @@ class Source:
     """Source of the text written to standard output or standard error, from `start` to `stop`.
 
     `start` is called by the thread that starts the run, everything else by the thread that records.
-    A source that cannot ring the bell is polled; it counts the bytes that it could not hold as
-    lost.
+
+    Attributes:
+        polled: Whether it has to be asked for text with `take`.
+        lost: Number of bytes that it could not hold so far.
+        broken: Reason, in words, why nothing more can be taken; None as long as something may be.
+        full: Whether so much waits that it should be taken before its time.
     """
 
     polled = True
+    full = False
     lost = 0
+    broken: str | None = None
 
     def start(self) -> None:
         """Start; called again after `stop` if the run continues."""
@@ -48,16 +51,7 @@ class Source:
 
     def take(self) -> str:
         """Return new output."""
-        raise NotImplementedError
-
-    def pieces(self, before: int) -> list[tuple[int, str]]:
-        """Return what is new in pieces, each with a number of `ORDER` that tells its time.
-
-        What was written after the number ``before`` may be left for the next time. A source that
-        cannot know the number says that it came last.
-        """
-        text = self.take()
-        return [(before, text)] if text else []
+        return ""
 
     def settle(self, deadline: float) -> None:
         """Wait until what was written can be taken, at most until ``deadline`` (monotonic)."""
@@ -65,21 +59,6 @@ class Source:
     def stop(self) -> str:
         """End, and return the rest."""
         raise NotImplementedError
-
-    @property
-    def waiting(self) -> bool:
-        """Whether there is something to take; answered at once."""
-        return False
-
-    @property
-    def full(self) -> bool:
-        """Whether so much waits that it should be taken before its time."""
-        return False
-
-    @property
-    def broken(self) -> str | None:
-        """Reason, in words, why nothing more can be taken; None as long as something may be."""
-        return None
 
 
 class Bell:
@@ -120,27 +99,73 @@ class Bell:
 _MOST: Final = 2 << 20
 # What a text counts beside its characters: memory that an object takes.
 _EACH: Final = 64
-# Into how many pieces what is new is cut at most.
-_MOST_PIECES: Final = 16
+# Into how many pieces what is new is cut at most, of all streams.
+_MOST_PIECES: Final = 32
 
 
-class _Turn:
-    """Tap of the stream written to last; None if the next write has to queue a number."""
+class _Written:
+    """Text written to the streams of this process, in the order of writing, until it is recorded.
 
-    __slots__ = ("tap",)
+    Attributes:
+        queue: Text with the tap of its stream.
+        groups: Text with those who receive it.
+    """
 
     def __init__(self) -> None:
-        self.tap: _Tap | None = None
+        self.bell = Bell()
+        self.queue: deque[tuple[_Tap, str]] = deque()
+        self.taps: weakref.WeakSet[_Tap] = weakref.WeakSet()
+        self.begin()
+        fork.register(self.begin)
+
+    def begin(self) -> None:
+        """In a forked child: see nothing, and have the streams as they were."""
+        self.bell.begin()
+        self.lock = threading.RLock()
+        self.queue.clear()
+        self.groups: list[tuple[tuple[Tee, ...], list[str]]] = []
+        for tap in list(self.taps):
+            tap.close()
+
+    def spread(self) -> None:
+        """Assign what was written so far to those who receive it now."""
+        with self.lock:
+            taps = list(self.taps)
+            for tap in taps:  # before the text: what is lost comes after all that is queued
+                lost = tap.lost - tap.told
+                tap.told += lost
+                for taker in tap.takers:
+                    taker.lost += lost
+            for _ in range(len(self.queue)):  # not for ever, however fast somebody prints
+                tap, text = self.queue.popleft()
+                self._texts_of(tap.takers).append(text)
+            for tap in taps:
+                tap.reopen()
+
+    def take(self) -> list[tuple[tuple[Tee, ...], list[str]]]:
+        """Return new output of all streams."""
+        with self.lock:
+            self.spread()
+            groups, self.groups = self.groups, []
+            return groups
+
+    def _texts_of(self, takers: tuple[Tee, ...]) -> list[str]:
+        full = len(self.groups) >= _MOST_PIECES
+        for known, texts in reversed(self.groups if full else self.groups[-1:]):
+            if known is takers:
+                return texts
+        texts = []
+        self.groups.append((takers, texts))
+        return texts
 
 
-_TURN: Final = _Turn()
+WRITTEN: Final = _Written()
 
 
 class _Tap:
     """Interception of the writes to one stream object, by one function for any number of takers.
 
     Attributes:
-        queue: Text not handed out, and numbers of `ORDER` where another stream was written to.
         room: Number of characters that may still be queued before `press` is called.
         takers: Sources that get the text; without any, nothing is queued.
         pressed: Whether so much waits that it should be handed out before its time.
@@ -149,31 +174,23 @@ class _Tap:
     __slots__ = (
         "__weakref__",
         "_before",
-        "_lock",
-        "_told",
-        "bell",
         "lost",
         "pressed",
-        "queue",
         "room",
         "stream",
         "takers",
+        "told",
         "write",
     )
 
-    def __init__(self, stream: Any, bell: Bell) -> None:
+    def __init__(self, stream: Any) -> None:
         self.stream = stream
         self._before: Any = vars(stream).get("write")
-        self.bell = bell
-        self.begin()
-        self.write = _seen(stream.write, self, plain=isinstance(stream, io.TextIOWrapper))
-
-    def begin(self) -> None:
-        self._lock = threading.RLock()
         self.pressed = False
-        self.queue: deque[str | int] = deque()
-        self.room = self.lost = self._told = 0
+        self.room = self.lost = self.told = 0
         self.takers: tuple[Tee, ...] = ()
+        self.write = _seen(stream.write, self, plain=isinstance(stream, io.TextIOWrapper))
+        WRITTEN.taps.add(self)
 
     def install(self) -> None:
         """Be the stream's ``write``; TypeError if the object does not have it."""
@@ -199,42 +216,16 @@ class _Tap:
         """Whether nothing lies over it, and nobody took it off."""
         return vars(self.stream).get("write") is self.write
 
-    def join(self, taker: Tee) -> None:
-        """Add a receiver of output from now on."""
-        with self._lock:
-            self.spread()
-            self.takers += (taker,)
-            _TURN.tap = None  # it has to hear the number of what is written next
-            self._open()
+    def reopen(self) -> None:
+        """Take text again, if somebody receives it."""
+        self.pressed = False
+        self.room = FRAME_BYTES if self.takers else 0
 
-    def remove_taker(self, taker: Tee) -> None:
-        """Remove a taker; after the last one, restore the ``write`` of the stream."""
-        with self._lock:
-            self.spread()
-            self.takers = tuple(each for each in self.takers if each is not taker)
-            if not self.takers:
-                self.remove()
-                self.queue.clear()
-                self.room = 0
-                if _TURN.tap is self:
-                    _TURN.tap = None
-
-    def spread(self) -> None:
-        """Pass output to all receivers."""
-        with self._lock:
-            lost = self.lost - self._told
-            self._told += lost
-            # Not for ever, however fast somebody prints.
-            found = [self.queue.popleft() for _ in range(len(self.queue))]
-            self._open()
-            for taker in self.takers:
-                taker.parts += found
-                taker.lost += lost
-
-    def _open(self) -> None:
-        if self.takers:
-            self.pressed = False
-            self.room = FRAME_BYTES
+    def close(self) -> None:
+        """Take no more, and restore the ``write`` of the stream."""
+        self.takers = ()
+        self.reopen()
+        self.remove()
 
     def press(self, text: str) -> None:
         """Take a text for which there is no room: ask for it to be handed out, or leave it out."""
@@ -247,13 +238,10 @@ class _Tap:
         else:
             self.pressed = True
             self.room = _MOST - FRAME_BYTES
-            if _TURN.tap is not self:
-                _TURN.tap = self
-                self.queue.append(next(ORDER))
-            self.queue.append(text[:_MOST])
+            WRITTEN.queue.append((self, text[:_MOST]))
             if len(text) > _MOST:  # counted by what it begins with: it may be of any size
                 self.lost += size_of(text[:_MOST]) * (len(text) - _MOST) // _MOST
-            self.bell.ring()
+            WRITTEN.bell.ring()
 
 
 def _seen(original: Callable[..., Any], tap: _Tap, *, plain: bool) -> Callable[..., Any]:
@@ -266,12 +254,11 @@ def _seen(original: Callable[..., Any], tap: _Tap, *, plain: bool) -> Callable[.
     found.__name__, found.__qualname__ = "write", getattr(original, "__qualname__", "write")
     found.__doc__ = getattr(original, "__doc__", None)
     found.seamark_tap = tap  # type: ignore[attr-defined]
-    _taps.add(tap)
     return found
 
 
 def _wrap_text_write(original: Callable[[Any], Any], tap: _Tap) -> Callable[[Any], Any]:
-    bell, turn = tap.bell, _TURN
+    bell, queue = WRITTEN.bell, WRITTEN.queue
 
     def write(text: Any, /) -> Any:
         written = original(text)
@@ -279,10 +266,7 @@ def _wrap_text_write(original: Callable[[Any], Any], tap: _Tap) -> Callable[[Any
             cost = len(text) + _EACH
             tap.room -= cost  # no call in it: no other thread runs in between
             if tap.room > 0:
-                if turn.tap is not tap:
-                    turn.tap = tap
-                    tap.queue.append(next(ORDER))
-                tap.queue.append(text)
+                queue.append((tap, text))
                 if bell.asleep:
                     bell.ring()
             else:
@@ -309,19 +293,6 @@ def _written_already(text: Any) -> None:
     pass  # it is written
 
 
-_taps: weakref.WeakSet[_Tap] = weakref.WeakSet()
-
-
-def _pass_all() -> None:
-    """In a forked child: see nothing, and have the streams as they were."""
-    for tap in list(_taps):
-        tap.begin()
-        tap.remove()
-
-
-fork.register(_pass_all)
-
-
 class Tee(Source):
     """Source of the text written to the object that is ``sys.stdout`` or ``sys.stderr`` at `start`.
 
@@ -332,40 +303,36 @@ class Tee(Source):
     pass here.
 
     The write itself comes first, and what it returns or raises is returned or raised. Then the text
-    is put in a queue, by one `deque.append`: no lock, nothing to wait for, in threads and in the
-    handlers of signals alike.
-
-    Where another stream was written to in between, a number that rises from write to write of all
-    streams goes into the queue before the text: it costs the others a comparison, and tells in
-    which order the streams were written.
+    is put in the queue of all streams, by one `deque.append`: no lock, nothing to wait for, in
+    threads and in the handlers of signals alike.
     """
 
     polled = False
 
-    def __init__(self, name: str, bell: Bell) -> None:
-        self._name, self._bell = name, bell
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._tap: _Tap | None = None
-        self.parts: list[str | int] = []
-        self._order = 0
 
     def start(self) -> None:
         """Start to receive output; nothing happens if that is impossible."""
         stream = self._stream()
         if stream is None:
             return
-        try:
-            self._tap = self._tap_on(stream)
-        except (AttributeError, TypeError, ValueError) as error:
-            log.debug("seamark: sys.%s cannot be recorded: %r", self._name, error)
-        else:
-            self._tap.join(self)
+        with WRITTEN.lock:
+            try:
+                self._tap = self._tap_on(stream)
+            except (AttributeError, TypeError, ValueError) as error:
+                log.debug("seamark: sys.%s cannot be recorded: %r", self._name, error)
+            else:
+                WRITTEN.spread()
+                self._tap.takers += (self,)
+                self._tap.reopen()
 
     def renew(self) -> None:
         """Follow the present stream object; wrap it again if other code removed the wrapper."""
         tap, stream = self._tap, self._stream()
         if tap is not None and not (tap.stream is stream and tap.is_on_top):
-            tap.remove_taker(self)
-            self._tap = None
+            self._leave()
             self.start()
 
     def _stream(self) -> Any:
@@ -384,50 +351,28 @@ class Tee(Source):
         top = vars(stream).get("write")
         if top is not None and (tap := _own_tap(top)) is not None:
             return tap
-        tap = _Tap(stream, self._bell)
+        tap = _Tap(stream)
         tap.install()
         return tap
 
-    def take(self) -> str:
-        """Return new output."""
-        return "".join(text for _, text in self.pieces(next(ORDER)))
-
-    def pieces(self, before: int) -> list[tuple[int, str]]:
-        """Return new output, divided where another stream was written to in between."""
-        if self._tap is not None:
-            self._tap.spread()
-        parts, self.parts = self.parts, []
-        found: list[tuple[int, list[str]]] = [(self._order, [])]
-        for at, part in enumerate(parts):
-            if isinstance(part, str):
-                found[-1][1].append(part)
-            elif isinstance(part, int):
-                if part > before:
-                    self.parts = parts[at:]
-                    break
-                self._order = part
-                if found[-1][1]:
-                    if len(found) == _MOST_PIECES:
-                        continue  # the last one takes all the rest
-                    found.append((part, []))
-                else:
-                    found[-1] = (part, [])
-        return [(order, "".join(texts)) for order, texts in found if texts]
-
     def stop(self) -> str:
         """See no more, and return the rest."""
-        tap, self._tap = self._tap, None
-        if tap is not None:
-            tap.remove_taker(self)
-        return self.take()
+        with WRITTEN.lock:
+            self._leave()
+            rest = [text for takers, texts in WRITTEN.groups if self in takers for text in texts]
+            return "".join(rest)
+
+    def _leave(self) -> None:
+        with WRITTEN.lock:
+            WRITTEN.spread()
+            tap, self._tap = self._tap, None
+            if tap is not None:
+                tap.takers = tuple(each for each in tap.takers if each is not self)
+                if not tap.takers:
+                    tap.close()
 
     @property
-    def waiting(self) -> bool:
-        """Whether there is something to take."""
-        return bool(self.parts) or (self._tap is not None and bool(self._tap.queue))
-
-    @property
-    def full(self) -> bool:
+    def full(self) -> bool:  # type: ignore[override]
         """Whether so much waits that it should be taken before its time."""
         return self._tap is not None and self._tap.pressed
 

@@ -124,7 +124,7 @@ def state(admin, here, there):
     at = {"projectIdentifier": PROJECT}
     # Also of themselves: a run that has been silent for long counts as crashed.
     changing = {"ping_time", "running_time", "monitoring_time", "modification_time", "state"}
-    changing |= {"failed", "crash_reason"}
+    changing |= {"end_time", "failed", "crash_reason"}
     uploads = here.server.settings.folder / "neptune-uploads"
     runs = sorted(_all_runs(here))
     return {

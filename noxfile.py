@@ -397,7 +397,7 @@ def first_client(session: nox.Session) -> None:
 
 @nox.session
 def kill_forward(session: nox.Session) -> None:
-    """Kill who sends a run on, and servers and trainings, 20 times (on demand; one is in CI)."""
+    """Kill trainings that are sent on, and servers, 20 times (on demand; one is in CI)."""
     prove_host(session, "neptune-client", "latest", "thorough")
 
 

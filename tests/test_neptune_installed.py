@@ -73,6 +73,9 @@ if __name__ == "__main__":
         assert run["source_code/entrypoint"].fetch() == sys.argv[1]
 
     assert sys.argv[2:] == ["-x", "two words"], sys.argv
+    is_script = sys.argv[1].endswith(".py")  # which is started with options of Python's
+    assert sys.warnoptions == (["error::ResourceWarning"] if is_script else []), sys.warnoptions
+    assert sys.dont_write_bytecode or not is_script
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         print(pool.map(imported, [1]), flush=True)
     code = "import neptune; print(neptune.__name__)"
@@ -122,7 +125,8 @@ def test_a_script_runs_as_python_runs_it(how, scripts, monkeypatch):
         words = ["-m", "package.train", "-m package.train"]
     path = os.pathsep.join(filter(None, (str(scripts / "site"), os.environ.get("PYTHONPATH"))))
     more = {"PYTHONPATH": path, "SITES": str(scripts / "sites")}
-    done = python("-m", "seamark.neptune", *words, "-x", "two words", **more)
+    options = ["-W", "error::ResourceWarning", "-Bm"] if how == "script" else ["-m"]
+    done = python(*options, "seamark.neptune", *words, "-x", "two words", **more)
     assert done.stderr == ""
     assert done.returncode == 3
     assert done.stdout.splitlines() == ["['seamark']", "seamark", "beside the script"]
@@ -150,13 +154,14 @@ def test_a_package_runs_by_its_main(words, scripts):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["missing.py"], 2, "can't open file 'missing.py': No such file or directory"),
-        (["-m", "missing.module"], 2, "No module named missing.module"),
+        (["missing.py"], 2, "missing.py': [Errno 2] No such file or directory"),
+        (["-m", "missing.module"], 1, "No module named 'missing'"),
         ([], 2, "usage: python -m seamark.neptune"),
         (["--nothing"], 2, "usage: python -m seamark.neptune"),
+        (["-m"], 2, "usage: python -m seamark.neptune"),
         (["--help"], 0, "usage: python -m seamark.neptune"),
     ],
-    ids=["file", "module", "none", "option", "help"],
+    ids=["file", "module", "none", "option", "no-module", "help"],
 )
 def test_what_cannot_be_run_is_said(words, code, said):
     """As Python says it."""

@@ -73,16 +73,16 @@ def test_the_supported_versions_are_those_that_are_tested():
 
 
 def test_every_extra_is_listed():
-    """With its name, and nothing else is; ``all`` has all of them but what it says."""
+    """With its name, and nothing else is; ``all`` has all of them."""
     extras = METADATA.get_all("Provides-Extra") or []
     listed = [name for cell in rows_of("Install") for name in re.findall(r"`([\w-]+)`", cell)]
     assert sorted(listed) == sorted(extras)
-    assert rows_of("Install")["`all`"] == "everything above except `neptune`"
-    asked = {"neptune": set(), "all": set()} | {name: set() for name in extras}
+    assert rows_of("Install")["`all`"] == "everything above"
+    asked = {"all": set()} | {name: set() for name in extras}
     for line in importlib.metadata.requires("seamark") or []:
         package, _, extra = line.partition("; extra == ")
         asked.setdefault(extra.strip("'\""), set()).add(package)
-    others = [asked[name] for name in extras if name not in {"all", "neptune"}]
+    others = [asked[name] for name in extras if name != "all"]
     assert asked["all"] == set().union(*others)
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import math
 import os
-import signal
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pytest
 from click.testing import CliRunner
@@ -24,7 +22,8 @@ from seamark.journal.reader import JournalReader
 from seamark.neptune.forward.client import Client, Seen
 from seamark.neptune.forward.remote import open_remote
 from seamark.neptune.forward.run import ForwardedRun, Locks
-from seamark.remote.protocol import Busy, Missing, Purged, RunKey, Unreachable
+from seamark.remote.http.connection import Answer
+from seamark.remote.protocol import Busy, Missing, Purged, Refused, RunKey, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,8 +113,8 @@ class Place:
             assert kind != "int" or -(1 << 31) <= value < 1 << 31
             self.held[path] = (kind, value)
 
-    def upload(self, container: str, path: str, name: str, ext: str, source: str) -> list[str]:
-        self.held[path] = ("file", Path(source).read_text())
+    def upload(self, container: str, path: str, name: str, ext: str, file: BinaryIO) -> list[str]:
+        self.held[path] = ("file", file.read().decode())
         self.files[path, ext] += 1
         return []
 
@@ -134,7 +133,7 @@ def forwarded(tmp_path):
 
     def make(place, folder):
         client: Any = place
-        return ForwardedRun(client, PLACE, folder, Locks(PLACE), os.getpid())
+        return ForwardedRun(client, PLACE, folder, Locks(PLACE))
 
     return make
 
@@ -145,8 +144,6 @@ def send_all(run, folder):
         size = journal.path.stat().st_size
         while run.send(journal.path.name, size) < size:
             pass
-    while run.send_file() >= 0:
-        pass
     run.note(last=True)
 
 
@@ -330,6 +327,32 @@ def test_the_file_of_the_last_attempt_stays(forwarded):
         assert place.value("model") == "second", at
 
 
+def test_a_file_whose_upload_failed_is_sent_by_the_next_process(forwarded):
+    """Its journal counts as sent up to the record that names the file, and no point twice."""
+    with seamark.init_run("demo") as run:
+        run["loss"].append(1.0, step=0)
+        run["model"].upload(seamark.types.File.from_content("weights", "txt"))
+        run["loss"].append(0.5, step=1)
+    (journal,) = run.folder.journals()
+    name, size = journal.path.name, journal.path.stat().st_size
+    place = Place()
+    upload = place.upload
+
+    def fail(*_):
+        raise Unreachable(PLACE)
+
+    place.upload = fail
+    with pytest.raises(Unreachable):
+        forwarded(place, run.folder).send(name, size)
+    place.upload = upload
+    sender = forwarded(place, run.folder)
+    assert 0 < sender.known()[name] < size
+    assert sender.send(name, size) == size
+    assert sender.known()[name] == size
+    assert place.value("model") == "weights"
+    assert place.points("loss") == [(0, 1.0), (1, 0.5)]
+
+
 def test_images_keep_their_order_with_what_empties_their_series(forwarded):
     """An image of before is not there afterwards, and each later one is there once."""
     with seamark.init_run("demo") as run:
@@ -387,112 +410,183 @@ input()
     assert place.value("a") == 1
 
 
-def test_a_helper_that_is_killed_is_started_again(tmp_path):
-    """The request under way fails, and a later one is answered; a fork begins one of its own."""
+def token_of_nobody():
+    """Return an API token of a server that nobody reaches."""
     told = json.dumps({"api_address": "http://127.0.0.1:1"}).encode()
-    first, second = (open_remote(PLACE, base64.b64encode(told).decode()) for _ in range(2))
-    key = RunKey("demo", "one")
-    for one in (first, second):
-        one.meet(key, RunFolder(tmp_path, "demo", "one"))
-    try:
-        assert first.journals(key) == {}  # nobody is asked where it was never sent
-        os.kill(first.helper.process.pid, signal.SIGKILL)
-        with pytest.raises(Unreachable, match="failed"):
-            first.journals(key)
-        assert first.journals(key) == {}
-        first.close()
-        first.close()  # does not count twice
-        process = second.helper.process
-        assert second.files_left(key) == {}
-        forked = os.fork()
-        if not forked:
-            own = open_remote(PLACE, base64.b64encode(told).decode())
-            mixed = second.helper.process is not None  # else it asks over the parent's channels
-            os._exit(own.helper is first.helper or own.helper.process is not None or mixed)
-        assert os.waitpid(forked, 0)[1] == 0
-        assert second.helper.process is process
-        assert process.poll() is None
-    finally:
-        process = second.helper.process
-        second.close()
-    assert process.returncode == 0
+    return base64.b64encode(told).decode()
+
+
+def test_remotes_of_one_process_share_a_run_and_a_fork_has_its_own(tmp_path):
+    """The threads of journals and of files see one state of the server; nothing is asked yet."""
+    key, folder = RunKey("demo", "one"), RunFolder(tmp_path, "demo", "one")
+
+    def met():
+        remote = open_remote(PLACE, token_of_nobody())
+        remote.meet(key, folder)
+        return remote
+
+    first, second = met(), met()
+    assert first.journals(key) == {}  # nobody is asked where it was never sent
+    assert first._runs[key] is second._runs[key]
+    forked = os.fork()
+    if not forked:
+        os._exit(met()._runs[key] is first._runs[key])
+    assert os.waitpid(forked, 0)[1] == 0
+    first.close()
+    first.close()
+    second.close()
 
 
 def test_folders_with_the_same_names_are_kept_apart(tmp_path):
     """Two roots may hold a run of one project and id, and one process may send both."""
-    told = json.dumps({"api_address": "http://127.0.0.1:1"}).encode()
-    key, remotes = RunKey("demo", "one"), []
-    for size in (3, 5):
-        folder = RunFolder(tmp_path / str(size), "demo", "one")
-        folder.blobs_dir.mkdir(parents=True)
-        Path(folder.blobs_dir, "ab" * 32).write_bytes(b"x" * size)
-        remotes.append(open_remote(PLACE, base64.b64encode(told).decode()))
-        remotes[-1].meet(key, folder)
-    try:
-        assert [list(one.files_left(key).values()) for one in remotes] == [[3], [5]]
-    finally:
-        for one in remotes:
-            one.close()
+    key, remote = RunKey("demo", "one"), open_remote(PLACE, token_of_nobody())
+    for root in ("first", "second"):
+        with seamark.init_run("demo", custom_run_id="one", root=tmp_path / root) as run:
+            run["root"] = root
+        remote.meet(key, run.folder)
+        place: Any = Place()
+        remote._runs[key]._client = place
+        (journal,) = run.folder.journals()
+        size = journal.path.stat().st_size
+        assert remote.send(key, journal.path.name, 0, bytes(size)).offset == size
+        assert place.value("root") == root
+    remote.close()
 
 
-def test_a_helper_ends_although_a_fork_goes_on(tmp_path):
-    """As workers of a DataLoader, which are forked while a run is sent."""
-    told = json.dumps({"api_address": "http://127.0.0.1:1"}).encode()
-    remote, key = open_remote(PLACE, base64.b64encode(told).decode()), RunKey("demo", "one")
-    remote.meet(key, RunFolder(tmp_path, "demo", "one"))
-    assert remote.journals(key) == {}
-    process, forked = remote.helper.process, os.fork()
-    if not forked:
-        signal.pause()
-        os._exit(0)
-    try:
-        remote.close()
-        assert process.wait(30) == 0
-    finally:
-        os.kill(forked, signal.SIGKILL)
-        os.waitpid(forked, 0)
+class Answers:
+    """A server that answers each request with the next of some answers, or raises it."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers, self.asked = list(answers), []
+
+    def ask(self, method: str, path: str, **given: Any) -> Any:
+        self.asked.append((method, path, given))
+        if path.endswith("swagger.json"):
+            return Answer(200, {}, json.dumps(DOCUMENTS[path.split("/")[2]]).encode())
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return Answer(200, {}, b"" if answer is None else json.dumps(answer).encode())
 
 
-class _Api:
-    """Answers of the package, as it gives them."""
-
-    def __init__(self, count: int = 0, most: int = 1000) -> None:
-        self.count, self.most = count, most
-
-    def getFloatSeriesValues(self, limit: int, offset: int, **_: Any) -> Any:  # noqa: N802
-        end = min(self.count, offset + min(limit, self.most))
-        points = [
-            SimpleNamespace(step=n, timestampMillis=n, value=n / 2) for n in range(offset, end)
-        ]
-        found = SimpleNamespace(totalItemCount=self.count, values=points)
-        return SimpleNamespace(response=lambda: SimpleNamespace(result=found))
+def described(*verbs: str, place: str = "query") -> dict[str, Any]:
+    names = ["X-Neptune-Api-Token"] if verbs[0] == "getClientConfig" else ["experimentId"]
+    parameters = [{"name": one, "in": "header" if one.startswith("X-") else place} for one in names]
+    where = "/{experimentId}" if place == "path" else ""
+    return {
+        f"/{verb}{where}": {"get": {"operationId": verb, "parameters": parameters}}
+        for verb in verbs
+    }
 
 
-def test_all_last_points_are_asked_for(monkeypatch):
+DOCUMENTS = {
+    "backend": {"paths": described("getClientConfig", "exchangeApiToken")},
+    "leaderboard": {
+        "paths": {
+            **described("getFloatSeriesValues", "ping", place="path"),
+            **described("fileAtomUpload"),
+            **described("fileAtomMultipartUploadStart"),
+            **described("fileAtomMultipartUploadPart"),
+            **described("fileAtomMultipartUploadFinish"),
+        }
+    },
+}
+SIGNED_IN = [{"multiPartUpload": {"maxSinglePartSize": 4, "minChunkSize": 3}}, {"accessToken": "x"}]
+
+
+def client_of(*answers: Any) -> tuple[Client, Answers]:
+    client, server = Client("team/digits", token_of_nobody()), Answers(*answers)
+    client.__dict__["_connection"] = server
+    return client, server
+
+
+def refusal(status: int) -> Refused:
+    error = Refused("no")
+    error.status, error.said = status, {"title": "a limit"}
+    return error
+
+
+def test_all_last_points_are_asked_for():
     """Though a server gives 1000 at once, those that are there already are all known."""
-    expired = SimpleNamespace(NeptuneAuthTokenExpired=KeyError)
-    monkeypatch.setitem(sys.modules, "neptune.common.exceptions", expired)
-    client = Client("team/digits", "")
     for count in (0, 7, 2600):
-        api = SimpleNamespace(api=_Api(count))
-        client.__dict__["_backend"] = SimpleNamespace(leaderboard_client=api)
+        client, _ = client_of()
+
+        def ask(verb, container, count=count, *, attribute, limit, offset):
+            end = min(count, offset + min(limit, 1000))
+            points = [{"step": n, "timestampMillis": n, "value": n / 2} for n in range(offset, end)]
+            return {"totalItemCount": count, "values": points}
+
+        client.ask = ask
         found = client.tail("one", "loss", "floatSeries", 2500)
         assert [step for step, _, _ in found] == list(range(max(0, count - 2500), count))
 
 
-def test_a_server_without_the_project_has_not_deleted_a_run(monkeypatch):
+def test_requests_are_what_the_documents_of_the_server_describe():
+    """Address, place of each argument and tokens; an expired token is replaced once."""
+    client, server = client_of(*SIGNED_IN, refusal(401), *SIGNED_IN, None)
+    assert client.ask("ping", "a/b") is None
+    asked = [(path, given.get("headers")) for _, path, given in server.asked]
+    token, access = {"X-Neptune-Api-Token": token_of_nobody()}, {"Authorization": "Bearer x"}
+    signs_in = [
+        ("/api/backend/swagger.json", None),
+        ("/api/leaderboard/swagger.json", None),
+        ("/getClientConfig", token),
+        ("/exchangeApiToken", token),
+        ("/ping/a%2Fb", access),
+    ]
+    assert asked == signs_in * 2
+
+
+def test_a_large_file_is_sent_in_parts():
+    """Of the size that the server asks for; an error of a part ends the upload."""
+    done: dict[str, Any] = {"errors": []}
+    file = io.BytesIO(b"0123456")
+    answers = [{"uploadId": "u", "errors": []}, done, done, done, done]
+    client, server = client_of(*SIGNED_IN, *answers)
+    assert client.upload("one", "model", "", "bin", file) == []
+    ranges = [given["headers"].get("X-Range") for _, path, given in server.asked if "Part" in path]
+    assert ranges == ["bytes=0-2/7", "bytes=3-5/7", "bytes=6-6/7"]
+    bodies = [given["body"] for _, path, given in server.asked if path.endswith("UploadPart")]
+    assert b"".join(bodies) == b"0123456"
+    client, _ = client_of(*SIGNED_IN, {"errors": [{"errorDescription": "too large"}]})
+    assert client.upload("one", "model", "", "bin", file) == ["too large"]
+    client, server = client_of(*SIGNED_IN, {"errorDescription": "full"})
+    assert client.upload("one", "model", "", "bin", io.BytesIO(b"0123")) == ["full"]
+    assert server.asked[-1][2]["body"] == b"0123"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "words"),
+    [
+        (404, Purged, "it is not there"),
+        (403, Refused, "may not write to team/digits"),
+        (422, Refused, "refused: a limit"),
+    ],
+)
+def test_refusals_say_what_is_wrong(status, kind, words):
+    """A run that is not there was deleted; a journal is never set aside for a limit."""
+    client, _ = client_of(*SIGNED_IN, refusal(status))
+    with pytest.raises(kind, match=words) as raised:
+        client.ask("ping", "one")
+    assert type(raised.value) is kind
+
+
+def test_a_server_without_the_project_has_not_deleted_a_run():
     """A wrong address is no reason to send nothing of a run ever again."""
-
-    class Gone(Exception):  # noqa: N818
-        status_code = 404
-
-    expired = SimpleNamespace(NeptuneAuthTokenExpired=KeyError)
-    monkeypatch.setitem(sys.modules, "neptune.common.exceptions", expired)
-
-    def backend(client):
-        raise Gone
-
-    monkeypatch.setattr(Client, "_backend", property(backend))
     for ask in (lambda one: one.create("x"), lambda one: one.ask("ping", "x")):
+        client, _ = client_of(refusal(404))
         with pytest.raises(Missing):
-            ask(Client("team/digits", ""))
+            ask(client)
+
+
+def test_an_answer_of_another_form_is_no_error_of_the_training(tmp_path):
+    """It is said as any failure of the server is."""
+    key, remote = RunKey("demo", "one"), open_remote(PLACE, token_of_nobody())
+    with seamark.init_run("demo", custom_run_id="one") as run:
+        run["a"] = 1
+    remote.meet(key, run.folder)
+    (journal,) = run.folder.journals()
+    remote._runs[key]._client = client_of({"multiPartUpload": []}, {"no": "token"})[0]
+    with pytest.raises(Unreachable, match=f"^{PLACE}: failed: KeyError"):
+        remote.send(key, journal.path.name, 0, b"12")
+    remote.close()

@@ -123,7 +123,8 @@ def state(admin, here, there):
     run = admin.ok("getExperiment", experimentId=there.run)
     at = {"projectIdentifier": PROJECT}
     # Also of themselves: a run that has been silent for long counts as crashed.
-    changing = {"ping_time", "running_time", "modification_time", "state", "failed", "crash_reason"}
+    changing = {"ping_time", "running_time", "monitoring_time", "modification_time", "state"}
+    changing |= {"end_time", "failed", "crash_reason"}
     uploads = here.server.settings.folder / "neptune-uploads"
     runs = sorted(_all_runs(here))
     return {

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 import seamark
-from seamark.errors import ArgumentError, MissingExtraError
+from seamark.errors import ArgumentError
 from seamark.opening.place import readable
 from seamark.remote.neptune import token_to_show
 from seamark.remote.places import canonical
@@ -21,15 +20,6 @@ def token_of(**told):
     return base64.b64encode(json.dumps(told).encode()).decode()
 
 
-@pytest.fixture
-def package(tmp_path, monkeypatch):
-    """Have a package neptune on the path; nothing is imported from it here."""
-    (tmp_path / "site" / "neptune").mkdir(parents=True)
-    (tmp_path / "site" / "neptune" / "__init__.py").touch()
-    monkeypatch.syspath_prepend(tmp_path / "site")
-
-
-@pytest.mark.usefixtures("package")
 @pytest.mark.parametrize(
     "place", ["", "project", "a/b/c", "a/", "/b", "a b/c", "me@a/b", "a/b?c=1"]
 )
@@ -40,7 +30,6 @@ def test_a_uri_that_names_no_project_is_refused(place):
     assert not Path(".seamark").exists()
 
 
-@pytest.mark.usefixtures("package")
 @pytest.mark.parametrize(
     ("token", "words"),
     [
@@ -71,15 +60,6 @@ def test_the_token_is_the_one_that_names_a_server(address, monkeypatch):
     assert token_to_show(f" {token} ") == token
 
 
-def test_without_the_package_the_extra_is_named(monkeypatch):
-    """Also where Seamark stands in for ``neptune``, as nobody else is reached through that."""
-    monkeypatch.setattr(sys, "path", [str(Path(seamark.__file__).parents[1])])
-    with pytest.raises(MissingExtraError, match=r'pip install "seamark\[neptune\]"'):
-        seamark.init_run("demo", remote="neptune://team/digits")
-    assert not Path(".seamark").exists()
-
-
-@pytest.mark.usefixtures("package")
 def test_what_is_sent_on_is_read_where_it_was_recorded(monkeypatch):
     """With it in the environment tables and runs are those of this disk; named, it is refused."""
     with seamark.init_run("demo") as run:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import subprocess
@@ -136,8 +135,6 @@ class Onward:
 
 @pytest.fixture
 def onward(server, tmp_path):
-    if importlib.metadata.version("neptune").startswith("1.0."):
-        pytest.skip("the extra neptune begins with 1.8.6")
     return Onward(server, tmp_path)
 
 

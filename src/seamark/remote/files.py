@@ -23,7 +23,6 @@ from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly
 from seamark.remote.protocol import (
     Busy,
-    KeepsByName,
     Purged,
     RemoteError,
     RunKey,
@@ -243,10 +242,6 @@ class FileSender:
         return None
 
     def _send(self, remote: Remote, key: RunKey, run: _Watched) -> None:
-        if isinstance(remote, KeepsByName):
-            remote.meet(key, run.folder)
-            remote.send_files(key, lambda _: None)
-            return
         changed = 0
         with quietly(only=OSError):
             changed = run.folder.blobs_dir.stat().st_mtime_ns

@@ -7,11 +7,10 @@ import contextlib
 import json
 import os
 import re
-from importlib.machinery import PathFinder
 from typing import Final
 from urllib.parse import urlsplit
 
-from seamark.errors import ArgumentError, MissingExtraError
+from seamark.errors import ArgumentError
 from seamark.remote.http.address import is_loopback, shown
 
 __all__ = ["address_in", "check_project", "token_to_show"]
@@ -20,15 +19,10 @@ _PROJECT: Final = re.compile(r"[^/\s?#@]+/[^/\s?#@]+")
 
 
 def check_project(uri: str) -> None:
-    """Raise an error unless a project is named and the package neptune is installed."""
+    """Raise an error unless a project is named."""
     if _PROJECT.fullmatch(uri.partition("://")[2]) is None:
         msg = f"remote: expected 'neptune://workspace/project', got {shown(uri)!r}"
         raise ArgumentError(msg)
-    # The path alone is asked: whatever stands in for the package in this process is not it.
-    found = PathFinder.find_spec("neptune")
-    if found is None or found.origin is None:
-        msg = 'remote: neptune:// needs the package neptune: pip install "seamark[neptune]"'
-        raise MissingExtraError(msg, name="neptune")
 
 
 def token_to_show(given: str | None) -> str:

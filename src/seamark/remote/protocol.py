@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol, ru
 from seamark.errors import SeamarkError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
     from typing import TypeGuard
 
     from seamark.journal.folder import RunFolder
@@ -262,17 +262,11 @@ class KeepsJournals(Remote, Protocol):
 class KeepsByName(Remote, Protocol):
     """A place that stores the content of journals, but not the journals, and files by their names.
 
-    It is asked the same as any other; only what it needs of a run's folder it takes there itself.
+    It is asked the same as any other; files are sent with the journals, from the run's folder.
     """
 
     def meet(self, run: RunKey, folder: RunFolder) -> None:
         """Take note of where a run lies, before anything else is asked of it. Never fails."""
-
-    def files_left(self, run: RunKey) -> Mapping[str, int]:
-        """Return the files named in sent journals that are missing there: size by digest."""
-
-    def send_files(self, run: RunKey, progress: Callable[[int], None]) -> None:
-        """Send them; `progress` is told each size, bytes."""
 
 
 @runtime_checkable

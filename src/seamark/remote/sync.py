@@ -7,7 +7,6 @@ push also while a process still records and sends the run, a pull also by severa
 
 from __future__ import annotations
 
-import functools
 import os
 import random
 import time
@@ -216,9 +215,6 @@ def unsent_data(
         found.known = dict(patience.ask(lambda: remote.journals(key)))
         for file in folder.journals():
             _look_at(found, file)
-        if isinstance(remote, KeepsByName):
-            found.files = dict(patience.ask(lambda: remote.files_left(key)))
-            return found
         if isinstance(remote, Settles) and folder.kind == "run":
             found.observed = observations_of(key.run, folder.journals(), found.known)
         sizes = files_of(folder)
@@ -284,10 +280,6 @@ def sync_run(
                 _send_journal(done, left.key, file, known, remote, progress, patience)
         for name, data in left.observed.items():
             _send_observed(done, left.key, name, data, remote, progress, patience)
-        if isinstance(remote, KeepsByName):
-            sent = functools.partial(_count, done, progress)
-            patience.ask(lambda: remote.send_files(left.key, sent))
-            return done
         for digest, size in sorted(left.files.items(), key=lambda each: each[1]):
             _send_content(done, left.key, digest, size, remote, progress, patience)
     except Purged:

@@ -1,8 +1,5 @@
 """The remote ``neptune://workspace/project``, which forwards runs by Neptune's protocol.
 
-What is sent goes through the package ``neptune``, in a process of its own: see
-`seamark.neptune.forward.remote` for why.
-
 Attributes of a forwarded run, below ``monitoring/seamark/forward/<journal>``:
 
     position   how much of the journal is there: offset of a frame, and how much of that frame

@@ -1,30 +1,36 @@
-"""Requests with the package ``neptune``, and the interpretation of their answers.
+"""Requests of Neptune's protocol, and the interpretation of their answers.
 
-The package's own `execute_operations` repeats a batch whose answer was lost, and nobody would know.
-Here a batch is sent once; who sends it looks first what is there.
+A server describes the addresses of its operations in Swagger documents. A batch is sent once: the
+caller of a request whose answer was lost looks at the server's state before it sends anything
+again.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import re
+import json
+import math
+import os
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
+from urllib.parse import quote
 
-from seamark.remote.protocol import Busy, Missing, Purged, Refused, RemoteError, Unreachable
+from seamark.remote.http.address import Address
+from seamark.remote.http.connection import Connection
+from seamark.remote.neptune import address_in
+from seamark.remote.protocol import Missing, Purged, Refused, RemoteError
 
 __all__ = ["Client", "Seen"]
 
-_LIMITS: Final = {"connect_timeout": 5.0, "timeout": 60.0}
-"""How long a request may take, seconds."""
-_PAUSE_S: Final = 10.0
+_ANSWER_S: Final = 60.0
 _PAGE: Final = 1000
-"""Points that the package itself asks for at once; a server may give no more."""
-_GONE: Final = ("ContainerUUIDNotFound", "ObjectNotFound", "MetadataContainerNotFound")
-_FORBIDDEN: Final = ("Unauthorized", "Forbidden", "NeptuneInvalidApiTokenException")
-_REFUSED: Final = re.compile("Neptune.*(LimitExceedException|Required)")
+"""Points of one answer at most; a server may give no more."""
+_CLIENT: Final = "1.14.0"
+"""Version of the package neptune whose requests these are."""
+_PART: Final = 5 << 20
+_MOST_PARTS: Final = 1000
+"""Bytes and number of the parts of an upload, unless the server has other limits."""
 
 
 class Seen(NamedTuple):
@@ -36,126 +42,154 @@ class Seen(NamedTuple):
 
 
 class Client:
-    """Client of one project of a server, which uses the package ``neptune``; asks when used."""
+    """Client of one project of a server, for any thread; sends no request before it is used.
+
+    Each request may raise `RemoteError`, or any other exception if an answer has another form than
+    the protocol's.
+    """
 
     def __init__(self, project: str, token: str) -> None:
-        self.name, self._token = project, token
+        self.name, self._token, self._access = project, token, ""
+        address = Address.of(address_in(token), insecure=True)  # `token_to_show` has checked it
+        self._connection = Connection(address, "", answer_s=_ANSWER_S, api="")
+        self._operations: dict[str, tuple[str, str, dict[str, str]]] = {}
+        self._parts: dict[str, int] = {}
 
-    @functools.cached_property
-    def _backend(self) -> Any:
-        from neptune.internal.backends.hosted_neptune_backend import HostedNeptuneBackend
-        from neptune.internal.credentials import Credentials
+    def _sign_in(self) -> None:
+        if self._access:
+            return
+        with self._translate_errors(Missing):
+            for name in ("backend", "leaderboard"):
+                document = self._connection.ask("GET", f"/api/{name}/swagger.json").record()
+                for path, methods in document["paths"].items():
+                    for method, one in methods.items():
+                        places = {each["name"]: each["in"] for each in one["parameters"]}
+                        self._operations[one["operationId"]] = (method.upper(), path, places)
+            self._parts = self._send("getClientConfig").get("multiPartUpload") or {}
+            self._access = self._send("exchangeApiToken")["accessToken"]
 
-        backend = HostedNeptuneBackend(Credentials.from_token(self._token))
-        self._project = backend.get_project(self.name)
-        return backend
+    def _send(self, verb: str, body: bytes | None = None, range_: str = "", **given: Any) -> Any:
+        method, path, places = self._operations[verb]
+        headers = {"X-Range": range_} if range_ else {}
+        if self._access:
+            headers["Authorization"] = f"Bearer {self._access}"
+        for name, place in places.items():
+            if name == "X-Neptune-Api-Token":
+                headers[name] = self._token
+            elif place == "body":
+                body = json.dumps(given.pop(name)).encode()
+                headers["Content-Type"] = "application/json"
+            elif place == "path":
+                path = path.replace(f"{{{name}}}", quote(given.pop(name), safe=""))
+        answer = self._connection.ask(method, path, query=given, body=body, headers=headers)
+        return answer.json() if answer.body else None
+
+    def _request(self, verb: str, gone: type[RemoteError], **given: Any) -> Any:
+        for is_last in (False, True):
+            self._sign_in()
+            with self._translate_errors(gone):
+                try:
+                    return self._send(verb, **given)
+                except Refused as error:
+                    if is_last or error.status != HTTPStatus.UNAUTHORIZED:
+                        raise
+                    self._access = ""  # it has expired, and nothing was done
+        raise AssertionError  # the last try returns or raises
 
     # ---------------------------------------------------------------- runs
 
     def create(self, custom_id: str) -> str:
         """Return the id of the run that has a custom id; it is made where there is none."""
-        with self._translate_errors(Missing):
-            backend = self._backend
-            return str(backend.create_run(self._project.id, custom_run_id=custom_id).id)
+        project = self._request("getProject", Missing, projectIdentifier=self.name)["id"]
+        parents = {"projectIdentifier": project, "parentId": project}
+        new = {**parents, "type": "run", "cliVersion": _CLIENT, "customId": custom_id}
+        return str(self._request("createExperiment", Missing, experimentCreationParams=new)["id"])
 
     def ask(self, verb: str, container: str, **given: Any) -> Any:
         """Return the answer to a request about a run; `Purged` if it is not there any more."""
-        from neptune.common.exceptions import NeptuneAuthTokenExpired
-
-        with self._translate_errors(Missing):
-            backend = self._backend
-        with self._translate_errors():
-            method = getattr(backend.leaderboard_client.api, verb)
-            given |= {"experimentId": container, "_request_options": _LIMITS}
-            try:
-                return method(**given).response().result
-            except NeptuneAuthTokenExpired:  # then nothing was done
-                return method(**given).response().result
+        return self._request(verb, Purged, experimentId=container, **given)
 
     def attributes(self, container: str) -> dict[str, Seen]:
         """Return the attributes of a run, by path."""
-        told = self.ask("getExperimentAttributes", container)
-        return {one.name: _seen(one) for one in told.attributes}
+        told = self.ask("getExperimentAttributes", container)["attributes"]
+        return {one["name"]: _seen(one) for one in told}
 
     def execute(self, container: str, operations: list[dict[str, Any]]) -> list[str]:
         """Execute operations in a request that is sent once; return the failures."""
-        told = self.ask("executeOperations", container, operations=operations)
-        return [str(one.errorDescription) for one in told or []]
+        return _errors(self.ask("executeOperations", container, operations=operations))
 
     def tail(
         self, container: str, path: str, kind: str, count: int
     ) -> list[tuple[float, int, Any]]:
         """Return step, time (ms) and value of the last points of a series."""
         verb = "getFloatSeriesValues" if kind == "floatSeries" else "getStringSeriesValues"
-        ask = functools.partial(self.ask, verb, container, attribute=path)
-        total = ask(limit=1, offset=0).totalItemCount
         found: list[Any] = []
+        total = self.ask(verb, container, attribute=path, limit=1, offset=0)["totalItemCount"]
         offset = max(0, total - count)
-        while some := ask(limit=min(_PAGE, total - offset), offset=offset).values:
-            found += some
-            offset += len(some)
-            if offset >= total:
+        while offset < total:
+            limit = min(_PAGE, total - offset)
+            told = self.ask(verb, container, attribute=path, limit=limit, offset=offset)
+            if not told["values"]:
                 break
-        return [(one.step, int(one.timestampMillis), one.value) for one in found]
+            found += told["values"]
+            offset += len(told["values"])
+        return [(one["step"], int(one["timestampMillis"]), one["value"]) for one in found]
 
-    def upload(self, container: str, path: str, name: str, ext: str, source: str) -> list[str]:
+    def upload(self, container: str, path: str, name: str, ext: str, file: BinaryIO) -> list[str]:
         """Replace a file, or with a `name` a member of a set of files. Returns the errors."""
-        from neptune.common.storage.storage_utils import UploadEntry
-        from neptune.exceptions import MetadataInconsistency
-        from neptune.internal.backends import hosted_file_operations as files
-
-        target = files.FileUploadTarget.FILE_SET if name else files.FileUploadTarget.FILE_ATOM
-        query = {"experimentIdentifier": container, "attribute": path}
-        with self._translate_errors():
-            try:
-                files._multichunk_upload_with_retry(  # noqa: SLF001 - the public one takes globs
-                    UploadEntry(source, name or path),
-                    swagger_client=self._backend.leaderboard_client,
-                    query_params=query | ({"subPath": name} if name else {"ext": ext}),
-                    multipart_config=self._backend._client_config.multipart_config,  # noqa: SLF001
-                    target=target,
-                )
-            except MetadataInconsistency as error:
-                return [str(error)]
-        return []
+        self._sign_in()
+        size, verb = file.seek(0, os.SEEK_END), "fileSetFile" if name else "fileAtom"
+        file.seek(0)
+        target = {"experimentIdentifier": container, "attribute": path}
+        target |= {"subPath": name} if name else {}
+        first = target if name else {**target, "ext": ext}
+        if size <= self._parts.get("maxSinglePartSize", _PART):
+            return _errors(self._request(f"{verb}Upload", Purged, body=file.read(), **first))
+        verb += "MultipartUpload"
+        told = self._request(f"{verb}Start", Purged, totalLength=size, **first)
+        if errors := _errors(told):
+            return errors
+        target["uploadId"] = told["uploadId"]
+        length = max(
+            self._parts.get("minChunkSize", _PART),
+            math.ceil(size / self._parts.get("maxChunkCount", _MOST_PARTS)),
+        )
+        for index, start in enumerate(range(0, size, length)):
+            part = file.read(length)
+            given = {
+                "range_": f"bytes={start}-{start + len(part) - 1}/{size}",
+                "uploadPartIdx": index,
+                **target,
+            }
+            if errors := _errors(self._request(f"{verb}Part", Purged, body=part, **given)):
+                return errors
+        return _errors(self._request(f"{verb}Finish", Purged, **target))
 
     # ---------------------------------------------------------------- what goes wrong
 
     @contextlib.contextmanager
-    def _translate_errors(self, gone: type[RemoteError] = Purged) -> Iterator[None]:
+    def _translate_errors(self, gone: type[RemoteError]) -> Iterator[None]:
         try:
             yield
-        except Exception as error:
+        except Refused as error:
             raise self._failure(error, gone) from error
 
-    def _failure(self, error: Exception, gone: type[RemoteError]) -> RemoteError:
-        kind, answer = type(error).__name__, getattr(error, "response", None)
-        told = [getattr(one, "status_code", None) for one in (error, answer)]
-        status = next(filter(None, [*told, getattr(error, "status", None)]), 0)
-        words = _plain(getattr(error, "cause", None) or error)  # of a connection that was lost
-        if kind.startswith("ProjectNotFound"):
-            return Missing(f"there is no project {self.name} for this token")
-        if status == HTTPStatus.NOT_FOUND or kind in _GONE:
-            return gone("it is not there")
-        if status == HTTPStatus.TOO_MANY_REQUESTS:
-            return Busy(f"asked too often: {words}", _PAUSE_S)
-        if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN) or kind in _FORBIDDEN:
+    def _failure(self, error: Refused, gone: type[RemoteError]) -> RemoteError:
+        if error.status == HTTPStatus.NOT_FOUND:
+            is_run = gone is Purged
+            return gone("it is not there" if is_run else f"no project {self.name} for this token")
+        if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             return Refused(f"the token may not write to {self.name}")
-        is_refused = status // 100 == 4 and status != HTTPStatus.REQUEST_TIMEOUT  # noqa: PLR2004
-        if is_refused or _REFUSED.fullmatch(kind):
-            return Refused(f"refused: {words}")
-        return Unreachable(f"cannot be reached: {words}")
+        return Refused(f"refused: {str(error.said.get('title') or error)[:300]}")
 
 
-def _seen(attribute: Any) -> Seen:
-    kind = str(attribute.type)
-    told = getattr(attribute, f"{kind}Properties", None)
-    return Seen(kind, getattr(told, "lastStep", None), getattr(told, "value", None))
+def _seen(attribute: dict[str, Any]) -> Seen:
+    kind = attribute["type"]
+    told = attribute.get(f"{kind}Properties") or {}
+    return Seen(kind, told.get("lastStep"), told.get("value"))
 
 
-def _plain(error: BaseException) -> str:
-    # Without the colours and boxes of the package's own.
-    while not str(error) and (below := error.__cause__ or error.__context__) is not None:
-        error = below
-    text = re.sub(r"\x1b\[[0-9;]*m|--+", " ", str(error))
-    return f"{type(error).__name__}: {' '.join(text.split())}"[:300]
+def _errors(told: Any) -> list[str]:
+    # A list of errors, an object with one, or an object that is an error.
+    some = told.get("errors", [told]) if isinstance(told, dict) else told
+    return [each["errorDescription"] for each in some or () if "errorDescription" in each]

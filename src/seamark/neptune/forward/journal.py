@@ -9,7 +9,6 @@ import base64
 import itertools
 import math
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -194,6 +193,7 @@ class Journal:
         files: Files to be sent, by path and name, in the order in which they were named.
         lacking: Counts of what the protocol cannot hold.
         last_t: Time of the last frame that was read, ns since the Unix epoch.
+        is_closed: Whether that frame ends the journal.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class Journal:
             if path.startswith(self._below)
         }
         self.sent, self._files_sent = _place(told.get("position")), _place(told.get("files"))
-        self.doubt, self.last_t = True, 0
+        self.doubt, self.last_t, self.is_closed = True, 0, False
         self.files: dict[tuple[str, str], Item] = {}
         self._tokens: dict[str, Any] = {}
         self._statistics: set[str] = set()
@@ -232,11 +232,12 @@ class Journal:
             for block in reader.blocks(start):
                 if block.base >= end:
                     return
-                self.last_t = block.frames.raw(-1)[4]
+                _, kind, _, _, self.last_t, _ = block.frames.raw(-1)
+                self.is_closed = kind == Kind.CLOSE
                 yield from _items(block, self._names, wanted, end)
 
-    def requests(self, end: int, until: float) -> Iterator[list[dict[str, Any]]]:
-        """Yield the operations of each request up to an offset, as long as there is time.
+    def requests(self, end: int) -> Iterator[list[dict[str, Any]]]:
+        """Yield the operations of each request up to an offset.
 
         When the next one is asked for, the last one was accepted.
         """
@@ -248,8 +249,6 @@ class Journal:
                 yield [*self._operations, *self._position("position", item.place)]
                 self._begin_request()
                 self.sent, self.doubt = item.place, False
-                if time.monotonic() > until:
-                    return
             self._take(item)
 
     def _position(self, name: str, place: Place) -> list[dict[str, Any]]:
@@ -257,10 +256,10 @@ class Journal:
         counts = [assigned(self._below + kind, "int", n) for kind, n in self.lacking.items()]
         return [assigned(self._below + name, "string", f"{place[0]}+{place[1]}"), *counts]
 
-    def is_at(self, seen: Mapping[str, Seen]) -> bool:
-        """Return whether the server has the position that is known here."""
-        there = seen.get(f"{self._below}position")
-        return self.sent == _place(there and there.value)
+    @property
+    def done(self) -> int:
+        """Offset up to which the server has it and the files that it names, in bytes."""
+        return min([self.sent[0], *(one.place[0] for one in self.files.values())])
 
     def begin_file(self, task: Item) -> tuple[str, list[dict[str, Any]]]:
         """Return the server's path for a file, and the operations that make room for it."""

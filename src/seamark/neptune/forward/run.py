@@ -28,14 +28,12 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.blobs import open_blob
 from seamark.errors import FileMissingError
 from seamark.journal.folder import cache_folder
-from seamark.journal.headers import headers, may_grow
-from seamark.journal.reader import JournalReader
+from seamark.journal.headers import headers
 from seamark.journal.writer import JournalWriter
 from seamark.neptune.forward.journal import START, Item, Journal, Shared, assigned
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import process_facts
 from seamark.reading.facts import FORWARD
-from seamark.remote.files import files_of
 from seamark.remote.protocol import Busy, Unreachable
 
 if TYPE_CHECKING:
@@ -46,10 +44,10 @@ __all__ = ["ForwardedRun", "Locks"]
 
 
 _LOCKED_S: Final = 5.0
-_TURN_S: Final = 2.0
-"""How long one call sends at most before it says how far it is, seconds."""
 _PING_S: Final = 10.0
 _ALIVE_NS: Final = 60 * 10**9
+_FAR: Final = 4 << 20
+"""Bytes of a journal that are not sent yet, above which its files wait for them."""
 _OTHERS: Final = 200
 """Points of other processes that may have come behind ours."""
 _LONGEST_ID: Final = 36
@@ -91,16 +89,10 @@ class Locks:
 
 
 class ForwardedRun:
-    """A run on this disk and its copy on the server; `parent` is the pid of the training.
+    """A run in a `folder` of this disk and its copy on the server, for one thread at a time."""
 
-    Two threads use it: one sends what journals say, one the files that they name.
-    """
-
-    def __init__(
-        self, client: Client, place: str, folder: RunFolder, locks: Locks, parent: int
-    ) -> None:
-        self._client, self._place, self._folder, self._locks = client, place, folder, locks
-        self._parent = parent
+    def __init__(self, client: Client, place: str, folder: RunFolder, locks: Locks) -> None:
+        self._client, self._place, self.folder, self._locks = client, place, folder, locks
         self._lock = threading.Lock()
         self._is_open = False
         self._id = self._why = ""
@@ -120,11 +112,11 @@ class ForwardedRun:
             self._is_open = True
 
     def _open(self) -> None:
-        self._id, noted = _recorded(self._folder, self._place)
+        self._id, noted = _recorded(self.folder, self._place)
         if self._id:
             self._client.ask("getExperiment", self._id)
         else:
-            self._id = self._client.create(_custom_id(self._folder))
+            self._id = self._client.create(_custom_id(self.folder))
             self._record({})
         # If what was just written is not seen, older things may not be either.
         mark, path = secrets.token_hex(8), f"{FORWARD}/opened"
@@ -133,8 +125,8 @@ class ForwardedRun:
         if path not in self._seen or self._seen[path].value != mark:
             msg = "the last request is not visible on the server yet"
             raise Unreachable(msg)
-        shared, names = Shared(), [file.path.name for file in self._folder.journals()]
-        self._journals = {name: Journal(self._folder, name, self._seen, shared) for name in names}
+        shared, names = Shared(), [file.path.name for file in self.folder.journals()]
+        self._journals = {name: Journal(self.folder, name, self._seen, shared) for name in names}
         shared.see(self._seen)
         self._noted = noted
 
@@ -142,44 +134,45 @@ class ForwardedRun:
 
     def known(self) -> dict[str, int]:
         """Return bytes of each journal there, by file name; nothing is made there."""
-        if not _recorded(self._folder, self._place)[0]:
+        if not _recorded(self.folder, self._place)[0]:
             return {}
-        about = [header for header in headers(self._folder) if "forwarded_to" in header]
+        about = [header for header in headers(self.folder) if "forwarded_to" in header]
         records = {header.get("writer") for header in about}
         with self._opened():
-            found = {name: one.sent[0] for name, one in self._journals.items() if one.sent > START}
-        files = [file.path for file in self._folder.journals() if file.writer in records]
+            found = {name: one.done for name, one in self._journals.items() if one.sent > START}
+        files = [file.path for file in self.folder.journals() if file.writer in records]
         return found | {path.name: path.stat().st_size for path in files}
 
     def send(self, name: str, end: int) -> int:
-        """Send a journal up to an offset, for a limited time; return the new position."""
+        """Send a journal up to an offset, and the files that it names; return the new position."""
         with self._opened():
             journal = self._claimed(name)
             if end > journal.sent[0]:
                 self._advance(journal, end)
-            self.note()
+            is_far = journal.path.stat().st_size > end + _FAR  # later records may replace files
+            for task in [] if is_far else list(journal.files.values()):
+                self._send_file(journal, task)
+            self.note(last=journal.is_closed)
             return journal.sent[0]
 
     def _claimed(self, name: str) -> Journal:
         # If another process has sent it until now, more of it may be there.
-        is_new, journal = self._locks.take(name), self._journals.get(name)
-        seen = self._client.attributes(self._id) if is_new else None
-        if journal is None or (seen is not None and not journal.is_at(seen)):
+        if self._locks.take(name) or name not in self._journals:
             self._open()
         return self._journals[name]
 
     def _advance(self, journal: Journal, end: int) -> None:
-        for operations in journal.requests(end, time.monotonic() + _TURN_S):
+        for operations in journal.requests(end):
             new = self._without_known(operations) if journal.doubt else operations
             self._execute(journal, list(new))
-        lives = journal.last_t > time.time_ns() - _ALIVE_NS
-        if lives and time.monotonic() > self._pinged + _PING_S:
-            self._pinged = time.monotonic()
-            self._client.ask("ping", self._id)
 
     def _execute(self, journal: Journal, operations: list[dict[str, Any]]) -> None:
         if operations:
             journal.lacking.update(self._refused(self._client.execute(self._id, operations)))
+        lives = journal.last_t > time.time_ns() - _ALIVE_NS
+        if lives and time.monotonic() > self._pinged + _PING_S:
+            self._pinged = time.monotonic()
+            self._client.ask("ping", self._id)
 
     def _refused(self, errors: list[str]) -> list[str]:
         self._why = self._why or "".join(errors[:1])[:300]
@@ -207,53 +200,19 @@ class ForwardedRun:
 
     # ---------------------------------------------------------------- files
 
-    def files_left(self) -> dict[str, int]:
-        """Return the files in sent data that the server does not have yet: sizes by digest."""
-        if not _recorded(self._folder, self._place)[0]:
-            return files_of(self._folder)
-        with self._opened():
-            return {one.value["sha256"]: one.value.get("size", 0) for _, one in self._tasks()}
-
-    def _tasks(self) -> Iterator[tuple[Journal, Item]]:
-        # The files of other processes that live are theirs.
-        for journal in [one for one in self._journals.values() if one.files]:
-            with JournalReader(journal.path) as reader:
-                is_ours = reader.header().get("pid") == self._parent or not may_grow(reader)
-            for task in list(journal.files.values()) if is_ours else ():
-                yield journal, task
-
-    def _first_task(self) -> tuple[Journal, Item] | None:
-        # A later attempt's file takes the place of an earlier one's.
-        return min(self._tasks(), key=lambda each: each[1].t, default=None)
-
-    def send_file(self) -> int:
-        """Send the next file; return its size in bytes, -1 if there is none."""
-        with self._opened():
-            found = self._first_task()
-            if found is not None:
-                self._claimed(found[0].name)
-                found = self._first_task()
-            if found is None:
-                return -1
-            journal, task = found
-            target, operations = journal.begin_file(task)
-            self._execute(journal, operations)
-        lacks = self._upload(task, target)  # others send meanwhile: it may take long
-        with self._opened():
-            if self._journals.get(journal.name) is journal:  # else it is sent once more
-                journal.lacking.update(lacks)
-                self._execute(journal, journal.end_file(task))
-                self.note()
-        return int(task.value.get("size", 0))
+    def _send_file(self, journal: Journal, task: Item) -> None:
+        target, operations = journal.begin_file(task)
+        self._execute(journal, operations)
+        journal.lacking.update(self._upload(task, target))
+        self._execute(journal, journal.end_file(task))
 
     def _upload(self, task: Item, target: str) -> list[str]:
         # The result is the kind under which it is counted if it is not there.
         ext = str(task.value.get("ext", ""))
         ext = ext if _EXT.fullmatch(ext) else ""
         try:
-            with open_blob(self._folder, task.value["sha256"], task.value.get("size")) as file:
-                source = f"/dev/fd/{file.fileno()}"
-                errors = self._client.upload(self._id, target, task.what, ext, source)
+            with open_blob(self.folder, task.value["sha256"], task.value.get("size")) as file:
+                errors = self._client.upload(self._id, target, task.what, ext, file)
         except FileMissingError:
             return ["files_gone"]
         return self._refused(errors)
@@ -289,8 +248,8 @@ class ForwardedRun:
             **{f"{_LACKING}{kind}": count for kind, count in counts.items()},
         }
         with quietly():
-            if not self._folder.is_purged:
-                with contextlib.closing(JournalWriter(self._folder, lambda: header)) as writer:
+            if not self.folder.is_purged:
+                with contextlib.closing(JournalWriter(self.folder, lambda: header)) as writer:
                     writer.append_op({"op": "assign", "atoms": atoms})
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import re
 import tarfile
 import zipfile
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
-from fastapi import Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from seamark.neptune.server.log import Batch
     from seamark.neptune.server.projects import Container
     from seamark.neptune.server.reading import Read
+    from seamark.neptune.server.series import Upload
     from seamark.server.blobs.blobs import Blob
     from seamark.server.state import Server
 
@@ -50,12 +50,22 @@ _SAFE: Final = {
 }
 
 Into = Annotated[str, Query(alias="experimentIdentifier", max_length=8192)]
-Sub = Annotated[str, Query(alias="subPath", max_length=4096)]
+Ext = Annotated[str, Query(max_length=255)]
 Id = Annotated[str, Query(alias="uploadId", max_length=100)]
 Total = Annotated[int, Query(alias="totalLength", ge=0, lt=1 << 62)]
 
 
 # ---------------------------------------------------------------------- taking
+
+
+def _sub_path(
+    request: Request, given: Annotated[str, Query(alias="subPath", max_length=4096)] = ""
+) -> str | None:
+    # Only operations on sets of files have one.
+    return given if "/upload/member" in request.url.path else None
+
+
+Sub = Annotated[str | None, Depends(_sub_path)]
 
 
 async def _take(
@@ -130,33 +140,47 @@ def _below(sub: str) -> str:
     return "/".join(parts_of(sub, "subPath"))
 
 
+def _put(
+    request: Request,
+    container: Container,
+    path: str,
+    sub: str | None,
+    ext: str,
+    size: int,
+    digest: str,
+) -> None:
+    if sub is None:
+        _put_file(request, container, path, _record(path, _ext(ext), size, digest))
+        return
+    member = {_below(sub): _member(server_of(request), _below(sub), size, digest)}
+    _put_members(request, container, path, member, reset=False)
+
+
+def _what(path: str, sub: str | None) -> str:
+    return f"file {path}" if sub is None else f"member {path} {_below(sub)}"
+
+
 @router.answers("fileAtomUpload")
-async def put_file(
-    request: Request, identifier: Into, path: At, ext: Annotated[str, Query(max_length=255)] = ""
-) -> Response:
-    """Take a file."""
-
-    def work(container: Container, body: bytes) -> None:
-        digest = keep_content(server_of(request), container, body)
-        _put_file(request, container, path, _record(path, _ext(ext), len(body), digest))
-
-    return await _take(request, identifier, work)
-
-
 @router.answers("fileSetFileUpload")
-async def put_member(request: Request, identifier: Into, path: At, sub: Sub) -> Response:
-    """Take a file of a set."""
+async def put(request: Request, identifier: Into, path: At, sub: Sub, ext: Ext = "") -> Response:
+    """Take a file, or a file of a set."""
 
     def work(container: Container, body: bytes) -> None:
-        server, name = server_of(request), _below(sub)
-        digest = keep_content(server, container, body)
-        member = {name: _member(server, name, len(body), digest)}
-        _put_members(request, container, path, member, reset=False)
+        if sub is not None:
+            _below(sub)  # an error before anything is stored
+        digest = keep_content(server_of(request), container, body)
+        _put(request, container, path, sub, ext, len(body), digest)
 
     return await _take(request, identifier, work)
 
 
-def _begin(request: Request, identifier: str, what: str, size: int) -> Response:
+@router.answers("fileAtomMultipartUploadStart")
+@router.answers("fileSetFileMultipartUploadStart")
+def begin(
+    request: Request, identifier: Into, path: At, size: Total, sub: Sub, ext: Ext = ""
+) -> Response:
+    """Begin the upload of a large file; only this request has the extension of its name."""
+    what = _what(path, sub)
     container = find_container(request, identifier, Role.CONTRIBUTOR)
     server = server_of(request)
     if size > server.blobs.limits.blob_bytes:
@@ -167,101 +191,47 @@ def _begin(request: Request, identifier: str, what: str, size: int) -> Response:
         )
     if server.quota is not None:
         server.quota.expect(container.project, size)
-    return answer({"uploadId": begin_upload(server, container, what, size).name, "errors": []})
+    name = begin_upload(server, container, what, size).name
+    return answer({"uploadId": f"{name}.{_ext(ext)}".rstrip("."), "errors": []})
 
 
-async def _part(request: Request, identifier: str, what: str, name: str) -> Response:
-    given = request.headers.get("x-range", "")
-
-    def work(container: Container, body: bytes) -> None:
-        upload = find_upload(server_of(request), container, what, name)
-        if upload is None:
-            raise Refusal(404, "no-upload", "this upload is not known here; begin it again")
-        upload.put(given, body)
-
-    return await _take(request, identifier, work)
-
-
-async def _finish(
-    request: Request,
-    identifier: str,
-    what: str,
-    name: str,
-    put: Callable[[Container, int, str], None],
-) -> Response:
-    def work(container: Container, body: bytes) -> None:
-        del body
-        server = server_of(request)
-        upload = find_upload(server, container, what, name)
-        if upload is None and is_stored(server, container, what, name):
-            return
-        if upload is None:
-            raise Refusal(404, "no-upload", "this upload is not known here; begin it again")
-        put(container, upload.size, upload.keep(server, container))
-        upload.drop()
-
-    return await _take(request, identifier, work)
-
-
-@router.answers("fileAtomMultipartUploadStart")
-def begin_file(
-    request: Request,
-    identifier: Into,
-    path: At,
-    size: Total,
-    ext: Annotated[str, Query(max_length=255)] = "",
-) -> Response:
-    """Begin the upload of a large file; only this request has the extension of its name."""
-    found = _begin(request, identifier, f"file {path}", size)
-    if b'"uploadId"' in found.body and _ext(ext):
-        told = json.loads(bytes(found.body))
-        return answer(told | {"uploadId": f"{told['uploadId']}.{_ext(ext)}"})
-    return found
+def _upload(server: Server, container: Container, what: str, name: str) -> Upload:
+    upload = find_upload(server, container, what, name)
+    if upload is None:
+        raise Refusal(404, "no-upload", "this upload is not known here; begin it again")
+    return upload
 
 
 @router.answers("fileAtomMultipartUploadPart")
-async def put_file_part(request: Request, identifier: Into, path: At, name: Id) -> Response:
+@router.answers("fileSetFileMultipartUploadPart")
+async def put_part(request: Request, identifier: Into, path: At, given: Id, sub: Sub) -> Response:
     """Take a part of a large file."""
-    return await _part(request, identifier, f"file {path}", name.partition(".")[0])
+    name, what = given.partition(".")[0], _what(path, sub)
+
+    def work(container: Container, body: bytes) -> None:
+        upload = _upload(server_of(request), container, what, name)
+        upload.put(request.headers.get("x-range", ""), body)
+
+    return await _take(request, identifier, work)
 
 
 @router.answers("fileAtomMultipartUploadFinish")
-async def finish_file(request: Request, identifier: Into, path: At, name: Id) -> Response:
-    """Keep a large file."""
-    upload, _, ext = name.partition(".")
-
-    def put(container: Container, size: int, digest: str) -> None:
-        _put_file(request, container, path, _record(path, _ext(ext), size, digest))
-
-    return await _finish(request, identifier, f"file {path}", upload, put)
-
-
-@router.answers("fileSetFileMultipartUploadStart")
-def begin_member(request: Request, identifier: Into, path: At, sub: Sub, size: Total) -> Response:
-    """Begin to take a large file of a set."""
-    return _begin(request, identifier, f"member {path} {_below(sub)}", size)
-
-
-@router.answers("fileSetFileMultipartUploadPart")
-async def put_member_part(
-    request: Request, identifier: Into, path: At, sub: Sub, name: Id
-) -> Response:
-    """Take a part of a large file of a set."""
-    return await _part(request, identifier, f"member {path} {_below(sub)}", name)
-
-
 @router.answers("fileSetFileMultipartUploadFinish")
-async def finish_member(
-    request: Request, identifier: Into, path: At, sub: Sub, name: Id
-) -> Response:
-    """Keep a large file of a set."""
-    below = _below(sub)
+async def finish(request: Request, identifier: Into, path: At, given: Id, sub: Sub) -> Response:
+    """Keep a large file."""
+    name, _, ext = given.partition(".")
+    what = _what(path, sub)
 
-    def put(container: Container, size: int, digest: str) -> None:
-        member = {below: _member(server_of(request), below, size, digest)}
-        _put_members(request, container, path, member, reset=False)
+    def work(container: Container, _: bytes) -> None:
+        server = server_of(request)
+        if is_stored(server, container, what, name):
+            return
+        upload = _upload(server, container, what, name)
+        digest = upload.keep(server, container)
+        _put(request, container, path, sub, ext, upload.size, digest)
+        upload.drop()
 
-    return await _finish(request, identifier, f"member {path} {below}", name, put)
+    return await _take(request, identifier, work)
 
 
 @router.answers("uploadFileSetAttributeTar")

@@ -157,9 +157,11 @@ def accounts_of(request: Request, project_id: Of) -> Response:
     return answer([_shown(*each, service=True) for each in found.items() if each[0] in services])
 
 
-def _add(
-    request: Request, project_id: str, user: str, word: str | None, *, service: bool
-) -> Response:
+@router.answers("addProjectMember")
+@router.answers("addProjectServiceAccount")
+def add(request: Request, project_id: Of, given: Grant) -> Response:
+    """Give a user or a service account a role in a project."""
+    user, word = given.account or given.user or "", given.role
     project = project_of(request, project_id, Role.OWNER)
     role = _ROLES.get(word or "")
     if role is None:
@@ -173,10 +175,14 @@ def _add(
         raise Refusal(404, "no-user", str(error)) from error
     server.logins.forget()
     note(request, asker(request), "member.set", project, user=user, role=role.name.lower())
-    return answer(_shown(user, role, service=service))
+    return answer(_shown(user, role, service=bool(given.account)))
 
 
-def _remove(request: Request, project_id: str, user: str, *, service: bool) -> Response:
+@router.answers("deleteProjectMember")
+@router.answers("deleteProjectServiceAccount")
+def remove(request: Request, project_id: Of, person: User = "", account: Service = "") -> Response:
+    """Remove the role of a user or a service account in a project."""
+    user = account or person
     project = project_of(request, project_id, Role.OWNER)
     server = server_of(request)
     found = server.accounts.members(project)
@@ -185,31 +191,7 @@ def _remove(request: Request, project_id: str, user: str, *, service: bool) -> R
     server.accounts.set_member(user, project, None)
     server.logins.forget()
     note(request, asker(request), "member.set", project, user=user, role=None)
-    return answer(_shown(user, found[user], service=service))
-
-
-@router.answers("addProjectMember")
-def add_member(request: Request, project_id: Of, member: Grant) -> Response:
-    """Give a user a role in a project."""
-    return _add(request, project_id, member.user or "", member.role, service=False)
-
-
-@router.answers("addProjectServiceAccount")
-def add_account(request: Request, project_id: Of, account: Grant) -> Response:
-    """Give a service account a role in a project."""
-    return _add(request, project_id, account.account or "", account.role, service=True)
-
-
-@router.answers("deleteProjectMember")
-def remove_member(request: Request, project_id: Of, user: User) -> Response:
-    """Remove a user's role in a project."""
-    return _remove(request, project_id, user, service=False)
-
-
-@router.answers("deleteProjectServiceAccount")
-def remove_account(request: Request, project_id: Of, user: Service) -> Response:
-    """Remove a service account's role in a project."""
-    return _remove(request, project_id, user, service=True)
+    return answer(_shown(user, found[user], service=bool(account)))
 
 
 # ---------------------------------------------------------------------- workspaces

@@ -182,13 +182,17 @@ class Changes:
             kind, atom = there, ["float", float(value)]
         if there not in (None, kind) and not {there, kind} <= _LIKE_STRINGS:
             raise _clash(path, there, kind)
-        if atom[0] == "string" and len(atom[1]) * 4 > _LONG_TEXT:
-            data = atom[1].encode()
-            if len(data) > _LONG_TEXT:
-                digest = keep_content(self._server, self._container, data)
-                atom = ["text", {"sha256": digest, "size": len(data)}]
+        if atom[0] == "string" and (kept := self._long_text(atom[1])) is not None:
+            atom = ["text", kept]
         self._atoms[path] = atom
         batch.holds(path, kind)
+
+    def _long_text(self, text: str) -> dict[str, Any] | None:
+        # The record of a text that is stored as a file; None for a shorter one.
+        if len(text) * 4 <= _LONG_TEXT or len(data := text.encode()) <= _LONG_TEXT:
+            return None
+        digest = keep_content(self._server, self._container, data)
+        return {"sha256": digest, "size": len(data)}
 
     def _flush(self, batch: Batch) -> None:
         some: dict[str, Any] = {}
@@ -248,13 +252,9 @@ class Changes:
         values = [each["value"] for each in what["entries"]]
         steps, times = self._points(batch, path, what, "string_series")
         for step, time, value in zip(steps, times, values, strict=True):
-            text: Any = str(escape(str(value)))
+            text = str(escape(str(value)))
             size += 4 * len(text) + 64
-            if len(text) * 4 > _LONG_TEXT and len(text.encode()) > _LONG_TEXT:
-                data = text.encode()
-                digest = keep_content(self._server, self._container, data)
-                text = {"sha256": digest, "size": len(data)}
-            some.append([step, text, time])
+            some.append([step, self._long_text(text) or text, time])
             if size > _FRAME_BYTES:
                 batch.frame(Kind.TEXT, dump_json({"path": path, "points": some}))
                 some, size = [], 0
@@ -318,24 +318,25 @@ class Changes:
 
     # ------------------------------------------------------------------ sets, files, artifacts
 
-    def _insert(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
-        self._change_set(batch, path, what, "add")
-
-    def _remove(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
-        self._change_set(batch, path, what, "remove")
-
     @staticmethod
-    def _change_set(batch: Batch, path: str, what: Mapping[str, Any], op: str) -> None:
-        _expect_set(batch, path)
-        values = [str(escape(str(each))) for each in what["values"]]
-        if values:
+    def _change_set(batch: Batch, path: str, op: str, values: Any) -> None:
+        if path not in _SETS:
+            msg = f"sets of strings are at {' and '.join(_SETS)} only"
+            raise RefusedError(msg)
+        _expect(batch, path, "string_set")
+        values = [str(escape(str(each))) for each in values]
+        if values or op == "assign_set":
             batch.op({"op": op, "path": path, "values": values})
             batch.holds(path, "string_set")
 
+    def _insert(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
+        self._change_set(batch, path, "add", what["values"])
+
+    def _remove(self, batch: Batch, path: str, what: Mapping[str, Any], _: int) -> None:
+        self._change_set(batch, path, "remove", what["values"])
+
     def _clear_set(self, batch: Batch, path: str, _: Mapping[str, Any], __: int) -> None:
-        _expect_set(batch, path)
-        batch.op({"op": "assign_set", "path": path, "values": []})
-        batch.holds(path, "string_set")
+        self._change_set(batch, path, "assign_set", [])
 
     def _delete(self, batch: Batch, path: str, _: Mapping[str, Any], __: int) -> None:
         if path.startswith("sys/"):
@@ -458,13 +459,6 @@ def expect_free(batch: Batch, path: str, family: str) -> str:
 def _expect(batch: Batch, path: str, family: str) -> None:
     if (there := batch.kind(path)) not in (None, family):
         raise _clash(path, there, family)
-
-
-def _expect_set(batch: Batch, path: str) -> None:
-    if path not in _SETS:
-        msg = f"sets of strings are at {' and '.join(_SETS)} only"
-        raise RefusedError(msg)
-    _expect(batch, path, "string_set")
 
 
 def _clash(path: str, there: str | None, kind: str) -> RefusedError:

@@ -51,8 +51,10 @@ class Address:
     prefix: str = ""
 
     @classmethod
-    def of(cls, uri: str) -> Address:
+    def of(cls, uri: str, *, insecure: bool = False) -> Address:
         """Return the address that a URI names; where the API is below it may stand behind it.
+
+        `insecure` allows ``http`` to other machines.
 
         Raises:
             ArgumentError: If it is not one of ``https``, or of ``http`` on this machine.
@@ -75,7 +77,7 @@ class Address:
         if parts.query or parts.fragment:
             msg = f"remote: expected an address without '?' and '#', got {shown(uri)!r}"
             raise ArgumentError(msg)
-        if scheme == "http" and not is_loopback(host):
+        if scheme == "http" and not insecure and not is_loopback(host):
             msg = (
                 f"remote: expected https, got {shown(uri)!r}: over http anybody on the way reads "
                 "the token and what is recorded; only a server on this machine may use http"

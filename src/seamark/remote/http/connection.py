@@ -151,14 +151,14 @@ class Connection:
 
     def __init__(
         self,
-        uri: str,
+        uri: str | Address,
         token: str | None = None,
         *,
         answer_s: float = ANSWER_S,
         most: int = _MOST_JSON,
         api: str = API,
     ) -> None:
-        self.address = Address.of(uri)
+        self.address = Address.of(uri) if isinstance(uri, str) else uri
         self._api = api
         self._most = most
         self._token = token

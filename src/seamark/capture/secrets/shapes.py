@@ -106,14 +106,18 @@ _SIGNS: Final = (
     "seamark_",
 )
 # fmt: on
-_LONG: Final = re.compile(r"[\w.:=-]{9,}")
-"""A run of characters in which a shape may begin."""
+_SIGNS_BY_MARK: Final = (
+    ("_", tuple(sign for sign in _SIGNS if "_" in sign)),
+    ("-", tuple(sign for sign in _SIGNS if "-" in sign)),
+    ("", tuple(sign for sign in _SIGNS if "_" not in sign and "-" not in sign)),
+)
 
 
 def may_hold_shape(text: str) -> bool:
     """Return False only if there can be no shape in a text."""
-    runs = " ".join(_LONG.findall(text))
-    return KEY_SIGNS[0] in text or any(map(runs.__contains__, _SIGNS))
+    return any(
+        mark in text and any(map(text.__contains__, signs)) for mark, signs in _SIGNS_BY_MARK
+    )
 
 
 SCHEMES: Final = "basic|bearer|token|digest|apikey"

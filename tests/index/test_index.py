@@ -513,15 +513,15 @@ def test_a_fold_that_was_overtaken_is_done_again(builder, folder, open_index, mo
     index, other = open_index(), open_index()
     index.refresh()
     journal.row({"m": 2.0}, 1).save(folder)
-    saving, asked = copies.Folding.saving, []
+    saving, asked = copies.Saving, []
 
-    def overtaken(self, **options):
-        if self.store is index.store:
-            asked.append(self)
+    def overtaken(folding, owner):
+        if folding.store is index.store:
+            asked.append(folding)
             other.refresh()
-        return saving(self, **options)
+        return saving(folding, owner)
 
-    monkeypatch.setattr(copies.Folding, "saving", overtaken)
+    monkeypatch.setattr(copies, "Saving", overtaken)
     index.refresh()
     found = value(index, folder, "m")
     assert asked

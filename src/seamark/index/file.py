@@ -10,6 +10,7 @@ import os
 import socket
 import sqlite3
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,6 @@ import sqlalchemy as sa
 
 from seamark.errors import ArgumentError
 from seamark.index import looks
-from seamark.index.lock import exclusive
 from seamark.index.looks import FileStatuses, Ref
 from seamark.journal.folder import cache_folder
 from seamark.process import fork
@@ -33,7 +33,7 @@ from seamark.store.database import (
 from seamark.store.runs import Store
 from seamark.store.schema import SCHEMA_VERSION, PathNumbers
 
-__all__ = ["IndexFile", "index_path", "is_damaged"]
+__all__ = ["IndexFile", "exclusive", "index_path", "is_damaged"]
 
 
 _SUFFIXES: Final = ("-wal", "-shm", "-journal", "")
@@ -314,3 +314,48 @@ def is_damaged(error: BaseException) -> bool:
 
 def _unwritable(error: BaseException) -> bool:
     return any(word in str(error) for word in ("is full", "readonly", "unable to open"))
+
+
+_POLL_S: Final = 0.005
+
+
+@contextlib.contextmanager
+def exclusive(file: Path, wait_s: float) -> Iterator[bool]:
+    """Hold the lock beside the index, if it can be had within ``wait_s`` seconds.
+
+    Without locks in the file system, everybody has it: offsets are compared at every write anyway.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield True
+        return
+    try:
+        fd = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        yield True
+        return
+    mine = False
+    try:
+        mine = _flock(fcntl, fd, wait_s)
+        yield mine
+    finally:
+        if mine:  # closing is not enough: a process forked meanwhile holds the same lock
+            with quietly(only=OSError):
+                fcntl.flock(fd, fcntl.LOCK_UN)
+        os.close(fd)
+
+
+def _flock(fcntl: Any, fd: int, wait_s: float) -> bool:
+    end = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(_POLL_S)
+        except OSError:
+            return True
+        else:
+            return True

@@ -38,9 +38,9 @@ from seamark.store import schema
 from seamark.store.database import Upsert
 from seamark.store.journals import load_losses
 from seamark.store.query.choosing import choose, count_runs, state_column
-from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.known import KnownPaths
 from seamark.store.query.selection import Selection
+from seamark.store.query.sql import reasons_of
 from seamark.store.read.names import recent_paths, run_names
 from seamark.store.read.tables import query_runs
 from seamark.store.runs import numbers_of

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from seamark.errors import ArgumentError, SeamarkError
-from seamark.index.lock import exclusive
+from seamark.index.file import exclusive
 from seamark.journal.folder import ROOT_NAME, name_of, root_dir
 from seamark.process.interrupts import quietly
 

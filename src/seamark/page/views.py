@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from seamark.index.lock import exclusive
+from seamark.index.file import exclusive
 from seamark.journal.safe import make_folder, names_in, open_file, touch
 from seamark.page.editing import NotWritable
 from seamark.page.roots import StateError, replace_file, state_folder

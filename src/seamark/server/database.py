@@ -7,8 +7,9 @@ import functools
 import re
 import sqlite3
 import time
+from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 
@@ -18,12 +19,14 @@ from seamark.store.database import Conflict, Database
 __all__ = [
     "STATEMENT_S",
     "DatabaseUnreachable",
+    "Latest",
     "ServerDatabase",
     "TooSlow",
     "bound_patterns",
     "is_undefined",
     "translate_errors",
 ]
+
 
 STATEMENT_S: Final = 10.0
 """How long one statement of a reader may take, seconds."""
@@ -182,3 +185,21 @@ def _matches(pattern: str | None, value: object) -> bool | None:
     if pattern is None or value is None:
         return None
     return _re2(pattern).search(str(value)) is not None
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Latest(OrderedDict[K, V]):
+    """Entries in the order in which they were set; of more than `most`, the first ones go."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._most:
+            self.popitem(last=False)

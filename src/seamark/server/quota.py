@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from seamark.server.blobs.tables import blob, upload, use
+from seamark.server.database import Latest
 from seamark.server.failures import Rejected
 from seamark.server.kept.layout import runs
-from seamark.server.latest import Latest
 
 if TYPE_CHECKING:
     from seamark.store.database import Database

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from seamark.server.access import Links
 from seamark.server.accounts.accounts import Accounts
 from seamark.server.accounts.logins import Logins, deciding_by
-from seamark.server.accounts.tables import instance_of, link_key_of, migrate
-from seamark.server.accounts.views import ServerViews
+from seamark.server.accounts.tables import ServerViews, instance_of, link_key_of, migrate
 from seamark.server.blobs.blobs import Blobs
 from seamark.server.changes import Positions, ServerChanges
 from seamark.server.checks import open_matching_objects

@@ -11,6 +11,7 @@ from seamark.neptune.management.exceptions import (
     AccessRevokedOnMemberRemoval,
     AccessRevokedOnServiceAccountRemoval,
     ManagementOperationFailure,
+    MemberRole,
     ProjectAlreadyExists,
     ProjectKeyInvalid,
     ProjectNameInvalid,
@@ -23,7 +24,6 @@ from seamark.neptune.management.exceptions import (
     UserNotExistsOrWithoutAccess,
     WorkspaceNotFound,
 )
-from seamark.neptune.management.roles import MemberRole
 from seamark.remote.http.connection import Connection
 from seamark.remote.protocol import RemoteError
 

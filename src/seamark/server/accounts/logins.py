@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.server.access import NOBODY, Identity
 from seamark.server.accounts.tables import hash_of, is_token, prefix_of
+from seamark.server.database import Latest
 from seamark.server.failures import Refusal, warn_rarely
-from seamark.server.latest import Latest
 
 if TYPE_CHECKING:
     from seamark.server.accounts.accounts import Accounts

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, FileMissingError
 from seamark.server.blobs import tables as sql
 from seamark.server.blobs.tables import ONE, WHOLE, BlobObject, is_digest, new_object
+from seamark.server.database import Latest
 from seamark.server.failures import GapError, Rejected
-from seamark.server.latest import Latest
 
 if TYPE_CHECKING:
     import sqlalchemy as sa

@@ -22,12 +22,11 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from seamark.server.changes import Positions, note_changes
-from seamark.server.database import DatabaseUnreachable, is_undefined
+from seamark.server.database import DatabaseUnreachable, Latest, is_undefined
 from seamark.server.databases import Databases, SchemaNewer, open_databases
 from seamark.server.folding.refold import is_whole, mark_whole
 from seamark.server.folding.tables import Leases
 from seamark.server.folding.turns import fold_turn, forget
-from seamark.server.latest import Latest
 from seamark.server.objects import ObjectsUnreachable
 from seamark.store import schema
 from seamark.store.database import Conflict

@@ -22,6 +22,7 @@ from seamark.journal.folder import DEEPEST
 from seamark.journal.shipping import check_frames, check_gap
 from seamark.journal.walk import walk
 from seamark.paths import check_place
+from seamark.server.database import Latest
 from seamark.server.failures import Rejected, warn_rarely
 from seamark.server.kept import layout
 from seamark.server.kept.commit import Growing, OutrunError, commit
@@ -37,7 +38,6 @@ from seamark.server.kept.plan import (
     RunRow,
     key_of,
 )
-from seamark.server.latest import Latest
 from seamark.server.writer import Stored
 from seamark.store.database import Conflict, Database
 

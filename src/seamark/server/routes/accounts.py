@@ -1,4 +1,4 @@
-"""Routes for tokens, users, roles and visibility.
+"""Routes for tokens, users, roles and visibility, and the greeting of a server.
 
 Nobody gets more through these routes than they have: what a token may hand on is bounded by its
 own user, role, project and end.
@@ -6,11 +6,13 @@ own user, role, project and end.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
+from seamark import __version__
 from seamark.paths import is_inside
 from seamark.server.access import Identity, Role
 from seamark.server.accounts.accounts import Accounts, NoSuch
@@ -25,8 +27,10 @@ from seamark.server.guard import (
     open_to_all,
     server_of,
 )
+from seamark.server.settings import API_VERSION, JOURNAL_VERSION
 
 router: Final = APIRouter(prefix="/accounts", tags=["accounts"])
+server_router: Final = APIRouter(tags=["server"])
 
 _S: Final = 1_000_000_000
 _YEARS: Final = 10 * 366 * 86400
@@ -325,3 +329,27 @@ def _may_end(accounts: Accounts, who: Identity, token: Token) -> bool:
 def _is_limited(token: Token) -> bool:
     # Tokens that may do less than their user are given to machines, and leak.
     return token.role is not None or token.project is not None
+
+
+@server_router.get("/")
+def greet(request: Request) -> dict[str, Any]:
+    """Return versions, limits and the time of the server; needs no token.
+
+    ``time_ns`` is in nanoseconds since the Unix epoch.
+    """
+    open_to_all(request)
+    server = server_of(request)
+    return {
+        "seamark": __version__,
+        "instance": server.instance,
+        "api": API_VERSION,
+        "journal": list(JOURNAL_VERSION),
+        "time_ns": server.now_ns(),
+        "limits": asdict(server.settings.limits),
+        "login": "account",
+        "product": "seamark",
+        "version": __version__,
+        "page": True,
+        "features": ["attempts", "groups", "names"],
+        "roots": [{"name": "", "path": "", "api": "api/v1/", "read_only": False, "why": ""}],
+    }

@@ -1,25 +1,31 @@
-"""Routes for contents of files, whole or in parts, with a token or a signed address."""
+"""Routes for contents of files: downloads with a token or a signed address, and uploads."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Body as BodyOf
 from pydantic import Field
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from seamark.server.access import Link, Role
 from seamark.server.failures import FAILURES, Refusal
-from seamark.server.guard import Body, asker, expect, needs, public, serving_of
+from seamark.server.guard import Body, asker, expect, needs, public, server_of, serving_of
+from seamark.server.kept.intake import check_run
+from seamark.server.purging import is_purged
 
 if TYPE_CHECKING:
     from seamark.server.access import Content
+    from seamark.server.blobs.blobs import Progress
 
-__all__ = ["router"]
+__all__ = ["router", "server_router"]
 
 router: Final = APIRouter()
+server_router: Final = APIRouter(tags=["files"])
 
 _READS: Final = [Depends(needs(Role.VIEWER))]  # before anything of the request is looked at
 _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
@@ -235,3 +241,70 @@ def _disposition(how: str, name: str) -> str:
     base = re.split(r"[/\\]", name)[-1].strip() or "file"
     plain = re.sub(r"[^A-Za-z0-9._ -]", "_", base)
     return f"{how}; filename=\"{plain}\"; filename*=UTF-8''{quote(base, safe='')}"
+
+
+# ---------------------------------------------------------------------- uploads
+
+
+_BLOBS: Final = "/runs/{project:path}/{run}/blobs"
+# Before anything of the request is looked at.
+_WRITES: Final = [Depends(needs(Role.CONTRIBUTOR))]
+_MAX_WHOLE: Final = (1 << 63) - 1
+
+
+@server_router.post(_BLOBS, dependencies=_WRITES)
+def ask(
+    request: Request,
+    project: str,
+    run: str,
+    digests: Annotated[list[str], BodyOf(embed=True, description="SHA-256 of contents, hex.")],
+) -> dict[str, list[str]]:
+    """Return those contents that the project does not have; the others stay for a day at least."""
+    _check_not_purged(request, project, run)
+    return {"missing": server_of(request).blobs.missing(project, run, digests)}
+
+
+@server_router.put(_BLOBS + "/{digest}", dependencies=_WRITES)
+async def put(
+    request: Request,
+    project: str,
+    run: str,
+    digest: str,
+    offset: Annotated[int, Query(ge=0, le=_MAX_WHOLE, description="Of the part, bytes.")],
+    size: Annotated[int, Query(ge=0, le=_MAX_WHOLE, description="Of the whole, bytes.")],
+) -> dict[str, Any]:
+    """Take a part of a content; the digest is compared once all parts are there."""
+    parts: list[bytes] = []
+
+    def take() -> Progress:
+        _check_not_purged(request, project, run)
+        return server_of(request).blobs.put(project, run, digest, size, offset, b"".join(parts))
+
+    with server_of(request).intake.counting_bytes() as arriving:
+        async for part in request.stream():
+            arriving(len(part))
+            parts.append(part)
+        return _as_json(await run_in_threadpool(take))
+
+
+@server_router.get(_BLOBS + "/{digest}/upload", dependencies=_WRITES)
+def progress(
+    request: Request,
+    project: str,
+    run: str,
+    digest: str,
+    size: Annotated[int | None, Query(ge=0, le=_MAX_WHOLE)] = None,
+) -> dict[str, Any]:
+    """Return how much of a content has arrived: where to go on with it."""
+    del run
+    return _as_json(server_of(request).blobs.progress(project, digest, size))
+
+
+def _check_not_purged(request: Request, project: str, run: str) -> None:
+    check_run(project, run)
+    if is_purged(server_of(request).databases.account, project, run):
+        raise Refusal(410, "purged", f"run {run!r} of {project!r} was purged here")
+
+
+def _as_json(found: Progress) -> dict[str, Any]:
+    return {"offset": found.offset, "complete": found.complete}

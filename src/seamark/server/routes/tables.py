@@ -31,10 +31,10 @@ from seamark.store import schema
 from seamark.store.cells import CRASHED, UNKNOWN_NS
 from seamark.store.journals import load_attempts, load_losses, load_openings
 from seamark.store.query.choosing import choose, state_column
-from seamark.store.query.crash_reasons import reasons_of
 from seamark.store.query.expression import matcher
 from seamark.store.query.known import KnownPaths, in_projects
 from seamark.store.query.selection import Selection
+from seamark.store.query.sql import reasons_of
 from seamark.store.read.curve import check_axis
 from seamark.store.read.inherited import shared_paths
 from seamark.store.read.many import lengths_of, read_many, series_of

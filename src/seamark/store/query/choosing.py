@@ -14,12 +14,17 @@ from seamark.paths import is_inside
 from seamark.store import schema
 from seamark.store.cells import OPEN, is_crashed
 from seamark.store.journals import load_journals
-from seamark.store.query.crash_reasons import CRASH_REASON, reason_column
 from seamark.store.query.expression import comparisons_of
 from seamark.store.query.kinds import CRASHED
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, matching_projects, refuse
 from seamark.store.query.language import Field, parse_field
-from seamark.store.query.sql import AGGREGATE_COLUMNS, Compiler, derived_column
+from seamark.store.query.sql import (
+    AGGREGATE_COLUMNS,
+    CRASH_REASON,
+    Compiler,
+    derived_column,
+    reason_column,
+)
 from seamark.store.read.inherited import CHILDREN, has_parts, holder
 from seamark.store.read.names import moved_versions
 from seamark.store.schema import SILENT_FROM

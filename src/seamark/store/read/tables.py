@@ -15,11 +15,10 @@ from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
 from seamark.store.cells import CRASHED, GOES_ON, UNKNOWN_NS, atom_value, decoded
 from seamark.store.query.choosing import Chosen, choose
-from seamark.store.query.crash_reasons import CRASH_REASON, reasons_of
 from seamark.store.query.expression import matcher
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
 from seamark.store.query.language import parse_field
-from seamark.store.query.sql import AGGREGATE_COLUMNS
+from seamark.store.query.sql import AGGREGATE_COLUMNS, CRASH_REASON, reasons_of
 from seamark.store.read.inherited import (
     CHILDREN,
     TAGS,

@@ -10,7 +10,7 @@ from typing import Any
 
 from browsing import chromium, opened, started
 
-PX, AT_FIRST = 1_000, 8
+PX, AT_FIRST = 1_000, 10
 runs = int(sys.argv[1])
 
 

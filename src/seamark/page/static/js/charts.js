@@ -4,17 +4,16 @@
  * section for each first part of a path; pinned charts come first.
  */
 
-import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { write } from "./address.js";
 import { isAbort } from "./api.js";
-import { Chart } from "./chart.js";
+import { Chart, Legend, resize, sizeOf, sizes } from "./chart.js";
 import { COLOURED, setValued, stylesOf, useTheme, valued } from "./colours.js";
 import { COUNTERS } from "./columns.js";
-import { Check, Empty, ErrorBox, Filter, isTyping, Later, Menu, useSeen } from "./components.js";
+import { Check, Empty, ErrorBox, Filter, isTyping, Later, Menu, Still, useSeen } from "./components.js";
 import { isLoading, waited } from "./curves.js";
 import { matcher } from "./finding.js";
 import { axisUnit, count, place, short } from "./format.js";
-import { Legend, resize, sizeOf, sizes } from "./legend.js";
 
 /** @typedef {import("./lines.js").RunRef} RunRef */
 /** @typedef {import("./lines.js").Range} Range */
@@ -33,6 +32,10 @@ const BEHIND = ["ranks", "profiling", "monitoring", "sys"];
  * @property {string} title
  * @property {string[]} paths
  */
+
+/** @type {string[]} */
+const NONE = [];
+const every = () => true;
 
 /** The name of a chart; paths of machines differ in their writers only. @param {string} path */
 function commonName(path) {
@@ -234,22 +237,10 @@ function useContents(api, runs, key, view, versions, retry, setError) {
  *   `wanted` chooses paths; `open` names sections that are open though they are about machines;
  *   `only`: the screen has no other runs
  */
-export function Charts({ api, runs, of = runs.length, view, live, wanted = () => true, open = [], only = false }) {
+export function Charts({ api, runs, of = runs.length, view, live, wanted = every, open = NONE, only = false }) {
   const [error, setError] = useState(/** @type {any} */ (null));
-  const [closed, setClosed] = useState(/** @type {Record<string, boolean>} */ ({}));
   const [retry, setRetry] = useState(0);
-  const again = () => setRetry(retry + 1);
-  const theme = useTheme();
   const key = runs.map((run) => `${run.project}\n${run.id}`).join("\n\n");
-  const axis = /** @type {string} */ (view.x) === "wall" ? "time" : view.x || "step";
-  const zoom = view.zoom?.x === axis ? view.zoom : null;
-  const setZoom = (/** @type {Range | null} */ range) => {
-    if (range || zoom) write({ zoom: range && { low: range.low, high: range.high, x: axis } }, { push: !zoom });
-  };
-  const byValue = valued.use();
-  const colours = /** @type {any} */ (byValue ? byValue.colours[theme] : view.colours);
-  const look = useMemo(() => ({ ...view, x: axis, colours }), [view, axis, colours]);
-
   const versions = useVersions(live, runs, key);
   const { has, attempts, groups } = useContents(api, runs, key, view, versions, retry, setError);
 
@@ -260,6 +251,38 @@ export function Charts({ api, runs, of = runs.length, view, live, wanted = () =>
     const now = styles.map(([id, { hue }]) => [id, hue]);
     if (JSON.stringify(now) !== JSON.stringify(Object.entries(view.colours))) write({ colours: Object.fromEntries(now) });
   }, [key, view.colours]);
+
+  // The charts of the runs before stay until it is known which these runs have.
+  const isKnown = !has || runs.every((run) => has.has(run.id));
+  const before = useRef(runs);
+  if (isKnown && JSON.stringify(before.current) !== JSON.stringify(runs)) before.current = runs;
+  // The table may be sorted, and have other columns, without them.
+  const { q, cols, pins, widths, sort, ascending, page, baseline, ...rest } = view;
+  const look = useMemo(() => view, [JSON.stringify(rest)]);
+
+  const again = useCallback(() => setRetry((old) => old + 1), []);
+  if (error && !has) return html`<${ErrorBox} error=${error} onRetry=${again} />`;
+  if (!runs.length) return html`<${Empty} title="No runs to draw" />`;
+  return html`<${Still} part=${Cards} ...${{ api, runs: before.current, of, view: look, wanted, open, only, versions, has, attempts, groups, error, again }} />`;
+}
+
+/**
+ * The charts of runs of which it is known what they have.
+ * @param {{api: any, runs: RunRef[], of: number, view: View, wanted: (path: string) => boolean, open: string[], only: boolean, versions: Record<string, number>,
+ *   has: Map<string, Set<string>> | null, attempts: Map<string, number>, groups: Group[] | null, error: any, again: () => void}} props
+ */
+function Cards({ api, runs, of, view, wanted, open, only, versions, has, attempts, groups, error, again }) {
+  const [closed, setClosed] = useState(/** @type {Record<string, boolean>} */ ({}));
+  const theme = useTheme();
+  const key = runs.map((run) => `${run.project}\n${run.id}`).join("\n\n");
+  const axis = /** @type {string} */ (view.x) === "wall" ? "time" : view.x || "step";
+  const zoom = view.zoom?.x === axis ? view.zoom : null;
+  const setZoom = (/** @type {Range | null} */ range) => {
+    if (range || zoom) write({ zoom: range && { low: range.low, high: range.high, x: axis } }, { push: !zoom });
+  };
+  const byValue = valued.use();
+  const colours = /** @type {any} */ (byValue ? byValue.colours[theme] : view.colours);
+  const look = useMemo(() => ({ ...view, x: axis, colours }), [view, axis, colours]);
 
   const root = useRef(/** @type {HTMLElement | null} */ (null));
   // A chart that was pinned is made anew in another place, and has the focus again.
@@ -282,11 +305,7 @@ export function Charts({ api, runs, of = runs.length, view, live, wanted = () =>
     return () => removeEventListener("keydown", pressed);
   }, [view.logy, zoom]);
 
-  // The charts of the runs before stay until it is known which these runs have.
-  const own = useMemo(() => {
-    if (!has || !runs.every((run) => has.has(run.id))) return has;
-    return new Map(runs.map((run) => [run.id, /** @type {Set<string>} */ (has.get(run.id))]));
-  }, [has, key]);
+  const own = useMemo(() => has && new Map(runs.flatMap(({ id }) => (has.has(id) ? [[id, /** @type {Set<string>} */ (has.get(id))]] : []))), [has, key]);
   const sections = useMemo(() => (own ? sectionsOf(own, view, view.filter, wanted) : []), [own, view.pinned.join("\n\n"), view.charts.join("\n\n"), view.filter, wanted]);
   const known = useMemo(() => [...new Set([...(own?.values() || [])].flatMap((paths) => [...paths].map(commonName)))].sort(collator.compare), [own]);
   const legend = useMemo(
@@ -301,9 +320,6 @@ export function Charts({ api, runs, of = runs.length, view, live, wanted = () =>
   const columns = most || room;
   const setMost = (/** @type {number} */ wide) => resize("", { wide });
   const total = sections.reduce((sum, one) => sum + one.cards.length, 0);
-
-  if (error && !has) return html`<${ErrorBox} error=${error} onRetry=${again} />`;
-  if (!runs.length) return html`<${Empty} title="No runs to draw" />`;
 
   const pin = (/** @type {string} */ entry) => {
     moved.current = entry;
@@ -362,7 +378,7 @@ function sameSets(a, b) {
 
 /**
  * A place for a chart, which is made when it comes into view.
- * @param {{id: string, label: string, size: import("./legend.js").Size, columns: number, first: boolean, children?: any}} props `first`: it is most likely in view
+ * @param {{id: string, label: string, size: import("./chart.js").Size, columns: number, first: boolean, children?: any}} props `first`: it is most likely in view
  *   at once, so that it is made before the browser says so
  */
 function Slot({ id, label, size, columns, first, children }) {

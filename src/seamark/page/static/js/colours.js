@@ -62,7 +62,10 @@ let last = { drawn: [], overrides: {}, key: "", styles: new Map() };
 export function stylesOf(drawn, overrides = {}) {
   if (last.drawn === drawn && last.overrides === overrides) return last.styles;
   const key = JSON.stringify([drawn, overrides]);
-  if (last.key === key) return last.styles;
+  if (last.key === key) {
+    Object.assign(last, { drawn, overrides });
+    return last.styles;
+  }
   const given = (/** @type {string} */ id) => (Number.isInteger(overrides[id]) && Number(overrides[id]) < COLOURED ? Number(overrides[id]) : hues.get(id));
   const used = PALETTE.light.map(() => 0);
   /** @type {Map<string, Style>} */

@@ -1,7 +1,7 @@
 // @ts-check
 /** Small components and hooks that all screens use. */
 
-import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { Component, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { isAbort } from "./api.js";
 import { ago, bytes, time, whole } from "./format.js";
 
@@ -27,6 +27,19 @@ export const kept = {
     }
   },
 };
+
+/** A component, or another one as its `part`, that is drawn again only if one of its properties differs. */
+export class Still extends Component {
+  /** @param {any} next */
+  shouldComponentUpdate(next) {
+    return Object.keys(next).some((name) => next[name] !== this.props[name]);
+  }
+
+  /** @param {any} props @returns {any} */
+  render({ part, ...props }) {
+    return html`<${part} ...${props} />`;
+  }
+}
 
 let numbers = 0;
 
@@ -334,10 +347,11 @@ export function useModule(name, fetched = load) {
 /**
  * A component of a module that is fetched when it is first drawn.
  * @param {Record<string, any>} props `of`: the file; `part`: the name of the component; `wait`: what
- *   is shown until then; `onRetry`: offered if the file cannot be fetched; the rest is handed on
+ *   is shown until then; `onRetry`: offered if the file cannot be fetched; `fetched`: see `useModule`;
+ *   the rest is handed on
  */
-export function Later({ of, part, wait = null, onRetry, ...props }) {
-  const { module, error } = useModule(of);
+export function Later({ of, part, wait = null, onRetry, fetched, ...props }) {
+  const { module, error } = useModule(of, fetched);
   if (error) return html`<${ErrorBox} error=${error} onRetry=${onRetry} />`;
   return module ? html`<${module[part]} ...${props} />` : wait;
 }

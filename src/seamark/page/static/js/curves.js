@@ -14,7 +14,8 @@ import { inOrder, joined, partsOf } from "./lines.js";
 /** Begins by run and paths; `stamp` changes when the run has recorded more. @typedef {Map<string, {stamp: string, begins: Begin[]}>} Resumes */
 /** Series to ask for. @typedef {{refs: readonly RunRef[], paths: readonly string[]}} Part */
 
-const LOADED_AT_ONCE = 8;
+/** The runs of the first request; each further one has twice as many. */
+const LOADED_FIRST = 10;
 /** The most series in one request. */
 const MOST_TOGETHER = 64;
 /** The time that charts which come into view wait for each other. */
@@ -52,8 +53,8 @@ function partsToAsk(runs, paths, has) {
   const owned = (/** @type {readonly RunRef[]} */ some) => paths.filter((path) => some.some((run) => has.get(run.id)?.has(path)));
   const some = runs.filter((run) => ownedBy(run, paths, has).length);
   const parts = [];
-  for (let at = 0; at < some.length; at += LOADED_AT_ONCE) {
-    const refs = some.slice(at, at + LOADED_AT_ONCE);
+  for (let at = 0, n = LOADED_FIRST; at < some.length; at += n, n *= 2) {
+    const refs = some.slice(at, at + n);
     parts.push({ refs, paths: owned(refs) });
   }
   return parts;

@@ -68,7 +68,8 @@ export function precise(x) {
   return text.replace("-", "−");
 }
 
-const GROUPED = new Intl.NumberFormat("en", { maximumFractionDigits: 8 });
+/** @type {Intl.NumberFormat | undefined} */
+let commas;
 
 /**
  * A number for an axis or another small place.
@@ -81,7 +82,8 @@ export function short(x, digits = 4) {
   if (size !== 0 && (size >= 1e6 || size < 1e-3)) {
     return x.toExponential(Math.max(0, digits - 2)).replace(/\.?0+e/, "e").replace("e+", "e").replaceAll("-", "−");
   }
-  return minus(GROUPED.format(Number(x.toPrecision(digits))));
+  commas ??= new Intl.NumberFormat("en", { maximumFractionDigits: 8 });
+  return minus(commas.format(Number(x.toPrecision(digits))));
 }
 
 /** A whole number with commas. @param {number | bigint} n */

@@ -145,6 +145,9 @@ export function isHidden(value, logy) {
  * @returns {[number[], ...((number | null | undefined)[])[]]}
  */
 export function aligned(lines, logy) {
+  const first = lines[0].parts.x;
+  const isAlike = (/** @type {Line} */ { parts: { x } }) => x.length === first.length && x.every((one, at) => one === first[at]);
+  if (lines.every(isAlike)) return [[...first], ...lines.map(({ parts }) => Array.from(parts.line, (one) => (isHidden(one, logy) ? null : one)))];
   const at = lines.map(() => 0);
   /** @type {number[]} */
   const xs = [];

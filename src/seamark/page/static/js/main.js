@@ -6,7 +6,6 @@ import { START, linkTo, read, subscribe } from "./address.js";
 import { Api, ApiError, poll } from "./api.js";
 import { Banner, Empty, ErrorBox, Later, isTyping, kept, pace } from "./components.js";
 import { count, duration } from "./format.js";
-import { RunsScreen } from "./runs.js";
 
 /** @typedef {import("./address.js").View} View */
 /** @typedef {import("./api.js").Changed} Changed */
@@ -25,6 +24,9 @@ const subscribeToRuns = (watcher) => {
   watchers.add(watcher);
   return () => void watchers.delete(watcher);
 };
+
+/** @param {string} name @returns {Promise<any>} */
+const atOnce = (name) => import(name);
 
 /** Take the token out of the address. */
 function tokenOfAddress() {
@@ -191,7 +193,7 @@ function Page({ greeting, roots, token, onRefused }) {
       ? html`<${Fetched} key="compare" of="./comparison.js" part="CompareScreen" ...${props} />`
       : view.screen === "projects"
         ? html`<${Fetched} key="projects" of="./projects.js" part="ProjectsScreen" ...${props} />`
-        : html`<${RunsScreen} key="runs" ...${props} />`;
+        : html`<${Fetched} key="runs" of="./runs.js" part="RunsScreen" fetched=${atOnce} ...${props} />`;
   return html`<a class="skip" href="#main" onClick=${(/** @type {MouseEvent} */ event) => {
       event.preventDefault();
       document.getElementById("main")?.focus();
@@ -288,3 +290,5 @@ addEventListener("click", (/** @type {any} */ { target }) =>
 const place = /** @type {HTMLElement} */ (document.getElementById("page"));
 place.textContent = "";
 render(html`<${App} />`, place);
+// Made ready while the server is greeted; a failure is told where the module is needed.
+import("./runs.js").catch(() => undefined);

@@ -1,11 +1,11 @@
 // @ts-check
 /** The table of runs: its rows, what the keys do in them, and how their values are shown. */
 
-import { Component, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { START, href, plainClick, refOf, write } from "./address.js";
 import { colourOf, useTheme, valued } from "./colours.js";
 import { ascendsFirst, endOf, titleOf } from "./columns.js";
-import { Badge, Menu, Middle, State, Time, isTyping, kept, useModule } from "./components.js";
+import { Badge, Menu, Middle, State, Still, Time, isTyping, kept, useModule } from "./components.js";
 import { copyExact, count, difference, digitsBeside, duration, exact, number, time, value } from "./format.js";
 import { isNumber, questionOf, whenIdle, whenQuiet } from "./rows.js";
 
@@ -15,7 +15,7 @@ import { isNumber, questionOf, whenIdle, whenQuiet } from "./rows.js";
 /** @typedef {import("./rows.js").Table} Table */
 
 /** The number of rows that are drawn first: those in the window, and a few more. */
-const AT_ONCE = Math.max(16, Math.ceil((innerHeight - 148) / 28) + 3);
+const AT_ONCE = Math.max(16, Math.ceil((innerHeight - 148) / 28) + 1);
 /** The number of rows that follow at a time, when the browser is idle. */
 const BLOCK = 40;
 const CHANGED_MS = 1200;
@@ -108,6 +108,8 @@ export function RunTable({ api, view, table, columns, known, busy, keys, selecte
   const titles = useMemo(() => new Map(columns.map((path) => [path, endOf(path, [...columns, ...known])])), [columns, known]);
   const digits = useMemo(() => moreDigits(rows, numeric), [rows, numeric]);
   const [near, setNear] = useState(false);
+  // Not between a click that sorts and its rows.
+  const comeNear = () => near || whenQuiet(() => setNear(true));
   const heads = useModule(near || view.pins[0] || view.widths[0] || kept.get(`seamark:widths:${view.project}`) ? "./heads.js" : "").module;
   const baseline = rows.find((one) => one.key === view.baseline);
   // The order that is shown, until the other one that is asked for has come.
@@ -142,17 +144,23 @@ export function RunTable({ api, view, table, columns, known, busy, keys, selecte
   useLayoutEffect(() => {
     visible.current = lines;
   });
+  // Rows are laid out at once where the place of scrolling is asked for or set.
+  const scrolled = useRef(false);
   useLayoutEffect(() => {
-    if (sheet.current && !opened) sheet.current.scrollTop = 0;
+    if (scrolled.current && !opened) sheet.current.scrollTop = 0;
+    scrolled.current = false;
   }, [question]);
   const pale = useLong(busy && table !== null);
   const minute = Math.floor(api.now() / 60e3);
   const colours = byValue?.colours[theme] ?? view.colours;
   const ink = useMemo(() => new Map(drawn.map((key, n) => [key, colourOf(ids[n], ids, theme, colours)])), [drawn.join(), theme, JSON.stringify(colours)]);
-  return html`<div class="sheet" tabindex="-1" aria-busy=${String(busy || upTo < blocks)} ref=${sheet} onCopy=${copyExact} onScroll=${fill}>
+  return html`<div class="sheet" tabindex="-1" aria-busy=${String(busy || upTo < blocks)} ref=${sheet} onCopy=${copyExact} onScroll=${() => {
+    scrolled.current = true;
+    fill();
+  }}>
     <table class="runs narrowed ${pale ? "loading" : ""}">
       <caption class="unseen">Runs${view.project ? ` of ${view.project}` : ""}, sorted by ${titleOf(by)}</caption>
-      <thead onPointerEnter=${() => setNear(true)} onFocusCapture=${() => setNear(true)}><tr>
+      <thead onPointerEnter=${comeNear} onFocusCapture=${comeNear}><tr>
         <th scope="col" class="tick"><input type="checkbox" aria-label="Select all rows of this page"
           checked=${rows.length > 0 && chosen.length === rows.length}
           onChange=${() => onSelect(rows, chosen.length < rows.length)} /></th>
@@ -225,14 +233,6 @@ function useLong(so) {
     };
   }, [so]);
   return so && long;
-}
-
-/** A component that is drawn again only if one of its properties differs. */
-class Still extends Component {
-  /** @param {any} next */
-  shouldComponentUpdate(next) {
-    return Object.keys(next).some((name) => next[name] !== this.props[name]);
-  }
 }
 
 /**

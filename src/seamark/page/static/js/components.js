@@ -183,6 +183,14 @@ export function Filter({ label, hint = label, value, onText, own, ...more }) {
   return html`<input type="search" ref=${own} placeholder=${hint} aria-label=${label} value=${value} onInput=${(/** @type {any} */ event) => onText(event.target.value)} ...${more} />`;
 }
 
+/** A hook for an element that has the focus as soon as it is there. */
+export function useFocused() {
+  /** @type {{current: any}} */
+  const ref = useRef(null);
+  useEffect(() => ref.current?.focus({ preventScroll: true }), []);
+  return ref;
+}
+
 /**
  * A box to tick, and its label.
  * @param {{on: boolean, onCheck: (on: boolean) => void, own?: any, disabled?: boolean, children?: any, class?: string, title?: string}} props
@@ -371,6 +379,17 @@ export function useSeen(ref, first = false) {
     };
   }, []);
   return seen;
+}
+
+/**
+ * A hook that returns whether an element has been in view, or nearly, while it was wanted.
+ * @param {{current: Element | null}} ref @param {boolean} wanted
+ */
+export function useLooked(ref, wanted = true) {
+  const seen = useSeen(ref);
+  const [looked, setLooked] = useState(false);
+  if (seen && wanted && !looked) setLooked(true);
+  return looked;
 }
 
 /** @param {any} event @returns {boolean} whether a key belongs to a field, not to the page */

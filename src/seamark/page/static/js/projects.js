@@ -1,5 +1,5 @@
 // @ts-check
-/** The projects of a root, and the description of one of them. */
+/** The projects of a root, the description of one of them, and its views. */
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { START, linkTo, write } from "./address.js";
@@ -10,6 +10,8 @@ import { count, number } from "./format.js";
 import { which } from "./rows.js";
 
 /** @typedef {import("./address.js").View} View */
+/** @typedef {{name: string, address: string, default: boolean, by: string, t_ns: number}} Saved */
+/** @typedef {{api: Api, project: string, views: Saved[], may_save: boolean, apart: string}} Told `api`: which was asked */
 /** @typedef {import("./api.js").Root} Root */
 /**
  * @typedef {{project: string, runs: number, running: number, failed?: number, crashed: number, trashed: number,
@@ -202,4 +204,87 @@ function NoRuns({ api, view, live, root }) {
     </div>
     <div role="tabpanel" id="first" aria-labelledby="first-${tab}"><${Code} text=${FIRST[tab](JSON.stringify(view.project || "first"), where).join("\n")} focused /></div>
     <p class="muted">Already have logs? <code>seamark import --help</code> · Another folder: <code>seamark ui PATH</code>${view.project && html` · <${Go} change=${{ ...START, root: view.root, screen: /** @type {const} */ ("projects") }}>Which projects are there?<//>`}</p><//>`;
+}
+
+/** In place of a name, which it cannot be: no view, not even the default one. */
+const NONE = " ";
+
+/** @param {{on?: boolean, label: any, onPick: () => void, disabled?: boolean, role?: string}} props */
+function Item({ on, label, onPick, disabled, role = on === undefined ? undefined : "checkbox" }) {
+  return html`<button type="button" class="item" role=${role} aria-checked=${on === undefined ? undefined : String(on)} disabled=${disabled} onClick=${onPick}>${label}</button>`;
+}
+
+/**
+ * What is in the menu of views.
+ * @param {{api: Api, view: View, saved: Saved | undefined, differs: boolean, views: Saved[], told: Told | null, error: any, again: () => void,
+ *   onTold: (told: Told) => void, close: () => void, seen: () => string, onOpen: (view: Saved) => void}} props `saved`: the view that is open;
+ *   `again` asks for all views; `seen` returns what is seen, as an address
+ */
+export function Views({ api, view, saved, differs, views, told, error, again, onTold, close, seen, onOpen }) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const [asked, setAsked] = useState(/** @type {"" | "new" | "name" | "delete"} */ (""));
+  const [failed, setFailed] = useState(/** @type {any} */ (null));
+  useEffect(() => {
+    again();
+    box.current?.querySelector("button")?.focus({ preventScroll: true });
+  }, []);
+  const may = told?.may_save;
+  const send = async (/** @type {string} */ name, /** @type {string | null} */ was, /** @type {Record<string, any>} */ change, /** @type {string} */ opened) => {
+    try {
+      onTold({ api, ...(await api.patch("views", { project: view.project, name, was, ...change })) });
+      write({ view: opened });
+      close();
+    } catch (refused) {
+      setFailed(refused);
+      again();
+    }
+  };
+  const change = (/** @type {Record<string, any>} */ to, name = saved?.name ?? "") => saved && send(saved.name, saved.address, to, name);
+  const named = (/** @type {string} */ name) => {
+    if (asked === "delete") change({ address: null }, "");
+    else if (asked === "name") change({ to: name }, name);
+    else send(name, null, { address: seen() }, name);
+  };
+  const go = (/** @type {Partial<View>} */ to) => () => {
+    close();
+    write(to, { push: true });
+  };
+  const trouble = failed ?? error;
+  return html`<div ref=${box}>
+    ${views.length > 0 && html`<div role="radiogroup" aria-label="Views">${views.map((one) => html`<${Item} key=${one.name} role="radio" on=${one === saved}
+      label=${html`<bdi>${one.name}</bdi>${one.default && html`<small class="muted">default</small>`}`}
+      onPick=${() => { close(); onOpen(one); }} />`)}</div>`}
+    ${asked ? html`<${Question} asked=${asked} name=${(asked !== "new" && saved?.name) || ""} onName=${named} onCancel=${() => setAsked("")} />` : html`
+      ${saved && may && html`
+        <${Item} label="Save" disabled=${!differs} onPick=${() => change({ address: seen() })} />
+        <${Item} label="Rename …" onPick=${() => setAsked("name")} />
+        <${Item} label="Delete …" onPick=${() => setAsked("delete")} />
+        <${Item} label="Open the project with it" on=${saved.default} onPick=${() => change({ default: !saved.default })} />`}
+      ${may && html`<${Item} label="Save as …" onPick=${() => setAsked("new")} />`}`}
+    ${may && told?.apart && html`<p class="muted pad">${told.apart}</p>`}
+    ${trouble && html`<p class="bad pad" role="alert">${String(trouble.hint ?? trouble)}</p>`}
+    <hr style=${{ border: 0, borderTop: "1px solid var(--line)", margin: "4px 0" }} />
+    <${Item} label="The trash" on=${view.trashed} onPick=${go({ trashed: !view.trashed, page: 0, selected: [], drawn: [] })} />
+    <${Item} label="Project: description, folders" onPick=${go({ screen: "projects" })} />
+    <${Item} label="Newest first" on=${view.sort === START.sort && !view.ascending} onPick=${go({ sort: START.sort, ascending: false, page: 0 })} />
+    <${Item} label="Everything as at first" onPick=${go({ ...START, root: view.root, project: view.project, view: views.some((one) => one.default) ? NONE : "" })} /></div>`;
+}
+
+/**
+ * What is asked before a view is saved, renamed or deleted.
+ * @param {{asked: string, name: string, onName: (name: string) => void, onCancel: () => void}} props
+ */
+function Question({ asked, name, onName, onCancel }) {
+  const [text, setText] = useState(name);
+  const first = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => first.current?.focus(), []);
+  const given = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (text.trim()) onName(text.trim());
+  };
+  const word = { new: "Save", name: "Rename", delete: "Delete" }[asked];
+  return html`<form class="pad" onSubmit=${given}>
+    ${asked === "delete" ? html`<span>Delete the view <bdi>${name}</bdi> for everybody?</span>` : html`<label>Name <input ref=${first} value=${text} maxlength="100" onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></label>`}
+    <span class="row"><button type="submit" class="main" ref=${asked === "delete" ? first : undefined}>${word}</button><button type="button" onClick=${onCancel}>Cancel</button></span>
+  </form>`;
 }

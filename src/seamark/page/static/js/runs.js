@@ -145,7 +145,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const run = (/** @type {() => Promise<any>} */ what) => () =>
     what().catch((/** @type {any} */ failed) => setNote({ text: String(failed.hint ?? failed), bad: true }));
   const csv = async () => {
-    const { saveTable } = await import("./compare.js");
+    const { saveTable } = await import("./heads.js");
     const { saved, total } = await saveTable(api, view, columns ?? [], (all ? table?.total : view.selected.length) ? await chosenRefs() : null);
     if (total > saved) setNote({ text: `The first ${number(saved)} of ${number(total)} runs were saved.` });
   };
@@ -176,7 +176,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
 
   const isEmpty = nothing && !view.q && !view.trashed;
   const left = view.group.length
-    ? html`<${Later} of="./compare.js" part="Groups" api=${api} view=${view} columns=${columns ?? []} known=${known ?? []} live=${live} />`
+    ? html`<${Later} of="./groups.js" part="Groups" api=${api} view=${view} columns=${columns ?? []} known=${known ?? []} live=${live} />`
     : html`<${RunTable} api=${api} view=${view} table=${table} columns=${columns ?? []} known=${knownPaths} busy=${busy} keys=${keys}
         selected=${all ? null : selected} onSelect=${(/** @type {Row[]} */ some, /** @type {boolean | null} */ on) => select(rows, some, on)} drawn=${drawn} onDraw=${draw}
         metric=${metric} honesty=${honesty} progress=${progress} editMenu=${editMenu} />`;
@@ -221,10 +221,10 @@ function Find({ api, view, root, known, columns, rows, table, error, queryError,
     <div class="acts">
       <div class=${chosen ? "away" : ""}>
         <${Menu} label="Columns" title="Choose columns" wide>
-          <${Later} of="./compare.js" part="Chooser" api=${api} view=${view} shown=${columns} onChange=${(/** @type {string[]} */ cols) => write({ cols, pins: view.pins.filter((one) => cols.includes(one)) })} />
+          <${Later} of="./heads.js" part="Chooser" api=${api} view=${view} shown=${columns} onChange=${(/** @type {string[]} */ cols) => write({ cols, pins: view.pins.filter((one) => cols.includes(one)) })} />
         <//>
         <${Menu} press="g" label=${view.group.length ? `Group: ${view.group.join(", ")}` : "Group"} title="Group runs that show the same" wide>
-          <${Later} of="./compare.js" part="GroupChooser" view=${view} known=${known} />
+          <${Later} of="./groups.js" part="GroupChooser" view=${view} known=${known} />
         <//>
         ${views ? html`<${views.ViewMenu} ...${own} />` : html`<button>View</button>`}
       </div>

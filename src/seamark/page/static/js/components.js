@@ -28,6 +28,9 @@ export const kept = {
   },
 };
 
+/** Where the widths of columns are kept. @param {string} project */
+export const widthsAt = (project) => `seamark:widths:${project}`;
+
 let numbers = 0;
 
 /** A DOM id that no other part has. @param {string} word */
@@ -110,7 +113,7 @@ export function Menu({ label, title, items, children, wide, className = "", pres
   const left = (/** @type {FocusEvent} */ event) => {
     if (event.relatedTarget && !root.current?.contains(event.relatedTarget)) setOpen(false);
   };
-  return html`<div class="menu ${className}" ref=${root} onKeyDown=${keys} onFocusOut=${left}>
+  return html`<div class="menu ${className}" ref=${root} onKeyDown=${keys} onfocusout=${left}>
     <button type="button" title=${title} tabindex=${tabindex} data-key=${press} aria-expanded=${String(open)}
       aria-haspopup=${items ? "menu" : "dialog"} aria-controls=${open ? id : undefined}
       aria-label=${label === "⋯" ? title : undefined} onClick=${() => setOpen(!open)}>${label}<span class="down" aria-hidden="true"></span></button>
@@ -198,6 +201,25 @@ export function useFocused() {
  */
 export function Check({ on, onCheck, own, disabled, children, ...more }) {
   return html`<label ...${more}><input type="checkbox" ref=${own} checked=${on} disabled=${disabled} onChange=${(/** @type {any} */ event) => onCheck(event.target.checked)} />${children}</label>`;
+}
+
+/**
+ * A list of tabs, to which arrow keys lead, too.
+ * @param {{label: string, id: string, panel: string, tabs: [string, string][], now: string, onTab: (key: string) => void, class: string}} props
+ *   `id`: what the ids of tabs begin with; `panel`: the id of what the open tab shows; `tabs`: keys and texts
+ */
+export function TabList({ label, id, panel, tabs, now, onTab, ...more }) {
+  const keys = (/** @type {any} */ event) => {
+    const at = tabs.findIndex(([key]) => key === now);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: -1 }[/** @type {string} */ (event.key)];
+    if (to === undefined) return;
+    event.preventDefault();
+    const next = (to + tabs.length) % tabs.length;
+    onTab(tabs[next][0]);
+    event.currentTarget.children[next].focus();
+  };
+  return html`<div role="tablist" aria-label=${label} onKeyDown=${keys} ...${more}>${tabs.map(([key, text]) => html`<button type="button" key=${key} role="tab" id="${id}-${key}"
+    aria-selected=${String(key === now)} aria-controls=${key === now ? panel : undefined} tabindex=${key === now ? 0 : -1} onClick=${() => onTab(key)}>${text}</button>`)}</div>`;
 }
 
 /**

@@ -7,7 +7,7 @@ import { COLOURED, GREY, PALETTE } from "./colours.js";
 import { ALWAYS, aParameter, ascendsFirst, endOf, goodEnd, splitColumn, titleOf } from "./columns.js";
 import { Check, ErrorBox, Filter, Pager, useAnswer, useFocused } from "./components.js";
 import { bracketed, matcher, quotedPath, quotedValue } from "./finding.js";
-import { count, duration, exact, number, precise, short, value } from "./format.js";
+import { count, duration, exact, number, precise, value } from "./format.js";
 import { floats } from "./lines.js";
 import { SIZE, isOfQuery, which } from "./rows.js";
 import { SortHead } from "./table.js";
@@ -216,7 +216,7 @@ function piecesOf(parts, of) {
 function labelOf(by) {
   const parts = Object.entries(by).map(([path, value]) => {
     const name = path.split("/").pop();
-    return `${name} ${value === null || value === undefined ? "–" : typeof value === "number" ? short(value) : Array.isArray(value) ? value.join(" ") : String(value)}`;
+    return `${name} ${value === null || value === undefined ? "–" : typeof value === "number" ? number(value) : Array.isArray(value) ? value.join(" ") : String(value)}`;
   });
   return parts.join(", ");
 }
@@ -295,7 +295,7 @@ export async function colouring(api, runs, groups, { by, project }, signal) {
     found.set(name, same);
   }
   const none = (/** @type {any} */ value) => value === null || (Array.isArray(value) && value.length === by.length && by.length > 1 && value.every((one) => one === null));
-  const text = (/** @type {any} */ value) => (value === null ? "–" : typeof value === "number" ? short(value) : String(value));
+  const text = (/** @type {any} */ value) => (value === null ? "–" : typeof value === "number" ? number(value) : String(value));
   const label = (/** @type {any} */ value) => (none(value) ? "not set" : Array.isArray(value) ? value.map(text).join(", ") : text(value));
   const set = [...found.values()].filter((one) => !none(one.value));
   const numbers = set.every((one) => Number.isFinite(one.value));
@@ -325,7 +325,7 @@ export function ValueKey({ valued: { values, ramp }, by, theme }) {
   const stops = [0, 0.25, 0.5, 0.75, 1].map((part) => rampAt(theme, part));
   const few = open ? shown : shown.slice(0, MOST_IN_ROW);
   return html`<ul class=${`charts-key${open ? " open" : ""}`} aria-label="What colours stand for"><li class="charts-note" title=${by.join(", ")}>${by.map((one) => one.slice(one.lastIndexOf("/") + 1)).join(", ")}:</li>
-    ${ramp && html`<li class="charts-ramp"><span>${short(ramp.low)}</span><i style=${{ background: `linear-gradient(90deg, ${stops.join(", ")})` }}></i><span>${short(ramp.high)}</span>${ramp.log && " (log)"}</li>`}
+    ${ramp && html`<li class="charts-ramp"><span>${number(ramp.low)}</span><i style=${{ background: `linear-gradient(90deg, ${stops.join(", ")})` }}></i><span>${number(ramp.high)}</span>${ramp.log && " (log)"}</li>`}
     ${few.map((one) => html`<li key=${one.label} class="charts-value"><i style=${{ background: one.colour[theme] }}></i><bdi>${one.label}</bdi> <small>${count(one.runs, "run")}</small></li>`)}
     ${!ramp && values.length > shown.length && html`<li class="charts-note">${count(values.length - shown.length, "further value")} in grey</li>`}
     ${shown.length > MOST_IN_ROW && html`<li><button type="button" class="charts-more" aria-expanded=${open ? "true" : "false"} onClick=${() => setOpen(!open)}>${open ? "less" : `+${shown.length - MOST_IN_ROW}`}</button></li>`}

@@ -7,7 +7,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { read, write } from "./address.js";
 import { ALWAYS, MOST_COLUMNS, titleOf } from "./columns.js";
-import { Check, Filter, Menu, kept, useAnswer, useFocused } from "./components.js";
+import { Check, Filter, Menu, kept, useAnswer, useFocused, widthsAt } from "./components.js";
 import { csvOf, download } from "./copies.js";
 import { matcher, queryOf } from "./finding.js";
 import { count, number } from "./format.js";
@@ -53,11 +53,6 @@ let painted = "";
 /** What has the focus again once its column is in its new place. @type {Element | null} */
 let focused = null;
 
-/** @param {string} project */
-function placeOf(project) {
-  return `seamark:widths:${project}`;
-}
-
 /** @param {number} width */
 function bounded(width) {
   return Math.round(Math.max(LEAST, Math.min(MOST, width)));
@@ -69,7 +64,7 @@ function widthsOf({ project, widths }) {
   /** @type {[string, number][]} */
   let known = [];
   try {
-    known = [...new Map(JSON.parse(kept.get(placeOf(project)) || "[]"))];
+    known = [...new Map(JSON.parse(kept.get(widthsAt(project)) || "[]"))];
   } catch {
     // As if nothing were remembered.
   }
@@ -79,7 +74,7 @@ function widthsOf({ project, widths }) {
 /** @param {string[]} columns @param {Widths} widths */
 function keep(columns, widths) {
   const some = [...widths].slice(-MOST_KEPT);
-  kept.set(placeOf(read().project), some.length ? JSON.stringify(some) : "");
+  kept.set(widthsAt(read().project), some.length ? JSON.stringify(some) : "");
   const said = some.filter(([path]) => columns.includes(path)).map((one) => one.join(":"));
   write({ widths: said.join().length <= SHORT ? said : [] });
 }
@@ -105,6 +100,13 @@ function paint(row, columns, widths) {
   });
   const text = `${STYLE}\n@media (min-width: 701px) {\n${rules.join("")}}`;
   if (text !== painted) sheet.replaceSync((painted = text));
+}
+
+/** Whether a pinned column can stay in its place beside the others. @param {any} head @param {string[]} columns @param {string} path */
+function hasRoom(head, columns, path) {
+  const { pins } = read();
+  const cells = [...head.parentElement.cells].filter((cell, n) => n < 2 || cell === head || (columns[n - BEFORE] !== path && pins.includes(columns[n - BEFORE])));
+  return cells.reduce((sum, cell) => sum + cell.getBoundingClientRect().width, 0) <= COVERED * head.closest(".sheet").clientWidth;
 }
 
 /** The columns as the address has them, since keys may be pressed faster than the page is drawn. @param {string[]} columns */
@@ -258,12 +260,13 @@ export function Tools({ path, columns, view }) {
     const first = all.filter((one) => one !== path && pins.includes(one)).length;
     const isPinned = pins.includes(path);
     const part = isPinned ? 0 : first;
+    const room = hasRoom(head(), columns, path);
     const key = (/** @type {string} */ label, /** @type {string} */ one) => html`<span>${label}</span><small>${one}</small>`;
     return [
       { label: key("Move left", "Shift ←"), disabled: n === 0, onPick: () => move(columns, path, n - 1) },
       { label: key("Move right", "Shift →"), disabled: n === all.length - 1, onPick: () => move(columns, path, n + 1) },
       { label: "Move to the first place", disabled: n === part, onPick: () => move(columns, path, part, isPinned) },
-      { label: isPinned ? "Unpin" : "Pin to the left", onPick: () => move(columns, path, first, !isPinned) },
+      { label: isPinned ? "Unpin" : room ? "Pin to the left" : "Pin to the left: too little room", disabled: !isPinned && !room, onPick: () => move(columns, path, first, !isPinned) },
       { label: key("Wider", "+"), onPick: () => step(STEP) },
       { label: key("Narrower", "−"), onPick: () => step(-STEP) },
       { label: "Fit to its values", onPick: fit },

@@ -4,7 +4,7 @@
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { START, linkTo, write } from "./address.js";
 import { Api } from "./api.js";
-import { Banner, Empty, ErrorBox, Time, pace, tell, useAnswer } from "./components.js";
+import { Banner, Empty, ErrorBox, TabList, Time, kept, pace, tell, useAnswer, widthsAt } from "./components.js";
 import { Code, CopyButton } from "./copies.js";
 import { count, number } from "./format.js";
 import { which } from "./rows.js";
@@ -186,22 +186,11 @@ function NoRuns({ api, view, live, root }) {
       pace.waiting = false;
     };
   }, []);
-  const names = Object.keys(FIRST);
-  const keys = (/** @type {any} */ event) => {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[/** @type {string} */ (event.key)];
-    if (!by) return;
-    event.preventDefault();
-    const next = (names.indexOf(tab) + by + names.length) % names.length;
-    setTab(names[next]);
-    event.currentTarget.children[next].focus();
-  };
   const where = root.path ? `, root=${JSON.stringify(root.path)}` : "";
   return html`<${Empty} title=${view.project ? `No runs in ${view.project} yet` : root.path ? `No runs in ${root.path} yet` : "No runs yet"}>
     ${root.why && html`<p>${root.why}</p>`}
     <p>The first one opens here by itself. With one of these it is recorded${root.path ? " in this folder" : ""}:</p>
-    <div class="run-tabs" role="tablist" aria-label="What the training is written with" onKeyDown=${keys}>
-      ${names.map((one) => html`<button type="button" key=${one} role="tab" id="first-${one}" aria-controls="first" aria-selected=${String(one === tab)} tabindex=${one === tab ? 0 : -1} onClick=${() => setTab(one)}>${one}</button>`)}
-    </div>
+    <${TabList} class="run-tabs" label="What the training is written with" id="first" panel="first" tabs=${Object.keys(FIRST).map((one) => [one, one])} now=${tab} onTab=${setTab} />
     <div role="tabpanel" id="first" aria-labelledby="first-${tab}"><${Code} text=${FIRST[tab](JSON.stringify(view.project || "first"), where).join("\n")} focused /></div>
     <p class="muted">Already have logs? <code>seamark import --help</code> · Another folder: <code>seamark ui PATH</code>${view.project && html` · <${Go} change=${{ ...START, root: view.root, screen: /** @type {const} */ ("projects") }}>Which projects are there?<//>`}</p><//>`;
 }
@@ -267,7 +256,10 @@ export function Views({ api, view, saved, differs, views, told, error, again, on
     <${Item} label="The trash" on=${view.trashed} onPick=${go({ trashed: !view.trashed, page: 0, selected: [], drawn: [] })} />
     <${Item} label="Project: description, folders" onPick=${go({ screen: "projects" })} />
     <${Item} label="Newest first" on=${view.sort === START.sort && !view.ascending} onPick=${go({ sort: START.sort, ascending: false, page: 0 })} />
-    <${Item} label="Everything as at first" onPick=${go({ ...START, root: view.root, project: view.project, view: views.some((one) => one.default) ? NONE : "" })} /></div>`;
+    <${Item} label="Everything as at first" onPick=${() => {
+      for (const place of [widthsAt(view.project), `seamark:split:${view.project}`, `seamark:split:rows:${view.project}`, "seamark:sizes"]) kept.set(place, "");
+      go({ ...START, root: view.root, project: view.project, view: views.some((one) => one.default) ? NONE : "" })();
+    }} /></div>`;
 }
 
 /**

@@ -7,6 +7,7 @@ import { pageAddress } from "./api.js";
 import { stylesOf } from "./colours.js";
 import { Later, Menu, useAnswer } from "./components.js";
 import { CopyButton } from "./copies.js";
+import { sizesSeen } from "./legend.js";
 
 /** @typedef {import("./api.js").Api} Api */
 /** @typedef {import("./address.js").View} View */
@@ -56,7 +57,7 @@ export function Share({ view, drawn }) {
     const seen = read();
     const grouped = seen.group.length > 0;
     const fixed = grouped || seen.drawn.length || seen.selected.length ? seen.drawn : drawn;
-    return pageAddress() + search({ ...seen, drawn: fixed, colours: grouped ? seen.colours : { ...seen.colours, ...huesOf(view, drawn) } });
+    return pageAddress() + search({ ...seen, sizes: sizesSeen(), drawn: fixed, colours: grouped ? seen.colours : { ...seen.colours, ...huesOf(view, drawn) } });
   };
   return html`<${CopyButton} className="share" label="Share" title="Copy a link to exactly what is seen" text=${link} />`;
 }
@@ -83,7 +84,7 @@ export function ViewMenu({ api, view, drawn }) {
     : "View";
   return html`<${Menu} label=${label} title="Views of this project" wide>
     ${(/** @type {() => void} */ close) => html`<${Later} of="./projects.js" part="Views" ...${{ api, view, saved, differs, views, told, error, again, onTold: setTold, close }}
-      seen=${() => search({ ...view, ...OF_VISIT, colours: { ...view.colours, ...(view.group.length ? {} : huesOf(view, drawn)) } })}
+      seen=${() => search({ ...view, ...OF_VISIT, sizes: sizesSeen(), colours: { ...view.colours, ...(view.group.length ? {} : huesOf(view, drawn)) } })}
       onOpen=${(/** @type {Saved} */ one) => open({ ...viewOf(one), view: one.name }, true)} />`}
   <//>`;
 }

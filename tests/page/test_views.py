@@ -375,3 +375,14 @@ def test_what_others_put_into_a_root_is_no_view(tmp_path, monkeypatch):
         assert ask("new", address="?1").json()["error"] == "read-only"
         assert sorted(moved.glob("*.json")) == sorted(tmp_path.glob("elsewhere/*.json"))
         assert not (moved / "new.json").exists()
+
+
+def test_files_of_others_hide_no_view(tmp_path):
+    """However many are beside the views, and whatever they are called."""
+    views = FolderViews(tmp_path)
+    put(views, "mine", "?1")
+    (file,) = tmp_path.rglob("*.json")
+    for number in range(300):
+        (file.parent / f"0{number}.json").write_text("{}")
+        (file.parent / f"{number:032x}.json").write_text(file.read_text())
+    assert list(views.read("p")) == ["mine"]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +31,9 @@ __all__ = ["FolderViews"]
 _LOCK_S: Final = 10.0
 _MOST_BYTES: Final = 4 * MOST_ADDRESS
 """JSON doubles some characters of an address."""
+_MOST_FILES: Final = 10 * MOST_VIEWS
+"""Others may have put more files there than there may be views."""
+_FILE: Final = re.compile(r"[0-9a-f]{32}\.json")
 _WRITABLE: Final = os.W_OK | os.X_OK
 
 
@@ -51,9 +56,9 @@ class FolderViews:
         for folder in self._places(project):
             names: list[str] = []
             with quietly(only=OSError):
-                names = [one for one in names_in(folder) if one.endswith(".json")]
-            views = [_read(folder / name) for name in names[:MOST_VIEWS]]
-            found.update({one.name: one for one in views if one is not None})
+                names = [one for one in names_in(folder) if _FILE.fullmatch(one)]
+            views = filter(None, (_read(folder / name) for name in names[:_MOST_FILES]))
+            found.update({one.name: one for one in islice(views, MOST_VIEWS)})
         return found
 
     def change(self, project: str, work: Work) -> Mapping[str, View]:

@@ -428,7 +428,7 @@ def test_runs_that_show_the_same_share_a_colour(main_page, tab, run_of):
         colours = chart(tab, "val/loss").evaluate(STROKES)
         assert colours == [*colours[:4], *colours[:2]]
         told = key.evaluate(LEGEND)
-        assert [name for name, _ in told] == ["1e\N{MINUS SIGN}4", "0.001", "0.01", "0.1"]
+        assert [name for name, _ in told] == ["0.0001", "0.001", "0.01", "0.1"]
         assert [colour for _, colour in told] == colours[3::-1]
         until(lambda colours=colours: sorted(tab.evaluate(SWATCHES)) == sorted(colours))
         tab.reload()  # the address is all that there is
@@ -527,12 +527,12 @@ def test_losses_come_first_and_counters_last(main_page, tab, run_of):
     expect(chart(tab, "spiky").get_by_text(re.compile(r"\d of 20,000 points$"))).to_be_visible()
 
 
-def test_a_chart_can_be_sized_and_fill_the_screen(main_page, new_profile, run_of):
+def test_a_chart_can_be_sized_and_fill_the_screen(main_page, tab, run_of):
     """By dragging its corner or with keys there; the size stays; Escape ends the full screen.
 
     A chart that is pinned, and no longer, keeps the focus.
     """
-    tab = new_profile(viewport={"width": 1440, "height": 900}).new_page()
+    tab.set_viewport_size({"width": 1440, "height": 900})
     tab.goto(opened(main_page, run_of("otter"), run_of("heron")))
     plotted(tab, "val/loss")
     place = chart(tab, "val/loss")

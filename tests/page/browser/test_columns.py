@@ -19,9 +19,10 @@ def expect(*given):
 
 
 @pytest.fixture
-def wide(new_profile):
+def wide(tab):
     """A tab of 1440 x 900."""
-    return new_profile(viewport={"width": 1440, "height": 900}).new_page()
+    tab.set_viewport_size({"width": 1440, "height": 900})
+    return tab
 
 
 def head(tab, name):
@@ -214,3 +215,18 @@ def test_columns_of_strangers_are_columns(main_page, wide):
     stretch(wide, "parameters/long", -100)
     drag(wide, "parameters/arabic", name, 0.1)
     heads(wide, ["parameters/arabic", name, "parameters/long"])
+
+
+def test_a_pin_without_room_says_so(main_page, wide):
+    """Pinned columns cover no more than three quarters of the table."""
+    wide.goto(opening(main_page, f"{FEW}&widths={LOSS}:400,{LR}:40"))
+    expect(head(wide, LOSS)).to_be_visible()
+    for name, item, can in [
+        (LOSS, "Pin to the left: too little room", False),
+        (LR, "Pin to the left", True),
+    ]:
+        awake(wide, name)
+        head(wide, name).get_by_role("button", name=f"Column {name}").click()
+        found = wide.get_by_role("menuitem", name=item, exact=True)
+        (expect(found).to_be_enabled if can else expect(found).to_be_disabled)()
+        wide.keyboard.press("Escape")

@@ -64,9 +64,9 @@ def test_runs_of_the_same_differ_in_nothing(compare_page, tab):
     assert [one for one in titles(table) if one.startswith("monitoring/")]
 
 
-def test_names_and_values_stay_in_sight(compare_page, new_profile):
+def test_names_and_values_stay_in_sight(compare_page, tab):
     """The head while the page scrolls down, the first column while it scrolls aside."""
-    tab = new_profile(viewport={"width": 320, "height": 300}).new_page()
+    tab.set_viewport_size({"width": 320, "height": 300})
     table = sheet(tab, compare_page, "code")
     tab.get_by_label("Only what differs").uncheck()
     last = table.locator("tbody tr").last
@@ -124,9 +124,9 @@ def test_code_and_configuration_line_by_line(compare_page, tab):
     assert findings(tab) == []
 
 
-def test_images_at_one_step(compare_page, new_profile):
+def test_images_at_one_step(compare_page, tab):
     """One slider for all paths and runs; asked for when they come into view."""
-    tab = new_profile(viewport={"width": 1280, "height": 160}).new_page()
+    tab.set_viewport_size({"width": 1280, "height": 160})
     asked = []
     tab.on("request", lambda request: asked.append(request.url))
     table = sheet(tab, compare_page, "code&all=1")

@@ -301,9 +301,9 @@ def test_a_runs_page_shows_curves_beside_values(recorded, serve_here, wide):
     expect(wide.get_by_text("No numbers of this kind were recorded.")).to_be_visible()
 
 
-def test_the_tabs_of_a_run_are_one_row_on_a_phone(main_page, new_profile):
+def test_the_tabs_of_a_run_are_one_row_on_a_phone(main_page, tab):
     """They are scrolled to the side."""
-    tab = new_profile(viewport={"width": 390, "height": 844}).new_page()
+    tab.set_viewport_size({"width": 390, "height": 844})
     tab.goto(opening(main_page, "?project=sweep"))
     tab.get_by_role("link", name="sweep-209").click()
     tabs = tab.get_by_role("tablist", name="About this run")
@@ -312,3 +312,66 @@ def test_the_tabs_of_a_run_are_one_row_on_a_phone(main_page, new_profile):
     assert len(set(tabs.get_by_role("tab").evaluate_all(tops))) == 1
     tab.get_by_role("tab", name="Journals").click()
     expect(tab.get_by_role("tab", name="Journals", selected=True)).to_be_in_viewport()
+
+
+def test_the_panes_are_where_they_were(main_page, wide):
+    """Scrolled as before, after the page was loaded anew and after Back."""
+    tops = "() => [...document.querySelectorAll('.sheet, .right')].map((one) => one.scrollTop)"
+    wide.goto(opening(main_page, "?project=vision/digits&sort=sys/name&q=train/loss >= 0"))
+    plotted(wide, "train/loss")
+    wide.set_viewport_size({"width": 1200, "height": 300})
+    for place, top in ((".sheet", 60), (".right", 90)):
+        wide.locator(place).evaluate("(one, top) => one.scrollTo(0, top)", top)
+    until(lambda: wide.evaluate("() => history.state?.tops") == [60, 90])
+    wide.reload()
+    until(lambda: wide.evaluate(tops) == [60, 90])
+    wide.get_by_role("link", name="calm-heron").first.click()
+    expect(wide.get_by_role("tab", name="Overview")).to_be_visible()
+    wide.go_back()
+    until(lambda: wide.evaluate(tops) == [60, 90])
+
+
+def test_sizes_are_of_the_address_and_are_forgotten(main_page, wide, new_profile):
+    """Of panes, columns and charts: a link has them; everything as at first forgets them."""
+    wide.goto(opening(main_page, "?project=sweep&widths=parameters/lr:150"))
+    handle = wide.get_by_role("separator", name="Size of the table")
+    plotted(wide, "val/loss")
+    handle.press("ArrowRight")
+    wide.get_by_role("button", name="Size of val/loss").press("ArrowDown")
+    assert "split=37.78" in wide.url
+    assert "sizes=val/loss:1x216" in wide.url
+    wide.get_by_role("button", name="More", exact=True).click()
+    wide.get_by_label("Charts beside each other").select_option("3")
+    wide.keyboard.press("Escape")
+    assert "sizes=:3x0,val/loss:1x216" in wide.url
+
+    def sizes(tab):
+        plotted(tab, "val/loss")
+        return [
+            tab.get_by_role("separator").get_attribute("aria-valuenow"),
+            round(box(tab, ".chart")["height"] / 20),
+            tab.locator(".charts-grid").first.evaluate(
+                "(one) => one.style.getPropertyValue('--columns')"
+            ),
+        ]
+
+    assert sizes(wide) == ["544", 11, "3"]
+    other = new_profile(viewport={"width": 1440, "height": 900}).new_page()
+    other.goto(f"{wide.url}#token={main_page.token}")
+    assert sizes(other) == sizes(wide)
+    wide.get_by_role("button", name="View", exact=True).click()
+    wide.get_by_role("button", name="Everything as at first").click()
+    until(lambda: "sizes=" not in wide.url and "split=" not in wide.url)
+    wide.reload()
+    assert sizes(wide) == ["528", 10, "2"]
+    kept = "Object.keys(localStorage).filter((one) => /widths|split|sizes/.test(one))"
+    assert wide.evaluate(kept) == []
+
+
+def test_a_menu_closes_when_the_focus_leaves_it(main_page, wide):
+    """As it does by Escape and by a click elsewhere."""
+    wide.goto(opening(main_page, "?project=sweep"))
+    wide.get_by_role("button", name="Columns", exact=True).click()
+    expect(wide.get_by_role("searchbox", name="Filter columns")).to_be_focused()
+    wide.get_by_role("button", name="Help").focus()
+    expect(wide.locator(".acts .popup")).to_have_count(0)

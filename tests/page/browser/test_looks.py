@@ -79,11 +79,9 @@ def test_dark_is_the_systems_or_chosen(main_page, new_profile, ids):
     assert tab.evaluate(back) == light
 
 
-def test_a_telephones_table_has_the_name_the_state_and_what_it_is_sorted_by(
-    main_page, new_profile, ids
-):
+def test_a_telephones_table_has_the_name_the_state_and_what_it_is_sorted_by(main_page, tab, ids):
     """And the charts are in a tab of their own, one below the other."""
-    tab = new_profile(viewport={"width": 390, "height": 800}).new_page()
+    tab.set_viewport_size({"width": 390, "height": 800})
     for more, column in [("", "Created"), ("&sort=-train/loss", "train/loss")]:
         tab.goto("about:blank")
         tab.goto(opening(main_page, f"{STATES['table']}{more}"))

@@ -176,3 +176,26 @@ def test_pictures_of_charts(saved_page, new_profile, watched, tmp_path):
     tab.goto(opening(saved_page, "?project=saved&group=parameters/near&by=parameters/width"))
     plotted(tab, METRICS[1], lambda found: len(found["data"]) == 5)
     assert tab.get_by_label("What colours stand for").count() == 0
+
+
+def test_colours_and_best_values_are_saved(
+    saved_page, compare_page, tab, new_profile, watched, tmp_path
+):
+    """Each colour stands for one value, with the digits of the table; Compare marks the best."""
+    watched.allow("asked elsewhere: file:")
+    tab.goto(opening(saved_page, "?project=saved&by=parameters/width&cols=parameters/width"))
+    expect(tab.get_by_label("What colours stand for")).to_be_visible()
+    plotted(tab, METRICS[1], lambda found: len(found["data"]) == 5)
+    away = new_profile(offline=True).new_page()
+    away.goto(save(tab, "HTML", tmp_path).as_uri())
+    keys = away.locator("body > .keys li")
+    expect(keys).to_have_text(["parameters/width: 16", "parameters/width: 32"])
+
+    tab.goto(opening(compare_page, "?project=many&screen=compare&q=parameters/seed < 2&selected=*"))
+    expect(tab.locator("td.best").first).to_be_visible()
+    plotted(tab, "val/loss")
+    away.goto(save(tab, "HTML", tmp_path).as_uri())
+    assert away.title() == "Compare 2 runs"
+    mark = "(one) => getComputedStyle(one, '::before').content"
+    assert "▲" in away.locator("td.best").first.evaluate(mark)
+    assert findings(away) == []

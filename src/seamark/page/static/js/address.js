@@ -16,6 +16,9 @@ const NEWEST = "sys/creation_time";
  * @property {string[]} cols columns of the table; empty for those shown by themselves
  * @property {string[]} pins columns that stay at the left when the table is scrolled
  * @property {string[]} widths of columns, as path:pixels; those that are remembered go after these
+ * @property {string[]} sizes of charts, as key:WIDExHEIGHT (columns, pixels), and of the empty key for the columns that are beside each other;
+ *   those that are remembered go after these
+ * @property {number} split the part of the window that the table has, in percent; 0: as it is remembered
  * @property {string} sort
  * @property {boolean} ascending
  * @property {number} page from 0
@@ -58,6 +61,8 @@ export const START = Object.freeze({
   cols: [],
   pins: [],
   widths: [],
+  sizes: [],
+  split: 0,
   sort: NEWEST,
   ascending: false,
   page: 0,
@@ -89,9 +94,9 @@ export const START = Object.freeze({
 });
 
 const TEXTS = /** @type {const} */ (["stat", "root", "project", "q", "run", "tab", "x", "baseline", "filter", "order", "view"]);
-const LISTS = /** @type {const} */ (["cols", "pins", "widths", "selected", "drawn", "charts", "pinned", "hidden", "group", "by"]);
+const LISTS = /** @type {const} */ (["cols", "pins", "widths", "sizes", "selected", "drawn", "charts", "pinned", "hidden", "group", "by"]);
 const FLAGS = /** @type {const} */ (["logx", "logy", "robust", "attempts", "trashed", "all"]);
-const NUMBERS = /** @type {const} */ (["smooth", "ema"]);
+const NUMBERS = /** @type {const} */ (["smooth", "ema", "split"]);
 const SCREENS = ["runs", "compare", "projects"];
 
 /** @type {Set<(view: View) => void>} */
@@ -160,7 +165,7 @@ export function search(view) {
   const behind = new URLSearchParams();
   /** @type {any} */
   const rest = { ...view };
-  for (const name of /** @type {const} */ (["drawn", "selected", "charts", "cols", "hidden", "colours"])) {
+  for (const name of /** @type {const} */ (["drawn", "selected", "charts", "cols", "hidden", "sizes", "colours"])) {
     if (text.length <= LONGEST) break;
     if (name === "colours") for (const one of coloursOf(view)) behind.append("colour", one);
     else if (view[name].length) behind.set(name, view[name].map(escaped).join(","));

@@ -2,7 +2,7 @@
 /** One chart: its head and menu, its plot or table, and its notes; the legend and the sizes of charts. */
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
-import { read, write } from "./address.js";
+import { read, subscribe, write } from "./address.js";
 import { COLOURED, GREY, PALETTE, Shared, colourOf, dashOf, highlight, highlighting, useTheme } from "./colours.js";
 import { Later, Middle, kept, useSeen } from "./components.js";
 import { DASHES, useCurves } from "./curves.js";
@@ -345,22 +345,39 @@ export function Legend({ items, label, theme, colours, gone, note }) {
 
 const STORED = "seamark:sizes";
 const [LEAST_HEIGHT, USUAL_HEIGHT, MOST_HEIGHT] = [160, 196, 600];
-const MOST_WIDE = 3;
+const [MOST_WIDE, MOST_BESIDE] = [3, 4];
 const MOST_STORED = 200;
 /** The height of what is above the plot. */
 export const HEAD_PX = 24;
 
-/** @returns {Record<string, Size>} */
-function storedSizes() {
+/** The sizes of an address, and those that are remembered. @param {import("./address.js").View} view @returns {Record<string, Size>} */
+function sizesOf(view) {
+  const found = Object.create(null);
   try {
-    return Object.assign(Object.create(null), JSON.parse(kept.get(STORED) || "{}"));
+    Object.assign(found, JSON.parse(kept.get(STORED) || "{}"));
   } catch {
-    return Object.create(null);
+    // As if nothing were remembered.
   }
+  for (const one of view.sizes) {
+    const at = one.lastIndexOf(":");
+    const [wide, height] = one.slice(at + 1).split("x").map((text) => Math.round(Number(text)) || 0);
+    found[one.slice(0, at)] = { wide: Math.max(0, Math.min(MOST_BESIDE, wide)), height };
+  }
+  return found;
 }
 
 /** Sizes by the keys of charts. */
-export const sizes = new Shared(storedSizes());
+export const sizes = new Shared(sizesOf(read()));
+subscribe((view) => {
+  const next = sizesOf(view);
+  if (JSON.stringify(next) !== JSON.stringify(sizes.now)) sizes.set(next);
+});
+
+/** The sizes of the charts that are shown, for an address. */
+export function sizesSeen() {
+  const keys = [...document.querySelectorAll(".charts-slot")].map((one) => /** @type {HTMLElement} */ (one).dataset.key ?? "");
+  return ["", ...keys].flatMap((key) => (sizes.now[key] ? [`${key}:${sizes.now[key].wide}x${sizes.now[key].height}`] : []));
+}
 
 /** @param {Partial<Size> | undefined} size @returns {Size} */
 function bounded(size) {
@@ -376,12 +393,16 @@ export function sizeOf(key) {
 /**
  * @param {string} key "" for the number of charts that are beside each other
  * @param {Partial<Size>} change
+ * @param {boolean} [done] whether it is remembered
  */
-export function resize(key, change) {
+export function resize(key, change, done = true) {
   const { [key]: _, ...rest } = sizes.now;
   const size = key ? bounded({ ...sizeOf(key), ...change }) : { wide: Number(change.wide), height: 0 };
-  sizes.set({ ...rest, [key]: size });
+  const isUsual = key ? size.wide === 1 && size.height === USUAL_HEIGHT : !size.wide;
+  sizes.set(isUsual ? rest : { ...rest, [key]: size });
+  if (!done) return;
   kept.set(STORED, JSON.stringify(Object.fromEntries(Object.entries(sizes.now).slice(-MOST_STORED))));
+  write({ sizes: sizesSeen() });
 }
 
 const STEP_PX = 20;
@@ -404,9 +425,12 @@ export function Corner({ id, title }) {
     const width = at.closest(".chart").clientWidth / Number(at.closest(".charts-slot")?.dataset.columns || 1);
     at.setPointerCapture(event.pointerId);
     const moved = (/** @type {PointerEvent} */ now) =>
-      resize(id, { wide: from.wide + Math.round((now.clientX - event.clientX) / width), height: from.height + now.clientY - event.clientY });
+      resize(id, { wide: from.wide + Math.round((now.clientX - event.clientX) / width), height: from.height + now.clientY - event.clientY }, false);
     at.addEventListener("pointermove", moved);
-    at.addEventListener("lostpointercapture", () => at.removeEventListener("pointermove", moved), { once: true });
+    at.addEventListener("lostpointercapture", () => {
+      at.removeEventListener("pointermove", moved);
+      resize(id, {});
+    }, { once: true });
   };
   return html`<button type="button" class="chart-corner" aria-label=${`Size of ${title}`} title="Drag, or press the arrow keys; a double click makes it as at first"
     onKeyDown=${onKey} onPointerDown=${onDown} onDblClick=${() => resize(id, { wide: 1, height: USUAL_HEIGHT })}></button>`;

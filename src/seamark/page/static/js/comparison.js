@@ -135,7 +135,7 @@ export function CompareScreen({ api, view, live }) {
   const below = useMemo(
     () => html`${charts.module && html`<${charts.module.Charts} api=${api} runs=${runs} view=${view} live=${live} />`}
       <${Later} of="./differences.js" part="Code" api=${api} runs=${runs} base=${base?.ref[1] ?? ""} />
-      <${Later} of="./grid.js" part="Images" api=${api} runs=${runs} version=${version} />`,
+      <${Later} of="./differences.js" part="Images" api=${api} runs=${runs} version=${version} />`,
     [charts.module, api, runs, view, live, base?.key, version],
   );
   const place = useRef(/** @type {HTMLElement | null} */ (null));

@@ -41,6 +41,9 @@ export class Still extends Component {
   }
 }
 
+/** Where the widths of columns are kept. @param {string} project */
+export const widthsAt = (project) => `seamark:widths:${project}`;
+
 let numbers = 0;
 
 /** A DOM id that no other part has. @param {string} word */
@@ -123,7 +126,7 @@ export function Menu({ label, title, items, children, wide, className = "", pres
   const left = (/** @type {FocusEvent} */ event) => {
     if (event.relatedTarget && !root.current?.contains(event.relatedTarget)) setOpen(false);
   };
-  return html`<div class="menu ${className}" ref=${root} onKeyDown=${keys} onFocusOut=${left}>
+  return html`<div class="menu ${className}" ref=${root} onKeyDown=${keys} onfocusout=${left}>
     <button type="button" title=${title} tabindex=${tabindex} data-key=${press} aria-expanded=${String(open)}
       aria-haspopup=${items ? "menu" : "dialog"} aria-controls=${open ? id : undefined}
       aria-label=${label === "⋯" ? title : undefined} onClick=${() => setOpen(!open)}>${label}<span class="down" aria-hidden="true"></span></button>
@@ -196,6 +199,14 @@ export function Filter({ label, hint = label, value, onText, own, ...more }) {
   return html`<input type="search" ref=${own} placeholder=${hint} aria-label=${label} value=${value} onInput=${(/** @type {any} */ event) => onText(event.target.value)} ...${more} />`;
 }
 
+/** A hook for an element that has the focus as soon as it is there. */
+export function useFocused() {
+  /** @type {{current: any}} */
+  const ref = useRef(null);
+  useEffect(() => ref.current?.focus({ preventScroll: true }), []);
+  return ref;
+}
+
 /**
  * A box to tick, and its label.
  * @param {{on: boolean, onCheck: (on: boolean) => void, own?: any, disabled?: boolean, children?: any, class?: string, title?: string}} props
@@ -203,6 +214,25 @@ export function Filter({ label, hint = label, value, onText, own, ...more }) {
  */
 export function Check({ on, onCheck, own, disabled, children, ...more }) {
   return html`<label ...${more}><input type="checkbox" ref=${own} checked=${on} disabled=${disabled} onChange=${(/** @type {any} */ event) => onCheck(event.target.checked)} />${children}</label>`;
+}
+
+/**
+ * A list of tabs, to which arrow keys lead, too.
+ * @param {{label: string, id: string, panel: string, tabs: [string, string][], now: string, onTab: (key: string) => void, class: string}} props
+ *   `id`: what the ids of tabs begin with; `panel`: the id of what the open tab shows; `tabs`: keys and texts
+ */
+export function TabList({ label, id, panel, tabs, now, onTab, ...more }) {
+  const keys = (/** @type {any} */ event) => {
+    const at = tabs.findIndex(([key]) => key === now);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: -1 }[/** @type {string} */ (event.key)];
+    if (to === undefined) return;
+    event.preventDefault();
+    const next = (to + tabs.length) % tabs.length;
+    onTab(tabs[next][0]);
+    event.currentTarget.children[next].focus();
+  };
+  return html`<div role="tablist" aria-label=${label} onKeyDown=${keys} ...${more}>${tabs.map(([key, text]) => html`<button type="button" key=${key} role="tab" id="${id}-${key}"
+    aria-selected=${String(key === now)} aria-controls=${key === now ? panel : undefined} tabindex=${key === now ? 0 : -1} onClick=${() => onTab(key)}>${text}</button>`)}</div>`;
 }
 
 /**
@@ -385,6 +415,17 @@ export function useSeen(ref, first = false) {
     };
   }, []);
   return seen;
+}
+
+/**
+ * A hook that returns whether an element has been in view, or nearly, while it was wanted.
+ * @param {{current: Element | null}} ref @param {boolean} wanted
+ */
+export function useLooked(ref, wanted = true) {
+  const seen = useSeen(ref);
+  const [looked, setLooked] = useState(false);
+  if (seen && wanted && !looked) setLooked(true);
+  return looked;
 }
 
 /** @param {any} event @returns {boolean} whether a key belongs to a field, not to the page */

@@ -1,13 +1,18 @@
 // @ts-check
-/** Groups of runs and values of runs: the curves of groups, the colours of values, and their keys. */
+/** Groups of runs and values of runs: the table and the curves of groups, the colours of values, and their keys. */
 
-import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { html, useMemo, useRef, useState } from "../vendor/preact.js";
 import { write } from "./address.js";
 import { COLOURED, GREY, PALETTE } from "./colours.js";
-import { Check, Filter, useAnswer } from "./components.js";
-import { count, precise, short } from "./format.js";
+import { ALWAYS, aParameter, ascendsFirst, endOf, goodEnd, splitColumn, titleOf } from "./columns.js";
+import { Check, ErrorBox, Filter, Pager, useAnswer, useFocused } from "./components.js";
+import { bracketed, matcher, quotedPath, quotedValue } from "./finding.js";
+import { count, duration, exact, number, precise, value } from "./format.js";
 import { floats } from "./lines.js";
+import { SIZE, isOfQuery, which } from "./rows.js";
+import { SortHead } from "./table.js";
 
+/** @typedef {import("./api.js").Api} Api */
 /** @typedef {import("./address.js").View} View */
 /** @typedef {import("./colours.js").Theme} Theme */
 /** @typedef {import("./colours.js").Valued} Valued */
@@ -38,6 +43,119 @@ export function statOf(text) {
   /** The distance to each side. @type {(std: number | null, n: number) => number} */
   const spread = (std, n) => (std === null || band === "none" || !Number.isFinite(std) ? 0 : band === "se" ? std / Math.sqrt(n) : std);
   return { of, band, name, named, spread };
+}
+
+/** The column of the number of runs, as the server names it. */
+const COUNT = ":n";
+
+/**
+ * Groups of runs, one below the other.
+ *
+ * @typedef {{by: Record<string, any>, refs: [string, string][],
+ *   values: Record<string, {n: number, odd: number, mean: number | null, std: number | null,
+ *     min: number | null, max: number | null, median: number | null, distinct: number, same: string | null}>}} Counted
+ * @param {{api: Api, view: View, columns: string[], known: any[], live: import("./api.js").Live}} props
+ *   `known`: what the runs show, from whose paths short titles must differ
+ */
+export function Groups({ api, view, columns, known, live }) {
+  const stat = statOf(view.stat);
+  const series = useMemo(() => new Set(known.filter((one) => one.series).map((one) => one.path)), [known]);
+  /** Parameters are what they are, and not averaged. @type {(path: string) => boolean} */
+  const isParameter = (path) => !aParameter(path) || !(splitColumn(path)[1] || series.has(path) || path.startsWith("sys/") || goodEnd(path));
+  const numbers = columns.filter((one) => !ALWAYS.includes(one) && !view.group.includes(one)).slice(0, 20);
+  const { data, error, busy, again } = useAnswer(
+    (signal) => {
+      const least_first = !view.order.startsWith("-");
+      const order = view.order.slice(Number(!least_first));
+      const body = { ...which(view), by: view.group, columns: numbers, limit: SIZE, offset: view.page * SIZE, order: order || null, least_first,
+        statistic: stat.of === "range" || isParameter(order) ? (least_first ? "min" : "max") : stat.of };
+      return api.whole("groups", body, { signal }).then((said) => ({ ...said, order, least_first }));
+    },
+    [api, JSON.stringify([which(view), view.group, numbers, view.page, view.order, stat.of]), Math.floor(live.tick / 3)],
+  );
+  /** @type {Counted[]} */
+  const groups = data?.answer ?? [];
+  // The order that is shown, until the other one that is asked for has come.
+  const { order: path = "", least_first: ascending = true } = data ?? {};
+  // The answer to the query before stays: an error of the query is shown beside the query.
+  if (error && !(data && (isOfQuery(error, view) || error.error === "lost"))) return html`<${ErrorBox} error=${error} onRetry=${again} />`;
+  const shown = numbers.filter((path) => groups.some((one) => one.values[path]?.distinct));
+  const inside = (/** @type {Counted} */ group) => {
+    const some = view.group.map((path) => {
+      const is = group.by[path];
+      if (is === null || is === undefined) return `${quotedPath(path)} IS MISSING`;
+      if (Array.isArray(is)) return is.map((one) => `${quotedPath(path)} CONTAINS ${quotedValue(one)}`).join(" AND ");
+      return `${quotedPath(path)} = ${quotedValue(is)}`;
+    });
+    const q = [bracketed(view.q), ...some].filter(Boolean).join(" AND ");
+    write({ q, group: [], page: 0, selected: [], drawn: [] }, { push: true });
+  };
+  const heads = [...view.group, ...shown, ...known.map((one) => one.path)];
+  const head = (/** @type {string} */ one, title = titleOf(one), what = title) => {
+    const numeric = !view.group.includes(one);
+    const sorted = path === one;
+    // The good end comes first, as in the table of runs; of the sizes of groups the greatest.
+    const least = sorted ? !ascending : one !== COUNT && ascendsFirst(one);
+    return html`<${SortHead} key=${one} class=${numeric ? "numeric" : one === view.group[0] ? "first" : ""} sorted=${sorted && (ascending ? "ascending" : "descending")}
+      by=${what} title=${title} text=${one === COUNT ? title : endOf(one, heads)} onSort=${() => write({ order: `${least ? "" : "-"}${one}`, page: 0 }, { push: true })} />`;
+  };
+  return html`<div class="sheet short"><table class="runs ${busy && data ? "loading" : ""}">
+    <caption class="unseen">Groups of runs by ${view.group.join(", ")}: ${stat.named}${path && `, sorted by ${path === COUNT ? "runs" : path}`}</caption>
+    <thead><tr>
+      ${view.group.map((one) => head(one))}
+      ${head(COUNT, "Runs")}
+      ${shown.map((one) => head(one, titleOf(one), isParameter(one) ? one : `${one}: ${stat.named}`))}
+      <th scope="col"><span class="unseen">Open</span></th>
+    </tr></thead>
+    <tbody>${groups.map((group) => html`<tr key=${JSON.stringify(group.refs[0])}>
+      ${view.group.map((path, n) =>
+        n === 0
+          ? html`<th scope="row" class="first" key=${path}><bdi>${value(group.by[path]) || "—"}</bdi></th>`
+          : html`<td key=${path}><bdi>${value(group.by[path]) || "—"}</bdi></td>`)}
+      <td class="numeric">${number(group.refs.length)}</td>
+      ${shown.map((path) => {
+        const one = group.values[path];
+        const say = (/** @type {number | null} */ one, digits = 5) => (one === null ? "" : path === "sys/running_time" ? duration(one) : number(one, digits));
+        const range = one && (one.min === one.max ? say(one.min) : `${say(one.min)}–${say(one.max)}`);
+        if (one?.distinct && (one.n ? isParameter(path) : one.same !== null || one.distinct > 1)) {
+          const text = one.distinct > 1 && one.odd ? count(one.distinct, "value") : one.same ?? range;
+          return html`<td key=${path} class="numeric" title=${`n = ${one.n + one.odd}, ${one.same ?? count(one.distinct, "value")}`.slice(0, 2000)}><bdi>${text.slice(0, 200)}</bdi></td>`;
+        }
+        if (!one || one.mean === null) return html`<td key=${path} class="numeric">${one?.odd > 0 && html`<small>no finite number</small>`}</td>`;
+        const fewer = one.n < group.refs.length;
+        const spread = stat.spread(one.std, one.n);
+        return html`<td key=${path} class="numeric" title="n = ${one.n}, min ${exact(one.min)}, max ${exact(one.max)}${one.odd ? `, ${one.odd} not finite` : ""}">
+          ${stat.of === "range" ? range : say(stat.of === "median" ? one.median : one.mean)}${one.std !== null && stat.band !== "none" && html`<span class="delta">± ${say(spread, 2)}</span>`}${fewer && html`<small> n=${one.n}</small>`}</td>`;
+      })}
+      <td><button type="button" class="link" onClick=${() => inside(group)}>show runs</button></td>
+    </tr>`)}</tbody></table></div>
+    ${data && html`<${Pager} page=${view.page} size=${SIZE} total=${data.total} word="groups" onPage=${(/** @type {number} */ page) => write({ page }, { push: true })} />`}`;
+}
+
+/**
+ * The list of paths to group runs by, in a menu.
+ * @param {{view: View, known: any[]}} props
+ */
+export function GroupChooser({ view, known }) {
+  const focused = useFocused();
+  const by = new Set(view.group);
+  const paths = known.filter((one) => !one.series && one.differs && !one.path.startsWith("sys/")).map((one) => one.path);
+  const [text, setText] = useState("");
+  const fits = matcher(text);
+  const found = [...new Set([...view.group, ...paths, "sys/state", "sys/tags"])].filter((path) => by.has(path) || fits(path));
+  const shown = found.slice(0, 200);
+  const toggle = (/** @type {string} */ path) => {
+    const next = by.has(path) ? view.group.filter((one) => one !== path) : [...view.group, path].slice(0, 8);
+    write({ group: next, page: 0 });
+  };
+  return html`<div class="pad">
+    ${(text || found.length > 12) && html`<${Filter} hint="Words, * or /…/" label="Filter what to group by" value=${text} onText=${setText} />`}
+    <div class="pick" role="group" aria-label="Group by">
+      ${shown.map((path, n) => html`<${Check} key=${path} own=${n ? undefined : focused} on=${by.has(path)} onCheck=${() => toggle(path)}><bdi>${path}</bdi><//>`)}
+      ${found.length > shown.length && html`<p class="muted">${number(found.length - shown.length)} more: type to filter.</p>`}
+    </div>
+    ${by.size > 0 && html`<${StatChooser} stat=${view.stat} />`}
+    <button type="button" disabled=${!by.size} onClick=${() => write({ group: [], page: 0 })}>No groups</button></div>`;
 }
 
 /** Choose what is shown of groups. @param {{stat: string}} props */
@@ -98,7 +216,7 @@ function piecesOf(parts, of) {
 function labelOf(by) {
   const parts = Object.entries(by).map(([path, value]) => {
     const name = path.split("/").pop();
-    return `${name} ${value === null || value === undefined ? "–" : typeof value === "number" ? short(value) : Array.isArray(value) ? value.join(" ") : String(value)}`;
+    return `${name} ${value === null || value === undefined ? "–" : typeof value === "number" ? number(value) : Array.isArray(value) ? value.join(" ") : String(value)}`;
   });
   return parts.join(", ");
 }
@@ -177,7 +295,7 @@ export async function colouring(api, runs, groups, { by, project }, signal) {
     found.set(name, same);
   }
   const none = (/** @type {any} */ value) => value === null || (Array.isArray(value) && value.length === by.length && by.length > 1 && value.every((one) => one === null));
-  const text = (/** @type {any} */ value) => (value === null ? "–" : typeof value === "number" ? short(value) : String(value));
+  const text = (/** @type {any} */ value) => (value === null ? "–" : typeof value === "number" ? number(value) : String(value));
   const label = (/** @type {any} */ value) => (none(value) ? "not set" : Array.isArray(value) ? value.map(text).join(", ") : text(value));
   const set = [...found.values()].filter((one) => !none(one.value));
   const numbers = set.every((one) => Number.isFinite(one.value));
@@ -207,7 +325,7 @@ export function ValueKey({ valued: { values, ramp }, by, theme }) {
   const stops = [0, 0.25, 0.5, 0.75, 1].map((part) => rampAt(theme, part));
   const few = open ? shown : shown.slice(0, MOST_IN_ROW);
   return html`<ul class=${`charts-key${open ? " open" : ""}`} aria-label="What colours stand for"><li class="charts-note" title=${by.join(", ")}>${by.map((one) => one.slice(one.lastIndexOf("/") + 1)).join(", ")}:</li>
-    ${ramp && html`<li class="charts-ramp"><span>${short(ramp.low)}</span><i style=${{ background: `linear-gradient(90deg, ${stops.join(", ")})` }}></i><span>${short(ramp.high)}</span>${ramp.log && " (log)"}</li>`}
+    ${ramp && html`<li class="charts-ramp"><span>${number(ramp.low)}</span><i style=${{ background: `linear-gradient(90deg, ${stops.join(", ")})` }}></i><span>${number(ramp.high)}</span>${ramp.log && " (log)"}</li>`}
     ${few.map((one) => html`<li key=${one.label} class="charts-value"><i style=${{ background: one.colour[theme] }}></i><bdi>${one.label}</bdi> <small>${count(one.runs, "run")}</small></li>`)}
     ${!ramp && values.length > shown.length && html`<li class="charts-note">${count(values.length - shown.length, "further value")} in grey</li>`}
     ${shown.length > MOST_IN_ROW && html`<li><button type="button" class="charts-more" aria-expanded=${open ? "true" : "false"} onClick=${() => setOpen(!open)}>${open ? "less" : `+${shown.length - MOST_IN_ROW}`}</button></li>`}
@@ -219,8 +337,7 @@ const MACHINE = /^(monitoring|source_code|sys)\//;
 /** Choose what curves are coloured by. @param {{api: any, runs: RunRef[], view: View}} props */
 export function ColourChooser({ api, runs, view }) {
   const [text, setText] = useState("");
-  const input = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => input.current?.focus(), []);
+  const input = useFocused();
   const ids = runs.map((run) => run.id);
   const { data, error } = useAnswer(
     (/** @type {AbortSignal} */ signal) => api.read("fields", { id: ids, project: view.project || null, trashed: null, unknown: "tell", limit: 1000 }, { signal }),

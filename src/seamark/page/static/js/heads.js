@@ -1,12 +1,21 @@
 // @ts-check
-/** The heads of columns of runs: they are moved, pinned, sized and hidden, with the pointer, by keys or by a menu. */
+/**
+ * The columns of the table of runs: they are chosen, and saved as CSV; by their heads they are moved,
+ * pinned, sized and hidden, with the pointer, by keys or by a menu.
+ */
 
-import { html, useEffect, useLayoutEffect, useRef } from "../vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { read, write } from "./address.js";
-import { titleOf } from "./columns.js";
-import { Menu, kept } from "./components.js";
+import { ALWAYS, MOST_COLUMNS, titleOf } from "./columns.js";
+import { Check, Filter, Menu, kept, useAnswer, useFocused, widthsAt } from "./components.js";
+import { csvOf, download } from "./copies.js";
+import { matcher, queryOf } from "./finding.js";
+import { count, number } from "./format.js";
+import { CSV_MOST, tableOf, which } from "./rows.js";
 
+/** @typedef {import("./api.js").Api} Api */
 /** @typedef {import("./address.js").View} View */
+/** @typedef {import("./rows.js").Ref} Ref */
 /** Widths of columns in pixels, by path. @typedef {Map<string, number>} Widths */
 
 const [LEAST, MOST, STEP] = [40, 800, 16];
@@ -44,11 +53,6 @@ let painted = "";
 /** What has the focus again once its column is in its new place. @type {Element | null} */
 let focused = null;
 
-/** @param {string} project */
-function placeOf(project) {
-  return `seamark:widths:${project}`;
-}
-
 /** @param {number} width */
 function bounded(width) {
   return Math.round(Math.max(LEAST, Math.min(MOST, width)));
@@ -60,7 +64,7 @@ function widthsOf({ project, widths }) {
   /** @type {[string, number][]} */
   let known = [];
   try {
-    known = [...new Map(JSON.parse(kept.get(placeOf(project)) || "[]"))];
+    known = [...new Map(JSON.parse(kept.get(widthsAt(project)) || "[]"))];
   } catch {
     // As if nothing were remembered.
   }
@@ -70,7 +74,7 @@ function widthsOf({ project, widths }) {
 /** @param {string[]} columns @param {Widths} widths */
 function keep(columns, widths) {
   const some = [...widths].slice(-MOST_KEPT);
-  kept.set(placeOf(read().project), some.length ? JSON.stringify(some) : "");
+  kept.set(widthsAt(read().project), some.length ? JSON.stringify(some) : "");
   const said = some.filter(([path]) => columns.includes(path)).map((one) => one.join(":"));
   write({ widths: said.join().length <= SHORT ? said : [] });
 }
@@ -96,6 +100,13 @@ function paint(row, columns, widths) {
   });
   const text = `${STYLE}\n@media (min-width: 701px) {\n${rules.join("")}}`;
   if (text !== painted) sheet.replaceSync((painted = text));
+}
+
+/** Whether a pinned column can stay in its place beside the others. @param {any} head @param {string[]} columns @param {string} path */
+function hasRoom(head, columns, path) {
+  const { pins } = read();
+  const cells = [...head.parentElement.cells].filter((cell, n) => n < 2 || cell === head || (columns[n - BEFORE] !== path && pins.includes(columns[n - BEFORE])));
+  return cells.reduce((sum, cell) => sum + cell.getBoundingClientRect().width, 0) <= COVERED * head.closest(".sheet").clientWidth;
 }
 
 /** The columns as the address has them, since keys may be pressed faster than the page is drawn. @param {string[]} columns */
@@ -249,12 +260,13 @@ export function Tools({ path, columns, view }) {
     const first = all.filter((one) => one !== path && pins.includes(one)).length;
     const isPinned = pins.includes(path);
     const part = isPinned ? 0 : first;
+    const room = hasRoom(head(), columns, path);
     const key = (/** @type {string} */ label, /** @type {string} */ one) => html`<span>${label}</span><small>${one}</small>`;
     return [
       { label: key("Move left", "Shift ←"), disabled: n === 0, onPick: () => move(columns, path, n - 1) },
       { label: key("Move right", "Shift →"), disabled: n === all.length - 1, onPick: () => move(columns, path, n + 1) },
       { label: "Move to the first place", disabled: n === part, onPick: () => move(columns, path, part, isPinned) },
-      { label: isPinned ? "Unpin" : "Pin to the left", onPick: () => move(columns, path, first, !isPinned) },
+      { label: isPinned ? "Unpin" : room ? "Pin to the left" : "Pin to the left: too little room", disabled: !isPinned && !room, onPick: () => move(columns, path, first, !isPinned) },
       { label: key("Wider", "+"), onPick: () => step(STEP) },
       { label: key("Narrower", "−"), onPick: () => step(-STEP) },
       { label: "Fit to its values", onPick: fit },
@@ -279,4 +291,74 @@ function Layout({ columns, view, of }) {
     return () => observer.disconnect();
   }, [columns, view]);
   return null;
+}
+
+/**
+ * The list of columns to choose from, in a menu.
+ *
+ * @typedef {{path: string, family: string, count: number, differing: boolean}} Field
+ * @param {{api: Api, view: View, shown: string[], onChange: (cols: string[]) => void}} props
+ */
+export function Chooser({ api, view, shown, onChange }) {
+  const focused = useFocused();
+  const [text, setText] = useState("");
+  const [differing, setDiffering] = useState(true);
+  const { data, error, busy } = useAnswer(
+    (signal) => api.read("fields", { project: view.project || null, query: queryOf(view.q) || null, unknown: "tell" }, { signal }),
+    [api, view.project, view.q],
+  );
+  const fits = matcher(text);
+  /** @type {Field[]} */
+  const fields = (data ?? []).filter((/** @type {Field} */ one) => fits(one.path));
+  const others = shown.filter((path) => !fields.some((one) => one.path === path) && fits(path));
+  const found = [...others.map((path) => ({ path, family: "", count: 0 })), ...fields.filter((one) => !differing || one.differing || shown.includes(one.path))];
+  // Those that are shown come first, in their order.
+  const places = new Map(shown.map((path, n) => [path, n]));
+  found.sort((a, b) => (places.get(a.path) ?? shown.length) - (places.get(b.path) ?? shown.length));
+  const full = shown.length >= MOST_COLUMNS;
+  const toggle = (/** @type {string} */ path) =>
+    onChange(shown.includes(path) ? shown.filter((one) => one !== path) : [...shown, path]);
+  const numeric = ["float_series", "statistic"];
+  return html`<div class="pad">
+    <${Filter} own=${focused} hint="Words, * or /…/" label="Filter columns" value=${text} onText=${setText} />
+    <${Check} on=${differing} onCheck=${setDiffering}> Only those that differ<//>
+    <div class="pick" role="group" aria-label="Columns">
+      ${found.slice(0, 200).map((one) => {
+        const on = shown.includes(one.path);
+        return html`<${Check} key=${one.path} on=${on} disabled=${full && !on} onCheck=${() => toggle(one.path)}>
+          <bdi>${titleOf(one.path) === one.path ? one.path : `${titleOf(one.path)} (${one.path})`}</bdi>${view.pins.includes(one.path) && " (pinned)"}
+          ${one.count > 0 && html`<small>${count(one.count, "run")}</small>`}
+          ${numeric.includes(one.family) &&
+          html`<span class="aggregates">${["min", "max"].map((word) => {
+            const path = `${one.path}:${word}`;
+            return html`<button type="button" aria-pressed=${String(shown.includes(path))}
+              disabled=${full && !shown.includes(path)} title=${path}
+              onClick=${() => toggle(path)}>${word}</button>`;
+          })}</span>`}
+        <//>`;
+      })}
+      ${found.length > 200 && html`<p class="muted">${number(found.length - 200)} more: type to filter.</p>`}
+      ${!found.length && html`<p class="muted">${busy ? "Looking …" : error ? String(error.hint) : fields.length ? `None that differs: take the tick away to see ${fields.length} more.` : "None."}</p>`}
+    </div>
+    <div class="row"><small class="grow">${shown.length} of at most ${MOST_COLUMNS}</small>
+      <button type="button" onClick=${() => onChange([])}>As at first</button></div>
+  </div>`;
+}
+
+/**
+ * Save a table as CSV.
+ * @param {Api} api
+ * @param {View} view
+ * @param {string[]} columns
+ * @param {Ref[] | null} refs of which runs; null: all that match
+ * @returns {Promise<{saved: number, total: number}>}
+ */
+export async function saveTable(api, view, columns, refs) {
+  const project = view.project;
+  const asked = [...new Set([...ALWAYS, ...columns])];
+  const of = refs ? { project: project || null, id: refs.map((one) => one[1]), trashed: null, sort_by: view.sort, ascending: view.ascending, unknown: "tell" } : which(view);
+  const made = tableOf(await api.read("table", { ...of, columns: asked, limit: CSV_MOST }), "");
+  const lines = made.rows.map((row) => [row.ref[0], row.ref[1], ...asked.map((one) => row.values.get(one))]);
+  download(`${(project || "runs").replaceAll("/", "-")}.csv`, csvOf([["project", "run", ...asked], ...lines], "\r\n"), "text/csv;charset=utf-8");
+  return { saved: made.rows.length, total: made.total };
 }

@@ -1,15 +1,17 @@
 // @ts-check
-/** The projects of a root, and the description of one of them. */
+/** The projects of a root, the description of one of them, and its views. */
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { START, linkTo, write } from "./address.js";
 import { Api } from "./api.js";
-import { Banner, Empty, ErrorBox, Time, pace, tell, useAnswer } from "./components.js";
+import { Banner, Empty, ErrorBox, TabList, Time, kept, pace, tell, useAnswer, widthsAt } from "./components.js";
 import { Code, CopyButton } from "./copies.js";
 import { count, number } from "./format.js";
 import { which } from "./rows.js";
 
 /** @typedef {import("./address.js").View} View */
+/** @typedef {{name: string, address: string, default: boolean, by: string, t_ns: number}} Saved */
+/** @typedef {{api: Api, project: string, views: Saved[], may_save: boolean, apart: string}} Told `api`: which was asked */
 /** @typedef {import("./api.js").Root} Root */
 /**
  * @typedef {{project: string, runs: number, running: number, failed?: number, crashed: number, trashed: number,
@@ -184,22 +186,97 @@ function NoRuns({ api, view, live, root }) {
       pace.waiting = false;
     };
   }, []);
-  const names = Object.keys(FIRST);
-  const keys = (/** @type {any} */ event) => {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[/** @type {string} */ (event.key)];
-    if (!by) return;
-    event.preventDefault();
-    const next = (names.indexOf(tab) + by + names.length) % names.length;
-    setTab(names[next]);
-    event.currentTarget.children[next].focus();
-  };
   const where = root.path ? `, root=${JSON.stringify(root.path)}` : "";
   return html`<${Empty} title=${view.project ? `No runs in ${view.project} yet` : root.path ? `No runs in ${root.path} yet` : "No runs yet"}>
     ${root.why && html`<p>${root.why}</p>`}
     <p>The first one opens here by itself. With one of these it is recorded${root.path ? " in this folder" : ""}:</p>
-    <div class="run-tabs" role="tablist" aria-label="What the training is written with" onKeyDown=${keys}>
-      ${names.map((one) => html`<button type="button" key=${one} role="tab" id="first-${one}" aria-controls="first" aria-selected=${String(one === tab)} tabindex=${one === tab ? 0 : -1} onClick=${() => setTab(one)}>${one}</button>`)}
-    </div>
+    <${TabList} class="run-tabs" label="What the training is written with" id="first" panel="first" tabs=${Object.keys(FIRST).map((one) => [one, one])} now=${tab} onTab=${setTab} />
     <div role="tabpanel" id="first" aria-labelledby="first-${tab}"><${Code} text=${FIRST[tab](JSON.stringify(view.project || "first"), where).join("\n")} focused /></div>
     <p class="muted">Already have logs? <code>seamark import --help</code> · Another folder: <code>seamark ui PATH</code>${view.project && html` · <${Go} change=${{ ...START, root: view.root, screen: /** @type {const} */ ("projects") }}>Which projects are there?<//>`}</p><//>`;
+}
+
+/** In place of a name, which it cannot be: no view, not even the default one. */
+const NONE = " ";
+
+/** @param {{on?: boolean, label: any, onPick: () => void, disabled?: boolean, role?: string}} props */
+function Item({ on, label, onPick, disabled, role = on === undefined ? undefined : "checkbox" }) {
+  return html`<button type="button" class="item" role=${role} aria-checked=${on === undefined ? undefined : String(on)} disabled=${disabled} onClick=${onPick}>${label}</button>`;
+}
+
+/**
+ * What is in the menu of views.
+ * @param {{api: Api, view: View, saved: Saved | undefined, differs: boolean, views: Saved[], told: Told | null, error: any, again: () => void,
+ *   onTold: (told: Told) => void, close: () => void, seen: () => string, onOpen: (view: Saved) => void}} props `saved`: the view that is open;
+ *   `again` asks for all views; `seen` returns what is seen, as an address
+ */
+export function Views({ api, view, saved, differs, views, told, error, again, onTold, close, seen, onOpen }) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const [asked, setAsked] = useState(/** @type {"" | "new" | "name" | "delete"} */ (""));
+  const [failed, setFailed] = useState(/** @type {any} */ (null));
+  useEffect(() => {
+    again();
+    box.current?.querySelector("button")?.focus({ preventScroll: true });
+  }, []);
+  const may = told?.may_save;
+  const send = async (/** @type {string} */ name, /** @type {string | null} */ was, /** @type {Record<string, any>} */ change, /** @type {string} */ opened) => {
+    try {
+      onTold({ api, ...(await api.patch("views", { project: view.project, name, was, ...change })) });
+      write({ view: opened });
+      close();
+    } catch (refused) {
+      setFailed(refused);
+      again();
+    }
+  };
+  const change = (/** @type {Record<string, any>} */ to, name = saved?.name ?? "") => saved && send(saved.name, saved.address, to, name);
+  const named = (/** @type {string} */ name) => {
+    if (asked === "delete") change({ address: null }, "");
+    else if (asked === "name") change({ to: name }, name);
+    else send(name, null, { address: seen() }, name);
+  };
+  const go = (/** @type {Partial<View>} */ to) => () => {
+    close();
+    write(to, { push: true });
+  };
+  const trouble = failed ?? error;
+  return html`<div ref=${box}>
+    ${views.length > 0 && html`<div role="radiogroup" aria-label="Views">${views.map((one) => html`<${Item} key=${one.name} role="radio" on=${one === saved}
+      label=${html`<bdi>${one.name}</bdi>${one.default && html`<small class="muted">default</small>`}`}
+      onPick=${() => { close(); onOpen(one); }} />`)}</div>`}
+    ${asked ? html`<${Question} asked=${asked} name=${(asked !== "new" && saved?.name) || ""} onName=${named} onCancel=${() => setAsked("")} />` : html`
+      ${saved && may && html`
+        <${Item} label="Save" disabled=${!differs} onPick=${() => change({ address: seen() })} />
+        <${Item} label="Rename …" onPick=${() => setAsked("name")} />
+        <${Item} label="Delete …" onPick=${() => setAsked("delete")} />
+        <${Item} label="Open the project with it" on=${saved.default} onPick=${() => change({ default: !saved.default })} />`}
+      ${may && html`<${Item} label="Save as …" onPick=${() => setAsked("new")} />`}`}
+    ${may && told?.apart && html`<p class="muted pad">${told.apart}</p>`}
+    ${trouble && html`<p class="bad pad" role="alert">${String(trouble.hint ?? trouble)}</p>`}
+    <hr style=${{ border: 0, borderTop: "1px solid var(--line)", margin: "4px 0" }} />
+    <${Item} label="The trash" on=${view.trashed} onPick=${go({ trashed: !view.trashed, page: 0, selected: [], drawn: [] })} />
+    <${Item} label="Project: description, folders" onPick=${go({ screen: "projects" })} />
+    <${Item} label="Newest first" on=${view.sort === START.sort && !view.ascending} onPick=${go({ sort: START.sort, ascending: false, page: 0 })} />
+    <${Item} label="Everything as at first" onPick=${() => {
+      for (const place of [widthsAt(view.project), `seamark:split:${view.project}`, `seamark:split:rows:${view.project}`, "seamark:sizes"]) kept.set(place, "");
+      go({ ...START, root: view.root, project: view.project, view: views.some((one) => one.default) ? NONE : "" })();
+    }} /></div>`;
+}
+
+/**
+ * What is asked before a view is saved, renamed or deleted.
+ * @param {{asked: string, name: string, onName: (name: string) => void, onCancel: () => void}} props
+ */
+function Question({ asked, name, onName, onCancel }) {
+  const [text, setText] = useState(name);
+  const first = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => first.current?.focus(), []);
+  const given = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (text.trim()) onName(text.trim());
+  };
+  const word = { new: "Save", name: "Rename", delete: "Delete" }[asked];
+  return html`<form class="pad" onSubmit=${given}>
+    ${asked === "delete" ? html`<span>Delete the view <bdi>${name}</bdi> for everybody?</span>` : html`<label>Name <input ref=${first} value=${text} maxlength="100" onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></label>`}
+    <span class="row"><button type="submit" class="main" ref=${asked === "delete" ? first : undefined}>${word}</button><button type="button" onClick=${onCancel}>Cancel</button></span>
+  </form>`;
 }

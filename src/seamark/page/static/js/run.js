@@ -4,7 +4,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { linkTo, write } from "./address.js";
 import { Charts, SaveMenu } from "./charts.js";
-import { Badge, Bytes, Check, Empty, ErrorBox, Filter, Menu, State, Time, isTyping, tell, useAnswer, useModule } from "./components.js";
+import { Badge, Bytes, Check, Empty, ErrorBox, Filter, Menu, State, TabList, Time, isTyping, tell, useAnswer, useModule } from "./components.js";
 import { CopyButton } from "./copies.js";
 import { Bar, FileLink, FilesTab, Group, ImagesTab, ProfileTab, heads, scrolls } from "./files.js";
 import { queryOf } from "./finding.js";
@@ -308,17 +308,7 @@ export function RunScreen({ api, view, live, root }) {
   useEffect(() => tell({ title: name, running: state === "running" ? 1 : 0, crashed: state === "crashed" ? 1 : 0 }), [name, state]);
 
   const tab = TABS.some((one) => one.key === view.tab) ? view.tab : "overview";
-  const list = useRef(/** @type {HTMLElement | null} */ (null));
   const turnTo = (/** @type {string} */ key) => write({ tab: key === "overview" ? "" : key }, { push: true });
-  const onTabKey = (/** @type {KeyboardEvent} */ event) => {
-    const by = { ArrowRight: 1, ArrowLeft: -1, Home: -99, End: 99 }[event.key];
-    if (!by) return;
-    event.preventDefault();
-    const now = TABS.findIndex((one) => one.key === tab);
-    const next = Math.abs(by) > 1 ? (by > 0 ? TABS.length - 1 : 0) : (now + by + TABS.length) % TABS.length;
-    turnTo(TABS[next].key);
-    /** @type {HTMLElement | undefined} */ (list.current?.querySelectorAll("[role=tab]")[next])?.focus();
-  };
 
   if (overview.error && !known) {
     return html`<section class="run"><p><a ...${linkTo({ run: "", tab: "" })}>‹ all runs</a></p><${ErrorBox} error=${overview.error} onRetry=${overview.again} /></section>`;
@@ -372,9 +362,7 @@ export function RunScreen({ api, view, live, root }) {
         ${valueOf("sys/hostname") && html`<span>on ${valueOf("sys/hostname")}</span>`}
         ${tags.map((tag) => html`<span class="tag" key=${tag}><bdi>${tag}</bdi></span>`)}</p>
     </header>
-    <div class="run-tabs" role="tablist" aria-label="About this run" ref=${list} onKeyDown=${onTabKey}>
-      ${TABS.map(({ key, label }) => html`<button type="button" key=${key} role="tab" id=${`tab-${key}`} aria-selected=${key === tab ? "true" : "false"} aria-controls="tab-panel" tabindex=${key === tab ? 0 : -1} onClick=${() => turnTo(key)}>${label}</button>`)}
-    </div>
+    <${TabList} class="run-tabs" label="About this run" id="tab" panel="tab-panel" tabs=${TABS.map((one) => [one.key, one.label])} now=${tab} onTab=${turnTo} />
     <div role="tabpanel" id="tab-panel" aria-labelledby=${`tab-${tab}`} class="run-panel" key=${`${project}/${id}`}>
       ${attributes.error && html`<${ErrorBox} error=${attributes.error} onRetry=${attributes.again} />`}
       <${TabPanel} tab=${tab} api=${api} view=${view} live=${live} project=${project} id=${id} name=${name} overview=${known ? overview.data : null}

@@ -4,7 +4,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { START, read, refOf, write } from "./address.js";
 import { columnsOf, splitColumn } from "./columns.js";
-import { Banner, ErrorBox, Later, Menu, Pager, kept, tell, useAnswer, useModule } from "./components.js";
+import { Banner, ErrorBox, Later, Menu, Pager, TabList, kept, tell, useAnswer, useModule } from "./components.js";
 import { queryOf } from "./finding.js";
 import { count, number } from "./format.js";
 import { QueryField } from "./query.js";
@@ -144,7 +144,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
   const run = (/** @type {() => Promise<any>} */ what) => () =>
     what().catch((/** @type {any} */ failed) => setNote({ text: String(failed.hint ?? failed), bad: true }));
   const csv = async () => {
-    const { saveTable } = await import("./compare.js");
+    const { saveTable } = await import("./heads.js");
     const { saved, total } = await saveTable(api, view, columns ?? [], (all ? table?.total : view.selected.length) ? await chosenRefs() : null);
     if (total > saved) setNote({ text: `The first ${number(saved)} of ${number(total)} runs were saved.` });
   };
@@ -175,7 +175,7 @@ export function RunsScreen({ api, view, live, keys, root }) {
 
   const isEmpty = nothing && !view.q && !view.trashed;
   const left = view.group.length
-    ? html`<${Later} of="./compare.js" part="Groups" api=${api} view=${view} columns=${columns ?? []} known=${known ?? []} live=${live} />`
+    ? html`<${Later} of="./groups.js" part="Groups" api=${api} view=${view} columns=${columns ?? []} known=${known ?? []} live=${live} />`
     : html`<${RunTable} api=${api} view=${view} table=${table} columns=${columns ?? []} known=${knownPaths} busy=${busy} keys=${keys}
         selected=${all ? null : selected} onSelect=${(/** @type {Row[]} */ some, /** @type {boolean | null} */ on) => select(rows, some, on)} drawn=${drawn} onDraw=${draw}
         metric=${metric} honesty=${honesty} progress=${progress} editMenu=${editMenu} />`;
@@ -220,10 +220,10 @@ function Find({ api, view, root, known, columns, rows, table, error, queryError,
     <div class="acts">
       <div class=${chosen ? "away" : ""}>
         <${Menu} label="Columns" title="Choose columns" wide>
-          <${Later} of="./compare.js" part="Chooser" api=${api} view=${view} shown=${columns} onChange=${(/** @type {string[]} */ cols) => write({ cols, pins: view.pins.filter((one) => cols.includes(one)) })} />
+          <${Later} of="./heads.js" part="Chooser" api=${api} view=${view} shown=${columns} onChange=${(/** @type {string[]} */ cols) => write({ cols, pins: view.pins.filter((one) => cols.includes(one)) })} />
         <//>
         <${Menu} press="g" label=${view.group.length ? `Group: ${view.group.join(", ")}` : "Group"} title="Group runs that show the same" wide>
-          <${Later} of="./compare.js" part="GroupChooser" view=${view} known=${known} />
+          <${Later} of="./groups.js" part="GroupChooser" view=${view} known=${known} />
         <//>
         ${views ? html`<${views.ViewMenu} ...${own} />` : html`<button>View</button>`}
       </div>
@@ -298,6 +298,44 @@ function useWindow() {
   return size;
 }
 
+/** What scrolls by itself: the table and the charts. */
+const SCROLLED = ".left > .sheet, .right";
+/** How long it is waited for what was scrolled to. */
+const PATIENT_MS = 30_000;
+/** How often it is looked for, and how often it must be there. */
+const [LOOK_MS, STILL] = [60, 5];
+let restoring = 0;
+
+/** Scroll the panes to where they were at this place of the history, once they are as long as then. */
+function restore() {
+  /** @type {number[] | undefined} */
+  const tops = history.state?.tops;
+  const latest = Date.now() + PATIENT_MS;
+  let still = 0;
+  stay();
+  const step = () => {
+    const some = document.querySelectorAll(SCROLLED);
+    some.forEach((one, n) => one.scrollTo({ top: tops?.[n] }));
+    // A table of another order begins at its top when it comes.
+    still = tops?.every((top, n) => Math.abs(some[n]?.scrollTop - top) < 2) ? still + 1 : 0;
+    restoring = still > STILL || Date.now() > latest ? 0 : setTimeout(step, LOOK_MS);
+  };
+  if (tops) step();
+}
+
+/** Stay where it is scrolled to. */
+function stay() {
+  clearTimeout(restoring);
+  restoring = 0;
+}
+
+addEventListener("popstate", restore);
+for (const kind of ["wheel", "keydown", "pointerdown"]) addEventListener(kind, stay, true);
+addEventListener("scrollend", (/** @type {any} */ { target }) => {
+  if (restoring || !target.matches?.(SCROLLED)) return;
+  history.replaceState({ ...history.state, tops: Array.from(document.querySelectorAll(SCROLLED), (one) => one.scrollTop) }, "");
+}, true);
+
 /**
  * The panes of runs and charts.
  * @param {{name: string, left: any, right: any}} props `name`: whose size of the panes is remembered
@@ -310,19 +348,23 @@ export function Split({ name, left, right }) {
   const whole = beside ? width : height - ABOVE;
   const usual = beside ? Math.min(640, Math.round(0.3667 * whole)) : Math.round(0.45 * whole);
   return html`<${Panes} key=${`${beside}:${name}`} place=${`seamark:split:${beside ? "" : "rows:"}${name}`} beside=${beside} left=${left} right=${right}
-    least=${beside ? 320 : 120} most=${Math.round(0.7 * whole)} usual=${usual} />`;
+    least=${beside ? 320 : 120} whole=${whole} usual=${usual} />`;
 }
 
 /**
- * @param {{place: string, beside: boolean, left: any, right: any, least: number, most: number, usual: number}} props
+ * @param {{place: string, beside: boolean, left: any, right: any, least: number, whole: number, usual: number}} props
  */
-function Panes({ place, beside, left, right, least, most, usual }) {
-  const [given, setGiven] = useState(Number(kept.get(place)) || 0);
+function Panes({ place, beside, left, right, least, whole, usual }) {
+  const most = Math.round(0.7 * whole);
+  const [dragged, setDragged] = useState(0);
+  const given = dragged || (beside && (read().split * whole) / 100) || Number(kept.get(place));
   const bounded = (/** @type {number} */ size) => Math.round(Math.max(least, Math.min(most, size)));
   const size = bounded(given || usual);
   const keep = (/** @type {number} */ to) => {
-    setGiven(to && bounded(to));
-    kept.set(place, to ? String(bounded(to)) : "");
+    const next = to && bounded(to);
+    setDragged(0);
+    kept.set(place, next ? String(next) : "");
+    write(beside ? { split: Math.round((1e4 * next) / whole) / 100 } : {});
   };
   const at = (/** @type {PointerEvent} */ event) => (beside ? event.clientX : event.clientY);
   const pressed = (/** @type {any} */ event) => {
@@ -330,7 +372,7 @@ function Panes({ place, beside, left, right, least, most, usual }) {
     const handle = event.currentTarget;
     const from = size - at(event);
     handle.setPointerCapture(event.pointerId);
-    const moved = (/** @type {PointerEvent} */ now) => setGiven(bounded(from + at(now)));
+    const moved = (/** @type {PointerEvent} */ now) => setDragged(bounded(from + at(now)));
     const ended = (/** @type {PointerEvent} */ now) => {
       handle.removeEventListener("pointermove", moved);
       for (const kind of ["pointerup", "pointercancel"]) handle.removeEventListener(kind, ended);
@@ -346,6 +388,7 @@ function Panes({ place, beside, left, right, least, most, usual }) {
     event.preventDefault();
     keep(to);
   };
+  useEffect(restore, []);
   return html`<div class="split ${beside ? "beside" : "above"}" style=${{ [beside ? "--left" : "--upper"]: `${size}px` }}>
     <section class="left" id="runs" aria-label="Runs">${left}</section>
     <div class="handle" role="separator" tabindex="0" aria-orientation=${beside ? "vertical" : "horizontal"} aria-controls="runs" aria-label="Size of the table"
@@ -357,18 +400,9 @@ function Panes({ place, beside, left, right, least, most, usual }) {
 
 /** @param {{tab: string, onTab: (tab: string) => void, left: any, right: any}} props */
 function Tabs({ tab, onTab, left, right }) {
-  const keys = (/** @type {any} */ event) => {
-    if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
-    event.preventDefault();
-    onTab(tab === "Runs" ? "Charts" : "Runs");
-    (event.target.previousElementSibling ?? event.target.nextElementSibling).focus();
-  };
   return html`<div class="split phone">
     <section class="left" id="panel-Runs" role="tabpanel" aria-labelledby="pane-Runs" hidden=${tab !== "Runs"}>${left}</section>
     ${tab === "Charts" && html`<div class="right" id="panel-Charts" role="tabpanel" aria-labelledby="pane-Charts">${right}</div>`}
-    <div class="panes" role="tablist" aria-label="Runs or charts" onKeyDown=${keys}>
-      ${["Runs", "Charts"].map((one) => html`<button type="button" key=${one} role="tab" id="pane-${one}" aria-selected=${String(one === tab)} aria-controls=${one === tab ? `panel-${one}` : undefined}
-        tabindex=${one === tab ? 0 : -1} onClick=${() => onTab(one)}>${one}</button>`)}
-    </div>
+    <${TabList} class="panes" label="Runs or charts" id="pane" panel="panel-${tab}" tabs=${[["Runs", "Runs"], ["Charts", "Charts"]]} now=${tab} onTab=${onTab} />
   </div>`;
 }

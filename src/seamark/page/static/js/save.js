@@ -129,8 +129,9 @@ async function look(ink, signal, tell) {
   const run = document.querySelector(".run-line");
   const more = every.length > slots.length ? `The first ${slots.length} of ${count(every.length, "chart")}.` : "";
   return {
-    title: run ? wordsOf(run.querySelector("h1")) : view.project || "All runs",
+    title: wordsOf((run ?? document).querySelector("h1")),
     facts: [
+      !run && view.screen === "compare" ? view.project : "",
       run ? [view.project, wordsOf(run.querySelector(".state")).replace(/^\W/, "$& "), wordsOf(run.querySelector(".run-reason"))].filter(Boolean).join(" · ") : "",
       factsOf(".run-facts").join(" · "),
       wordsOf(document.querySelector(".run-description")),
@@ -177,7 +178,9 @@ function keysOf({ view, runs, groups }) {
   const colours = view.colours || {};
   const own = all.map((/** @type {string[]} */ [id, name]) => ({ name, colour: colourOf(id, ids, theme, colours), dash: dashOf(id, ids, colours), gone: view.hidden.includes(id) }));
   const values = (valued.now?.values ?? []).map(({ label, colour }) => ({ name: `${view.by.join(", ")}: ${label}`, colour: colour[theme], dash: [] }));
-  return [...(own.length > 1 || groups ? own : []), ...values.filter((one) => !Object.values(GREY).includes(one.colour)).slice(0, 30)];
+  // Runs of one value share its colour, which stands there once.
+  if (values.length) return values.filter((one) => !Object.values(GREY).includes(one.colour)).slice(0, 30);
+  return own.length > 1 || groups ? own : [];
 }
 
 /** The policy of a saved page: no script, and nothing from elsewhere. */
@@ -194,6 +197,7 @@ th[scope=col] { position: sticky; top: 0; background: var(--bg); color: var(--mu
 td, th, figcaption, .keys bdi { white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
 .numeric, .number { text-align: right; font-variant-numeric: tabular-nums; }
 .best { font-weight: 600; }
+.compared .best::before { content: "▲ " / "best "; font-size: 10px; }
 .bad, .failed, .crashed { color: light-dark(#b3261e, #ff8d82); }
 .running { color: light-dark(#17693a, #74d39a); }
 .warn, .interrupted { color: light-dark(#855300, #efb84f); }
@@ -228,7 +232,7 @@ ${body ? `<svg viewBox="0 0 ${width - 2 * left} ${height - top}" role="img" aria
   const shown = [...document.querySelectorAll("main table")].filter((one) => !one.closest(".chart") && (one.closest(".left") || one.checkVisibility()));
   const tables = shown.map((one) => {
     const head = headOf(one.closest("section, details")?.querySelector("h2, summary"));
-    return `${head && !one.closest(".left") ? `<h2>${escaped(head)}</h2>` : ""}<div class="table"><table>${[.../** @type {HTMLTableElement} */ (one).rows].map((row) => rowOf(row, ink)).join("\n")}</table></div>`;
+    return `${head && !one.closest(".left") ? `<h2>${escaped(head)}</h2>` : ""}<div class="table${one.matches(".compare") ? " compared" : ""}"><table>${[.../** @type {HTMLTableElement} */ (one).rows].map((row) => rowOf(row, ink)).join("\n")}</table></div>`;
   });
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${POLICY}"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">

@@ -5,7 +5,7 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../
 import { START, href, plainClick, refOf, write } from "./address.js";
 import { colourOf, useTheme, valued } from "./colours.js";
 import { ascendsFirst, endOf, titleOf } from "./columns.js";
-import { Badge, Menu, Middle, State, Still, Time, isTyping, kept, useModule } from "./components.js";
+import { Badge, Menu, Middle, State, Still, Time, isTyping, kept, useModule, widthsAt } from "./components.js";
 import { copyExact, count, difference, digitsBeside, duration, exact, number, time, value } from "./format.js";
 import { isNumber, questionOf, whenIdle, whenQuiet } from "./rows.js";
 
@@ -110,7 +110,7 @@ export function RunTable({ api, view, table, columns, known, busy, keys, selecte
   const [near, setNear] = useState(false);
   // Not between a click that sorts and its rows.
   const comeNear = () => near || whenQuiet(() => setNear(true));
-  const heads = useModule(near || view.pins[0] || view.widths[0] || kept.get(`seamark:widths:${view.project}`) ? "./heads.js" : "").module;
+  const heads = useModule(near || view.pins[0] || view.widths[0] || kept.get(widthsAt(view.project)) ? "./heads.js" : "").module;
   const baseline = rows.find((one) => one.key === view.baseline);
   // The order that is shown, until the other one that is asked for has come.
   const [, , , by, ascending] = JSON.parse(table?.question || questionOf(view));

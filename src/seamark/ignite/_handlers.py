@@ -203,25 +203,7 @@ def _as_numbers(tensor: Tensor) -> Tensor:
     return tensor if has_norm else tensor.float()
 
 
-class _ScalarHandler(_host.base.BaseWeightsScalarHandler, _Parameters):  # type: ignore[misc] # of any release
-    def __init__(
-        self,
-        model: torch.nn.Module,
-        reduction: Callable[[Tensor], Any] = torch.norm,
-        tag: str | None = None,
-        whitelist: Whitelist = None,
-    ) -> None:
-        _host.base.BaseWeightsScalarHandler.__init__(self, model, reduction, tag, whitelist)
-
-    def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
-        run, base = series_target_of(logger, type(self).__name__)
-        name = getattr(self.reduction, "__name__", type(self.reduction).__name__)
-        values = {path: self.reduction(_as_numbers(tensor)) for path, tensor in self._found()}
-        prefix = join_path(base, self.tag or "", f"{self._of}_{name}")
-        record_series(run, values, _own_step(engine, event_name), prefix)
-
-
-class WeightsScalarHandler(_ScalarHandler):
+class WeightsScalarHandler(_host.base.BaseWeightsScalarHandler, _Parameters):  # type: ignore[misc] # of any release
     """Records one number for each parameter of a model, under ``weights_<reduction>/<name>``.
 
     Frozen parameters are recorded like the others.
@@ -240,8 +222,24 @@ class WeightsScalarHandler(_ScalarHandler):
 
     _of = "weights"
 
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        reduction: Callable[[Tensor], Any] = torch.norm,
+        tag: str | None = None,
+        whitelist: Whitelist = None,
+    ) -> None:
+        _host.base.BaseWeightsScalarHandler.__init__(self, model, reduction, tag, whitelist)
 
-class GradsScalarHandler(_ScalarHandler):
+    def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
+        run, base = series_target_of(logger, type(self).__name__)
+        name = getattr(self.reduction, "__name__", type(self.reduction).__name__)
+        values = {path: self.reduction(_as_numbers(tensor)) for path, tensor in self._found()}
+        prefix = join_path(base, self.tag or "", f"{self._of}_{name}")
+        record_series(run, values, _own_step(engine, event_name), prefix)
+
+
+class GradsScalarHandler(WeightsScalarHandler):
     """Records one number for each gradient of a model, under ``grads_<reduction>/<name>``.
 
     Parameters without a gradient are left out. The arguments are those of `WeightsScalarHandler`.
@@ -250,14 +248,7 @@ class GradsScalarHandler(_ScalarHandler):
     _of = "grads"
 
 
-class _HistHandler(_Parameters):
-    def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
-        run, base = series_target_of(logger, type(self).__name__)
-        step = _own_step(engine, event_name)
-        record_histograms(run, dict(self._found()), step, join_path(base, self.tag or "", self._of))
-
-
-class WeightsHistHandler(_HistHandler):
+class WeightsHistHandler(_Parameters):
     """Records a histogram of each parameter of a model, under ``weights/<name>``.
 
     The arguments are those of `WeightsScalarHandler`, but for ``reduction``.
@@ -265,8 +256,13 @@ class WeightsHistHandler(_HistHandler):
 
     _of = "weights"
 
+    def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
+        run, base = series_target_of(logger, type(self).__name__)
+        step = _own_step(engine, event_name)
+        record_histograms(run, dict(self._found()), step, join_path(base, self.tag or "", self._of))
 
-class GradsHistHandler(_HistHandler):
+
+class GradsHistHandler(WeightsHistHandler):
     """Records a histogram of each gradient of a model, under ``grads/<name>``.
 
     Parameters without a gradient are left out. The arguments are those of `WeightsHistHandler`.

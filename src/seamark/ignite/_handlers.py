@@ -171,7 +171,7 @@ class OptimizerParamsHandler(_host.base.BaseOptimizerParamsHandler):  # type: ig
 
 
 class _Parameters(_host.base.BaseWeightsHandler):  # type: ignore[misc] # of any release
-    _of: ClassVar[Literal["weights", "grads"]]
+    _of: ClassVar[Literal["weights", "grads"]] = "weights"
     weights: Any
 
     def __init__(
@@ -220,8 +220,6 @@ class WeightsScalarHandler(_host.base.BaseWeightsScalarHandler, _Parameters):  #
         PathError: If the tag breaks the grammar of paths.
     """
 
-    _of = "weights"
-
     def __init__(
         self,
         model: torch.nn.Module,
@@ -253,8 +251,6 @@ class WeightsHistHandler(_Parameters):
 
     The arguments are those of `WeightsScalarHandler`, but for ``reduction``.
     """
-
-    _of = "weights"
 
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
         run, base = series_target_of(logger, type(self).__name__)

@@ -171,7 +171,7 @@ class OptimizerParamsHandler(_host.base.BaseOptimizerParamsHandler):  # type: ig
 
 
 class _Parameters(_host.base.BaseWeightsHandler):  # type: ignore[misc] # of any release
-    _of: ClassVar[Literal["weights", "grads"]]
+    _of: ClassVar[Literal["weights", "grads"]] = "weights"
     weights: Any
 
     def __init__(
@@ -203,7 +203,23 @@ def _as_numbers(tensor: Tensor) -> Tensor:
     return tensor if has_norm else tensor.float()
 
 
-class _ScalarHandler(_host.base.BaseWeightsScalarHandler, _Parameters):  # type: ignore[misc] # of any release
+class WeightsScalarHandler(_host.base.BaseWeightsScalarHandler, _Parameters):  # type: ignore[misc] # of any release
+    """Records one number for each parameter of a model, under ``weights_<reduction>/<name>``.
+
+    Frozen parameters are recorded like the others.
+
+    Args:
+        model: The model.
+        reduction: Makes one number of a tensor; ``torch.norm`` by default.
+        tag: Namespace; None for none.
+        whitelist: Only parameters whose names start with one of these, or for which a function of
+            (name, parameter) is true.
+
+    Raises:
+        TypeError: If the model is none, or the reduction does not return one number.
+        PathError: If the tag breaks the grammar of paths.
+    """
+
     def __init__(
         self,
         model: torch.nn.Module,
@@ -221,27 +237,7 @@ class _ScalarHandler(_host.base.BaseWeightsScalarHandler, _Parameters):  # type:
         record_series(run, values, _own_step(engine, event_name), prefix)
 
 
-class WeightsScalarHandler(_ScalarHandler):
-    """Records one number for each parameter of a model, under ``weights_<reduction>/<name>``.
-
-    Frozen parameters are recorded like the others.
-
-    Args:
-        model: The model.
-        reduction: Makes one number of a tensor; ``torch.norm`` by default.
-        tag: Namespace; None for none.
-        whitelist: Only parameters whose names start with one of these, or for which a function of
-            (name, parameter) is true.
-
-    Raises:
-        TypeError: If the model is none, or the reduction does not return one number.
-        PathError: If the tag breaks the grammar of paths.
-    """
-
-    _of = "weights"
-
-
-class GradsScalarHandler(_ScalarHandler):
+class GradsScalarHandler(WeightsScalarHandler):
     """Records one number for each gradient of a model, under ``grads_<reduction>/<name>``.
 
     Parameters without a gradient are left out. The arguments are those of `WeightsScalarHandler`.
@@ -250,23 +246,19 @@ class GradsScalarHandler(_ScalarHandler):
     _of = "grads"
 
 
-class _HistHandler(_Parameters):
+class WeightsHistHandler(_Parameters):
+    """Records a histogram of each parameter of a model, under ``weights/<name>``.
+
+    The arguments are those of `WeightsScalarHandler`, but for ``reduction``.
+    """
+
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
         run, base = series_target_of(logger, type(self).__name__)
         step = _own_step(engine, event_name)
         record_histograms(run, dict(self._found()), step, join_path(base, self.tag or "", self._of))
 
 
-class WeightsHistHandler(_HistHandler):
-    """Records a histogram of each parameter of a model, under ``weights/<name>``.
-
-    The arguments are those of `WeightsScalarHandler`, but for ``reduction``.
-    """
-
-    _of = "weights"
-
-
-class GradsHistHandler(_HistHandler):
+class GradsHistHandler(WeightsHistHandler):
     """Records a histogram of each gradient of a model, under ``grads/<name>``.
 
     Parameters without a gradient are left out. The arguments are those of `WeightsHistHandler`.

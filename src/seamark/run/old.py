@@ -43,7 +43,6 @@ def from_dict(
         OSError: If it cannot be written.
     """
     from seamark.interchange.document import DocumentRun
-    from seamark.run.run import init_run
 
     place = DocumentRun(root_dir(root), document, project).make()
     return init_run(project=place.project, with_id=place.run, root=place.root, mode="read-only")

@@ -254,15 +254,15 @@ class Refresh:
             if names is not None and names != journal.diverged:
                 journal.diverged, journal.touched = names, True
         for name, stat in self.stats.items():
-            journal = by_file.get(name)
-            if journal is None:  # a copy, whose changes decide which one is read
+            found = by_file.get(name)
+            if found is None:  # a copy, whose changes decide which one is read
                 known.add(Look(name, -1, stat, 0, closed=True))
                 continue
             retry = stat.mtime + SETTLE_NS if name in folding.waiting else 0
             if name in folding.failed:
                 retry = self.now_ns()
-            closed = journal.closed and journal.offset == stat.size
-            known.add(Look(name, journal.number, stat, retry, closed=closed))
+            closed = found.closed and found.offset == stat.size
+            known.add(Look(name, found.number, stat, retry, closed=closed))
         return known
 
     def _owner(self) -> str:

@@ -227,7 +227,7 @@ def run_columns(run: RunState) -> dict[str, Any]:
     since = run.started
     if since is None and run.state[1].get("state") != "created":  # nobody said when it began
         since = created or None
-    trashed = "sys/trashed" in run.attributes and run.surviving("sys/trashed")
+    trashed = run.surviving("sys/trashed") if "sys/trashed" in run.attributes else []
     return {
         "state": OPEN if is_open(state, owners) else state,
         "owner": legible(facts.get("user") or ""),
@@ -239,7 +239,7 @@ def run_columns(run: RunState) -> dict[str, Any]:
         "modified": max(map(_LAST_T, journals), default=UNKNOWN_NS),
         "running": min(running_ns(journals, since), _MAX_WHOLE),
         "beat": max(map(_SEEN, last_owners(owners)), default=0),
-        "trashed": int(trashed and getattr(trashed[0], "value", False) is True),
+        "trashed": int(bool(trashed) and getattr(trashed[0], "value", False) is True),
     }
 
 

@@ -451,7 +451,8 @@ def _add_attributes(
         alone = len(families) == 1 and not run.deletes  # most of what there is
         first = next(iter(families.values() if alone else run.surviving(path)), None)
         for family, state in families.items():
-            at, key = (number, FAMILY_NUMBERS[family]), _NO_KEY
+            at = (number, FAMILY_NUMBERS[family])
+            key: tuple[int | None, ...] = _NO_KEY
             if state.key is not NEVER:
                 t, uid, place = state.key
                 key = (t, keys.numbers[uid], place)

@@ -169,7 +169,7 @@ def test_times_go_to_a_run(engine, kind, wrong):
 
 
 @pytest.mark.parametrize("kind", PROFILERS)
-def test_files_are_what_they_should_be(kind):
+def test_files_and_numbers_of_runs_are_what_they_should_be(kind):
     profiler = kind()
     for layout in ("wide", "long"):
         for wrong in (None, 5):
@@ -177,3 +177,6 @@ def test_files_are_what_they_should_be(kind):
                 profiler.write_results(wrong, layout=layout)
         with pytest.raises(OSError, match="nowhere"):
             profiler.write_results("nowhere/times.csv", layout=layout)
+    for wrong in ("x", None, 1.5, 7, -7):
+        with pytest.raises(ArgumentError, match="run: expected the number of a run"):
+            profiler.stats(run=wrong)

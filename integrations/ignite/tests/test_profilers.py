@@ -61,12 +61,12 @@ def own_attributes(engine):
     return set(vars(engine)) - set(vars(Engine(nothing)))
 
 
-def counts(profiler):
-    return {(one.name, one.event): one.count for one in profiler.stats()}
+def counts(profiler, **given):
+    return {(one.name, one.event): one.count for one in profiler.stats(**given)}
 
 
-def phase(profiler, name="processing"):
-    return next(one for one in profiler.stats() if one.name == name)
+def phase(profiler, name="processing", **given):
+    return next(one for one in profiler.stats(**given) if one.name == name)
 
 
 def csv_rows(path):
@@ -97,21 +97,10 @@ def test_what_is_no_run_is_refused(profiler):
         profiler.attach(Engine(nothing), run="profiling")
 
 
-def test_a_second_engine_is_refused(profiler):
-    """Until the profiler is detached; the measurements of the first one stay until then."""
-    first, second = Engine(nothing), Engine(nothing)
-    profiler.attach(first)
-    first.run(range(2))
-    with pytest.raises(ArgumentError, match="each engine needs a profiler of its own"):
-        profiler.attach(second)
-    second.run(range(3))
-    assert phase(profiler).count == 2
-    profiler.detach(second)
-    profiler.detach(first)
-    profiler.attach(second)
-    second.state.max_epochs = None
-    second.run(range(3))
-    assert phase(profiler).count == 3
+@pytest.mark.parametrize("given", [{"engine": Engine(nothing)}, {"run": 3}])
+def test_unknown_engines_and_runs_are_refused(profiler, given):
+    with pytest.raises(ArgumentError, match="expected"):
+        profiler.stats(**given)
 
 
 @pytest.mark.parametrize("cls", PROFILERS)
@@ -172,12 +161,11 @@ def test_a_run_after_an_exception_reaches_its_end(profiler):
     profiler.attach(engine)
     with pytest.raises(RuntimeError):
         engine.run(range(3))
-    assert phase(profiler).count == 1
     engine._process_function = nothing
     engine.state.max_epochs = None
     engine.run(range(3))
     assert completed == [1]
-    assert phase(profiler).count == 3
+    assert (phase(profiler, run=0).count, phase(profiler, run=1).count) == (1, 3)
 
 
 def test_an_exception_handler_is_told(profiler):
@@ -481,6 +469,8 @@ def test_an_interruption_counts_nowhere_and_the_run_goes_on(profiler, hand_clock
     stats = profiler.stats()
     assert phase(profiler).count == 5
     assert max(one.max_s for one in stats) == 0
+    with pytest.raises(ArgumentError):
+        profiler.stats(run=1)
 
 
 # ---------------------------------------------------------------- runs and engines
@@ -493,16 +483,32 @@ def test_every_run_has_its_own_numbers(profiler):
     for size in (5, 4, 3, 2):
         engine.state.max_epochs = None
         engine.run(range(size))
-        assert phase(profiler).count == size
+    assert [phase(profiler, run=at).count for at in range(4)] == [5, 4, 3, 2]
+    assert phase(profiler).count == phase(profiler, run=-1).count == 2
+    assert phase(profiler, run=-4).count == 5
 
 
-def test_an_evaluator_inside_a_handler_has_its_own_numbers(both):
+def test_old_runs_make_room(profiler):
+    """An evaluator runs at every epoch; only so many of its runs are kept."""
+    engine = Engine(nothing)
+    profiler.attach(engine)
+    for _ in range(40):
+        engine.state.max_epochs = None
+        engine.run(range(1))
+    assert phase(profiler, run=39).count == 1
+    with pytest.raises(ArgumentError, match="8 to 39"):
+        profiler.stats(run=7)
+
+
+def test_an_evaluator_inside_a_handler_has_its_own_numbers(profiler):
     trainer, evaluator = Engine(nothing), Engine(nothing)
-    for one, engine in zip(both, (trainer, evaluator), strict=True):
-        one.attach(engine)
+    profiler.attach(trainer)
+    profiler.attach(evaluator)
     trainer.add_event_handler(Events.EPOCH_COMPLETED, lambda: evaluator.run(range(3)))
     trainer.run(range(4), max_epochs=2)
-    assert [phase(one).count for one in both] == [8, 3]
+    assert phase(profiler).count == 8
+    assert phase(profiler, engine=trainer).count == 8
+    assert [phase(profiler, engine=evaluator, run=at).count for at in (0, 1)] == [3, 3]
 
 
 def test_results_before_the_first_run(both, tmp_path, capsys):
@@ -990,13 +996,15 @@ def test_times_stand_in_the_run(run, profiler, tmp_path, hand_clock):
 
 
 def test_times_can_be_recorded_afterwards(run, profiler):
-    engine = Engine(nothing)
-    engine.add_event_handler(Events.EPOCH_COMPLETED(every=2), quick)
-    profiler.attach(engine)
-    engine.run(range(5), max_epochs=2)
+    trainer, evaluator = Engine(nothing), Engine(nothing)
+    trainer.add_event_handler(Events.EPOCH_COMPLETED(every=2), quick)
+    for engine in (trainer, evaluator):
+        profiler.attach(engine)
+        engine.run(range(5), max_epochs=2)
     profiler.to_run(run, namespace="times")
     kind = "events" if isinstance(profiler, BasicTimeProfiler) else "handlers"
     assert run[f"times/{kind}/dataflow_s"].fetch_points().step.tolist() == list(range(1, 11))
+    assert run.exists(f"times/{kind}/engine_2/dataflow_s")
     if kind == "handlers":
         assert run["times/handlers/EPOCH_COMPLETED/quick_s"].fetch_points().step.tolist() == [10]
 

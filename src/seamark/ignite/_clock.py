@@ -40,13 +40,14 @@ from seamark.ignite._times import (
 from seamark.process.interrupts import let_pass, quietly
 from seamark.profiling import POSITION_SHIFT, TimesInRun, position, position_parts
 
-__all__ = ["Listener"]
+__all__ = ["KEPT_RUNS", "AttachedEngine"]
 
 log = logging.getLogger("seamark")
 
 _FULL: Final = 1 << 16
 """Length of the tape, at most about, at which it is taken in."""
 
+KEPT_RUNS: Final = 32
 _SUMMARY_EVERY_NS: Final = 10_000_000_000
 
 
@@ -162,7 +163,7 @@ class EngineClock:
 
     def __init__(self, engine: Any) -> None:
         self._engine = weakref.ref(engine)
-        self._listeners: list[Listener] = []
+        self._listeners: list[AttachedEngine] = []
         self.run = RunTimes()
         self.thread = 0
         self.tape: list[int] = []
@@ -176,7 +177,7 @@ class EngineClock:
 
     # ------------------------------------------------------------ listeners
 
-    def add(self, listener: Listener) -> None:
+    def add(self, listener: AttachedEngine) -> None:
         """Call a listener from now on; in the middle of a run, for the rest of it."""
         self.due_ns = 0
         if listener not in self._listeners:
@@ -184,13 +185,12 @@ class EngineClock:
             if self.run.began:
                 listener.begin(self.run)
 
-    def remove(self, listener: Listener) -> None:
+    def remove(self, listener: AttachedEngine) -> None:
         """Call a listener no longer; without listeners, nothing of ours stays on the engine."""
         if listener not in self._listeners:
             return
         if self.run.began:
-            listener.times = self.run.now()
-            listener.end()
+            listener.end(self.run.now())
         self._listeners.remove(listener)
         engine: Any = self._engine()
         if not self._listeners:
@@ -288,7 +288,7 @@ class EngineClock:
         if code == END:
             # Before its handlers, which may end the run that times are recorded in.
             for one in self._listeners:
-                one.end()
+                one.end(self.run)
 
     # ------------------------------------------------------------ runs
 
@@ -299,6 +299,9 @@ class EngineClock:
 
     def _open(self, code: int) -> None:
         engine: Any = self._engine()
+        if self.run.began:
+            for one in self._listeners:
+                one.end(self.run)
         has_gpu = any(one.cuda == "events" for one in self._listeners) and torch.cuda.is_available()
         in_epoch = code in (FETCH, FETCHED, STEP, STEPPED, EPOCH_END)
         self.run = RunTimes(engine.state, GpuTimes() if has_gpu else None, in_epoch=in_epoch)
@@ -352,26 +355,26 @@ def _clock_of(engine: Engine) -> EngineClock | None:
     return getattr(engine._event_handlers, "clock", None)  # noqa: SLF001
 
 
-class Listener:
-    """The part of a profiler that an engine's clock calls: times of the latest run, and records."""
+class AttachedEngine:
+    """Engine that a profiler is attached to, with the times of its latest runs by number."""
 
-    def __init__(self, *, by_handler: bool, cuda: str) -> None:
+    def __init__(self, engine: Engine, number: int, *, by_handler: bool, cuda: str) -> None:
+        self._ref: weakref.ref[Engine] | None = weakref.ref(engine)
+        self.number = number
         self.cuda = cuda
-        self.times = RunTimes()
-        self._engine: weakref.ref[Engine] | None = None
         self._by_handler = by_handler
+        self.runs: dict[int, RunTimes] = {}
         self.record: TimesInRun | None = None
         self._records: dict[object, TimesInRun] = {}
         self._summed_up_ns = -_SUMMARY_EVERY_NS
         self._is_summed_up = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_engine": None, "_records": {}, "record": None}
+        return {**self.__dict__, "_ref": None, "_records": {}, "record": None}
 
     @property
     def engine(self) -> Engine | None:
-        """The engine that is measured."""
-        return None if self._engine is None else self._engine()
+        return None if self._ref is None else self._ref()
 
     @property
     def due_ns(self) -> float:
@@ -379,8 +382,6 @@ class Listener:
         return math.inf if self.record is None else self.record.due_ns
 
     def listen(self, engine: Engine, record: TimesInRun | None) -> None:
-        if engine is not self.engine:
-            self._engine, self.record = weakref.ref(engine), None
         if record is not None:
             self.record = self._records.setdefault(record.place, record)
         (_clock_of(engine) or EngineClock(engine)).add(self)
@@ -388,10 +389,11 @@ class Listener:
     def detach(self) -> None:
         if (engine := self.engine) is not None and (clock := _clock_of(engine)) is not None:
             clock.remove(self)
-        self._engine = None
 
     def begin(self, times: RunTimes) -> None:
-        self.times = times
+        number = max(self.runs, default=-1) + 1
+        self.runs[number] = times
+        self.runs.pop(number - KEPT_RUNS, None)
         for one in self._records.values():
             one.restart()
         self._is_summed_up = False
@@ -400,17 +402,19 @@ class Listener:
 
     def end_iteration(self, now_ns: int, iteration: int) -> None:
         if self.record is not None:
-            self.record.row(now_ns, self.times.sources(by_handler=self._by_handler), iteration)
+            times = self.runs[max(self.runs)]
+            self.record.row(now_ns, times.sources(by_handler=self._by_handler), iteration)
 
-    def end(self) -> None:
+    def end(self, times: RunTimes) -> None:
         """Record the summary; an evaluator that runs every minute need not do so each time."""
+        self.runs[max(self.runs)] = times
         self._is_summed_up = False
         if perf_counter_ns() - self._summed_up_ns >= _SUMMARY_EVERY_NS:
             self._sum_up()
 
     def _sum_up(self) -> None:
         if self.record is not None and not self._is_summed_up:
-            times = self.times.now()
+            times = self.runs[max(self.runs)].now()
             self._is_summed_up = True
             self._summed_up_ns = perf_counter_ns()
             sources = times.sources(by_handler=self._by_handler)
@@ -418,10 +422,10 @@ class Listener:
             self.record.row(self._summed_up_ns, sources, iteration)
             self.record.summary(sources, times.breakdown(by_handler=self._by_handler))
 
-    def record_in(self, record: TimesInRun) -> None:
+    def record_latest(self, record: TimesInRun) -> None:
         """Record the latest run now; values recorded before are not recorded again."""
-        if self.times.began:
-            times = self.times.now()
+        if self.runs:
+            times = self.runs[max(self.runs)].now()
             record = self._records.setdefault(record.place, record)
             sources = times.sources(by_handler=self._by_handler)
             record.points(sources)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import logging
 import os
 import sys
@@ -18,7 +19,7 @@ from ignite.engine import Engine, Events
 
 from seamark.errors import ArgumentError
 from seamark.ignite import _host
-from seamark.ignite._clock import Listener
+from seamark.ignite._clock import KEPT_RUNS, AttachedEngine
 from seamark.ignite._times import IGNORED, RunTimes
 from seamark.paths import join_path
 from seamark.pictures.printing import MOST_COLUMNS, columns_of, show, without_middle
@@ -29,7 +30,6 @@ from seamark.profiling import (
     largest_cost,
     position_parts,
     table,
-    write_csv,
     write_long,
 )
 
@@ -44,7 +44,7 @@ log = logging.getLogger("seamark")
 
 
 class EngineProfiler(ABC):
-    """Base of both profilers: engine, statistics, files and records."""
+    """Base of both profilers: engines, runs, statistics, files and records."""
 
     _by_handler: ClassVar[bool]
 
@@ -59,76 +59,109 @@ class EngineProfiler(ABC):
                 type(self).__name__,
             )
         self.cuda = cuda
-        self._listener = Listener(by_handler=self._by_handler, cuda=cuda)
+        self._engines: list[AttachedEngine] = []
 
-    # ------------------------------------------------------------ the engine
+    # ------------------------------------------------------------ engines
 
     def attach(self, engine: Engine, run: Any = None, *, namespace: str = "profiling") -> None:
         """Measure the runs of an engine, also if it is running; attaching twice changes nothing.
 
         Args:
-            engine: The engine. A profiler measures one at a time.
+            engine: The engine.
             run: A ``Run``, a namespace of one or a ``SeamarkLogger``, to record times into while
                 the engine runs: a row of means every second at most, and a summary at the end.
-            namespace: Where in the run. Another engine needs its own namespace there.
+            namespace: Where in the run. A second engine has its own namespace there.
 
         Raises:
             TypeError: If ``engine`` is none.
-            ArgumentError: If ``run`` cannot be recorded into, or another engine is measured.
+            ArgumentError: If ``run`` cannot be recorded into.
             PathError: If the namespace breaks the grammar of paths.
         """
         _host.check_engine(engine, "engine")
-        record = None if run is None else self._record(run, namespace)
-        if self._listener.engine not in (None, engine):
-            msg = (
-                "engine: expected the engine that the profiler is attached to (each engine needs a "
-                f"profiler of its own, or call detach() before), got {engine!r:.80}"
-            )
-            raise ArgumentError(msg)
-        self._listener.listen(engine, record)
+        if run is not None:
+            TimesInRun(run, namespace)  # refuses what is none before anything is attached
+        found = self._attached_to(engine)
+        if found is None:
+            number = self._engines[-1].number + 1 if self._engines else 0
+            found = AttachedEngine(engine, number, by_handler=self._by_handler, cuda=self.cuda)
+            self._engines = [
+                *(one for one in self._engines[:-KEPT_RUNS] if one.engine or not one.number),
+                *self._engines[-KEPT_RUNS:],
+                found,
+            ]
+        place = self._namespace(namespace, found.number)
+        found.listen(engine, None if run is None else TimesInRun(run, place))
+
+    def _attached_to(self, engine: Engine) -> AttachedEngine | None:
+        return next((one for one in self._engines if one.engine is engine), None)
 
     def detach(self, engine: Engine | None = None) -> None:
-        """Stop measuring the engine; the measurements stay. Harmless if repeated."""
-        if engine is None or engine is self._listener.engine:
-            self._listener.detach()
+        """Stop measuring an engine, or all; the measurements stay. Harmless if repeated."""
+        for one in self._engines:
+            if engine is None or one.engine is engine:
+                one.detach()
 
-    def _record(self, run: Any, namespace: str) -> TimesInRun:
-        TimesInRun(run, namespace)  # refuses what is none
+    def _namespace(self, namespace: str, number: int) -> str:
         kind = "handlers" if self._by_handler else "events"
-        return TimesInRun(run, join_path(namespace, kind))
+        return join_path(namespace, kind, f"engine_{number + 1}" if number else "")
 
     # ------------------------------------------------------------ results
 
-    def _times(self) -> RunTimes:
-        return self._listener.times.now()
+    def _times(self, run: int = -1, engine: Engine | None = None) -> RunTimes:
+        found = self._engines[0] if self._engines else None
+        if engine is not None:
+            found = self._attached_to(engine)
+            if found is None:
+                msg = f"engine: expected one that the profiler is attached to, got {engine!r:.80}"
+                raise ArgumentError(msg)
+        runs = {} if found is None else found.runs
+        from_end = isinstance(run, int) and run < 0
+        number = max(runs, default=-1) + 1 + run if from_end else run
+        if number in runs:
+            return runs[number].now()
+        if run == -1:
+            return RunTimes()
+        kept = f"{min(runs)} to {max(runs)}" if runs else "none"
+        msg = f"run: expected the number of a run that is kept ({kept}), got {run!r:.80}"
+        raise ArgumentError(msg)
 
-    def stats(self) -> list[TimeStat]:
-        """Return numbers of the latest run, at any moment.
+    def stats(self, run: int = -1, engine: Engine | None = None) -> list[TimeStat]:
+        """Return numbers of one run of one engine, at any moment.
 
-        There is one entry for each thing that is timed; none before the first run.
+        Args:
+            run: Number of the run, 0-based, or counted from the end. The latest 32 are kept.
+            engine: The engine, by default the first that the profiler was attached to.
+
+        Returns:
+            One entry for each thing that is timed; none before the first run.
+
+        Raises:
+            ArgumentError: If the engine is not attached, or the run does not exist.
         """
-        times = self._times()
+        times = self._times(run, engine)
         sources = times.sources(by_handler=self._by_handler) if times.began else []
         return [one.stat() for one in sources]
 
-    def largest_cost(self) -> str:
-        """Return a line that names the largest cost of an epoch."""
-        return largest_cost(self._times().breakdown(by_handler=self._by_handler))
+    def largest_cost(self, run: int = -1, engine: Engine | None = None) -> str:
+        """Return a line that names the largest cost of an epoch; raise as `stats` does."""
+        return largest_cost(self._times(run, engine).breakdown(by_handler=self._by_handler))
 
-    def table(self) -> str:
-        """Return `stats` as a table, with the largest cost below."""
-        text = table(self.stats()) + self.largest_cost() + "\n"
-        if count := self._times().events_elsewhere:
+    def table(self, run: int = -1, engine: Engine | None = None) -> str:
+        """Return `stats` as a table, with the largest cost below; raise as `stats` does."""
+        text = table(self.stats(run, engine)) + self.largest_cost(run, engine) + "\n"
+        if count := self._times(run, engine).events_elsewhere:
             text += f"{count} events of other threads were not timed.\n"
         return text
 
     def to_run(self, run: Any, namespace: str = "profiling") -> None:
-        """Record the latest run: times as series, summary, largest cost, picture.
+        """Record the latest run of each engine: times as series, summary, largest cost, picture.
 
         What was recorded there before, while the engine ran or by this, is not recorded again.
         Arguments and errors are as in `attach`.
         """
-        self._listener.record_in(self._record(run, namespace))
+        TimesInRun(run, namespace)  # refuses what is none, also where there is nothing to record
+        for one in self._engines:
+            one.record_latest(TimesInRun(run, self._namespace(namespace, one.number)))
 
     def write_results(
         self, output_path: str | os.PathLike[str], layout: Literal["wide", "long"] = "wide"
@@ -154,30 +187,9 @@ class EngineProfiler(ABC):
             return
         columns = self._columns(times)
         with Path(output_path).open("w", encoding="utf-8", newline="") as out:
-            write_csv(out, columns, zip_longest(*columns.values(), fillvalue=0.0))
-
-    # ------------------------------------------------------------ attributes that Ignite's have
-
-    def _reported(self) -> list[EventTimes]:
-        return list(self._times().events.values())
-
-    @property
-    def processing_times(self) -> Any:
-        """Seconds of each step of the latest run, of `BasicTimeProfiler` as a tensor."""
-        return self._seconds(self._times().processing)
-
-    @property
-    def dataflow_times(self) -> Any:
-        """Seconds of each batch of the latest run, as `processing_times`."""
-        return self._seconds(self._times().dataflow)
-
-    @property
-    def event_handlers_names(self) -> dict[Any, list[str]]:
-        """Names of the handlers of each event."""
-        return {one.key: one.names for one in self._reported()}
-
-    def _seconds(self, source: Durations) -> Any:
-        return _seconds_of(source)
+            writer = csv.writer(out, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(zip_longest(*columns.values(), fillvalue=0.0))
 
     @abstractmethod
     def _columns(self, times: RunTimes) -> dict[str, Any]:
@@ -244,10 +256,11 @@ class BasicTimeProfiler(EngineProfiler):
     events_to_ignore: ClassVar[list[Any]] = [event for event in Events if event.name in IGNORED]
 
     def _reported(self) -> list[EventTimes]:
-        return [one for one in super()._reported() if one.key not in self.events_to_ignore]
+        events = self._times().events.values()
+        return [one for one in events if one.key not in self.events_to_ignore]
 
     def get_results(self) -> dict[str, dict[str, Any]]:
-        """Return aggregated times of the latest run, in seconds.
+        """Return aggregated times of the latest run of the first engine, in seconds.
 
         The index beside a minimum or maximum is the 0-based position of its iteration, for events
         of an epoch that of the epoch.
@@ -271,13 +284,18 @@ class BasicTimeProfiler(EngineProfiler):
 
     @staticmethod
     def print_results(results: Mapping[str, Any]) -> str:
-        """Print the results and return the text: the 15 events with most time, the largest first.
+        """Print the results and return the text: at most the 15 events with most time.
 
         It is as wide as the terminal, and 100 columns where there is none; `table` has everything.
         """
         stats, names = results["event_handlers_stats"], results["event_handlers_names"]
-        events = [name for name in stats if name != "total_time"]
-        events.sort(key=lambda name: -_spent_of(stats[name]["total"]))
+        first = [
+            "STARTED", "EPOCH_STARTED", "GET_BATCH_STARTED", "GET_BATCH_COMPLETED",
+            "ITERATION_STARTED", "ITERATION_COMPLETED", "EPOCH_COMPLETED", "COMPLETED",
+        ]  # fmt: skip
+        events = [name for name in first if name in stats]
+        events += [name for name in stats if name not in first and name != "total_time"]
+        largest = sorted(events, key=lambda name: -_spent_of(stats[name]["total"]))[:_TOP]
         columns = columns_of(sys.stdout)
         lines = [
             *("", _RULE, "| Time profiling stats (in seconds):                 |", _RULE),
@@ -290,9 +308,10 @@ class BasicTimeProfiler(EngineProfiler):
             *("", "Dataflow:", _basic_line(results["dataflow_stats"])),
             *("", "Event handlers:", f"{stats['total_time']:.5f}", ""),
         ]
-        for name in events[:_TOP]:
-            head = f"- Events.{name}: {list(names.get(f'{name}_names', []))}"
-            lines += [without_middle(head, columns), _basic_line(stats[name]), ""]
+        for name in events:
+            if name in largest:
+                head = f"- Events.{name}: {list(names.get(f'{name}_names', []))}"
+                lines += [without_middle(head, columns), _basic_line(stats[name]), ""]
         lines += [f"{_more_of(len(events))}\n"] if len(events) > _TOP else []
         text = "\n".join(lines)
         show(text)
@@ -319,13 +338,25 @@ class BasicTimeProfiler(EngineProfiler):
 
     # ------------------------------------------------------------ attributes that Ignite's has
 
-    def _seconds(self, source: Durations) -> torch.Tensor:
-        return torch.tensor(super()._seconds(source) or [0.0])
+    @property
+    def processing_times(self) -> torch.Tensor:
+        """Seconds of each step of the latest run, shape ``(N,)``."""
+        return torch.tensor(_seconds_of(self._times().processing) or [0.0])
+
+    @property
+    def dataflow_times(self) -> torch.Tensor:
+        """Seconds of each batch of the latest run, shape ``(N,)``."""
+        return torch.tensor(_seconds_of(self._times().dataflow) or [0.0])
 
     @property
     def event_handlers_times(self) -> dict[Any, torch.Tensor]:
         """Seconds of all handlers together each time an event happened, by event."""
         return {one.key: torch.tensor(_seconds_of(one)) for one in self._reported()}
+
+    @property
+    def event_handlers_names(self) -> dict[Any, list[str]]:
+        """Names of the handlers of each event."""
+        return {one.key: one.names for one in self._reported()}
 
     @property
     def max_epochs(self) -> int | None:
@@ -375,7 +406,7 @@ class HandlersTimeProfiler(EngineProfiler):
     """Seconds; kept because Ignite has it, and without effect: filters are looked at themselves."""
 
     def get_results(self) -> list[list[Any]]:
-        """Return aggregated times of the latest run, in seconds.
+        """Return aggregated times of the latest run of the first engine, in seconds.
 
         Returns:
             A row for each handler: name, event, total, (minimum, index), (maximum, index), mean,
@@ -430,12 +461,27 @@ class HandlersTimeProfiler(EngineProfiler):
     # ------------------------------------------------------------ attributes that Ignite's has
 
     @property
+    def processing_times(self) -> list[float]:
+        """Seconds of each step of the latest run."""
+        return _seconds_of(self._times().processing)
+
+    @property
+    def dataflow_times(self) -> list[float]:
+        """Seconds of each batch of the latest run."""
+        return _seconds_of(self._times().dataflow)
+
+    @property
     def event_handlers_times(self) -> dict[Any, dict[str, list[float]]]:
         """Seconds of each call, by event and by name of the handler."""
         return {
             one.key: {source.name: _seconds_of(source) for source in one.handlers.values()}
-            for one in self._reported()
+            for one in self._times().events.values()
         }
+
+    @property
+    def event_handlers_names(self) -> dict[Any, list[str]]:
+        """Names of the handlers of each event."""
+        return {one.key: one.names for one in self._times().events.values()}
 
 
 def _fitted(rows: Sequence[Sequence[Any]], width: int) -> list[str]:

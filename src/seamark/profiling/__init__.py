@@ -26,7 +26,6 @@ from seamark.profiling.durations import (
     position_parts,
     summary_csv,
     table,
-    write_csv,
     write_long,
 )
 
@@ -47,6 +46,5 @@ __all__ = [
     "position_parts",
     "summary_csv",
     "table",
-    "write_csv",
     "write_long",
 ]

@@ -12,8 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, MissingExtraError
 from seamark.paths import check_path, join_path
@@ -41,7 +40,6 @@ __all__ = [
     "position_parts",
     "summary_csv",
     "table",
-    "write_csv",
     "write_long",
 ]
 
@@ -263,10 +261,11 @@ def _is_in_sample(numbers: Ints, every: int) -> Bools:
 
 def path_part(name: str) -> str:
     """Return a name as one part of a path: ``/``, ``%`` and control characters percent-encoded."""
-    return (
-        _NOT_IN_A_PATH.sub(lambda one: quote(one.group(), "", "utf-8", "surrogatepass"), name)
-        or "%00"
-    )
+    return _NOT_IN_A_PATH.sub(_percent, name) or "%00"
+
+
+def _percent(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found.group().encode("utf-8", "surrogatepass"))
 
 
 _PICTURE_PARTS: Final = 9
@@ -326,17 +325,21 @@ def picture(breakdown: Breakdown, title: str | None = None) -> bytes:
         more = (f"{len(small)} smaller costs", sum(seconds for _, seconds in small))
         parts = [*parts[: _PICTURE_PARTS - 1], more]
     figure = Figure(figsize=(9, 3.2 + 0.2 * len(parts)), dpi=150, layout="constrained")
-    plot = figure.add_subplot(yticks=[], ylim=(-0.5, 0.5))
+    plot = figure.add_subplot()
+    left = 0.0
+    for at, (name, seconds) in enumerate(parts):
+        share = 100 * seconds / breakdown.whole_s
+        # A leading "_" would hide it.
+        label = f" {without_middle(name, _LABEL)}: {_seconds(seconds)}, {share:.1f} %"
+        plot.barh([0], [seconds], left=left, color=f"C{at}", label=label, height=0.6)
+        left += seconds
+    plot.set_yticks([])
+    plot.set_ylim(-0.5, 0.5)
     line = textwrap.fill(largest_cost(breakdown).replace(" %", "\u00a0%"), _LABEL + 10)
     plot.set_title(title or f"Where the time of {breakdown.of} goes", parse_math=False)
     plot.set_xlabel(f"seconds\n{line}", parse_math=False)
-    left = 0.0
-    for name, seconds in parts:
-        share = f"{_seconds(seconds)}, {100 * seconds / breakdown.whole_s:.1f} %"
-        # A leading "_" would hide it.
-        plot.barh(0, seconds, left=left, label=f" {without_middle(name, _LABEL)}: {share}")
-        left += seconds
-    for text in figure.legend(loc="outside lower center", fontsize="small").get_texts():
+    legend = figure.legend(loc="outside lower center", fontsize="small", ncols=1)
+    for text in legend.get_texts():
         text.set_parse_math(False)  # a "$" in a name is a dollar
     out = io.BytesIO()
     with warnings.catch_warnings():
@@ -378,29 +381,25 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return lines
 
 
-def write_csv(out: TextIO, head: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    """Write a CSV file whose lines end with a line feed."""
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(rows)
-
-
 def summary_csv(stats: Iterable[TimeStat]) -> str:
     """Return statistics as CSV text, one line for each; the columns are those of `TimeStat`."""
     out = io.StringIO()
-    write_csv(out, (field.name for field in fields(TimeStat)), map(astuple, stats))
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(field.name for field in fields(TimeStat))
+    writer.writerows(astuple(one) for one in stats)
     return out.getvalue()
 
 
 def write_long(sources: Iterable[Durations], path: str | os.PathLike[str]) -> None:
     """Write one row for each kept duration: `LONG_COLUMNS`."""
-    rows = (
-        (one.kind, one.event, one.name, one.clock, *position_parts(at), f"{ns / 1e9:.9f}")
-        for one in sources
-        for _, at, ns in one.rows().T.tolist()
-    )
     with Path(path).open("w", encoding="utf-8", newline="") as out:
-        write_csv(out, LONG_COLUMNS, rows)
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(LONG_COLUMNS)
+        for one in sources:
+            _, positions, durations = one.rows().tolist()
+            for at, ns in zip(positions, durations, strict=True):
+                named = (one.kind, one.event, one.name, one.clock)
+                writer.writerow((*named, *position_parts(at), f"{ns / 1e9:.9f}"))
 
 
 _SERIES_POINTS: Final = 1_000

@@ -353,6 +353,66 @@ def test_a_file_whose_upload_failed_is_sent_by_the_next_process(forwarded):
     assert place.points("loss") == [(0, 1.0), (1, 0.5)]
 
 
+def test_a_file_that_is_refused_holds_up_nothing_else(forwarded):
+    """It counts as missing, and is asked for again by a later process, not all the time."""
+    with seamark.init_run("demo") as run:
+        run["model"].upload(seamark.types.File.from_content("weights", "txt"))
+        run["other"].upload(seamark.types.File.from_content("more", "txt"))
+        run["loss"].append(0.5, step=1)
+    (journal,) = run.folder.journals()
+    name, size = journal.path.name, journal.path.stat().st_size
+    place = Place()
+    upload, tried = place.upload, []
+
+    def refuse(container, path, *given):
+        if path == "other":
+            return upload(container, path, *given)
+        tried.append(path)
+        msg = "the project is full"
+        raise Refused(msg)
+
+    place.upload = refuse
+    sender = forwarded(place, run.folder)
+    for _ in range(3):
+        assert sender.send(name, size) == size
+    assert tried == ["model"]
+    assert sender.held == "the project is full"
+    assert place.points("loss") == [(1, 0.5)]
+    assert place.value("other") == "more"
+    assert sender.known()[name] < size
+    place.upload = upload
+    assert forwarded(place, run.folder).send(name, size) == size
+    assert place.value("model") == "weights"
+
+
+def test_a_file_that_comes_late_takes_the_place_of_nothing_newer(forwarded):
+    """Whether a later attempt has put a file or a value there, or a member of a set."""
+    content = seamark.types.File.from_content
+    place, upload = Place(), Place.upload
+
+    def refuse(*_):
+        raise Refused(PLACE)
+
+    with seamark.init_run("demo", custom_run_id="one") as run:
+        run["model"].upload(content("first", "txt"))
+        run["value"].upload(content("first", "txt"))
+    (first,) = run.folder.journals()
+    place.upload = refuse
+    forwarded(place, run.folder).send(first.path.name, first.path.stat().st_size)
+    with seamark.init_run("demo", custom_run_id="one") as run:
+        run["model"].upload(content("second", "txt"))
+        del run["value"]
+        run["value"] = 2
+    place.upload = upload.__get__(place)
+    files = [one for one in run.folder.journals() if one.path != first.path]
+    sender = forwarded(place, run.folder)
+    for one in [*files, first]:
+        sender.send(one.path.name, one.path.stat().st_size)
+    assert place.value("model") == "second"
+    assert place.value("value") == 2
+    assert sender.known()[first.path.name] == first.path.stat().st_size
+
+
 def test_images_keep_their_order_with_what_empties_their_series(forwarded):
     """An image of before is not there afterwards, and each later one is there once."""
     with seamark.init_run("demo") as run:
@@ -435,6 +495,42 @@ def test_remotes_of_one_process_share_a_run_and_a_fork_has_its_own(tmp_path):
     first.close()
     first.close()
     second.close()
+
+
+def test_the_last_remote_that_is_closed_leaves_a_run_to_other_processes(tmp_path):
+    """A process may live for days after its run; with another token it is kept off until then."""
+    uri = "neptune://team/left"
+    with seamark.init_run("demo") as run:
+        run["a"] = 1
+    key, (journal,) = RunKey("demo", run.id), run.folder.journals()
+    name, size = journal.path.name, journal.path.stat().st_size
+    first, second = (open_remote(uri, token_of_nobody()) for _ in range(2))
+    told = json.dumps({"api_address": "http://127.0.0.1:2"}).encode()
+    other = open_remote(uri, base64.b64encode(told).decode())
+    place: Any = Place()
+    for remote in (first, second, other):
+        remote.meet(key, run.folder)
+        remote.meet(key, run.folder)
+        remote._runs[key]._client = place
+    first.send(key, name, 0, bytes(size))
+    take = f"""
+from seamark.neptune.forward.run import Locks
+from seamark.remote.protocol import Busy
+try:
+    Locks({uri!r}).take({name!r})
+except Busy:
+    raise SystemExit(7)
+"""
+    codes = []
+    for remote in (first, second):
+        with pytest.raises(Busy, match="another remote of this process"):
+            other.send(key, name, 0, bytes(size))
+        codes.append(subprocess.run([sys.executable, "-c", take], check=False).returncode)
+        remote.close()
+    codes.append(subprocess.run([sys.executable, "-c", take], check=False).returncode)
+    assert codes == [7, 7, 0]
+    assert other.send(key, name, 0, bytes(size)).offset == size
+    other.close()
 
 
 def test_folders_with_the_same_names_are_kept_apart(tmp_path):
@@ -526,7 +622,9 @@ def test_requests_are_what_the_documents_of_the_server_describe():
     client, server = client_of(*SIGNED_IN, refusal(401), *SIGNED_IN, None)
     assert client.ask("ping", "a/b") is None
     asked = [(path, given.get("headers")) for _, path, given in server.asked]
-    token, access = {"X-Neptune-Api-Token": token_of_nobody()}, {"Authorization": "Bearer x"}
+    usual = {"X-Neptune-LegacyClient": "false"}
+    token = {**usual, "X-Neptune-Api-Token": token_of_nobody()}
+    access = {**usual, "Authorization": "Bearer x"}
     signs_in = [
         ("/api/backend/swagger.json", None),
         ("/api/leaderboard/swagger.json", None),
@@ -535,6 +633,64 @@ def test_requests_are_what_the_documents_of_the_server_describe():
         ("/ping/a%2Fb", access),
     ]
     assert asked == signs_in * 2
+
+
+def test_documents_may_leave_out_and_add_what_swagger_allows():
+    """Parameters are optional, references are no names, and a base may stand before addresses."""
+    own = {"name": "experimentId", "in": "path"}
+    reference = {"$ref": "#/parameters/Timeout"}
+    version = {"name": "X-Neptune-CliVersion", "in": "header"}
+    ping = {
+        "parameters": [own, reference],
+        "put": {"operationId": "ping", "parameters": [version]},
+        "x-note": {"operationId": "note"},
+    }
+    client, server = client_of(None)
+    client._access = "x"
+    client._learn({"basePath": "/base/", "paths": {"/ping/{experimentId}": ping}})
+    client._learn({"paths": {"@elsewhere": {"get": {"operationId": "evil"}}}})
+    client._learn({"paths": {"/plain": {"get": {"operationId": "plain"}}}})
+    assert sorted(client._operations) == ["ping", "plain"]
+    assert client.ask("ping", "a") is None
+    ((method, path, given),) = server.asked
+    assert (method, path, given["query"]) == ("PUT", "/base/ping/a", {})
+    assert given["headers"]["X-Neptune-CliVersion"] == "1.14.0"
+
+
+def test_limits_of_a_server_keep_parts_small_enough_for_memory():
+    """Whatever it names, also what is no number."""
+    file = io.BytesIO(b"01234")
+    client, server = client_of(
+        {"multiPartUpload": {"maxSinglePartSize": None, "maxChunkCount": 0}}, SIGNED_IN[1], None
+    )
+    assert client.upload("one", "model", "", "bin", file) == []
+    assert server.asked[-1][2]["headers"]["Content-Type"] == "application/octet-stream"
+    client, server = client_of(
+        {"multiPartUpload": dict.fromkeys(("maxSinglePartSize", "minChunkSize"), 1 << 50)},
+        SIGNED_IN[1],
+        {"uploadId": "u"},
+        *[None] * 3,
+    )
+
+    class Large(io.BytesIO):
+        def seek(self, place, whence=0):
+            return (65 << 20) if whence else super().seek(0)
+
+        def read(self, size=-1):
+            assert 0 < size <= 64 << 20
+            return b"part"
+
+    assert client.upload("one", "model", "", "bin", Large()) == []
+    assert [path for _, path, _ in server.asked[-4:]] == [
+        f"/fileAtomMultipartUpload{verb}" for verb in ("Start", "Part", "Part", "Finish")
+    ]
+
+
+def test_an_upload_that_was_forgotten_there_is_no_run_that_was_deleted():
+    """It is begun again."""
+    client, _ = client_of(*SIGNED_IN, {"uploadId": "u"}, refusal(404))
+    with pytest.raises(Unreachable):
+        client.upload("one", "model", "", "bin", io.BytesIO(b"012345"))
 
 
 def test_a_large_file_is_sent_in_parts():

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from seamark.remote.http.address import Address
 from seamark.remote.http.connection import Connection
 from seamark.remote.neptune import address_in
-from seamark.remote.protocol import Missing, Purged, Refused, RemoteError
+from seamark.remote.protocol import Missing, Purged, Refused, RemoteError, Unreachable
 
 __all__ = ["Client", "Seen"]
 
@@ -28,9 +28,12 @@ _PAGE: Final = 1000
 """Points of one answer at most; a server may give no more."""
 _CLIENT: Final = "1.14.0"
 """Version of the package neptune whose requests these are."""
+_METHODS: Final = frozenset({"delete", "get", "patch", "post", "put"})
 _PART: Final = 5 << 20
 _MOST_PARTS: Final = 1000
 """Bytes and number of the parts of an upload, unless the server has other limits."""
+_MOST_PART: Final = 64 << 20
+"""Bytes of a part at most: it is in the memory of the training."""
 
 
 class Seen(NamedTuple):
@@ -60,22 +63,38 @@ class Client:
             return
         with self._translate_errors(Missing):
             for name in ("backend", "leaderboard"):
-                document = self._connection.ask("GET", f"/api/{name}/swagger.json").record()
-                for path, methods in document["paths"].items():
-                    for method, one in methods.items():
-                        places = {each["name"]: each["in"] for each in one["parameters"]}
-                        self._operations[one["operationId"]] = (method.upper(), path, places)
-            self._parts = self._send("getClientConfig").get("multiPartUpload") or {}
+                self._learn(self._connection.ask("GET", f"/api/{name}/swagger.json").record())
+            told = self._send("getClientConfig", alpha="true").get("multiPartUpload") or {}
+            self._parts = {key: size for key, size in told.items() if type(size) is int}
             self._access = self._send("exchangeApiToken")["accessToken"]
+
+    def _learn(self, document: dict[str, Any]) -> None:
+        # Parameters are optional there, and may stand at an address for all its methods.
+        base = (document.get("basePath") or "").rstrip("/")
+        for path, methods in document["paths"].items():
+            for method, one in methods.items():
+                if method not in _METHODS or not path.startswith("/"):
+                    continue
+                places = {}
+                for each in [*methods.get("parameters", []), *one.get("parameters", [])]:
+                    if "name" in each:  # else it refers to a common one, such as a header
+                        places[each["name"]] = each["in"]
+                self._operations[one["operationId"]] = (method.upper(), base + path, places)
 
     def _send(self, verb: str, body: bytes | None = None, range_: str = "", **given: Any) -> Any:
         method, path, places = self._operations[verb]
-        headers = {"X-Range": range_} if range_ else {}
+        headers = {"X-Neptune-LegacyClient": "false"}
+        if range_:
+            headers["X-Range"] = range_
+        if body is not None:
+            headers["Content-Type"] = "application/octet-stream"
         if self._access:
             headers["Authorization"] = f"Bearer {self._access}"
         for name, place in places.items():
             if name == "X-Neptune-Api-Token":
                 headers[name] = self._token
+            elif name == "X-Neptune-CliVersion":
+                headers[name] = _CLIENT
             elif place == "body":
                 body = json.dumps(given.pop(name)).encode()
                 headers["Content-Type"] = "application/json"
@@ -143,17 +162,16 @@ class Client:
         target = {"experimentIdentifier": container, "attribute": path}
         target |= {"subPath": name} if name else {}
         first = target if name else {**target, "ext": ext}
-        if size <= self._parts.get("maxSinglePartSize", _PART):
+        if size <= min(_MOST_PART, self._parts.get("maxSinglePartSize", _PART)):
             return _errors(self._request(f"{verb}Upload", Purged, body=file.read(), **first))
         verb += "MultipartUpload"
         told = self._request(f"{verb}Start", Purged, totalLength=size, **first)
         if errors := _errors(told):
             return errors
         target["uploadId"] = told["uploadId"]
-        length = max(
-            self._parts.get("minChunkSize", _PART),
-            math.ceil(size / self._parts.get("maxChunkCount", _MOST_PARTS)),
-        )
+        least = min(_MOST_PART, self._parts.get("minChunkSize", _PART))
+        most = max(1, self._parts.get("maxChunkCount", _MOST_PARTS))
+        length = max(least, math.ceil(size / most))
         for index, start in enumerate(range(0, size, length)):
             part = file.read(length)
             given = {
@@ -161,9 +179,10 @@ class Client:
                 "uploadPartIdx": index,
                 **target,
             }
-            if errors := _errors(self._request(f"{verb}Part", Purged, body=part, **given)):
+            # The server may have forgotten the upload: then it is begun again.
+            if errors := _errors(self._request(f"{verb}Part", Unreachable, body=part, **given)):
                 return errors
-        return _errors(self._request(f"{verb}Finish", Purged, **target))
+        return _errors(self._request(f"{verb}Finish", Unreachable, **target))
 
     # ---------------------------------------------------------------- what goes wrong
 
@@ -176,8 +195,9 @@ class Client:
 
     def _failure(self, error: Refused, gone: type[RemoteError]) -> RemoteError:
         if error.status == HTTPStatus.NOT_FOUND:
-            is_run = gone is Purged
-            return gone("it is not there" if is_run else f"no project {self.name} for this token")
+            is_project = gone is Missing
+            words = f"no project {self.name} for this token" if is_project else "it is not there"
+            return gone(words)
         if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             return Refused(f"the token may not write to {self.name}")
         return Refused(f"refused: {str(error.said.get('title') or error)[:300]}")

@@ -261,6 +261,11 @@ class Journal:
         """Offset up to which the server has it and the files that it names, in bytes."""
         return min([self.sent[0], *(one.place[0] for one in self.files.values())])
 
+    def is_replaced(self, task: Item) -> bool:
+        """Return whether something newer is at the place of a file, as of a later attempt."""
+        newest = self._shared.newest.get(_member(task.path, task.what), 0)
+        return task.t < max(newest, self._shared.newest.get(task.path, 0))
+
     def begin_file(self, task: Item) -> tuple[str, list[dict[str, Any]]]:
         """Return the server's path for a file, and the operations that make room for it."""
         target = self._put(task.path, "fileSet" if task.what else "file")
@@ -348,7 +353,8 @@ class Journal:
         elif (file := self._stored(file)) is not None:
             with open_blob(self._folder, file["sha256"], file.get("size")) as source:
                 data = base64.b64encode(source.read()).decode()
-            about = {name: item.value.get(name) for name in ("name", "description")}
+            names = ("name", "description")
+            about = {each: item.value[each] for each in names if item.value.get(each) is not None}
             self._point(item, "imageSeries", "logImages", {"data": data, **about}, len(data))
 
     def _clear(self, item: Item) -> None:
@@ -451,6 +457,8 @@ class Journal:
             file = self._stored(given)
             if file is not None and item.place >= self._files_sent:
                 self.files.pop((item.path, name), None)  # it need not be sent any more
+                newest, member = self._shared.newest, _member(item.path, name)
+                newest[member] = max(item.t, newest.get(member, 0))
                 self.files[item.path, name] = item._replace(what=name, value=file)
 
     def _stored(self, given: Any) -> dict[str, Any] | None:
@@ -483,6 +491,10 @@ class Journal:
         "files": _members,
         "unfiles": _remove_members,
     }
+
+
+def _member(path: str, name: str) -> str:
+    return f"{path}\0{name}"
 
 
 def _place(told: Any) -> Place:

@@ -38,13 +38,23 @@ class NeptuneRemote:
 
     def meet(self, run: RunKey, folder: RunFolder) -> None:
         """See `seamark.remote.protocol.KeepsByName.meet`."""
-        self._runs[run] = _run_at(self.uri, self._token, folder)
+        if (known := self._runs.get(run)) is None or known.folder != folder:
+            self._let_go(run)
+            self._runs[run] = _run_at(self.uri, self._token, folder)
 
     def close(self) -> None:
         """See `seamark.remote.protocol.Remote.close`."""
-        for one in self._runs.values():
-            one.note(last=True)
-        self._runs = {}
+        for run in list(self._runs):
+            self._let_go(run)
+
+    def _let_go(self, run: RunKey) -> None:
+        if (one := self._runs.pop(run, None)) is None:
+            return
+        one.note(last=True)
+        with _lock:
+            one.users -= 1
+            if not one.users:
+                one.release()
 
     def _ask(self, run: RunKey, verb: str, *given: Any) -> Any:
         try:
@@ -82,6 +92,8 @@ class NeptuneRemote:
             return Sent(end, end, _WAIT_S)
         offset = self._ask(run, "send", journal, end)
         self._warn_unsupported(run, *self._runs[run].unsupported())
+        if why := self._runs[run].held:
+            self._warn(run, f"a file was refused there ({why}); `seamark sync` sends it later")
         return Sent(offset, offset, _WAIT_S)
 
     def _warn_unsupported(self, run: RunKey, kinds: Collection[str], why: str) -> None:
@@ -123,6 +135,7 @@ def _run_at(uri: str, token: str, folder: RunFolder) -> ForwardedRun:
         if run is None:
             client = _client_of(uri.partition("://")[2], token)
             run = _runs[key] = ForwardedRun(client, uri, folder, _locks_of(uri))
+        run.users += 1
     return run
 
 

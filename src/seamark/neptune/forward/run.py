@@ -34,7 +34,7 @@ from seamark.neptune.forward.journal import START, Item, Journal, Shared, assign
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import process_facts
 from seamark.reading.facts import FORWARD
-from seamark.remote.protocol import Busy, Unreachable
+from seamark.remote.protocol import Busy, Missing, Purged, Refused, Unreachable
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
@@ -44,6 +44,8 @@ __all__ = ["ForwardedRun", "Locks"]
 
 
 _LOCKED_S: Final = 5.0
+_HELD_S: Final = 600.0
+"""After how long a file is tried again that was refused, in seconds."""
 _PING_S: Final = 10.0
 _ALIVE_NS: Final = 60 * 10**9
 _FAR: Final = 4 << 20
@@ -57,15 +59,15 @@ _EXT: Final = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
 
 
 class Locks:
-    """Locks of journals on their way to one place, held until the process ends.
+    """Locks of journals on their way to one place, held until the last remote of a run is closed.
 
     They are ranges of one file in the user's cache; the kernel lets go of those of a dead process.
-    Where no such file can be, nothing is locked.
+    Where no such file can be, only other runs of this process are kept off.
     """
 
     def __init__(self, place: str) -> None:
         self._fd = -1
-        self._taken: set[str] = set()
+        self._taken: dict[str, object] = {}
         name = f"forward-{hashlib.sha256(place.encode()).hexdigest()[:32]}.lock"
         with quietly(only=(OSError, RuntimeError)):
             folder = cache_folder()
@@ -73,26 +75,47 @@ class Locks:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._fd = os.open(folder / name, flags, 0o600)
 
-    def take(self, journal: str) -> bool:
-        """Lock a journal; return whether another process may have sent it until now."""
-        if self._fd < 0 or journal in self._taken:
+    def take(self, journal: str, owner: object = None) -> bool:
+        """Lock a journal; return whether another one may have sent it until now."""
+        if journal in self._taken:
+            if self._taken[journal] is not owner:
+                msg = "another remote of this process is sending it"
+                raise Busy(msg, _LOCKED_S)
             return False
-        start = int(hashlib.sha256(journal.encode()).hexdigest()[:14], 16)
-        try:
-            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, start)
-        except OSError as error:  # else it is a file system without locks
-            if isinstance(error, BlockingIOError | PermissionError):
-                msg = "another process of this machine is sending it"
-                raise Busy(msg, _LOCKED_S) from error
-        self._taken.add(journal)
+        if self._fd >= 0:
+            try:
+                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _start(journal))
+            except OSError as error:  # else it is a file system without locks
+                if isinstance(error, BlockingIOError | PermissionError):
+                    msg = "another process of this machine is sending it"
+                    raise Busy(msg, _LOCKED_S) from error
+        self._taken[journal] = owner
         return True
+
+    def release(self, owner: object) -> None:
+        """Let go of the journals of an owner."""
+        for journal in [name for name, one in self._taken.items() if one is owner]:
+            del self._taken[journal]
+            if self._fd >= 0:
+                with quietly(only=OSError):
+                    fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, _start(journal))
+
+
+def _start(journal: str) -> int:
+    return int(hashlib.sha256(journal.encode()).hexdigest()[:14], 16)
 
 
 class ForwardedRun:
-    """A run in a `folder` of this disk and its copy on the server, for one thread at a time."""
+    """A run in a `folder` of this disk and its copy on the server, for one thread at a time.
+
+    Attributes:
+        users: Number of remotes that use it.
+        held: Why the last file was refused that is left for later; empty if none was.
+    """
 
     def __init__(self, client: Client, place: str, folder: RunFolder, locks: Locks) -> None:
         self._client, self._place, self.folder, self._locks = client, place, folder, locks
+        self.users, self.held = 0, ""
         self._lock = threading.Lock()
         self._is_open = False
         self._id = self._why = ""
@@ -100,6 +123,7 @@ class ForwardedRun:
         self._journals: dict[str, Journal] = {}
         self._noted: Counter[str] = Counter()
         self._pinged = 0.0
+        self._held: dict[Any, float] = {}
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[None]:
@@ -157,9 +181,15 @@ class ForwardedRun:
 
     def _claimed(self, name: str) -> Journal:
         # If another process has sent it until now, more of it may be there.
-        if self._locks.take(name) or name not in self._journals:
+        if self._locks.take(name, self) or name not in self._journals:
             self._open()
         return self._journals[name]
+
+    def release(self) -> None:
+        """Let go of its journals, so that another process can send them."""
+        with self._lock:
+            self._locks.release(self)
+            self._is_open = False
 
     def _advance(self, journal: Journal, end: int) -> None:
         for operations in journal.requests(end):
@@ -201,9 +231,20 @@ class ForwardedRun:
     # ---------------------------------------------------------------- files
 
     def _send_file(self, journal: Journal, task: Item) -> None:
-        target, operations = journal.begin_file(task)
-        self._execute(journal, operations)
-        journal.lacking.update(self._upload(task, target))
+        key = journal.name, task.place, task.path, task.what
+        if self._held.get(key, 0.0) > time.monotonic():
+            return
+        if not journal.is_replaced(task):
+            target, operations = journal.begin_file(task)
+            self._execute(journal, operations)
+            try:
+                journal.lacking.update(self._upload(task, target))
+            except (Missing, Purged):
+                raise
+            except Refused as error:  # it is left for later, and holds up nothing else
+                self._held[key] = time.monotonic() + _HELD_S
+                self.held = str(error)[:300]
+                return
         self._execute(journal, journal.end_file(task))
 
     def _upload(self, task: Item, target: str) -> list[str]:

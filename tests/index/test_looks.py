@@ -179,3 +179,18 @@ def test_a_run_that_disappears_is_gone_from_the_next_table(index, root, looked):
         assert index.runs() == other.runs() == []
         other.refresh()
         assert other.runs() == []
+
+
+def test_a_file_that_goes_away_meanwhile_hides_no_other(tmp_path, monkeypatch):
+    """The rest of the folder is read now, not the next time."""
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text(name)
+    found = looks.regular_files
+
+    def vanishing(fd):
+        entries = found(fd)
+        (tmp_path / "b").unlink()
+        return entries
+
+    monkeypatch.setattr(looks, "regular_files", vanishing)
+    assert list(looks.listing(str(tmp_path), 0)[1]) == ["a", "c"]

@@ -37,6 +37,9 @@ def test_a_uri_that_names_no_project_is_refused(place):
         ("seamark_abc", "what was given names no server"),
         (token_of(api_address="nowhere"), "what was given names no server"),
         (token_of(api_address="http://host.lab"), "leads to http://host.lab"),
+        (token_of(api_address="https://me:secret@host.lab"), "without a user .* got 'https://[*]"),
+        (token_of(api_address="https://host.lab:port"), "expected the address of a server"),
+        (token_of(api_address="ftp://host.lab"), "expected an address such as"),
     ],
 )
 def test_a_token_that_cannot_be_shown_is_said_before_anything_is_recorded(token, words):
@@ -58,6 +61,7 @@ def test_the_token_is_the_one_that_names_a_server(address, monkeypatch):
     assert token_to_show("seamark_abc") == token
     assert token_to_show(None) == token
     assert token_to_show(f" {token} ") == token
+    assert token_to_show(f"{token[:9]}\n{token[9:]}") == token
 
 
 def test_what_is_sent_on_is_read_where_it_was_recorded(monkeypatch):

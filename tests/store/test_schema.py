@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+
 import pytest
 
 from seamark.store.schema import PathNumbers
@@ -39,3 +42,30 @@ def test_what_is_kept_is_bounded_by_its_size(store):
     with store.database.reading() as connection:
         assert len(numbers.everything(connection)) == 3200
     assert len(numbers) <= 60_000 // 250
+
+
+def test_a_number_that_was_never_written_is_not_kept(store):
+    """A transaction that fails leaves its number to another path."""
+    numbers = PathNumbers(store.database)
+    numbers.ensure(["first"])
+    writing, failing = store.database.writing, [True]
+
+    @contextlib.contextmanager
+    def fail():
+        with writing() as connection:
+            yield connection
+            if failing:
+                failing.clear()
+                raise OSError(errno.ENOSPC, "no space")
+
+    store.database.writing = fail
+    with pytest.raises(OSError, match="no space"):
+        numbers.ensure(["lost"])
+    del store.database.writing
+    given = PathNumbers(store.database).ensure(["another"]) | numbers.ensure(["lost"])
+    assert len(set(given.values())) == 2
+    with store.database.reading() as connection:
+        assert numbers.everything(connection).items() >= given.items()
+        assert numbers.paths(connection, list(given.values())) == {
+            number: path for path, number in given.items()
+        }

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from seamark.journal.safe import closing_fd, open_folder, regular_files
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import let_pass, quietly
 from seamark.store import schema
 from seamark.store.database import Database, Upsert, any_of, in_parts, insertion
 
@@ -364,9 +364,11 @@ def stat_of(found: os.stat_result) -> Stat:
 def listing(folder: str, now_ns: int) -> tuple[int, dict[str, Stat]]:
     """Return when a folder was last changed (ns; 0: do not trust), and its files, sorted by name.
 
-    Names with a leading dot are temporary. Raises OSError, also if a file goes away meanwhile.
+    Left out are names with a leading dot, and files that go away meanwhile. Raises OSError.
     """
     with closing_fd(open_folder(folder)) as fd:
-        listed = os.fstat(fd).st_ctime_ns
-        found = {one.name: stat_of(one.stat(follow_symlinks=False)) for one in regular_files(fd)}
+        listed, found = os.fstat(fd).st_ctime_ns, {}
+        for one in regular_files(fd):
+            with quietly(only=FileNotFoundError):
+                found[one.name] = stat_of(one.stat(follow_symlinks=False))
     return (listed if now_ns - listed > RACY_NS else 0), dict(sorted(found.items()))

@@ -34,7 +34,10 @@ def main(arguments: list[str]) -> None:
 
 def _options(count: int) -> list[str]:
     # Python's own options stand before "-m seamark.neptune", the last of them perhaps joined to it.
-    *options, name = sys.orig_argv[1 : len(sys.orig_argv) - count]
+    before = sys.orig_argv[1 : len(sys.orig_argv) - count]
+    if not before:  # a program has run this module in its own process
+        return []
+    *options, name = before
     if name == "seamark.neptune":
         joined = options.pop().removesuffix("m")
         options += [joined] if joined != "-" else []

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from seamark.errors import ArgumentError
-from seamark.remote.http.address import is_loopback, shown
+from seamark.remote.http.address import Address, is_loopback, shown
 
 __all__ = ["address_in", "check_project", "token_to_show"]
 
@@ -33,7 +33,8 @@ def token_to_show(given: str | None) -> str:
     Raises:
         ArgumentError: If there is none, or it may not be sent to where it says.
     """
-    found = [one.strip() for one in (given, os.environ.get("NEPTUNE_API_TOKEN")) if one]
+    both = given, os.environ.get("NEPTUNE_API_TOKEN")
+    found = ["".join(one.split()) for one in both if one]  # it may have been pasted in lines
     token = next((one for one in found if address_in(one)), None)
     if token is None:
         got = "what was given names no server" if found else "got none"
@@ -50,6 +51,7 @@ def token_to_show(given: str | None) -> str:
             "reads it; set OAUTHLIB_INSECURE_TRANSPORT=1 if that is as it should be"
         )
         raise ArgumentError(msg)
+    Address.of(address_in(token), insecure=True)
     return token
 
 

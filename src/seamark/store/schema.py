@@ -299,8 +299,10 @@ class PathNumbers:
         if missing := sorted(wanted.difference(found)):
             with self._database.writing() as connection:
                 found.update(self._learn(connection, _PATH, missing))
-                if fresh := sorted(wanted.difference(found)):
-                    self._database.run_many(connection, _ADD, zip(fresh, strict=True))
+                fresh = sorted(wanted.difference(found))
+                self._database.run_many(connection, _ADD, zip(fresh, strict=True))
+            if fresh:  # only now: the numbers of a transaction that fails are given to others
+                with self._database.reading() as connection:
                     found.update(self._learn(connection, _PATH, fresh))
         return found
 

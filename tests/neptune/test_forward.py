@@ -23,7 +23,16 @@ from seamark.neptune.forward.client import Client, Seen
 from seamark.neptune.forward.remote import open_remote
 from seamark.neptune.forward.run import ForwardedRun, Locks
 from seamark.remote.http.connection import Answer
-from seamark.remote.protocol import Busy, Missing, Purged, Refused, RunKey, Unreachable
+from seamark.remote.protocol import (
+    Busy,
+    Diverged,
+    Gap,
+    Missing,
+    Purged,
+    Refused,
+    RunKey,
+    Unreachable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -725,6 +734,35 @@ def test_refusals_say_what_is_wrong(status, kind, words):
     with pytest.raises(kind, match=words) as raised:
         client.ask("ping", "one")
     assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize("error", [Gap, Diverged])
+def test_offsets_are_no_words_of_the_protocol(error):
+    """No journal is set aside, or sent from elsewhere, because of them."""
+    client, _ = client_of(*SIGNED_IN, error("known", 5))
+    with pytest.raises(Refused, match="refused: known"):
+        client.ask("ping", "one")
+
+
+def test_words_of_a_server_control_no_terminal():
+    """Neither why it refuses a request, nor why an operation."""
+    refused = refusal(422)
+    refused.said["title"] = "\x1b[31mred\n" + "a" * 1000
+    client, _ = client_of(*SIGNED_IN, refused, [{"errorDescription": "\x1b]0;title\x07"}])
+    with pytest.raises(Refused, match=r"^refused:  \[31mred a{100,300}$"):
+        client.ask("ping", "one")
+    assert client.upload("one", "model", "", "bin", io.BytesIO(b"012")) == [" ]0;title "]
+
+
+def test_an_answer_that_is_no_json_is_asked_for_again():
+    """Such as the page of a proxy, instead of an answer or a document."""
+    client, server = client_of(*SIGNED_IN)
+    client._sign_in()
+    server.ask = lambda *_, **__: Answer(200, {}, b"<html>")
+    for one in (client, client_of()[0]):
+        one.__dict__["_connection"] = server
+        with pytest.raises(Unreachable, match="does that server speak Neptune's protocol"):
+            one.ask("ping", "one")
 
 
 def test_a_server_without_the_project_has_not_deleted_a_run():

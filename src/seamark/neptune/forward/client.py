@@ -17,9 +17,17 @@ from typing import Any, BinaryIO, Final, NamedTuple
 from urllib.parse import quote
 
 from seamark.remote.http.address import Address
-from seamark.remote.http.connection import Connection
+from seamark.remote.http.connection import Answer, Connection
 from seamark.remote.neptune import address_in
-from seamark.remote.protocol import Missing, Purged, Refused, RemoteError, Unreachable
+from seamark.remote.protocol import (
+    Diverged,
+    Gap,
+    Missing,
+    Purged,
+    Refused,
+    RemoteError,
+    Unreachable,
+)
 
 __all__ = ["Client", "Seen"]
 
@@ -63,7 +71,7 @@ class Client:
             return
         with self._translate_errors(Missing):
             for name in ("backend", "leaderboard"):
-                self._learn(self._connection.ask("GET", f"/api/{name}/swagger.json").record())
+                self._learn(_decoded(self._connection.ask("GET", f"/api/{name}/swagger.json")))
             told = self._send("getClientConfig", alpha="true").get("multiPartUpload") or {}
             self._parts = {key: size for key, size in told.items() if type(size) is int}
             self._access = self._send("exchangeApiToken")["accessToken"]
@@ -101,7 +109,7 @@ class Client:
             elif place == "path":
                 path = path.replace(f"{{{name}}}", quote(given.pop(name), safe=""))
         answer = self._connection.ask(method, path, query=given, body=body, headers=headers)
-        return answer.json() if answer.body else None
+        return _decoded(answer) if answer.body else None
 
     def _request(self, verb: str, gone: type[RemoteError], **given: Any) -> Any:
         for is_last in (False, True):
@@ -190,17 +198,30 @@ class Client:
     def _translate_errors(self, gone: type[RemoteError]) -> Iterator[None]:
         try:
             yield
-        except Refused as error:
+        except (Refused, Gap, Diverged) as error:  # the latter two are no words of the protocol
             raise self._failure(error, gone) from error
 
-    def _failure(self, error: Refused, gone: type[RemoteError]) -> RemoteError:
+    def _failure(self, error: RemoteError, gone: type[RemoteError]) -> RemoteError:
         if error.status == HTTPStatus.NOT_FOUND:
             is_project = gone is Missing
             words = f"no project {self.name} for this token" if is_project else "it is not there"
             return gone(words)
         if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             return Refused(f"the token may not write to {self.name}")
-        return Refused(f"refused: {str(error.said.get('title') or error)[:300]}")
+        return Refused(f"refused: {_plain(error.said.get('title') or error)}")
+
+
+def _decoded(answer: Answer) -> Any:
+    try:
+        return json.loads(answer.body)
+    except (ValueError, RecursionError):
+        msg = "the answer is not JSON: does that server speak Neptune's protocol?"
+        raise Unreachable(msg) from None
+
+
+def _plain(told: object) -> str:
+    # Without what would control the terminal of whoever reads it.
+    return "".join(each if each.isprintable() else " " for each in str(told))[:300]
 
 
 def _seen(attribute: dict[str, Any]) -> Seen:
@@ -212,4 +233,4 @@ def _seen(attribute: dict[str, Any]) -> Seen:
 def _errors(told: Any) -> list[str]:
     # A list of errors, an object with one, or an object that is an error.
     some = told.get("errors", [told]) if isinstance(told, dict) else told
-    return [each["errorDescription"] for each in some or () if "errorDescription" in each]
+    return [_plain(each["errorDescription"]) for each in some or () if "errorDescription" in each]

@@ -385,6 +385,8 @@ class Connection:
     def _strange(self, status: int) -> str:
         if status in _PROXY:
             return "something in front of the server answers, but does not reach it"
+        if not self._api:  # it speaks another protocol
+            return "no reason was given"
         if status in _BUSY or status == HTTPStatus.INTERNAL_SERVER_ERROR:
             return "not in the words of a Seamark server"
         if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:

@@ -171,6 +171,21 @@ def test_what_cannot_be_run_is_said(words, code, said):
     assert done.returncode == code
 
 
+def test_a_program_may_run_it_in_its_own_process(tmp_path):
+    """As `runpy` does; that program's words are no options of Python's."""
+    script = tmp_path / "script.py"
+    script.write_text("import sys, neptune\nprint(neptune.__name__, sys.argv[1:])\n")
+    program = f"""
+import runpy, sys
+sys.argv = ["program", {str(script)!r}, "-x"]
+runpy.run_module("seamark.neptune", run_name="__main__", alter_sys=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "seamark ['-x']\n"
+
+
 def test_the_real_package_is_never_half_replaced(tmp_path):
     """Who has imported it already is told where it is; install() can be called twice."""
     (tmp_path / "neptune").mkdir()

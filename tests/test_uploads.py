@@ -14,7 +14,6 @@ from recording import NOTHING, QUIET
 
 from seamark import init_run
 from seamark.errors import ArgumentError, FileMissingError
-from seamark.run import uploads
 
 
 @pytest.fixture
@@ -82,7 +81,7 @@ def test_without_git_nothing_is_stored_by_rules(run, monkeypatch, caplog):
 
 def test_rules_that_cannot_be_read_hold_up_no_training(run, monkeypatch, caplog):
     """A pipe in their place: git waits for it, and nobody waits for git."""
-    monkeypatch.setattr(uploads, "_SEARCH_S", 0.3)
+    monkeypatch.setattr("seamark.run.uploads._SEARCH_S", 0.3)
     Path("data").mkdir()
     os.mkfifo("data/.gitignore")
     run["some"].upload_files("data", ignore=".gitignore")

@@ -202,15 +202,39 @@ def test_rules_that_take_too_long_end_it_and_that_is_said(monkeypatch):
     assert left_out(run) == "1 files are kept, the rest is left out (git takes too long)"
 
 
-def test_without_git_nothing_is_ignored_and_that_is_said(monkeypatch):
+def test_without_git_folders_with_rules_are_left_out_and_that_is_said(monkeypatch, caplog):
+    """What they name may be secret; what is named itself is kept."""
+    write("lib/a.py", "lib/sub/.env", "ruled/sub/a.py", "ruled/b.py", "c.py")
+    Path("lib/sub/.gitignore").write_text(".env\n")
+    Path("ruled/.git/info").mkdir(parents=True)
+    Path("ruled/.git/info/exclude").write_text("# none\n*.py\n")
+    monkeypatch.setenv("PATH", "")
+    with seamark.init_run(source_files=["lib", "ruled/sub", "ruled/b.py", "c.py"]) as run:
+        pass
+    assert names_of(run) == {"lib/a.py", "ruled/b.py", "c.py"}
+    said = "git is not found, so folders with rules of what is ignored are left out"
+    assert left_out(run) == f"{said}: lib/sub, ruled/sub"
+    assert "expected an existing file" not in caplog.text
+
+
+def test_a_named_folder_is_kept_though_ignored_but_not_what_is_ignored_in_it():
+    """By rules above it, too."""
+    write("made/a.py", "conf/.env", "conf/sub/.env")
+    Path(".git").mkdir()
+    Path(".gitignore").write_text(".env\nmade/\n")
+    with seamark.init_run(source_files=["made", "conf"]) as run:
+        pass
+    assert names_of(run) == {"made/a.py"}
+
+
+def test_without_git_a_folder_without_rules_is_kept(monkeypatch):
     """Neither the repository's own folder nor what Python has compiled is looked into."""
     write("lib/a.py", "lib/a.log", "lib/__pycache__/a.pyc", ".git/HEAD", ".seamark/x")
-    Path(".gitignore").write_text("*.log\n")
     monkeypatch.setenv("PATH", "")
     with seamark.init_run(source_files=".") as run:
         pass
-    assert names_of(run) == {".gitignore", "lib/a.py", "lib/a.log"}
-    assert left_out(run) == "git is not found, so what .gitignore files name is kept, too"
+    assert names_of(run) == {"lib/a.py", "lib/a.log"}
+    assert not run.exists("source_code/files_left_out")
 
 
 def test_the_rules_of_a_stranger_run_nothing(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,16 @@ def test_without_git_nothing_is_stored_by_rules(run, monkeypatch, caplog):
     assert not run.exists("some")
     said = "nothing of 'data' is stored, as ignore='.gitignore' cannot be applied: git is not found"
     assert said in caplog.text
+
+
+def test_rules_that_cannot_be_read_hold_up_no_training(run, monkeypatch, caplog):
+    """A pipe in their place: git waits for it, and nobody waits for git."""
+    monkeypatch.setattr("seamark.run.uploads._SEARCH_S", 0.3)
+    Path("data").mkdir()
+    os.mkfifo("data/.gitignore")
+    run["some"].upload_files("data", ignore=".gitignore")
+    assert not run.exists("some")
+    assert "git takes too long" in caplog.text
 
 
 @pytest.mark.parametrize(

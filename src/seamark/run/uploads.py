@@ -39,6 +39,7 @@ _LEFT_OUT: Final = "source_code/files_left_out"
 _MAX_FILES: Final = 2_000
 _MAX_BYTES: Final = 100 << 20
 _AT_ONCE: Final = 50
+_SEARCH_S: Final = 10.0
 _PATIENCE_S: Final = 1.0
 _LISTED: Final = 10
 _ENDED: Final = "the run has ended"
@@ -107,7 +108,7 @@ def _rules(name: str | None, target: str, *skipped: str) -> FileFilter | None:
     kept: set[str] = set()
     folders = {base}
     if name is not None and os.path.isdir(base):
-        search = Search(name)
+        search = Search(name, timeout_s=_SEARCH_S)
         names = search.names(base, _MAX_NAMES)
         if search.is_cut:
             msg = "there are too many files"
@@ -186,12 +187,12 @@ class SourceFiles:
         with self._recorder.guard("source_files", "source_files could not be stored"):
             why = self._take()
             told = [why] if why else []
-            if not self._walk.knows_ignored:
-                told.append("git is not found, so what .gitignore files name is kept, too")
+            if ruled := self._walk.ruled:
+                what = "git is not found, so folders with rules of what is ignored are left out"
+                told.append(f"{what}: {_listed(ruled)}")
             if links := self._walk.linked:
-                more = f" and {len(links) - _LISTED:,} more" if len(links) > _LISTED else ""
-                listed = ", ".join(links[:_LISTED])
-                told.append(f"links that lead out of what was named are left out: {listed}{more}")
+                what = "links that lead out of what was named are left out"
+                told.append(f"{what}: {_listed(links)}")
             if told and not self._given_up:
                 self._recorder.values.assign_quietly({_LEFT_OUT: "; ".join(told)})
 
@@ -233,12 +234,17 @@ class SourceFiles:
                 if not self._may_go_on():
                     raise StoppedError(_ENDED)
                 yield name, path
-            if is_empty:
+            if is_empty and not self._walk.ruled:
                 log.warning(  # nothing is lost: there was nothing
                     "seamark: source_files: expected an existing file or folder, or a pattern that"
                     " matches one, got %r",
                     target,
                 )
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
+    return f"{', '.join(names[:_LISTED])}{more}"
 
 
 def _size(path: str) -> int | None:

@@ -61,6 +61,14 @@ def test_the_tightest_limit_counts_and_what_its_group_uses(tree, cpu, memory, tm
     assert told(tree, tmp_path) == (cpu, memory)
 
 
+def test_controllers_may_be_told_in_another_order_than_they_are_mounted(tmp_path):
+    """As older kernels do; beside the mounted folder lie links of single names."""
+    tree = {**DOCKER_V1, "proc/self/cgroup": "12:memory:/\n5:cpuacct,cpu:/\n"}
+    told(tree, tmp_path)
+    (tmp_path / "sys/fs/cgroup/cpu").symlink_to("cpu,cpuacct")
+    assert Cgroup(tmp_path).cpu_limit().cores == 2.0
+
+
 def test_an_outer_limit_that_is_tighter_counts(tmp_path):
     """A container may promise itself more than its pod has."""
     pod = next(name for name in KUBERNETES_V2 if name.endswith("pod7c1.slice/memory.max"))

@@ -293,7 +293,7 @@ def test_configurations_as_strings_are_hidden(given, kept):
         ({"name": "DB_PASSWORD", "value": "V"}, {"name": "DB_PASSWORD", "value": BY_NAME}),
         ({"key": "DB_PASSWORD", "value": "V"}, {"key": "DB_PASSWORD", "value": BY_NAME}),
         ({"name": "LR", "value": "V"}, {"name": "LR", "value": "V"}),
-        ({"username": "me", "key": "0a" * 16}, None),
+        ({"username": "me", "key": "0a" * 16}, {"username": "me", "key": BY_NAME}),
         ({"special_tokens": {"pad": "<pad>", "hi": "hi"}}, None),
         ({"tokens": {"pad": "<pad>", "eos": "end", "path": "a.bin", "switch": "on"}}, None),
         ({"tokens": ["hello", "world"], "num_tokens": {"train": "many"}}, None),

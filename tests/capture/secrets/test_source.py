@@ -84,6 +84,8 @@ def test_code_stays_as_it_is(code):
         'token = None if x else "X"',
         'if x: token = "X"',
         'setattr(o, "token", "X")',
+        'token = ask() or \\\n    "X"',
+        'a = {\n    "token":\n        "X",\n}',
         'os.environ.get("TOKEN", ["X"])',
         'secrets = {"a": {"b": "X"}}',
     ],
@@ -95,6 +97,15 @@ def test_secrets_in_literals_and_comments_are_hidden(code):
     assert secret not in mask_code(code)
     assert "***" in mask_code(code)
     assert mask_code(code).count("\n") == code.count("\n")
+
+
+@pytest.mark.parametrize(
+    "code",
+    ['#define API_KEY "X"', 'token = a ? "X" : "X"', 'token?: string = "X"', "password := `X`"],
+)
+def test_secrets_in_code_of_c_are_hidden(code):
+    """And of languages that write literals as C does."""
+    assert "X" not in mask_code(code, name="a.ts")
 
 
 @pytest.mark.parametrize(

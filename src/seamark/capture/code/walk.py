@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from seamark.capture.code import repository_top
+from seamark.capture.code import beginning_of, repository_top
 from seamark.capture.code.git import Git, StoppedError, has_git, listing
 from seamark.process.interrupts import let_pass, quietly
 
@@ -26,6 +26,7 @@ TIMEOUT_S = 30.0
 _MAX_LOOKED: Final = 100_000
 _MAX_NAMES: Final = 8 << 20
 _NO_SOURCES: Final = frozenset({".git", ".hg", ".svn", "__pycache__"})
+_MAX_RULES: Final = 1 << 18
 _ANY_FOLDERS: Final = "**"
 _WORK_S: Final = 0.001
 _REST_S: Final = 0.002
@@ -42,8 +43,11 @@ class Search:
         is_cut: Whether there were more files than it was to list.
     """
 
-    def __init__(self, rules: str = ".gitignore", aside: str | None = None) -> None:
+    def __init__(
+        self, rules: str = ".gitignore", aside: str | None = None, timeout_s: float | None = None
+    ) -> None:
         self._rules, self._aside = rules, aside
+        self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
         self._git: Git | None = None
         self._cancelled = False
         self.is_cut = False
@@ -59,7 +63,7 @@ class Search:
 
         There are at most ``at_most`` bytes of them; raises `StoppedError` if git cannot tell.
         """
-        ends = time.monotonic() + TIMEOUT_S
+        ends = time.monotonic() + self._timeout_s
         found: list[str] = []
         waiting = [""]
         while waiting and not self.is_cut:
@@ -67,14 +71,21 @@ class Search:
             place = os.path.realpath(os.path.join(folder, inside))
             top = repository_top(place) or place
             names = self._listed(place, top, at_most, ends)
-            if not names and top != place:  # it was named nevertheless
+            if not names and top != place and self._is_ignored(place, top, at_most, ends):
+                # It was named nevertheless.
                 names = self._listed(place, place, at_most, ends)
             at_most -= sum(map(len, names))
             waiting += [inside + name for name in names if name.endswith("/")]
             found += [inside + name for name in names if not name.endswith("/")]
         return found
 
-    def _listed(self, place: str, top: str, at_most: int, ends: float) -> list[str]:
+    def _is_ignored(self, place: str, top: str, at_most: int, ends: float) -> bool:
+        """Return whether a folder is ignored itself, and not only all that is in it."""
+        inside = os.path.relpath(place, top).replace(os.sep, "/")
+        named = ("--directory", "--", f":(top,literal){inside}")
+        return not self._listed(top, top, at_most, ends, *named)
+
+    def _listed(self, place: str, top: str, at_most: int, ends: float, *named: str) -> list[str]:
         more = [os.path.join(top, ".git", "info", "exclude")] if self._rules == ".gitignore" else []
         words = listing(top, self._aside, *more, rules=self._rules)
         excluded = [f"--exclude={name}/" for name in sorted(_NO_SOURCES)]
@@ -84,7 +95,7 @@ class Search:
         try:
             with tempfile.TemporaryDirectory(prefix="seamark-") as own, git:
                 git.isolate(Path(own), top)
-                answer = git.ask(*words, *excluded, "-z", at_most=max(0, at_most))
+                answer = git.ask(*words, *excluded, "-z", *named, at_most=max(0, at_most))
         except OSError as error:
             let_pass(error)
             msg = f"git cannot be asked: {error}"
@@ -105,7 +116,7 @@ class Walk:
 
     Attributes:
         linked: The first links that lead out of what was named, by name.
-        knows_ignored: Whether there is a git to tell what is ignored.
+        ruled: The first folders with rules that there is no git to apply, by name.
     """
 
     def __init__(
@@ -117,7 +128,7 @@ class Walk:
         self._looked = 0
         self._rested = time.monotonic()
         self.linked: list[str] = []
-        self.knows_ignored = True
+        self.ruled: list[str] = []
 
     def cancel(self) -> None:
         """End what takes long; from any thread."""
@@ -144,11 +155,9 @@ class Walk:
                 base = os.path.dirname(base)
             if not wanted or not os.path.isdir(base):
                 return
-        self.knows_ignored = has_git()  # here, on a thread: a folder of PATH may hang
-        if self.knows_ignored:
-            names = self._search.names(base, _MAX_NAMES)
-        else:
-            names = sorted(self._below(base))
+        # Here, on a thread: a folder of PATH may hang.
+        is_told = has_git()
+        names = self._search.names(base, _MAX_NAMES) if is_told else sorted(self._below(base))
         known = frozenset(names)
         for name in names:
             self._go_on()
@@ -169,9 +178,19 @@ class Walk:
 
     def _below(self, base: str) -> Iterator[str]:
         """Yield the names of all files and links below a folder, relative to it."""
-        folders = [base]
+        top = repository_top(os.path.realpath(base))
+        above = [os.path.realpath(base)]
+        while top and above[-1] != top:
+            above.append(os.path.dirname(above[-1]))
+        folders = [] if any(map(_has_rules, above)) else [base]
+        if not folders:
+            self.ruled.append(self._name(base, base))
         while folders:
-            with quietly(only=OSError), os.scandir(folders.pop()) as entries:
+            folder = folders.pop()
+            if _has_rules(folder):
+                self.ruled.append(self._name(folder, base))
+                continue
+            with quietly(only=OSError), os.scandir(folder) as entries:
                 for entry in entries:
                     self._go_on()
                     if not entry.is_dir(follow_symlinks=False):
@@ -203,6 +222,14 @@ class Walk:
         if time.monotonic() - self._rested > _WORK_S:
             self._hurry.wait(_REST_S)
             self._rested = time.monotonic()
+
+
+def _has_rules(folder: str) -> bool:
+    """Return whether a folder has rules of what is ignored; those of its repository, too."""
+    if os.path.lexists(os.path.join(folder, ".gitignore")):
+        return True
+    rules = beginning_of(os.path.join(folder, ".git", "info", "exclude"), _MAX_RULES, follow=True)
+    return any(line.strip() and line[:1] != b"#" for line in (rules or b"").splitlines())
 
 
 def _is_meant(wanted: Sequence[str], names: Sequence[str]) -> bool:

@@ -96,6 +96,8 @@ class Cgroup:
         """
         folder, path = self._groups.get(controller) or self._groups.get("", ("", ""))
         top = self._top / folder
+        if not top.is_dir():  # told in another order than in the name of what is mounted
+            top = self._top / controller
         group = top / path.lstrip("/")
         if ".." in path or not group.is_dir():
             group = top

@@ -58,7 +58,8 @@ _BODY: Final = {
     "`": re.compile(r"[^`\\]*(?:\\.[^`\\]*)*", re.DOTALL),
 }
 _BETWEEN: Final = re.compile(
-    r"(?P<name>[A-Za-z_$][\w$.]*)|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<line>\n)"
+    r"(?P<define>\#[ \t]*define[ \t]+[A-Za-z_]\w*)[ \t]|(?P<name>[A-Za-z_$][\w$.]*)"
+    r"|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<line>(?<!\\)(?<!\\\r)\n)"
     r"|(?P<comma>[,;])|(?P<sign>\?:|:=|=>|[=!]={1,2}|=|:)|(?P<other>\|\||\?\??)"
 )
 _KEYED: Final = re.compile(r"\s{0,8}(?::(?![=:])|=>|=(?!=))")
@@ -100,6 +101,7 @@ class Code:
         self._text, self._more, self._inner = text, more, inner
         self._pattern = _C if _OF_C.search(name.lower()) else _SCRIPT
         self._readers = {
+            "define": self._read_define,
             "name": self._read_name,
             "open": self._read_open,
             "close": self._read_close,
@@ -115,6 +117,7 @@ class Code:
         self._level = self._default = self._holder = Level.NO
         self._held_at = 0
         self._is_due = self._was_due = self._is_called = self._is_getter = self._is_open = False
+        self._is_keyed = False
         self._depth = 0
 
     def changes(self, opened: str = "") -> Iterator[Change]:
@@ -155,14 +158,21 @@ class Code:
             kind = found.lastgroup or ""
             self._readers[kind](found[0])
             if kind not in ("line", "other"):
-                self._is_open = kind == "sign" and found[0] != ":"
+                self._is_open = kind == "sign" and (found[0] != ":" or self._is_keyed)
+                self._is_keyed = False
 
     def _read_line(self, _: str) -> None:
         if self._depth == 0 and not self._is_open:
             self._end_statement()
 
-    def _read_other(self, _: str) -> None:
+    def _read_other(self, mark: str) -> None:
         self._is_due = self._is_open = self._level > Level.NO
+        if mark == "?" and self._is_due:
+            self._sign = mark
+
+    def _read_define(self, line: str) -> None:
+        self._name = line.rsplit(maxsplit=1)[-1]
+        self._read_sign("=")
 
     def _read_name(self, word: str) -> None:
         if word in ("or", "else"):
@@ -197,12 +207,15 @@ class Code:
         self._is_due, self._is_getter, self._sign = self._level > Level.NO, False, ""
 
     def _read_sign(self, sign: str) -> None:
+        if self._sign == "?" and sign == ":":  # the other value of two
+            self._is_due, self._sign = True, ""
+            return
         level = self._more.level(self._name) if self._name else Level.NO
         if self._name in _DEFAULTS:
             level = max(level, self._default)
         if self._holder and not is_plain_fact(self._name):
             level = max(level, self._holder)
-        if self._sign == ":" and sign == "=":  # an annotation
+        if self._sign in (":", "?:") and sign == "=":  # an annotation
             level = max(level, self._level)
         else:
             self._held_by = self._name
@@ -220,7 +233,7 @@ class Code:
         if self._hides(level, body):
             scheme = _SCHEME.fullmatch(body)
             return f"{scheme[1]}{MASK}" if scheme else hidden_lines(body)
-        self._is_due = level > Level.NO and not body
+        self._is_due, self._is_keyed = level > Level.NO and not body, is_key
         named = _NAME_ALONE.fullmatch(body)
         self._name, self._is_called = named["name"] if named else "", False
         if named and named["dash"]:

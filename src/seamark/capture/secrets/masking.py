@@ -183,6 +183,9 @@ _FILLED_IN: Final = re.compile(
     r"(\{[\w.\[\]]{0,80}(?:![rsa])?(?::[^{}\"'\s]{0,20})?\}|%\(\w{1,80}\)[-\d.]*[a-z]|%[sdrif]\b"
     r"|(?<!\\)\\[nr])"
 )
+_PGPASS: Final = re.compile(
+    r"^((?:[^:\n\\#]|\\.){1,256}(?::(?:[^:\n\\]|\\.){1,256}){3}:).+$", re.MULTILINE
+)
 _PROSE: Final = re.compile(r"\.(?:md|rst|txt|html?|tex|adoc|csv|tsv|svg)\Z")
 
 
@@ -250,6 +253,8 @@ def mask_file(
     """
     text = mask_shapes(mask_known(text, known, more, by_line=True), by_line=True)
     text = mask_credentials(mask_commands(text))
+    if "pgpass" in name.lower():
+        text = _PGPASS.sub(rf"\1{MASK}", text)
     if not (more.names or may_name(text)):
         return text
     is_prose = _PROSE.search(name.lower()) is not None
@@ -260,7 +265,8 @@ def mask_file(
 # --------------------------------------------------------------------- command lines
 
 _OPTION: Final = re.compile(
-    r"--?(?P<name>[A-Za-z][\w.-]*)(?:(?P<sep>[=:])(?P<value>.*))?", re.DOTALL
+    r"(?:--?|/(?=[\w.-]{1,120}:))(?P<name>[A-Za-z][\w.-]*)(?:(?P<sep>[=:])(?P<value>.*))?",
+    re.DOTALL,
 )
 _OVERRIDE: Final = re.compile(
     r"(?P<name>[+~]{0,2}[A-Za-z_][\w./@-]*)(?P<sep>:?=)(?P<value>.*)", re.DOTALL

@@ -41,6 +41,7 @@ BY_VALUE: Final = f"{MASK} (value looks like a secret)"
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][\w.-]*")
 _OPTION: Final = re.compile(r"--[A-Za-z]")
+_HEX_KEY: Final = re.compile(r"[0-9a-f]{32,40}")
 _MIN_BEGUN: Final = 4
 
 
@@ -181,7 +182,7 @@ class Secrets:
             return self.text(value, *names)
         if isinstance(value, dict):
             return {
-                key: self._json(each, (*names, _beside(value) if key == "value" else str(key)))
+                key: self._json(each, (*names, _beside(value, str(key))))
                 for key, each in value.items()
             }
         if not isinstance(value, list):
@@ -218,13 +219,20 @@ def _values_of_environment(more: More) -> set[str]:
 def _names_of(path: str, atoms: Mapping[str, Atom]) -> tuple[str, ...]:
     """Return the parts of a path, the last one replaced by a name recorded beside it."""
     above, _, last = path.rpartition("/")
-    if last == "value":
-        named = {each: atoms.get(f"{above}/{each}") for each in ("name", "key")}
-        last = _beside({each: atom.value for each, atom in named.items() if atom is not None})
+    if last in ("key", "value"):
+        named = {each: atoms.get(f"{above}/{each}") for each in ("name", "key", "username")}
+        beside = {each: atom.value for each, atom in named.items() if atom is not None}
+        last = _beside(beside, last)
     return (*above.split("/"), last)
 
 
-def _beside(values: Mapping[str, Any]) -> str:
-    """Return the name of the value in ``{"name": "DB_PASSWORD", "value": "X"}``."""
-    name = values.get("name", values.get("key"))
-    return name if isinstance(name, str) else "value"
+def _beside(values: Mapping[str, Any], key: str) -> str:
+    """Return what a member of a mapping is called, where others of it say so.
+
+    In ``{"name": "DB_PASSWORD", "value": "X"}`` they do, and where Kaggle writes a token:
+    ``{"username": "me", "key": "X"}``.
+    """
+    if key == "key" and "username" in values and _HEX_KEY.fullmatch(str(values.get(key))):
+        return "api_key"
+    name = values.get("name", values.get("key")) if key == "value" else key
+    return name if isinstance(name, str) else key

@@ -7,6 +7,7 @@ proportional to the length of the text, whatever it contains.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -44,7 +45,7 @@ _LEAD: Final = re.compile(
 _WORD_BEFORE: Final = re.compile(r"[A-Za-z_][\w.-]{0,120} \Z")
 _SIGN: Final = re.compile(
     r"(?P<closed>\\?[\"'])?[\])]{0,2}(?: is| (?:for|of) [^\s:=]{1,64})?(?P<blank>[ \t]{0,64})"
-    r"(?P<sign>=>|->|<-|→|:=|[?+]?=(?!=)|[:：](?!:)|[│┃║|]|>(?=[^\s<>]{1,4096}</))"  # noqa: RUF001 - as Chinese text has it
+    r"(?P<sign>=>|->|<-|→|:=|[?+]?=(?!=)|[:：](?!:)|[│┃║|]|>(?=(?P<tagged>[^<>\n]{1,4096})</))"  # noqa: RUF001 - as Chinese text has it
     r"(?P<after>[ \t]{0,64})(?=\S)"
 )
 _OPTION: Final = re.compile(r"[\"'],\s{0,4}(?=[\"'][^-])|[ \t]{1,4}(?=[^\s\"'-]|[\"'][^\s\"'])")
@@ -55,7 +56,8 @@ _NAMING: Final = re.compile(
 _BESIDE: Final = re.compile(
     r"[\"']?[ \t]{0,4},?\s{0,32}[\"']?value[\"']?[ \t]{0,4}[:=][ \t]{0,4}(?=\S)", re.IGNORECASE
 )
-_WORD: Final = re.compile(r"\\?[\"']|[^\s\"'#]{1,4096}[ \t]{0,16}(?:[#;\r\n]|\Z)")
+_WORD: Final = re.compile(r"\\?[\"']|\S{1,4096}[ \t]{0,16}(?:[#;\r\n]|\Z)")
+_WHOLE: Final = re.compile(r"[^\s\"'(\[{]\S{0,4096}[ \t]{0,16}(?:[#\r\n]|\Z)")
 _HEADED: Final = re.compile(r"[^\s\"']{1,4096}[\"']")
 # A backslash is taken with what follows it in one way only: two ways would double the work of a
 # text that is never closed with each of them.
@@ -81,7 +83,9 @@ _STAYS: Final = re.compile(
 )
 _ITEM: Final = re.compile(
     r"(?P<open>[\[({])|(?P<close>[\])}])|\#[^\n]*|-[ \t]+"
-    r"|\\?[\"']?(?P<key>[\w./-]{1,120})\\?[\"']?[ \t]{0,4}(?:[?:+]?=>?|:(?=[\s\"'\[{]))"
+    r"|(?<![:=])(?<![:=][ \t])(?<![:=][ \t]{2})(?P<begun>\\?[\"'])?(?P<key>[\w./-]{1,120})"
+    r"(?(begun)(?P=begun))[ \t]{0,4}"
+    r"(?:[?:+]?=>?(?![=,\])}]|[ \t]*(?:\r?\n|\Z))|:(?=[\s\"'\[{]))"
     r"|(?P<quote>\\?[\"'])(?P<text>(?:(?!(?P=quote))[^\r\n]){0,4096})(?P=quote)"
     r"|(?P<bare>[^\s,(){}\[\]\"'\\](?:[^,(){}\[\]\"'\\\n]){0,4096})"
 )
@@ -89,9 +93,18 @@ _BRACKET: Final = re.compile(r"[\[\](){}]")
 _BELOW: Final = re.compile(
     r"[\"']?[ \t]{0,16}[:=][ \t]{0,16}(?P<block>[|>][-+\d]{0,3})?[ \t]{0,16}(?:#[^\n]*)?(?=\n)"
 )
+_ALONE: Final = re.compile(
+    r"\n[ \t]{1,64}(?=\"[^\"\n]*\"[ \t]*,?\s|'[^'\n]*'[ \t]*,?\s|[^\s:\"'{\[#-]\S*[ \t]*(?:\n|\Z))"
+)
 _SECTION: Final = re.compile(
     r"^[ \t]*\[{1,2}(?P<name>[^\[\]=,\n]{1,200})\]{1,2}[^\n]*(?P<lines>(?:\n(?![ \t]*\[)[^\n]*)*)",
     re.MULTILINE,
+)
+# Of Kubernetes: in one document, before or after the line that says so.
+_DOCUMENT: Final = re.compile(r"^---[^\n]*\n?", re.MULTILINE)
+_KIND: Final = re.compile(r"^kind:[ \t]*[\"']?Secret\b", re.MULTILINE)
+_DATA: Final = re.compile(
+    r"^[\"']?(?:data|stringData)[\"']?[ \t]*:(?P<lines>[^\n]*(?:\n(?:[ \t][^\n]*)?)*)", re.MULTILINE
 )
 _AMOUNT: Final = re.compile(r"[+<>~≈-]*\d[\d.,:/x%_-]*[A-Za-z%µ]{0,3}(?:/[A-Za-z]{1,5})?")
 _MIXED: Final = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+/=-]+", re.ASCII)
@@ -144,12 +157,20 @@ class _Text:
             for section in _SECTION.finditer(text):
                 if any(map(holds_secrets, re.split(r"[.\s:/\"']+", section["name"]))):
                     yield from self._items(*section.span("lines"), Level.SURE, is_holder=True)
+            yield from self._of_kubernetes()
         for found in self._names():
             level = self._level(found)
             if found.start() >= at and level:
                 for change in self._of_name(found, level):
                     yield change
                     at = max(at, change[1])
+
+    def _of_kubernetes(self) -> Iterator[Change]:
+        starts = [0, *(found.end() for found in _DOCUMENT.finditer(self._text)), len(self._text)]
+        for start, end in itertools.pairwise(starts) if _KIND.search(self._text) else ():
+            if _KIND.search(self._text, start, end):
+                for data in _DATA.finditer(self._text, start, end):
+                    yield from self._items(*data.span("lines"), Level.SURE, is_holder=True)
 
     def _names(self) -> Iterator[re.Match[str]]:
         """Yield the names that may have a level."""
@@ -186,13 +207,20 @@ class _Text:
         is_sure, is_line = True, False
         if below and lead:
             yield from self._below(below, before, name, level)
+        elif sign and sign["tagged"]:
+            if self._hides(name, level, sign["tagged"], is_sure=True):
+                yield *sign.span("tagged"), MASK
         elif _NAMING.search(before) and (beside := _BESIDE.match(text, end)):
             link = beside
         elif sign:
             link, is_sure = sign, self._is_sure(sign, before, name, is_start=bool(lead))
             is_wide = self._is_file or PASSWORD.search(name) is not None
             is_plain_line = lead is not None and before[-1:] not in ("'", '"')
-            is_line = is_sure and is_wide and is_plain_line and sign["after"] != ""
+            is_apart = sign["after"] != "" or (self._is_file and not self._is_prose)
+            is_whole = (is_wide and is_apart) or (
+                level is not Level.WEAK and _WHOLE.match(text, sign.end()) is not None
+            )
+            is_line = is_sure and is_plain_line and is_whole
         elif found["dash"]:
             link = _OPTION.match(text, end)
         elif lead and lead["word"]:
@@ -296,7 +324,8 @@ class _Text:
             elif kind := "text" if item["quote"] else item["bare"] and "bare":
                 value, begin = item[kind].rstrip(" \t\r;"), item.start(kind)
                 is_mixed = len(value) >= _FOREIGN and _MIXED.fullmatch(value) is not None
-                is_kept = is_fact or is_empty(value) or is_harmless(value) or is_hidden(value)
+                is_number = is_harmless(value) and not (item["quote"] and value.isdigit())
+                is_kept = is_fact or is_empty(value) or is_number or is_hidden(value)
                 is_secret = hides(level, value, text=True) or (is_holder and is_mixed)
                 if is_secret and not is_kept and not _STAYS.match(value):
                     yield begin, begin + len(value), MASK
@@ -314,3 +343,5 @@ class _Text:
             yield start, end, hidden_lines(self._text[start:end])
         elif holds_secrets(name):
             yield from self._items(start, end, Level.SURE, is_holder=True)
+        elif self._is_file and not self._is_prose and (alone := _ALONE.match(self._text, start)):
+            yield from self._value(alone.end(), name, level, is_sure=True, is_line=True)

@@ -563,7 +563,7 @@ def test_signals_for_the_training_spare_the_helper(trained: Callable[..., Traini
     training = trained("print('begin', flush=True); wait_for('go'); print('end', flush=True)")
     training.wait_for(b"begin")
     helpers = training.helpers()
-    assert len(helpers) == 1
+    assert len(helpers) == 2
     for helper in helpers:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
             helper.send_signal(number)
@@ -617,6 +617,34 @@ def test_a_killed_helper_is_replaced_and_nothing_is_lost(
     assert training.recorded() == lines
 
 
+def test_a_killed_helper_is_replaced_while_the_gil_is_held(
+    trained: Callable[..., Training],
+) -> None:
+    """C code that fills the pipe does not wait for ever for what nobody in its process can do."""
+    training = trained(
+        """
+        import ctypes
+        write = ctypes.PyDLL(None).write
+        print("begin", flush=True)
+        wait_for("killed")
+        lines = b"x" * 199_999 + b"\\n"
+        assert write(1, lines, len(lines)) == len(lines)
+        """,
+        "1",
+    )
+    training.wait_for(b"begin")
+    helpers = training.helpers()
+    pids = {helper.pid for helper in helpers}
+    copiers = [helper for helper in helpers if helper.ppid() in pids]
+    assert len(copiers) == 1
+    copiers[0].suspend()
+    training.say("killed")
+    time.sleep(0.5)
+    copiers[0].kill()
+    assert training.end() == b"begin\n" + b"x" * 199_999 + b"\n"
+    assert training.recorded() == b"begin\n" + b"x" * 199_999 + b"\n"
+
+
 @pytest.mark.parametrize("where", ["pipe", "terminal"])
 def test_without_any_helper_the_original_is_put_back(
     trained: Callable[..., Training], where: str
@@ -643,10 +671,12 @@ def test_without_any_helper_the_original_is_put_back(
     )
     training.wait_for(b"begin")
     wait_until((training.folder / "alone").exists)
-    for helper in training.helpers():
+    helpers = training.helpers()
+    for helper in helpers:
         helper.suspend()
-        training.say("killed")
+    for helper in helpers:
         helper.kill()
+    training.say("killed")
     shown = training.end().replace(b"\r\n", b"\n")
     assert shown == b"begin\n" + b"in the pipe\n" * 100 + b"restored\nchild\n"
     assert "/nowhere/python" in (training.folder / "why").read_text()
@@ -929,6 +959,23 @@ def test_a_helper_that_does_not_start(
             DescriptorSource(1, tmp_path).start()
     os.write(1, b"as before")
     assert piped.end() == "as before"
+
+
+def test_a_helper_that_is_killed_as_it_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, piped: Piped
+) -> None:
+    """Another one is started."""
+    piped.begin()
+    python = tmp_path / "python"
+    once = f"test -e {tmp_path}/once || {{ touch {tmp_path}/once; kill -9 $$; }}"
+    python.write_text(f'#!/bin/sh\n{once}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    source = DescriptorSource(1, tmp_path)
+    source.start()
+    os.write(1, b"line")
+    assert source.stop() == "line"
+    assert piped.end() == "line"
 
 
 def test_a_slow_reader_is_waited_for(trained: Callable[..., Training]) -> None:

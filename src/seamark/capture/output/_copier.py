@@ -134,6 +134,10 @@ def main(arguments: list[str]) -> None:
             continue
     if os.fork():
         os._exit(0)
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+    while copier := os.fork():  # another one continues where one is killed
+        if not os.WIFSIGNALED(os.waitpid(copier, 0)[1]):
+            os._exit(0)
     copy(*map(int, arguments))
 
 

@@ -12,11 +12,12 @@ process reads, and from there to where the descriptor pointed before, byte for b
 **No thread of this process reads the pipe.** C code that prints while it holds the GIL would wait
 for a reader that waits for the GIL.
 
-**If the helper is killed**, the next `DescriptorSource.take` starts another one, which continues at
-the same byte. This process holds the read end of the pipe as well, so that no writer gets SIGPIPE
-or EPIPE on our account. A helper that is stopped is killed after some two seconds in which nothing
-was copied. Where none starts any more, or the original takes no more (the reader of the pipe is
-gone), the original is put back (`DescriptorSource.broken`), and a thread shows the rest.
+**If the helper is killed**, its parent, which waits for that, starts another one, which continues
+at the same byte. If that is killed too, the next `DescriptorSource.take` does. This process holds
+the read end of the pipe as well, so that no writer gets SIGPIPE or EPIPE on our account. A helper
+that is stopped is killed after some two seconds in which nothing was copied. Where none starts any
+more, or the original takes no more (the reader of the pipe is gone), the original is put back
+(`DescriptorSource.broken`), and a thread shows the rest.
 
 **The record** keeps the last 16 MiB. What is not read in time is counted (`DescriptorSource.lost`)
 and not recorded; it is shown anyway. It is no file in the run's folder: a network file system that
@@ -405,14 +406,16 @@ class _Helper(_File):
         finally:
             os.close(theirs)
         self._group = process.pid
+        code = None
         try:
-            ended_well = process.wait(_START_S) == 0  # what copies is its child
+            code = process.wait(_START_S)  # what copies is its grandchild
         except subprocess.TimeoutExpired:
-            ended_well = False
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait(_TO_SHOW_S)
-        if not ended_well:
+        if code == -signal.SIGKILL:  # somebody's: this says nothing of the next one
+            self._launch()
+        elif code != 0:
             _unstartable.add(sys.executable)
             msg = f"{sys.executable} did not start"
             raise NotCapturableError(msg)

@@ -59,6 +59,7 @@ __all__ = ["DescriptorSource", "NotCapturableError"]
 _MOST: Final = 8 << 20
 # How long a helper that starts is waited for, in seconds; one that did not is not started again.
 _START_S: Final = 3.0
+# How many helpers in a row are started that copy nothing.
 _LAUNCHES: Final = 20
 # How long the original waits until what is in the pipe is shown, in seconds.
 _TO_SHOW_S: Final = 0.3
@@ -296,7 +297,7 @@ class _Helper(_File):
 
     def _open(self) -> None:
         self._saved: dict[int, int] = {}
-        self._launches = 0
+        self._launches = self._shown = 0
         self._seen, self._since = (-1, -1), 0.0
         self._alive = self._terminal = self._feed = -1
         self.reading = self._own(_moved(_record()))
@@ -382,7 +383,9 @@ class _Helper(_File):
                 os.killpg(self._group, signal.SIGKILL)
 
     def _launch(self) -> None:
-        self._launches += 1
+        shown = os.lseek(self.reading, 0, os.SEEK_CUR)
+        self._launches = 1 if shown > self._shown else self._launches + 1
+        self._shown = shown
         impossible = getattr(sys, "frozen", False) or not hasattr(os, "splice")
         impossible = impossible or not sys.executable or sys.executable in _unstartable
         if impossible or self._launches > _LAUNCHES:

@@ -563,7 +563,7 @@ def test_signals_for_the_training_spare_the_helper(trained: Callable[..., Traini
     training = trained("print('begin', flush=True); wait_for('go'); print('end', flush=True)")
     training.wait_for(b"begin")
     helpers = training.helpers()
-    assert len(helpers) == 1
+    assert len(helpers) == 2
     for helper in helpers:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
             helper.send_signal(number)
@@ -617,6 +617,34 @@ def test_a_killed_helper_is_replaced_and_nothing_is_lost(
     assert training.recorded() == lines
 
 
+def test_a_killed_helper_is_replaced_while_the_gil_is_held(
+    trained: Callable[..., Training],
+) -> None:
+    """C code that fills the pipe does not wait for ever for what nobody in its process can do."""
+    training = trained(
+        """
+        import ctypes
+        write = ctypes.PyDLL(None).write
+        print("begin", flush=True)
+        wait_for("killed")
+        lines = b"x" * 199_999 + b"\\n"
+        assert write(1, lines, len(lines)) == len(lines)
+        """,
+        "1",
+    )
+    training.wait_for(b"begin")
+    helpers = training.helpers()
+    pids = {helper.pid for helper in helpers}
+    copiers = [helper for helper in helpers if helper.ppid() in pids]
+    assert len(copiers) == 1
+    copiers[0].suspend()
+    training.say("killed")
+    time.sleep(0.5)
+    copiers[0].kill()
+    assert training.end() == b"begin\n" + b"x" * 199_999 + b"\n"
+    assert training.recorded() == b"begin\n" + b"x" * 199_999 + b"\n"
+
+
 @pytest.mark.parametrize("where", ["pipe", "terminal"])
 def test_without_any_helper_the_original_is_put_back(
     trained: Callable[..., Training], where: str
@@ -643,14 +671,57 @@ def test_without_any_helper_the_original_is_put_back(
     )
     training.wait_for(b"begin")
     wait_until((training.folder / "alone").exists)
-    for helper in training.helpers():
+    helpers = training.helpers()
+    for helper in helpers:
         helper.suspend()
-        training.say("killed")
+    for helper in helpers:
         helper.kill()
+    training.say("killed")
     shown = training.end().replace(b"\r\n", b"\n")
     assert shown == b"begin\n" + b"in the pipe\n" * 100 + b"restored\nchild\n"
     assert "/nowhere/python" in (training.folder / "why").read_text()
     assert training.process.returncode == 0
+
+
+@pytest.mark.parametrize("where", ["pipe", "terminal"])
+def test_a_killed_helper_is_replaced_at_the_end_for_children_that_go_on(
+    trained: Callable[..., Training], where: str
+) -> None:
+    """A child that outlives the run is shown, and gets no SIGPIPE."""
+    training = trained(
+        """
+        import subprocess
+        from seamark.capture.output import descriptor
+        source = DescriptorSource(1, Path("run"))
+        source.start()
+        child = subprocess.Popen(["sh", "-c", "while ! test -e go; do :; done; echo child"])
+        os.killpg(source.channel._group, 9)
+        while not descriptor._poll(source.channel._alive): pass
+        print(source.stop(), end="", flush=True)
+        Path("go").touch()
+        assert child.wait() == 0
+        """,
+        "",
+        where,
+    )
+    assert training.end().replace(b"\r\n", b"\n") == b"child\n"
+    assert training.process.returncode == 0
+
+
+def test_a_child_that_prints_without_end_does_not_hold_up_the_end(
+    tmp_path: Path, piped: Piped
+) -> None:
+    """All that was written before is recorded nevertheless."""
+    piped.begin()
+    source = DescriptorSource(1, tmp_path)
+    source.start()
+    with subprocess.Popen(["yes"]) as child:
+        os.write(1, b"here")
+        before = time.monotonic()
+        text = source.stop(LIMIT_S)
+        child.kill()
+    assert "here" in text
+    assert time.monotonic() - before < LIMIT_S / 2
 
 
 def test_stopped_helpers_are_given_up(
@@ -672,6 +743,116 @@ def test_stopped_helpers_are_given_up(
     training.say("stopped")
     assert training.process.wait(LIMIT_S) == 0
     assert training.end() == b"begin\n" + b"".join(b"%d\n" % number for number in range(30_000))
+
+
+def test_a_file_that_cannot_be_read_any_more(tmp_path: Path) -> None:
+    """As on a file server that is gone: the source says so, and ends as ever."""
+    with (tmp_path / "log").open("wb") as file:
+        source = DescriptorSource(file.fileno(), tmp_path)
+        source.start()
+        os.write(file.fileno(), b"line")
+        os.dup2(file.fileno(), source.channel.reading)  # opened for writing only
+        assert source.take() == ""
+        assert "cannot be read" in source.broken
+        assert source.stop() == ""
+        source.start()
+        os.write(file.fileno(), b"again")
+        assert source.stop() == "again"
+
+
+# --------------------------------------------------------------------- a kernel that can less
+
+WITH_LESS = """
+import ctypes
+from seamark.capture.output import _copier, descriptor
+
+# Not every kernel, sandbox, file system and destination has these.
+missing = "def no(*given, **named): raise OSError(22, 'no')\\nos.splice = os.sendfile = no\\n"
+program = Path(_copier.__file__).read_text().replace("import sys\\n", "import sys\\n" + missing, 1)
+Path("less.py").write_text(program)
+_copier.__file__ = os.path.abspath("less.py")
+if IN_A_FILE:
+    del os.memfd_create
+source = DescriptorSource(1, Path("run"))
+source.start()
+for number in range(3000):
+    os.write(1, b"%05d %s\\n" % (number, b"x" * (number % 90)))
+if SHOWN_HERE:
+    os.splice = os.sendfile = lambda *given, **named: os.read(-1, 1)
+    source.settle(time.monotonic() + 30)
+    sys.executable = "/nowhere/python"
+    os.killpg(source.channel._group, 9)
+    while not source.broken:
+        source.take()
+for number in range(3000, 6000):
+    os.write(1, b"%05d %s\\n" % (number, b"x" * (number % 90)))
+source.stop(30)
+"""
+NUMBERS = b"".join(b"%05d %s\n" % (number, b"x" * (number % 90)) for number in range(6000))
+
+
+@pytest.mark.parametrize("shown_here", ["False", "True"])
+@pytest.mark.parametrize("in_a_file", ["False", "True"])
+@pytest.mark.parametrize("where", ["pipe", "terminal"])
+def test_bytes_are_read_and_written_where_the_kernel_cannot_move_them(
+    trained: Callable[..., Training], where: str, in_a_file: str, shown_here: str
+) -> None:
+    """No byte is lost without splice, sendfile and files in memory."""
+    given = f"IN_A_FILE, SHOWN_HERE = {in_a_file}, {shown_here}\n"
+    training = trained(given + WITH_LESS, "", where)
+    assert training.end().replace(b"\r\n", b"\n") == NUMBERS
+    assert training.process.returncode == 0
+
+
+@pytest.mark.parametrize("where", ["pipe", "terminal"])
+def test_a_destination_that_was_opened_to_append(
+    trained: Callable[..., Training], where: str
+) -> None:
+    """As by ``>> /dev/stderr``: the kernel's sendfile refuses that for some destinations."""
+    training = trained(
+        """
+        os.dup2(os.open("/dev/stdout", os.O_WRONLY | os.O_APPEND), 1)
+        source = DescriptorSource(1, Path("run"))
+        source.start()
+        os.write(1, b"line\\n" * 3000)
+        Path("recorded").write_text(source.stop(30))
+        """,
+        "",
+        where,
+    )
+    assert training.end().replace(b"\r\n", b"\n") == b"line\n" * 3000
+    assert (training.folder / "recorded").read_text() == "line\n" * 3000
+
+
+def test_a_record_that_is_full(trained: Callable[..., Training]) -> None:
+    """All is shown, in order."""
+    training = trained(
+        """
+        import resource
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+        source = DescriptorSource(1, Path("run"))
+        source.start()
+        for number in range(30_000):
+            os.write(1, b"%d\\n" % number)
+        source.stop(30)
+        """,
+        "",
+    )
+    assert training.end() == b"".join(b"%d\n" % number for number in range(30_000))
+
+
+def test_the_record_takes_a_bounded_part_of_memory(tmp_path: Path, piped: Piped) -> None:
+    """What is older than the last 16 MiB is given back."""
+    piped.begin()
+    source = DescriptorSource(1, tmp_path)
+    source.start()
+    for _ in range(800):
+        os.write(1, b"0123456789abcde\n" * 4096)
+    source.settle(time.monotonic() + LIMIT_S)
+    held = os.fstat(source.channel.reading)
+    source.stop()
+    assert held.st_size == 800 << 16
+    assert held.st_blocks * 512 <= 18 << 20
 
 
 # --------------------------------------------------------------------- where it goes
@@ -778,6 +959,23 @@ def test_a_helper_that_does_not_start(
             DescriptorSource(1, tmp_path).start()
     os.write(1, b"as before")
     assert piped.end() == "as before"
+
+
+def test_a_helper_that_is_killed_as_it_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, piped: Piped
+) -> None:
+    """Another one is started."""
+    piped.begin()
+    python = tmp_path / "python"
+    once = f"test -e {tmp_path}/once || {{ touch {tmp_path}/once; kill -9 $$; }}"
+    python.write_text(f'#!/bin/sh\n{once}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    source = DescriptorSource(1, tmp_path)
+    source.start()
+    os.write(1, b"line")
+    assert source.stop() == "line"
+    assert piped.end() == "line"
 
 
 def test_a_slow_reader_is_waited_for(trained: Callable[..., Training]) -> None:

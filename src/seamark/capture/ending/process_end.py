@@ -7,9 +7,8 @@ is observed behaves exactly as without us: same output, same exit code, same han
 an uncaught exception          ``sys.excepthook`` tells the runs, then calls the hook it found
 KeyboardInterrupt              the same: it arrives there if nobody catches it; `keep_status`
 an exception in a thread       no end of the process, and therefore none of our business
-SystemExit                     seen as it leaves the script, by Python 3.12 and later, if the run
-                               began in the main thread; otherwise nobody is told, and the run is
-                               taken for completed whatever the code
+SystemExit                     seen as it leaves the script, by Python 3.12 and later; earlier ones
+                               tell nobody, and the run is taken for completed whatever the code
 a prompt (notebook, shell)     an error there ends nothing; a process that ends after a cell that
                                was interrupted, as by a restart of the kernel, was interrupted
 SIGTERM                        see `_SigtermHandler`; and `SigtermWatcher`, where the main thread
@@ -28,6 +27,7 @@ until theirs is gone; until then ours notifies nobody and only calls what it fou
 from __future__ import annotations
 
 import atexit
+import gc
 import logging
 import os
 import sys
@@ -157,7 +157,7 @@ def _script_has_ended() -> bool:
     """Return whether Python itself called the hook, and not the script, which would continue."""
     if threading.current_thread() is not threading.main_thread() or _at_a_prompt():
         return False
-    return _script is not None and _outermost(sys._getframe()) is not _script  # noqa: SLF001 - documented
+    return _outermost(sys._getframe()) is not _script  # noqa: SLF001 - documented
 
 
 def _outermost(frame: FrameType) -> CodeType:
@@ -221,11 +221,32 @@ def _interrupt_of_last_cell() -> BaseException | None:
 # --------------------------------------------------------------------- SystemExit
 
 
+def _frame_of_main() -> FrameType | None:
+    """Return where the main thread is; None if that cannot be told.
+
+    ``sys._current_frames`` makes objects while it holds a lock of the interpreter. Where that
+    collects garbage, and another thread begins or ends meanwhile, both wait for ever
+    (https://github.com/python/cpython/issues/106883; seen with Python 3.11.7).
+    """
+    main = threading.main_thread().ident
+    if main == threading.get_ident():
+        return sys._getframe()  # noqa: SLF001 - documented
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames().get(main or 0)  # noqa: SLF001 - documented
+    finally:
+        if collects:
+            gc.enable()
+
+
 def _watch_script() -> None:
     global _script  # noqa: PLW0603
-    if _script is None and threading.current_thread() is threading.main_thread():
-        _script = _outermost(sys._getframe())  # noqa: SLF001 - documented
-        _call_on_exit(_script, _notify_exit)
+    frame = _frame_of_main()
+    if _script is not None or frame is None:
+        return
+    _script = _outermost(frame)
+    _call_on_exit(_script, _notify_exit)
 
 
 def _forget_script() -> None:

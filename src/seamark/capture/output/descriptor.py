@@ -12,11 +12,12 @@ process reads, and from there to where the descriptor pointed before, byte for b
 **No thread of this process reads the pipe.** C code that prints while it holds the GIL would wait
 for a reader that waits for the GIL.
 
-**If the helper is killed**, the next `DescriptorSource.take` starts another one, which continues at
-the same byte. This process holds the read end of the pipe as well, so that no writer gets SIGPIPE
-or EPIPE on our account. A helper that is stopped is killed after some two seconds in which nothing
-was copied. Where none starts any more, or the original takes no more (the reader of the pipe is
-gone), the original is put back (`DescriptorSource.broken`), and a thread shows the rest.
+**If the helper is killed**, its parent, which waits for that, starts another one, which continues
+at the same byte. If that is killed too, the next `DescriptorSource.take` does. This process holds
+the read end of the pipe as well, so that no writer gets SIGPIPE or EPIPE on our account. A helper
+that is stopped is killed after some two seconds in which nothing was copied. Where none starts any
+more, or the original takes no more (the reader of the pipe is gone), the original is put back
+(`DescriptorSource.broken`), and a thread shows the rest.
 
 **The record** keeps the last 16 MiB. What is not read in time is counted (`DescriptorSource.lost`)
 and not recorded; it is shown anyway. It is no file in the run's folder: a network file system that
@@ -58,6 +59,7 @@ __all__ = ["DescriptorSource", "NotCapturableError"]
 _MOST: Final = 8 << 20
 # How long a helper that starts is waited for, in seconds; one that did not is not started again.
 _START_S: Final = 3.0
+# How many helpers in a row are started that copy nothing.
 _LAUNCHES: Final = 20
 # How long the original waits until what is in the pipe is shown, in seconds.
 _TO_SHOW_S: Final = 0.3
@@ -65,6 +67,9 @@ _TO_SHOW_S: Final = 0.3
 _IN_VAIN_S: Final = 1.7
 # Milliseconds without anything to copy after which all is taken for copied.
 _QUIET_MS: Final = 10
+# More than the pipes and a pseudo-terminal hold: who goes on writing is not waited for.
+_ON_ITS_WAY: Final = 1 << 18
+_MEMORY: Final = "/dev/shm"  # noqa: S108 - for a file without a name
 _OUT_OF_THE_WAY: Final = 10  # a descriptor 0, 1 or 2 that is closed stays so
 
 
@@ -89,13 +94,16 @@ class DescriptorSource(Source):
         self.fd, self.folder = fd, folder
         self.channel: _File | None = None
         self._mute = False
+        self._unreadable: str | None = None
         self._at = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property
     def broken(self) -> str | None:  # type: ignore[override]
         """Reason, in words, why nothing more is captured; None as long as something is."""
-        return self.channel.broken if self.channel and not self._mute else None
+        if self.channel is None or self._mute:
+            return None
+        return self._unreadable or self.channel.broken
 
     def start(self) -> None:
         """Begin. What is in the buffers of Python and C goes out before.
@@ -108,6 +116,7 @@ class DescriptorSource(Source):
                 return
             _flush()
             try:
+                self._unreadable = None
                 self.channel = channel = _channel(self.fd)
                 self._at = channel.end()
                 channel.capture(self.fd)
@@ -144,11 +153,13 @@ class DescriptorSource(Source):
         with _lock:
             if (channel := self.channel) is None:
                 return ""
+            deadline = time.monotonic() + timeout_s
+            channel.settle(deadline)  # else the flush waits for room where nobody makes any
             _flush()
             _sources.remove(self)
             if all(other.channel is not channel or other.fd != self.fd for other in _sources):
                 channel.put_back(self.fd)
-            channel.settle(time.monotonic() + timeout_s)
+            channel.settle(max(deadline, time.monotonic() + _TO_SHOW_S))
             text = self._text(channel, final=True)
             self._leave()
             return text
@@ -159,20 +170,28 @@ class DescriptorSource(Source):
             channel.close()
 
     def _text(self, channel: _File, *, final: bool = False) -> str:
-        if self._mute:
+        if self._mute or self._unreadable is not None:
             return ""
+        try:
+            data, lost = self._read(channel)
+        except OSError as error:
+            self._unreadable = f"the file cannot be read: {error.strerror}"
+            return ""
+        self.lost += lost
+        text = self._decoder.decode(data, final or lost > 0)
+        if final:
+            self._decoder.reset()
+        return text
+
+    def _read(self, channel: _File) -> tuple[bytes, int]:
+        """Return new output, and the number of bytes missing after it."""
         end = channel.end()
         at = min(self._at, end)  # somebody truncated the file, or went back in it
         data = os.pread(channel.reading, min(end - at, _MOST), at)
         if channel.forgotten() > at:
             data = b""
-        lost = end - at - len(data)
-        self.lost += lost
         self._at = end
-        text = self._decoder.decode(data, final or lost > 0)
-        if final:
-            self._decoder.reset()
-        return text
+        return data, end - at - len(data)
 
 
 _lock = threading.RLock()  # a signal's handler may stop what is being stopped
@@ -278,7 +297,7 @@ class _Helper(_File):
 
     def _open(self) -> None:
         self._saved: dict[int, int] = {}
-        self._launches = 0
+        self._launches = self._shown = 0
         self._seen, self._since = (-1, -1), 0.0
         self._alive = self._terminal = self._feed = -1
         self.reading = self._own(_moved(_record()))
@@ -320,10 +339,10 @@ class _Helper(_File):
         """Replace a helper that was killed or hangs; give up where it cannot go on."""
         if self.broken is not None:
             return
-        self._kill_stopped()
         if not _poll(self._alive):
+            self._kill_stopped()
             return
-        if self.writing < 0 and not self._is_busy():
+        if self.writing < 0 and self._has_no_writer() and not self._is_busy():
             self.broken = "everything is copied"
             return
         try:
@@ -335,10 +354,11 @@ class _Helper(_File):
             self._give_up(str(error))
 
     def settle(self, deadline: float) -> None:
-        quiet = 0
+        quiet, before = 0, os.lseek(self.reading, 0, os.SEEK_CUR)
         while quiet < _QUIET_MS and time.monotonic() < deadline:
             self.attend()
-            if self.broken is not None:
+            copied = os.lseek(self.reading, 0, os.SEEK_CUR) - before
+            if self.broken is not None or copied > _ON_ITS_WAY:
                 return
             quiet = 0 if self._is_busy() else quiet + 1
             time.sleep(0.001)
@@ -347,6 +367,10 @@ class _Helper(_File):
         """Return whether something is not copied yet."""
         waits = _poll(self._terminal, select.POLLIN) | _poll(self._source, select.POLLIN)
         return bool(waits & select.POLLIN) or os.lseek(self.reading, 0, os.SEEK_CUR) < self.end()
+
+    def _has_no_writer(self) -> bool:
+        end = self._source if self._terminal < 0 else self._terminal
+        return bool(_poll(end) & select.POLLHUP)
 
     def _kill_stopped(self) -> None:
         """Kill a stopped helper: it copies nothing, so writers would wait for ever."""
@@ -359,11 +383,15 @@ class _Helper(_File):
                 os.killpg(self._group, signal.SIGKILL)
 
     def _launch(self) -> None:
-        self._launches += 1
+        shown = os.lseek(self.reading, 0, os.SEEK_CUR)
+        self._launches = 1 if shown > self._shown else self._launches + 1
+        self._shown = shown
         impossible = getattr(sys, "frozen", False) or not hasattr(os, "splice")
-        if impossible or sys.executable in _unstartable or self._launches > _LAUNCHES:
+        impossible = impossible or not sys.executable or sys.executable in _unstartable
+        if impossible or self._launches > _LAUNCHES:
             msg = f"{sys.executable} did not start"
             raise NotCapturableError(msg)
+        self._seen = (-1, -1)
         self._release(self._alive)
         alive, theirs = map(_moved, os.pipe())
         self._alive = self._own(alive)
@@ -381,14 +409,16 @@ class _Helper(_File):
         finally:
             os.close(theirs)
         self._group = process.pid
+        code = None
         try:
-            ended_well = process.wait(_START_S) == 0  # what copies is its child
+            code = process.wait(_START_S)  # what copies is its grandchild
         except subprocess.TimeoutExpired:
-            ended_well = False
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait(_TO_SHOW_S)
-        if not ended_well:
+        if code == -signal.SIGKILL:  # somebody's: this says nothing of the next one
+            self._launch()
+        elif code != 0:
             _unstartable.add(sys.executable)
             msg = f"{sys.executable} did not start"
             raise NotCapturableError(msg)
@@ -444,10 +474,18 @@ def _poll(fd: int, events: int = 0) -> int:
 
 
 def _record() -> int:
-    """Return a new file without a name, in memory where the system has such files."""
+    """Return a new file without a name, in memory where the system has such files.
+
+    Raises:
+        OSError: If there is only a file system that cannot forget what was recorded.
+    """
     with contextlib.suppress(AttributeError, OSError):
         return os.memfd_create("seamark-output")
-    with tempfile.TemporaryFile() as file:
+    folder = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.truncate(_copier.BLOCK)
+        _copier.forget(file.fileno(), 0)
+        file.truncate(0)
         return os.dup(file.fileno())
 
 

@@ -254,6 +254,8 @@ class Recording:
 
 # Share of the time of an end in which text is still recorded.
 _MOSTLY: Final = 0.75
+# How long that is where other parts have taken all the time, in seconds.
+_AT_LEAST_S: Final = 0.25
 # How long text waits; with the time that it takes to record it, less than half a second.
 _EVERY_S: Final = 0.45
 # How long to wait for text on its way when there is a hurry, in seconds.
@@ -300,7 +302,7 @@ class Gathering:
         deadline = now + timeout_s
         ended = [(stream, threading.Event()) for stream in streams]
         for stream, _ in ended:  # what is left then is counted, which takes a moment too
-            stream.until = now + _MOSTLY * timeout_s
+            stream.until = now + max(_MOSTLY * timeout_s, _AT_LEAST_S)
         with self._lock:
             thread = self._thread
             self._leaving.extend(ended)

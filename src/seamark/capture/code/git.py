@@ -115,7 +115,7 @@ class Git:
         index: str = "",
         settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Have git take a folder of our own for the repository of the working tree ``top``.
+        """Make git use a folder of our own as the repository of the working tree ``top``.
 
         It is nearly empty: objects and index may be those of a real one, and of a configuration it
         has only ``settings``. So no filter, hook or helper is known to git.

@@ -53,7 +53,7 @@ class Search:
         self.is_cut = False
 
     def cancel(self) -> None:
-        """Have git stop; from any thread."""
+        """Stop git; from any thread."""
         self._cancelled = True
         if self._git is not None:
             self._git.cancel()

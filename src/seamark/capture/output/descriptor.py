@@ -265,7 +265,7 @@ class _File:
         return 0
 
     def capture(self, fd: int) -> None:
-        """Have a descriptor lead here."""
+        """Redirect a descriptor to this channel."""
 
     def put_back(self, fd: int) -> None:
         """Restore a descriptor, unless other code has replaced it."""

@@ -358,7 +358,8 @@ class _Helper(_File):
         while quiet < _QUIET_MS and time.monotonic() < deadline:
             self.attend()
             copied = os.lseek(self.reading, 0, os.SEEK_CUR) - before
-            if self.broken is not None or copied > _ON_ITS_WAY:
+            ended = self.broken is not None and self._source < 0
+            if ended or copied > _ON_ITS_WAY:
                 return
             quiet = 0 if self._is_busy() else quiet + 1
             time.sleep(0.001)
@@ -427,14 +428,17 @@ class _Helper(_File):
         """Put the original back, and show the rest on a thread."""
         ends = (self._terminal, self._feed, self._source)
         given = [fd if fd < 0 else _dup(fd) for fd in (*ends, self.reading, self.original)]
+        gone = bool(_poll(self.original))
         threading.Thread(target=_copy_here, args=given, name="seamark-fd", daemon=True).start()
         until = time.monotonic() + _TO_SHOW_S
         while self._is_busy() and time.monotonic() < until:
             time.sleep(0.001)
         for fd in list(self._saved):
             self.put_back(fd)
-        for fd in ends:
-            self._release(fd)
+        if gone:  # who waits for room gets the error
+            for fd in ends:
+                self._release(fd)
+            self._terminal = self._source = -1
         self.broken = why
 
 

@@ -26,12 +26,10 @@ from seamark.neptune.integrations import verify_type
 from seamark.neptune.management.exceptions import (
     ConflictingWorkspaceName,
     InvalidProjectName,
-    MemberRole,
     MissingWorkspaceName,
-    ProjectVisibility,
     UnsupportedValue,
-    WorkspaceMemberRole,
 )
+from seamark.neptune.management.roles import MemberRole, ProjectVisibility, WorkspaceMemberRole
 from seamark.paths import check_project
 
 if TYPE_CHECKING:

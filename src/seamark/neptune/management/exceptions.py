@@ -5,9 +5,6 @@ Exceptions that are never raised exist so that scripts that mention them can be 
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Final
-
 from seamark.errors import SeamarkError
 
 __all__ = [
@@ -20,7 +17,6 @@ __all__ = [
     "IncorrectIdentifierException",
     "InvalidProjectName",
     "ManagementOperationFailure",
-    "MemberRole",
     "MissingWorkspaceName",
     "ObjectNotFound",
     "ProjectAlreadyExists",
@@ -30,7 +26,6 @@ __all__ = [
     "ProjectNameInvalid",
     "ProjectNotFound",
     "ProjectPrivacyRestrictedException",
-    "ProjectVisibility",
     "ProjectsLimitReached",
     "ServiceAccountAlreadyHasAccess",
     "ServiceAccountNotExistsOrWithoutAccess",
@@ -39,7 +34,6 @@ __all__ = [
     "UserAlreadyHasAccess",
     "UserAlreadyInvited",
     "UserNotExistsOrWithoutAccess",
-    "WorkspaceMemberRole",
     "WorkspaceNotFound",
     "WorkspaceOrUserNotFound",
 ]
@@ -155,32 +149,3 @@ class WorkspaceNotFound(ManagementOperationFailure):
 
 class WorkspaceOrUserNotFound(ManagementOperationFailure):
     """A name of Neptune's that nothing here raises."""
-
-
-class MemberRole:
-    """Roles in a project."""
-
-    VIEWER: Final = "viewer"
-    OWNER: Final = "owner"
-    CONTRIBUTOR: Final = "contributor"
-    MEMBER: Final = CONTRIBUTOR
-    MANAGER: Final = OWNER
-
-
-class ProjectVisibility:
-    """Visibility of a project to users who have no role in it."""
-
-    PRIVATE: Final = "priv"
-    PUBLIC: Final = "pub"
-    WORKSPACE: Final = "workspace"
-
-
-class WorkspaceMemberRole(Enum):
-    """Roles in a workspace."""
-
-    MEMBER = "member"
-    ADMIN = "admin"
-
-    def to_api(self) -> str:
-        """Return the server's name for it."""
-        return "owner" if self is WorkspaceMemberRole.ADMIN else self.value

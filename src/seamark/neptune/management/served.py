@@ -11,7 +11,6 @@ from seamark.neptune.management.exceptions import (
     AccessRevokedOnMemberRemoval,
     AccessRevokedOnServiceAccountRemoval,
     ManagementOperationFailure,
-    MemberRole,
     ProjectAlreadyExists,
     ProjectKeyInvalid,
     ProjectNameInvalid,
@@ -24,6 +23,7 @@ from seamark.neptune.management.exceptions import (
     UserNotExistsOrWithoutAccess,
     WorkspaceNotFound,
 )
+from seamark.neptune.management.roles import MemberRole
 from seamark.remote.http.connection import Connection
 from seamark.remote.protocol import RemoteError
 

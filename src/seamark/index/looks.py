@@ -6,6 +6,7 @@ journals are all closed costs one call, because further records create a new fil
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import operator
@@ -17,8 +18,8 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from seamark.journal.safe import closing_fd, open_folder, regular_files
-from seamark.process.interrupts import let_pass, quietly
+from seamark.journal.safe import open_folder, regular_files
+from seamark.process.interrupts import let_pass
 from seamark.store import schema
 from seamark.store.database import Database, Upsert, any_of, in_parts, insertion
 
@@ -239,8 +240,11 @@ class Known:
 
     def has_new_files(self, folder: str, root: int | None) -> bool:
         """Return whether there are new files; the folder may be relative to a descriptor."""
-        with closing_fd(os.open(folder, os.O_RDONLY, dir_fd=root)) as fd:
+        fd = os.open(folder, os.O_RDONLY, dir_fd=root)
+        try:
             names = map(_NAME_OF, regular_files(fd))
+        finally:
+            os.close(fd)
         return not set(map(_FILE_OF, self.looks)).issuperset(names)
 
     def add(self, look: Look) -> None:
@@ -366,9 +370,13 @@ def listing(folder: str, now_ns: int) -> tuple[int, dict[str, Stat]]:
 
     Left out are names with a leading dot, and files that go away meanwhile. Raises OSError.
     """
-    with closing_fd(open_folder(folder)) as fd:
-        listed, found = os.fstat(fd).st_ctime_ns, {}
+    found = {}
+    fd = open_folder(folder)
+    try:
+        listed = os.fstat(fd).st_ctime_ns
         for one in regular_files(fd):
-            with quietly(only=FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError):
                 found[one.name] = stat_of(one.stat(follow_symlinks=False))
+    finally:
+        os.close(fd)
     return (listed if now_ns - listed > RACY_NS else 0), dict(sorted(found.items()))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import operator
 import os
 import re
 import stat
@@ -58,6 +59,7 @@ _ALWAYS: Final = os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 _ENTER: Final = _ALWAYS | os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
 _LIST: Final = _ALWAYS | os.O_DIRECTORY | os.O_RDONLY
 _READ: Final = _ALWAYS | os.O_RDONLY | os.O_NONBLOCK  # opening a pipe waits for a writer otherwise
+_NAME_OF: Final = operator.attrgetter("name")
 fits: Final = re.compile("[^\ud800-\udfff]*").fullmatch
 """Returns a match if a name on disk is text; others cannot be printed, nor kept in a database."""
 _LINK: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR})
@@ -143,18 +145,21 @@ def names_in(path: str | os.PathLike[str], above: int = 1) -> list[str]:
         fd = _open(path, above, _LIST)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    with closing_fd(fd):
-        return sorted(one.name for one in regular_files(fd))
+    try:
+        return sorted(map(_NAME_OF, regular_files(fd)))
+    finally:
+        os.close(fd)
 
 
 def regular_files(fd: int) -> list[os.DirEntry[str]]:
     """Return the regular files in an open folder, without hidden and undecodable names."""
+    found = []
     with os.scandir(fd) as entries:
-        return [
-            one
-            for one in entries
-            if one.name[0] != "." and fits(one.name) and one.is_file(follow_symlinks=False)
-        ]
+        for one in entries:
+            name = one.name
+            if name[0] != "." and fits(name) and one.is_file(follow_symlinks=False):
+                found.append(one)
+    return found
 
 
 def make_folder(path: Path) -> None:

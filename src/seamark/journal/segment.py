@@ -255,10 +255,10 @@ class Payloads:
     def frames(self) -> list[bytes]:
         """Return one frame for each that is missing."""
         self._start = self._end
-        return [
-            self._frame(self._kind, payload, flags=flags)
-            for payload, flags in self._packed[self._start :]
-        ]
+        frames = []
+        for payload, flags in self._packed[self._start :]:
+            frames.append(self._frame(self._kind, payload, flags=flags))
+        return frames
 
     def mark_written(self, whole: int, t: int) -> None:
         """Note how many are in the journal."""

@@ -65,7 +65,7 @@ class Hiding:
         self._remember(text)
         for whole in _WHOLE:  # what begins so is taken for hidden as it is
             if kept.startswith(whole):
-                return whole + self._hidden(kept[len(whole) :])
+                return whole + self._secrets.printed(kept[len(whole) :])
         return kept
 
     def open_value_start(self, text: str) -> int:
@@ -95,7 +95,7 @@ class Hiding:
             return ""
         before, plain = self._before, _plain(text)
         joined = before + plain
-        hidden = self._hidden(joined)
+        hidden = self._secrets.printed(joined)
         if hidden == joined:
             return text
         if hidden.startswith(before):
@@ -113,7 +113,7 @@ class Hiding:
         if "\b" in text:
             text = "".join(map(self._overwritten, text.splitlines(keepends=True)))
         plain = _plain(text)
-        hidden = self._hidden(plain)
+        hidden = self._secrets.printed(plain)
         if hidden == plain:
             return text
         # Lines in which nothing is hidden keep their colours.
@@ -128,12 +128,8 @@ class Hiding:
             return line
         end = line[len(line.rstrip("\r\n")) :]
         shown = stripped(line[: len(line) - len(end)])
-        hidden = self._hidden(_plain(shown))
+        hidden = self._secrets.printed(_plain(shown))
         return line if hidden == _plain(shown) else hidden + end
-
-    def _hidden(self, text: str) -> str:
-        hidden = self._secrets.text(self._secrets.printed(text))
-        return MASK if hidden in _WHOLE else hidden
 
     def _remember(self, text: str) -> None:
         """Remember the text that the next piece continues: an unfinished line, or a key."""

@@ -516,15 +516,6 @@ def kill_server(session: nox.Session) -> None:
 
 
 @nox.session
-def kill_neptune(session: nox.Session) -> None:
-    """Kill servers 200 times while Neptune's client logs (on demand; two integration tests do)."""
-    wanted = ["--group", "test", "--group", "integrations/neptune/pyproject.toml:client"]
-    install(session, ".[server]", *wanted, constraints="neptune-client-latest")
-    # P: it prints how much was acknowledged, lost and doubled.
-    run_pytest(session, "-rP", "tests/faults/test_neptune.py", SEAMARK_SERVER_KILLS="100")
-
-
-@nox.session
 def through(session: nox.Session) -> None:
     """Run the tests that read a second time, through a server on a socket."""
     install(session, ".[image,pandas,parquet,plot,server]", "--group", "test")

@@ -2,22 +2,15 @@
 
 ``python sending.py ROOT PROJECT URI STEPS [SAID]`` records until STEPS are done or standard input
 ends, whichever is first; it says the run's id, and ``done`` once all was recorded. What the server
-answers is noted in the file SAID. The clock is ahead by as many hours as the variable AHEAD_HOURS
-says.
+answers is noted in the file SAID.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
 from pathlib import Path
-
-if hours := float(os.environ.get("AHEAD_HOURS", "0")):  # before anybody has taken the clock
-    true_ns, ahead_ns = time.time_ns, int(hours * 3600 * 10**9)
-    time.time_ns = lambda: true_ns() + ahead_ns
-    time.time = lambda: time.time_ns() / 1e9
 
 from recording import QUIET
 

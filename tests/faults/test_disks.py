@@ -69,15 +69,11 @@ class FileLimit:
     close = free
 
 
-@pytest.fixture(params=["tmpfs", "limit"])
-def disk(request, tmp_path):
-    """A disk that can be filled. Where mounting is refused, both are limits on files."""
-    made: SmallDisk | FileLimit
-    if request.param == "tmpfs":
-        made = SmallDisk(tmp_path / "disk")
-        if not made.mounted:
-            made = FileLimit(tmp_path / "limited")
-    else:
+@pytest.fixture
+def disk(tmp_path):
+    """A disk that can be filled; where mounting is refused, a limit on files."""
+    made: SmallDisk | FileLimit = SmallDisk(tmp_path / "disk")
+    if not made.mounted:
         made = FileLimit(tmp_path / "limited")
     yield made
     made.close()
@@ -355,7 +351,6 @@ def test_run_purged_while_training(tmp_path):
 
 @pytest.fixture
 def common():
-    """A folder that every user of this machine can reach."""
     path = Path(tempfile.mkdtemp(prefix="seamark-common-"))
     path.chmod(0o755)
     yield path

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -16,81 +14,6 @@ from journals import Journal, journal_files
 from recording import QUIET
 
 from seamark import init_project, init_run
-
-TRAIN = """
-    import sys
-    from seamark import init_run
-    quiet = dict(capture=dict(git=False, packages=False))
-    run = init_run("p", root=sys.argv[1], custom_run_id="live", **quiet)
-    print("begun", flush=True)
-    sys.stdin.readline()
-    for step in range(30_000):
-        run.log_metrics({"a": step, "b": 0.5}, step)
-        if step % 100 == 0:
-            run["text"].append(f"line {step // 100}", step=step // 100)
-            run["progress"] = step
-    run.stop()
-"""
-
-READ = """
-    import json, sys
-    from seamark import init_project, init_run
-    reader = init_run("p", root=sys.argv[1], custom_run_id="live", mode="read-only")
-    print("begun", flush=True)
-    sys.stdin.readline()
-    looks = seen = 0
-    while True:
-        state = reader["sys/state"].fetch()
-        points = reader["a"].fetch_points() if reader.exists("a") else None
-        count = 0 if points is None else len(points.step)
-        assert count >= seen, "what was seen once stays"
-        seen = count
-        if count:
-            assert points.step.tolist() == points.value.tolist() == list(range(count))
-        if reader.exists("progress"):
-            reader["progress"].fetch()
-            lines = [one.text for one in reader.session.recorded.view().texts("text")]
-            assert lines == [f"line {number}" for number in range(len(lines))]
-        table = init_project("p", root=sys.argv[1]).fetch_runs_table(columns=["a"])
-        assert len(table.to_rows()) == 1
-        looks += 1
-        if state == "completed":
-            break
-    print(json.dumps([looks, seen]))
-"""
-
-
-def start(code, *args):
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), *args],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-@pytest.mark.once
-@pytest.mark.thorough
-def test_four_readers_and_a_trainer(tmp_path):
-    """Each reader sees a growing, gapless beginning of what is recorded, in the end all of it."""
-    trainer = start(TRAIN, str(tmp_path))
-    assert trainer.stdout.readline() == "begun\n"
-    readers = [start(READ, str(tmp_path)) for _ in range(4)]
-    for reader in readers:
-        assert reader.stdout.readline() == "begun\n"
-    for process in [*readers, trainer]:
-        process.stdin.write("\n")
-        process.stdin.flush()
-    said = trainer.communicate(timeout=240)
-    assert trainer.returncode == 0, said
-    for reader in readers:
-        out, err = reader.communicate(timeout=240)
-        assert reader.returncode == 0, err
-        looks, seen = json.loads(out)
-        assert seen == 30_000
-        assert looks >= 1
-
 
 # -------------------------------------------------------------------- the index
 
@@ -199,21 +122,6 @@ def test_an_index_that_goes_away_under_a_reader(run):
         more["later"] = 5
     assert reader["later"].fetch() == 5
     assert reader["m3"].fetch_points().value.tolist()[:3] == [3, 4, 5]
-
-
-def test_no_place_for_an_index(run, monkeypatch, tmp_path):
-    """Where no cache can be kept it is in memory, and never below the root."""
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    check(run)
-    assert not list(run.root.rglob("*.db"))
-
-
-def test_the_index_can_be_elsewhere(run, monkeypatch, tmp_path):
-    """SEAMARK_INDEX moves it; two readers with two caches see the same."""
-    monkeypatch.setenv("SEAMARK_INDEX", str(tmp_path / "index"))
-    check(run)
-    assert (tmp_path / "index").exists()
 
 
 # -------------------------------------------------------------------- damaged runs

@@ -22,7 +22,6 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-import psutil
 from databases import fresh_database, own_postgresql
 from folding import eventually
 from kill_seed import SEED
@@ -37,11 +36,8 @@ from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import next_batch
 from seamark.remote.http.connection import Connection
 from seamark.remote.http.sender import open_remote
-from seamark.remote.protocol import Gap, Purged, RemoteError, RunKey, Sent
+from seamark.remote.protocol import RemoteError, RunKey
 from seamark.remote.sync import sync_run, unsent_data
-from seamark.server.database import DatabaseUnreachable
-from seamark.server.kept.caretaker import Caretaker
-from seamark.store.database import Conflict
 
 SENDING = Path(__file__).with_name("sending.py")
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -52,13 +48,6 @@ KILLS = int(os.environ.get("SEAMARK_SERVER_KILLS", "2"))
 KILLING_S = float(os.environ.get("SEAMARK_KILL_S", "inf"))
 PROJECT = "faults"
 STEPS = 100_000
-
-
-def on(engine):
-    """Run a test on one engine, and on the other on demand."""
-    (other,) = {"sqlite", "postgresql"} - {engine}
-    again = pytest.param(other, marks=pytest.mark.thorough)
-    return pytest.mark.parametrize("place", [engine, again], indirect=True)
 
 
 @pytest.fixture
@@ -78,12 +67,12 @@ def place(request, tmp_path, draw):
 class Training:
     """A process that records and sends."""
 
-    def __init__(self, root: Path, place: Place, said: Said, **env: str) -> None:
+    def __init__(self, root: Path, place: Place, said: Said) -> None:
         path = os.pathsep.join([str(SOURCE), str(SUPPORT)])
         words = [str(root), PROJECT, place.proxy.url, str(STEPS), str(said.path)]
         self.process = subprocess.Popen(
             [sys.executable, str(SENDING), *words],
-            env={**os.environ, "PYTHONPATH": path, "SEAMARK_API_TOKEN": place.token, **env},
+            env={**os.environ, "PYTHONPATH": path, "SEAMARK_API_TOKEN": place.token},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -103,12 +92,10 @@ class Training:
         self._reap()
 
     def recorded(self, root: Path) -> int:
-        """Return how many bytes of it are on the disk."""
         folder = RunFolder(root, PROJECT, self.run)
         return sum(journal.path.stat().st_size for journal in folder.journals())
 
     def lives(self) -> bool:
-        """Return whether it still records."""
         return self.process.poll() is None
 
     def _reap(self) -> None:
@@ -132,13 +119,11 @@ class Witness:
         self._thread.start()
 
     def stop(self) -> None:
-        """End, and look at everything once more."""
         self._ended.set()
         self._thread.join()
         self.look()
 
     def look(self) -> None:
-        """Ask of every run what the server knows of it now."""
         remote = self._open(self._place.server.url)
         for folder in iter_runs(self._root):
             remote.journals(RunKey(folder.project, folder.run))
@@ -156,14 +141,6 @@ class Witness:
                 for folder in [*folders[-3:], *self._draw.sample(folders, min(1, len(folders)))]:
                     send_once(remote, folder)
         remote.close()
-
-
-def send_beside(root, place, said):
-    """Send what is new of all runs once, and note what is answered."""
-    remote = Heard(Connection(place.server.url, place.token), said)
-    for folder in iter_runs(root):
-        send_once(remote, folder)
-    remote.close()
 
 
 def send_once(remote, folder):
@@ -221,16 +198,14 @@ def check_kept(root, place):
     return positions
 
 
-def check_folded(root, place, positions, only=None):
-    """Assert that the server answers with every point of every run, or of one, as it is read here.
+def check_folded(root, place, positions):
+    """Assert that the server answers with every point of every run, as it is read here.
 
     Returns:
         How many points were compared.
     """
     count = 0
     for folder in iter_runs(root):
-        if only not in (None, folder.run):
-            continue
         here = init_run(PROJECT, root=root, with_id=folder.run, mode="read-only", **QUIET)
         asked = {"project": PROJECT, "run": folder.run}
         position = f"{PROJECT}/{folder.run}", positions[folder.run]
@@ -260,7 +235,9 @@ def check_all(root, place):
 @pytest.mark.once
 @pytest.mark.slow
 @pytest.mark.timeout(max(240, 40 * KILLS))
-@on("postgresql")
+@pytest.mark.parametrize(
+    "place", ["postgresql", pytest.param("sqlite", marks=pytest.mark.thorough)], indirect=True
+)
 def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw):
     """SIGKILL at random moments, connections cut half-way; every point is there once.
 
@@ -307,90 +284,12 @@ def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw):
     said.close()
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-@pytest.mark.thorough
-def test_a_server_that_forgets_is_noticed(tmp_path, place):
-    """The judge of these tests itself: tables of a moment ago lack what was acknowledged since."""
-    place.troubles = False
-    root, said = tmp_path / "runs", Said(tmp_path / "said")
-    run = init_run(PROJECT, root=root, **QUIET)
-    run["a"] = 1
-    send_beside(root, place, said)
-    place.end()
-    before = {file: file.read_bytes() for file in place.folder.glob("kept.db*")}
-    place.start()
-    run["a"] = 2
-    run.stop()
-    send_beside(root, place, said)
-    assert said.judge() == (2, [])
-    place.end()
-    for file in place.folder.glob("kept.db*"):
-        file.unlink()
-    for file, data in before.items():
-        file.write_bytes(data)
-    place.start()
-    send_beside(root, place, said)  # which would heal it
-    count, lost = said.judge()
-    assert (count, len(lost)) == (3, 1)
-    said.close()
-
-
 def hold(said, killed):
     """Assert that the server never forgot what it had acknowledged."""
     count, lost = said.judge()
     print(dict(killed), count, "batches acknowledged,", len(lost), "lost")  # noqa: T201
     assert count
     assert lost == [], f"SEAMARK_KILL_SEED={SEED}"
-
-
-def deliveries(folder, draw):
-    """Return the batches of a run, some twice, in any order."""
-    found = []
-    for journal in folder.journals():
-        with JournalReader(journal.path) as reader:
-            offset = 0
-            while (batch := next_batch(reader, offset, draw.choice([200, 2000]))) is not None:
-                found += [(journal.path.name, batch)] * draw.choice([1, 1, 2, 3])
-                offset = batch.end
-    draw.shuffle(found)
-    return found
-
-
-@pytest.mark.once
-@on("sqlite")
-@pytest.mark.thorough
-def test_deliveries_that_are_repeated_and_out_of_order(tmp_path, place, draw):
-    """Two senders of one journal at once, each batch up to three times, in any order."""
-    root = tmp_path / "runs"
-    run = init_run(PROJECT, root=root, **QUIET)
-    for step in range(300):
-        run.log_metrics({"train/loss": 1 / (step + 1), "train/step": float(step)}, step=step)
-        run["log"].append(f"line {step}")
-    run.stop()
-    folder = RunFolder(root, PROJECT, run.id)
-    key = RunKey(PROJECT, run.id)
-    told: list[Sent] = []
-
-    def send(queue):
-        remote = open_remote(place.server.url, place.token)
-        while queue:
-            name, batch = queue.pop(0)
-            try:
-                told.append(remote.send(key, name, batch.offset, batch.data))
-            except Gap as error:
-                told.append(Sent(error.known, 0))
-                queue.append((name, batch))
-        remote.close()
-
-    threads = [threading.Thread(target=send, args=(deliveries(folder, draw),)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    check_all(root, place)
-    positions = check_kept(root, place)
-    assert max(each.position for each in told) <= positions[run.id]
 
 
 # ---------------------------------------------------------------------- what surrounds the server
@@ -400,15 +299,6 @@ def more_comes(said, batches=3):
     """Return once the server has acknowledged so many more batches."""
     before = said.judge()[0]
     eventually(lambda: said.judge()[0] >= before + batches, 120)
-
-
-@pytest.fixture
-def sent(tmp_path, place):
-    """Two trainings that send, and what they were answered; in the end all must be there."""
-    place.troubles = False
-    root, said = tmp_path / "runs", Said(tmp_path / "said")
-    yield root, said
-    said.close()
 
 
 def ends_well(root, place, said, running):
@@ -449,121 +339,3 @@ def test_a_database_that_goes_away_under_a_running_server(tmp_path, draw):
         assert sorted(place.server.workers()) == processes
         place.close()
         said.close()
-
-
-@pytest.mark.once
-@on("sqlite")
-@pytest.mark.thorough
-def test_a_disk_that_is_full_under_a_running_server(sent, place):
-    """No file of the server may grow any more; once they may, everything arrives."""
-    root, said = sent
-    running = [Training(root, place, said) for _ in range(2)]
-    for most in (0, 4096):
-        more_comes(said)
-        workers = [psutil.Process(pid) for pid in place.server.workers()]
-        for worker in workers:
-            worker.rlimit(psutil.RLIMIT_FSIZE, (most, psutil.RLIM_INFINITY))
-        for training in running:
-            before = training.recorded(root)
-            eventually(lambda one=training, was=before: one.recorded(root) > was + 20_000)
-        for worker in workers:
-            if worker.is_running():
-                worker.rlimit(psutil.RLIMIT_FSIZE, (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY))
-    more_comes(said)
-    ends_well(root, place, said, running)
-
-
-@pytest.mark.once
-@on("sqlite")
-@pytest.mark.thorough
-def test_clocks_that_are_hours_apart(sent, place):
-    """A client far ahead and one far behind are taken, folded and read like any other."""
-    root, said = sent
-    running = [Training(root, place, said, AHEAD_HOURS=hours) for hours in ("30", "-30", "0")]
-    more_comes(said, 6)
-    place.end(signal.SIGKILL)
-    place.start()
-    more_comes(said, 6)
-    ends_well(root, place, said, running)
-
-
-@pytest.mark.once
-@on("sqlite")
-@pytest.mark.thorough
-def test_objects_are_collected_while_the_server_is_killed(sent, place):
-    """Compaction, removal and the search for orphans never rest, and no day passes between them.
-
-    Whoever tends has a clock that runs ahead by more than a day each time: so every object is old
-    enough at once, also those that are being written.
-    """
-    root, said = sent
-    running = [Training(root, place, said) for _ in range(2)]
-    ended = threading.Event()
-    done: list[int] = []
-
-    def tend():
-        ahead = [0]
-        with place.opened() as (databases, objects):
-            clock = lambda: time.time_ns() + ahead[0]  # noqa: E731
-            keeper = Caretaker(databases.kept, objects, clock)
-            while not ended.is_set():
-                ahead[0] += 26 * 3600 * 10**9
-                with contextlib.suppress(Conflict, DatabaseUnreachable):
-                    keeper.tend(ended.is_set)
-                    keeper.claim_orphans(ended.is_set)
-                    done.append(1)
-
-    with ThreadPoolExecutor(1) as beside:
-        tending = beside.submit(tend)
-        try:
-            for _ in range(KILLS):
-                more_comes(said)
-                place.kill()
-        finally:
-            ended.set()
-        tending.result()
-    assert len(done) > KILLS
-    ends_well(root, place, said, running)
-    refold(place)
-    check_all(root, place)
-
-
-@pytest.mark.once
-@on("postgresql")
-@pytest.mark.thorough
-def test_runs_are_purged_trashed_and_restored_while_they_are_sent(sent, place):
-    """A purged run stays away, also after kills and refolds; what was trashed comes back."""
-    root, said = sent
-    gone, other = running = [Training(root, place, said) for _ in range(2)]
-    more_comes(said)
-    for training in running:
-        at = f"runs/{PROJECT}/{training.run}/opening"
-        eventually(lambda at=at: place.request("GET", at) == 200, 120)
-    edit = {"refs": [[PROJECT, other.run]], "trashed": True}
-    assert place.request("PATCH", "runs", edit) == 200
-    more_comes(said)
-    assert place.request("DELETE", f"runs/{PROJECT}/{gone.run}") == 200
-    place.end(signal.SIGKILL)
-    place.start()
-    more_comes(said)
-    assert place.request("PATCH", "runs", {**edit, "trashed": False}) == 200
-    assert all(training.lives() for training in running)
-    for training in running:
-        training.end()
-    for anew in (False, True):
-        if anew:
-            refold(place)
-        asked = {"project": PROJECT, "run": gone.run}
-        assert place.request("GET", f"runs/{PROJECT}/{gone.run}/journals") == 410
-        assert place.request("POST", "read/opening", asked) == 404
-        assert place.request("POST", "read/points", {**asked, "paths": ["train/loss"]}) == 404
-        remote = open_remote(place.server.url, place.token)
-        with pytest.raises(Purged):
-            remote.journals(RunKey(PROJECT, gone.run))
-        folder = RunFolder(root, PROJECT, other.run)
-        done = sync_run(unsent_data(folder, remote), remote)
-        assert done.problems == []
-        known = remote.journals(RunKey(PROJECT, other.run))
-        remote.close()
-        folded = check_folded(root, place, {other.run: sum(known.values())}, only=other.run)
-        assert folded

@@ -33,7 +33,6 @@ GONE = {"pid": 2**22 + 1, "start": 1}
 
 @pytest.fixture
 def folder(tmp_path):
-    """The folder of a run that somebody made by hand."""
     return RunFolder(tmp_path / "root", "p", "stranger")
 
 
@@ -132,7 +131,6 @@ def test_a_run_behind_a_link_is_none(folder, victim, name):
 
 
 def test_the_root_itself_may_be_a_link(folder, tmp_path):
-    """How one gets to the root is the reader's business."""
     honest(folder)
     (tmp_path / "short").symlink_to(folder.root)
     found = init_run("p", with_id=folder.run, root=tmp_path / "short", mode="read-only")
@@ -140,7 +138,6 @@ def test_the_root_itself_may_be_a_link(folder, tmp_path):
 
 
 def test_a_loop_of_links_lists_a_run_once(folder):
-    """Links below the root are not followed."""
     honest(folder)
     (folder.root / "p" / "loop").symlink_to(folder.root)
     (folder.root / "again").symlink_to(folder.root / "p")
@@ -239,7 +236,6 @@ def test_a_link_in_the_target_leads_nowhere(folder, victim, tmp_path):
 
 
 def test_a_series_keeps_the_names_of_its_steps_apart(folder, tmp_path):
-    """Two steps never share a file."""
     journal = crafted(folder)
     for step in (1_000_000, 1_000_001, 0.5, 3):
         journal.op("file_point", path="f", step=step, file=BLOB | {"ext": "txt"})
@@ -296,7 +292,6 @@ def umask():
 
 @pytest.mark.parametrize("what", ["staged", "inside"])
 def test_links_in_the_staging_folder_are_not_followed(folder, tmp_path, what):
-    """What is staged is a file of the run's own."""
     secret = tmp_path / "secret"
     secret.write_bytes(b"secret")
     file: Any = {"name": "s", "size": 6, "staged": "ab"}
@@ -448,24 +443,16 @@ def test_whatever_lies_beside_the_journals_is_left_alone(folder, tmp_path, kind)
     assert found.exit_code == 1
 
 
-def test_a_name_that_is_no_text_is_told(folder):
-    """fsck says what no reader can."""
+def test_a_name_that_is_no_text_is_told_and_hides_no_run(folder):
     honest(folder)
     (folder.root / "p" / os.fsdecode(b"run\xff") / "journal").mkdir(parents=True)
     assert command(folder, "ls").exit_code == 0
     Path(os.fsdecode(bytes(folder.journal_dir) + b"/j\xff")).touch()
     assert "not a file" in command(folder, "fsck").output
-
-
-def test_a_name_that_is_no_text_hides_no_run(folder):
-    """The run that it lies in is read as ever."""
-    honest(folder)
-    Path(os.fsdecode(bytes(folder.journal_dir) + b"/j\xff")).touch()
     assert read(folder)["lr"].fetch() == 0.1
 
 
 def test_folders_inside_each_other_without_end(folder):
-    """A walk through the root ends."""
     honest(folder)
     deep = folder.root / "p"
     for _ in range(1000):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 
 import pytest
 from clocks import Clock
@@ -10,7 +11,6 @@ from clocks import Clock
 
 @pytest.fixture
 def clock():
-    """The clock of a server that a test moves by hand."""
     return Clock()
 
 
@@ -38,3 +38,15 @@ def team(request, postgresql, tmp_path_factory):
         one = stack.enter_context(served(tmp_path_factory.mktemp("server"), store=store))
         stack.enter_context(folding(one.server))
         yield one
+
+
+@pytest.fixture
+def place(account_url, tmp_path, clock):
+    """Databases, objects and intake of a server; no fold worker runs yet."""
+    pytest.importorskip("fastapi")
+    from folding import Place
+
+    clock.now = time.time_ns()
+    made = Place(tmp_path / "server", account_url, clock)
+    yield made
+    made.close()

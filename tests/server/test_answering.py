@@ -33,7 +33,6 @@ values = st.recursive(
 
 
 def told(value, *, plain_arrays=False):
-    """Return what a program of another language reads."""
     data = to_json(value, plain_arrays=plain_arrays)
     return json.loads(data.decode(), parse_constant=pytest.fail)
 
@@ -103,7 +102,6 @@ def test_values_can_be_told_from_their_json(value):
     ],
 )
 def test_every_value_says_what_it_is(value, expected):
-    """In one form that does not change."""
     found = told(value)
     if expected is None:
         assert found["$"] == type(value).__name__
@@ -113,7 +111,6 @@ def test_every_value_says_what_it_is(value, expected):
 
 
 def test_an_answer_says_only_what_there_is_to_say():
-    """Its own fields have no tag."""
     assert told(Answer(None)) == {"answer": None}
     whole = {"answer": [], "seen": "tag", "next": "3", "told": ["no run has 'x'"], "total": 0}
     assert told(Answer(*whole.values())) == whole
@@ -123,7 +120,6 @@ def test_an_answer_says_only_what_there_is_to_say():
 
 
 def test_arrays_are_bytes_or_numbers():
-    """As is asked for."""
     points = Points(
         np.array([0.0, 1.0]),
         np.array([math.nan, 0.5]),
@@ -140,7 +136,6 @@ def test_arrays_are_bytes_or_numbers():
 
 
 def test_what_is_nested_without_end_is_cut():
-    """A record of a stranger stops nobody."""
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -148,6 +143,5 @@ def test_what_is_nested_without_end_is_cut():
 
 
 def test_what_has_no_form_is_an_error_where_it_is_sent():
-    """Nothing is sent as something else."""
     with pytest.raises(TypeError, match="complex"):
         to_json([1j])

@@ -50,7 +50,6 @@ def test_one_worker_gets_a_run(team, tmp_path):
 
 
 def test_a_group(team, tmp_path):
-    """Its metadata is that of the project's log."""
     where = {"remote": team.url, "api_token": team.token}
     begin(1, "claims/b", root=tmp_path / "maker", groups="folds", **where)
     with (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +12,7 @@ pytest.importorskip("fastapi")
 
 from asking import ask
 from folding import a_journal
+from questions import of_many, of_run
 from served import served
 
 from seamark.server.app import routers
@@ -33,49 +33,6 @@ def every_route():
 SECRET = "team/kept-to-itself"
 
 
-def test_no_route_answers_without_a_guard(team):
-    """What is of a project is 401 for nobody and 404 for a stranger; nothing else names it."""
-    made = ask(team.url, "POST", "accounts/tokens", team.token, {"user": "stranger"})
-    stranger = made.json()["token"]
-    hidden = {"project": SECRET, "visibility": "private"}
-    assert ask(team.url, "PUT", "accounts/visibility", team.token, hidden).status == 200
-    for method, path in every_route():
-        filled = path.replace("{project:path}", SECRET)
-        filled = re.sub(r"\{(sha256|digest)\}", "0" * 64, filled)
-        filled = re.sub(r"\{\w+(:\w+)?\}", "abcdef", filled).lstrip("/")
-        for token, of_project in (("", 401), (stranger, 404)):
-            answer = ask(team.url, method, filled, token)
-            case = (method, path, bool(token), answer.body)
-            # The form of a request is looked at first: 422 tells nothing of a project.
-            if "{project" in path:
-                assert answer.status in {of_project, 422}, case
-            else:
-                assert answer.status in {200, 401, 403, 404, 422}, case
-            assert SECRET.encode() not in answer.body or answer.status == 404, case
-
-
-def test_a_viewer_changes_nothing(team):
-    """Of a project that they may read: every route that writes is 403, or says nothing."""
-    made = ask(
-        team.url,
-        "POST",
-        "accounts/tokens",
-        team.token,
-        {"user": "reader", "project": SECRET, "role": "viewer"},
-    )
-    viewer = made.json()["token"]
-    writing = {"PUT", "POST", "PATCH", "DELETE"}
-    tried = [(method, path) for method, path in every_route() if "{project" in path]
-    for method, path in tried:
-        filled = path.replace("{project:path}", SECRET)
-        filled = re.sub(r"\{(sha256|digest)\}", "0" * 64, filled)
-        filled = re.sub(r"\{\w+(:\w+)?\}", "abcdef", filled).lstrip("/")
-        answer = ask(team.url, method, f"{filled}?offset=0&size=1", viewer, headers=None)
-        expected = {403, 422} if method in writing else {200, 403, 404, 422}
-        assert answer.status in expected, (method, path, answer.body)
-    assert {method for method, _ in tried} & writing
-
-
 # ---------------------------------------------------------------------- requests that would work
 
 WORTH = "s3cret-worth"
@@ -94,34 +51,17 @@ OF_A_RUN: dict[tuple[str, str], tuple[str, str, Any]] = {
     ("PUT", "blobs/{digest}"): ("contributor", "?offset=0&size=9", b"x"),
     ("PUT", "journals/{journal}"): ("contributor", "?offset=0", b"{data}"),
 }
-READS_OF_A_RUN: dict[str, dict[str, Any]] = {
-    "attribute": {"path": f"{WORTH}/lr"},
-    "attributes": {},
-    "curve": {"path": f"{WORTH}/loss", "points": 100},
-    "drawing": {"path": f"{WORTH}/loss"},
-    "facts": {},
-    "families": {},
-    "files": {"path": f"{WORTH}/f"},
-    "has": {"path": f"{WORTH}/lr"},
-    "histograms": {"path": f"{WORTH}/h"},
-    "journals": {},
-    "last": {"path": f"{WORTH}/text"},
-    "log": {"path": [f"{WORTH}/text"]},
-    "opening": {},
-    "overview": {},
-    "percentiles": {"path": f"{WORTH}/loss", "percents": [50]},
-    "points": {"paths": [f"{WORTH}/loss"]},
-    "ranks": {},
-    "some": {"paths": [f"{WORTH}/lr"]},
-    "stragglers": {},
-    "text_begin": {"file": "{journal}", "paths": [f"{WORTH}/text"]},
-    "text_page": {"file": "{journal}", "paths": [f"{WORTH}/text"]},
-    "texts": {"path": f"{WORTH}/text"},
-}
+READS_OF_A_RUN = of_run("", f"{WORTH}/")
 _REFS = {"refs": [[SECRET, RUN]]}
 _CLAIMED = {"project": SECRET, "name": RUN, "number": 1, "key": "0" * 16}
 _CLAIMANT = {"host": "here", "pid": 1, "key": "0" * 16, "t": 1}
-_READS_OF_MANY: dict[str, list[Any]] = {
+_SOME = {"project": SECRET}
+_MORE: dict[str, list[Any]] = {
+    **{key: [_SOME] for key in ("fields", "names", "paths", "projects", "shared")},
+    "select": [{"query": f"`{WORTH}/lrr` > 0", "unknown": "tell"}],
+    "table": [{"columns": ["*"]}, _SOME, {"id": RUN}, {"query": f"`{WORTH}/lr` > 0"}],
+}
+OF_MANY: dict[str, list[Any]] = {
     "attempts": [_REFS],
     "changes": [{}],
     "crash_reasons": [_REFS],
@@ -145,7 +85,10 @@ _READS_OF_MANY: dict[str, list[Any]] = {
     ],
 }
 OF_MANY: dict[tuple[str, str], list[Any]] = {
-    **{("POST", f"/read/{verb}"): bodies for verb, bodies in _READS_OF_MANY.items()},
+    **{
+        ("POST", f"/read/{verb}"): [body, *_MORE.get(verb, ())]
+        for verb, body in of_many(SECRET, RUN, f"{WORTH}/").items()
+    },
     ("PATCH", "/runs"): [{**_REFS, "add_tags": ["x"]}],
     ("PATCH", "/views"): [{"project": SECRET, "name": "v", "was": None, "address": ""}],
     ("POST", "/views"): [{"project": SECRET}],
@@ -241,9 +184,7 @@ def test_a_run_is_not_there_for_other_tokens(tenants, case):
 @pytest.mark.parametrize("verb", READS_OF_A_RUN)
 def test_nothing_of_a_run_is_read_with_other_tokens(tenants, verb):
     """The same of every question about one run, in both forms of an answer."""
-    arguments = dict(READS_OF_A_RUN[verb])
-    if "file" in arguments:
-        arguments["file"] = tenants.made.file
+    arguments = of_run(tenants.made.file, f"{WORTH}/")[verb]
     for accept in ({}, {"Accept": "application/msgpack"}):
 
         def asked(token, project, accept=accept):

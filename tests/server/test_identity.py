@@ -13,8 +13,7 @@ pytest.importorskip("fastapi")
 from folding import Place, a_journal
 
 from seamark.server import failures
-from seamark.server.checks import CannotStart, open_matching_objects
-from seamark.server.databases import open_databases
+from seamark.server.checks import CannotStart
 from seamark.server.folding.main import FoldWorker
 from seamark.server.folding.refold import refold_server
 from seamark.server.kept.plan import FullError
@@ -78,24 +77,6 @@ def test_journals_whose_tables_were_lost_are_taken_up_where_users_are_known(fold
     (folder / "identity").unlink()
     with pytest.raises(CannotStart, match="the database is empty"):
         prepare(settings(tmp_path, folder, "other"))
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_a_server_of_before_there_were_identities(folder, tmp_path, there):
-    """It is recognized by the newest object that its tables name."""
-    databases = open_databases(store(tmp_path))
-    with databases.account.writing() as connection:
-        connection.exec_driver_sql("DELETE FROM fact WHERE key = 'identity'")
-    (folder / "identity").unlink()
-    if not there:
-        shutil.rmtree(folder / "journals")
-    with contextlib.closing(databases):
-        if there:
-            open_matching_objects(databases, folder.as_uri()).close()
-            assert (folder / "identity").is_file()
-        else:
-            with pytest.raises(CannotStart, match="does not hold the objects"):
-                open_matching_objects(databases, folder.as_uri())
 
 
 def test_what_is_missing_is_asked_for_again_after_the_tables_were_made_again(folder, tmp_path):

@@ -21,7 +21,7 @@ from served import served
 from server_process import start_server
 
 from seamark.neptune.server import log
-from seamark.server import objects, quota
+from seamark.server import quota
 from seamark.server.accounts import logins
 from seamark.server.accounts.tables import new_token
 from seamark.server.blobs import blobs
@@ -29,9 +29,9 @@ from seamark.server.folding.main import FoldWorker
 from seamark.server.kept import intake
 from seamark.store import schema
 
-FEW = 4
+FEW = 3
 """What the tests lower the bounds to, so that a round fills them."""
-RUNS = 8
+RUNS = 5
 """Of one round: more than any bound, and more than a table may differ by from moment to moment."""
 
 
@@ -102,7 +102,6 @@ def test_no_table_of_a_worker_grows_with_what_it_is_sent(tmp_path, monkeypatch):
     monkeypatch.setattr(schema, "MOST_BYTES", FEW * 500)
     monkeypatch.setattr(logins, "_KEPT", FEW)
     monkeypatch.setattr(blobs, "_HASHES", FEW)
-    monkeypatch.setattr(objects, "_OPEN", FEW)
     monkeypatch.setattr(quota, "_KEPT", FEW)
     monkeypatch.setattr(intake, "_MOST", FEW)
     monkeypatch.setattr(log, "_REMEMBERED", FEW)

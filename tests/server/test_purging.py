@@ -1,40 +1,40 @@
-"""Purging: what an owner removes is gone for good, also while it is being sent."""
+"""Purging: what an owner removes is gone for good, its files too and no others."""
 
 from __future__ import annotations
 
+import hashlib
 import threading
 
 import pytest
 
 pytest.importorskip("fastapi")
 
-from folding import Place, a_journal, eventually, says
+import urllib3
+from folding import a_journal, eventually, says
+from served import folding
 
+from seamark.server.accounts import tables as account_tables
+from seamark.server.blobs.blobs import Blobs
+from seamark.server.databases import open_databases
 from seamark.server.failures import Rejected
 from seamark.server.folding.main import FoldWorker
+from seamark.server.folding.refold import take_up
+from seamark.server.kept.journals import IntakeJournals
 from seamark.server.purging import is_purged, purge
+from seamark.server.state import make_tables
 from seamark.server.writer import ServerWriter
 
 PROJECT = "team/x"
-
-
-@pytest.fixture
-def place(account_url, tmp_path):
-    """Databases, objects and intake of a server."""
-    made = Place(tmp_path / "server", account_url)
-    yield made
-    made.close()
+DAY_NS = 24 * 3600 * 10**9
 
 
 def away(place, run):
-    """Purge a run."""
     databases = place.databases
     purge(databases.account, place.kept, databases.store(), PROJECT, run, who="a", now_ns=1)
 
 
 def test_a_purge_while_it_is_sent_and_folded_leaves_nothing(place):
     """Batches that come after it are refused, and no fold brings back what was there."""
-    place.start_worker()
     journal = a_journal("one", PROJECT, "run0", attempt=0)
     refused = threading.Event()
 
@@ -46,20 +46,21 @@ def test_a_purge_while_it_is_sent_and_folded_leaves_nothing(place):
         except Rejected:
             refused.set()
 
-    sender = threading.Thread(target=send)
-    sender.start()
-    eventually(lambda: place.positions.folded(PROJECT, "run0"))
-    away(place, "run0")
-    sender.join()
-    assert refused.is_set()
-    assert is_purged(place.databases.account, PROJECT, "run0")
-    assert place.kept.journals(PROJECT, "run0") == {}
-    other = a_journal("two", PROJECT, "run1").assign(a=1)
-    position = place.send(PROJECT, "run1", other)
-    assert place.positions.wait_for((PROJECT, "run1"), position, 60) == 0
-    eventually(lambda: says(place.reader(PROJECT, "run0")) == {})
-    with pytest.raises(Rejected, match="was purged here"):
-        place.intake.take(PROJECT, "run0", journal.file, 0, journal.data)
+    with folding(place):
+        sender = threading.Thread(target=send)
+        sender.start()
+        eventually(lambda: place.positions.folded(PROJECT, "run0"))
+        away(place, "run0")
+        sender.join()
+        assert refused.is_set()
+        assert is_purged(place.databases.account, PROJECT, "run0")
+        assert place.kept.journals(PROJECT, "run0") == {}
+        other = a_journal("two", PROJECT, "run1").assign(a=1)
+        position = place.send(PROJECT, "run1", other)
+        assert place.positions.wait_for((PROJECT, "run1"), position, 60) == 0
+        eventually(lambda: says(place.reader(PROJECT, "run0")) == {})
+        with pytest.raises(Rejected, match="was purged here"):
+            place.intake.take(PROJECT, "run0", journal.file, 0, journal.data)
     away(place, "run0")  # again, as after one that was cut short
 
 
@@ -116,3 +117,107 @@ def test_an_edit_by_a_clock_that_is_behind_moves_no_creation_date(place):
             if one.path == "sys/creation_time"
         ]
         assert created.timestamp() * 1e9 == pytest.approx(began, abs=1e6)
+
+
+@pytest.fixture
+def fresh(tmp_path, place, clock):
+    """The same objects behind tables that were made again from them alone."""
+    opened = open_databases(f"sqlite:///{tmp_path}/fresh")
+    make_tables(opened)
+
+    def again():
+        take_up(opened, place.objects)
+        kept = IntakeJournals(opened.kept, place.objects, clock)
+        return kept, Blobs(opened.kept, place.objects, now_ns=clock)
+
+    yield again
+    opened.close()
+
+
+def content(blobs, run, data):
+    digest = hashlib.sha256(data).hexdigest()
+    blobs.put(PROJECT, run, digest, len(data), 0, data)
+    return digest
+
+
+def uploads(journal, digest, **more):
+    return journal.op("upload", path="file", size=1, sha256=digest, **more)
+
+
+def tended(kept, clock):
+    """Have everything done that is due in the next two days."""
+    for _ in range(8):
+        clock.now += DAY_NS // 4
+        kept.tend()
+
+
+def test_files_that_were_taken_up_stay(place, clock, fresh):
+    """Nobody knows which runs need them; what comes afterwards goes with its last run."""
+    blobs = Blobs(place.databases.kept, place.objects, now_ns=clock)
+    own, more = content(blobs, "a", b"own"), b"afterwards"
+    place.send(PROJECT, "a", uploads(a_journal("one", PROJECT, "a"), own))
+    kept, again = fresh()
+    later = content(again, "a", more)
+    kept.forget(PROJECT, "a")
+    tended(kept, clock)
+    assert b"".join(again.find(PROJECT, own).read()) == b"own"
+    assert again.find(PROJECT, later) is None
+
+
+def test_what_comes_for_a_run_in_the_moment_of_its_purge_goes_too(place, clock):
+    """The file was let in before the tombstone, and arrived after everything was removed."""
+    blobs = Blobs(place.databases.kept, place.objects, now_ns=clock)
+    place.send(PROJECT, "a", a_journal("one", PROJECT, "a"))
+    databases = place.databases
+    store = databases.store()
+    purge(databases.account, place.kept, store, PROJECT, "a", who="o", now_ns=clock())
+    late = content(blobs, "a", b"late")
+    tended(place.kept, clock)
+    assert blobs.find(PROJECT, late) is None
+    assert [one.name for one in place.objects.listed("blobs/")] == []
+
+
+def test_a_purge_that_died_after_its_tombstone_is_brought_to_its_end(place, clock):
+    """Whoever tends removes what is kept and what was folded, without being asked again."""
+    worker = FoldWorker(place.databases, place.kept, threading.Event(), clock)
+    blobs = Blobs(place.databases.kept, place.objects, now_ns=clock)
+    own = content(blobs, "a", b"own")
+    position = place.send(PROJECT, "a", uploads(a_journal("one", PROJECT, "a"), own))
+    eventually(lambda: worker.round() or place.positions.folded(PROJECT, "a") >= position)
+    account = place.databases.account
+    with account.writing() as connection:  # what a purge does first
+        grave = {"project": PROJECT, "run": "a", "t_ns": clock(), "who": "o"}
+        connection.execute(account_tables.tombstone.insert(), grave)
+    worker.tend(place.databases.store())
+    assert place.kept.journals(PROJECT, "a") == {}
+    assert place.positions.folded(PROJECT, "a") == 0
+    tended(place.kept, clock)
+    assert blobs.find(PROJECT, own) is None
+    assert [one.name for one in place.objects.listed()] == []
+
+
+def test_a_purged_run_is_refused_at_every_door(team):
+    """Journals, questions about files and files are answered 410, again after the same purge."""
+    project, run, base = "team/x", "run0", f"{team.url}/api/v1/runs/team/x/run0"
+    data = b"a file"
+    digest = hashlib.sha256(data).hexdigest()
+    journal = a_journal("one", project, run)
+    of_journal, of_file = f"{base}/journals/{journal.file}", f"{base}/blobs/{digest}"
+    with urllib3.PoolManager(headers={"Authorization": f"Bearer {team.token}"}) as pool:
+
+        def ask(method, url, **rest):
+            return pool.request(method, url, retries=False, **rest).status
+
+        def doors():
+            return [
+                ask("GET", f"{base}/journals"),
+                ask("PUT", f"{of_journal}?offset=0", body=journal.data),
+                ask("POST", f"{base}/blobs", json={"digests": [digest]}),
+                ask("PUT", f"{of_file}?offset=0&size={len(data)}", body=data),
+            ]
+
+        assert doors() == [200, 200, 200, 200]
+        for _ in range(2):
+            assert ask("DELETE", base) == 200
+            assert doors() == [410, 410, 410, 410]
+        assert ask("DELETE", f"{team.url}/api/v1/runs/team/x/other") == 404

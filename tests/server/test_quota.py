@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 from itertools import pairwise
@@ -21,6 +22,8 @@ from served import served
 import seamark
 from seamark.cli.server import size_of
 from seamark.remote import shipper as shippers
+from seamark.server.blobs.blobs import Blobs
+from seamark.server.kept.intake import Intake
 from seamark.server.quota import Quota
 
 
@@ -57,35 +60,19 @@ def test_a_full_workspace_is_said_and_others_go_on(tmp_path):
         assert put(here, "lab/c", "run3", other.file, other.data).status == 200
 
 
-def test_batches_that_come_together_do_not_pass_together(place_of_quota):
-    """Each of them alone would fit."""
-    intake, made = place_of_quota
-    waiting = [
-        intake.submit("lab/a", f"run{number}", each.file, 0, each.data)
-        for number, each in enumerate(made)
-    ]
-    taken = [one for one in waiting if one.exception() is None]
-    assert len(taken) == 2
-    assert {one.exception().slug for one in waiting if one not in taken} == {"quota"}
-
-
-@pytest.fixture
-def place_of_quota(tmp_path):
-    """An intake with room for two of the journals beside it."""
-    from folding import Place
-
-    from seamark.server.blobs.blobs import Blobs
-    from seamark.server.kept.intake import Intake
-
-    place = Place(tmp_path, f"sqlite:///{tmp_path}")
+def test_batches_that_come_together_do_not_pass_together(place):
     kept = place.databases.kept
     Blobs(kept, place.objects)
     made = [a_journal(f"w{number}", "lab/a", f"run{number}") for number in range(6)]
     room = Quota(kept, 2 * made[0].offset + 10)
-    intake = Intake(kept, place.objects, quota=room, window_s=0.05)
-    yield intake, made
-    intake.close()
-    place.close()
+    with contextlib.closing(Intake(kept, place.objects, quota=room, window_s=0.05)) as intake:
+        waiting = [
+            intake.submit("lab/a", f"run{number}", each.file, 0, each.data)
+            for number, each in enumerate(made)
+        ]
+        errors = [one.exception() for one in waiting]
+    assert errors.count(None) == 2
+    assert {error.slug for error in errors if error is not None} == {"quota"}
 
 
 def test_a_shipper_says_it_once_and_loses_nothing(tmp_path, caplog):
@@ -117,24 +104,10 @@ def _token(here):
     return str(here.server.accounts.create_token("admin", by="admin").secret)
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("1000", 1000),
-        ("500GB", 500 * 10**9),
-        ("1.5 TiB", 3 << 39),
-        ("10k", 10_000),
-        (None, None),
-    ],
-)
-def test_sizes_are_written_as_people_do(text, size):
-    """In powers of ten, or of two where the unit says so."""
-    assert size_of(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "0", "-5", "GB", "5 PB", "1e9", "a lot", "9" * 30])
-def test_a_size_that_is_none_is_named(text):
-    """Before anything starts."""
-    done = CliRunner().invoke(app, ["server", "--quota", text], prog_name="seamark")
-    assert done.exit_code == 2
-    assert "--quota" in done.output
+def test_sizes_are_written_as_people_do():
+    """In powers of ten, or of two where the unit says so; one that is none is named at once."""
+    sizes = {"1000": 1000, "500GB": 500 * 10**9, "1.5 TiB": 3 << 39, "10k": 10_000, None: None}
+    assert {text: size_of(text) for text in sizes} == sizes
+    for text in ("", "0", "-5", "GB", "5 PB", "1e9", "a lot", "9" * 30):
+        done = CliRunner().invoke(app, ["server", "--quota", text], prog_name="seamark")
+        assert (done.exit_code, "--quota" in done.output) == (2, True), text

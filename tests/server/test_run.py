@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import os
 import re
 import shutil
@@ -13,7 +14,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -26,16 +26,15 @@ from asking import ask
 from process_status import has_ended
 from recording import QUIET
 from server_process import start_server
+from server_waits import until
 
-from seamark import init_run
+import seamark
 from seamark.cli import main
 from seamark.errors import ArgumentError
-from seamark.journal.folder import RunFolder
+from seamark.remote import shipper as shippers
 from seamark.remote.http.sender import open_remote
 from seamark.remote.protocol import RunKey, Unreachable
-from seamark.remote.sync import sync_run, unsent_data
 from seamark.server import checks, run
-from seamark.server.accounts import tables as account_tables
 from seamark.server.checks import alone
 from seamark.server.databases import SchemaNewer, open_databases
 from seamark.server.folding.refold import refold_server
@@ -64,13 +63,6 @@ def test_a_server_says_what_it_is_to_everybody(started):
     assert ask(started.url, "GET", "accounts/me", started.token).json()["admin"]
 
 
-@pytest.mark.thorough
-def test_it_runs_on_postgresql(run_server, postgresql_url):
-    """Its token is an admin's there too."""
-    server = run_server(store=postgresql_url)
-    assert ask(server.url, "GET", "accounts/me", server.token).json()["admin"]
-
-
 def test_nobody_else_can_read_what_it_keeps(started):
     """Folders 0700 and files 0600, whatever the umask; and no secret is in any file."""
     found = [started.folder, *started.folder.rglob("*")]
@@ -94,14 +86,19 @@ def test_a_second_server_on_one_folder_is_refused(started, tmp_path, capsys):
     assert ask(started.url, "GET", "accounts/me", started.token).status == 200
 
 
-def test_after_a_kill_it_is_started_again_with_its_name_and_no_second_token(run_server):
+def test_after_a_kill_it_is_started_again_and_nothing_is_lost(run_server, tmp_path):
     """Whoever kills only the one that was started leaves no process behind, and no lock.
 
-    Started again in the same folder it is the same server, and its tokens go on; told to end, it
-    ends well.
+    Started again in the same folder it is the same server, its tokens go on, and a training that
+    goes on meanwhile sends the rest; told to end, it ends well.
     """
     first = run_server()
     instance = ask(first.url, "GET", "").json()["instance"]
+    given = {"remote": first.url, "api_token": first.token, **QUIET}
+    training = seamark.init_run("lab/z", root=tmp_path / "root", **given)
+    for step in range(50):
+        training.log_metrics({"loss": 1.0}, step=step)
+    assert shippers.flush(first.url, 60)
     until(lambda: len(first.workers()) == 2)
     before = first.workers()
     first.process.kill()
@@ -109,15 +106,22 @@ def test_after_a_kill_it_is_started_again_with_its_name_and_no_second_token(run_
     until(lambda: all(map(has_ended, before)))
     with alone(Settings.at(first.folder)):
         pass
-    second = run_server()
+    for step in range(50, 100):
+        training.log_metrics({"loss": 1.0}, step=step)
+    second = run_server(None, "--port", first.url.rpartition(":")[2])
     assert second.token == ""
     assert ask(second.url, "GET", "").json()["instance"] == instance
     assert ask(second.url, "GET", "accounts/me", first.token).status == 200
+    training.stop()
+    with contextlib.closing(open_remote(second.url, first.token)) as remote:
+        sent = remote.journals(RunKey("lab/z", training.id))
+    recorded = training.folder.journals()
+    assert sent == {each.path.name: each.path.stat().st_size for each in recorded}
+    shippers._shippers.clear()
     assert second.stop() == 0
 
 
 def begin_request(url, body):
-    """Send the headers of a request and half of its body."""
     host, _, port = url.removeprefix("http://").partition(":")
     wire = socket.create_connection((host, int(port)), timeout=60)
     head = (
@@ -146,7 +150,6 @@ def test_what_was_accepted_is_finished(run_server):
 
 @pytest.mark.thorough
 def test_a_second_signal_ends_it_at_once(run_server):
-    """Also with a request in flight."""
     server = run_server()
     with begin_request(server.url, b"{" + b" " * 100):
         server.process.send_signal(signal.SIGINT)
@@ -154,88 +157,6 @@ def test_a_second_signal_ends_it_at_once(run_server):
             server.process.wait(1)
         server.process.send_signal(signal.SIGINT)
         server.process.wait(30)
-
-
-def until(condition):
-    """Wait for what other processes do."""
-    waiting = threading.Event()
-    for _ in range(2400):
-        if condition():
-            return
-        waiting.wait(0.025)
-    pytest.fail("it did not happen")
-
-
-@pytest.mark.thorough
-def test_what_dies_is_started_again(run_server):
-    """Every process but the supervisor may be killed."""
-    server = run_server()
-    until(lambda: len(server.workers()) == 2)
-    before = server.workers()
-    for pid in before:
-        os.kill(pid, signal.SIGKILL)
-    until(lambda: len(server.workers()) == 2 and not set(before) & set(server.workers()))
-    assert ask(server.url, "GET", "accounts/me", server.token).status == 200
-    assert sum("SIGKILL" in line for line in server.lines) == 2
-
-
-def failing(folder, *options, **rest):
-    """Start a server that cannot start; return the one line that it says."""
-    with pytest.raises(RuntimeError) as error:
-        start_server(folder, *options, **rest)
-    said = str(error.value).removeprefix("the server did not start: ")
-    assert len(said.splitlines()) == 1, said
-    assert "Traceback" not in said
-    return said
-
-
-@pytest.mark.thorough
-def test_one_line_says_what_is_wrong(tmp_path):
-    """Each trouble at the start names the option and what to do; nothing is left running."""
-    taken = socket.create_server(("127.0.0.1", 0))
-    port = str(taken.getsockname()[1])
-    file = tmp_path / "file"
-    file.write_text("")
-    with taken:
-        for options, rest, words in (
-            (("--port", port), {}, f"--port {port}: another program listens there already"),
-            ((), {"store": "mysql://x"}, "postgresql://"),
-            (
-                (),
-                {"store": "postgresql://nobody@127.0.0.1:1/none"},
-                "database cannot be reached",
-            ),
-            (("--blobs", (file / "x").as_uri()), {}, "--blobs: the folder"),
-            (("--host", "192.0.2.1", "--insecure"), {}, "this machine does not have that address"),
-            (("--workers", "2"), {}, "SQLite takes one process"),
-            (("--host", "0.0.0.0"), {}, "--tls-cert"),
-            (("--auth", "ldap"), {}, "offers 'ldap'"),
-        ):
-            assert words in failing(tmp_path / "server", *options, **rest)
-
-
-@pytest.mark.thorough
-def test_a_lost_database_is_noticed_before_anything_is_sent(run_server, tmp_path):
-    """Journals that no table knows are taken up again, or nothing starts beside them."""
-    folder = tmp_path / "server"
-    server = run_server(folder)
-    run = init_run("team", root=tmp_path / "runs", **QUIET)
-    run["lr"] = 0.5
-    run.stop()
-    journals = RunFolder(tmp_path / "runs", "team", run.id)
-    with contextlib.closing(open_remote(server.url, server.token)) as remote:
-        assert sync_run(unsent_data(journals, remote), remote).problems == []
-        known = remote.journals(RunKey("team", run.id))
-    server.stop()
-    for file in folder.glob("kept.db*"):
-        file.unlink()
-    again = run_server(folder)
-    with contextlib.closing(open_remote(again.url, server.token)) as remote:
-        assert remote.journals(RunKey("team", run.id)) == known
-    again.stop()
-    for file in folder.glob("*.db*"):
-        file.unlink()
-    assert "seamark server refold --objects" in failing(folder)
 
 
 def test_a_missing_extra_is_named(tmp_path):
@@ -252,41 +173,35 @@ def test_a_missing_extra_is_named(tmp_path):
     assert 'pip install "seamark[server]"' in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"tls_cert": Path("cert.pem")}, "belong together"),
-        ({"tls_cert": Path("no.pem"), "tls_key": Path("no.pem")}, "--tls-cert: 'no.pem' cannot be"),
-        ({"proxies": ("nginx",)}, "--proxy: expected an address"),
-        ({"workers": 0}, "--workers: expected 1 to"),
-        ({"fold_workers": 0}, "--fold-workers: expected 1 to"),
-        ({"host": "10.0.0.5"}, "tokens would cross the network in the clear"),
-        ({"host": "::"}, "tokens would cross the network in the clear"),
-        ({"host": "seamark.lab"}, "tokens would cross the network in the clear"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(tmp_path, options, words):
-    """Before anything is opened."""
-    settings = Settings.at(tmp_path, "postgresql://x", **options)
-    with pytest.raises(ArgumentError, match=re.escape(words)):
-        checks.check_settings(settings)
+REFUSED = [
+    ({"tls_cert": Path("cert.pem")}, "belong together"),
+    ({"tls_cert": Path("no.pem"), "tls_key": Path("no.pem")}, "--tls-key no.pem: not a"),
+    ({"proxies": ("nginx",)}, "--proxy: expected an address"),
+    ({"workers": 0}, "--workers: expected 1 to"),
+    ({"fold_workers": 0}, "--fold-workers: expected 1 to"),
+    *(
+        ({"host": host}, "tokens would cross the network in the clear")
+        for host in ("10.0.0.5", "::", "seamark.lab")
+    ),
+]
+TAKEN = [
+    ({"host": "localhost"}, False),
+    ({"host": "::1"}, False),
+    ({"host": "10.0.0.5", "proxies": ("10.0.0.1", "10.1.0.0/16")}, False),
+    ({"host": "0.0.0.0"}, True),
+    ({"workers": 8}, False),
+]
 
 
-@pytest.mark.parametrize(
-    ("options", "insecure"),
-    [
-        ({"host": "localhost"}, False),
-        ({"host": "::1"}, False),
-        ({"host": "10.0.0.5", "proxies": ("10.0.0.1", "10.1.0.0/16")}, False),
-        ({"host": "0.0.0.0"}, True),
-        ({"workers": 8}, False),
-    ],
-)
-def test_settings_that_work_are_taken(tmp_path, options, insecure):
-    """This machine alone; a named proxy; what somebody asked for by name."""
-    settings = Settings.at(tmp_path, "postgresql://x", **options)
-    checks.check_settings(settings, insecure=insecure)
-    assert Settings.from_json(settings.to_json()) == settings
+def test_settings_that_cannot_work_are_refused(tmp_path):
+    """Before anything is opened. This machine alone, a named proxy, or what was asked for works."""
+    for options, words in REFUSED:
+        with pytest.raises(ArgumentError, match=re.escape(words)):
+            checks.check_settings(Settings.at(tmp_path, "postgresql://x", **options))
+    for options, insecure in TAKEN:
+        settings = Settings.at(tmp_path, "postgresql://x", **options)
+        checks.check_settings(settings, insecure=insecure)
+        assert Settings.from_json(settings.to_json()) == settings
 
 
 @pytest.mark.slow
@@ -307,36 +222,33 @@ def test_several_workers_answer_on_one_port(run_server, postgresql_url):
 FORWARDED = {"X-Forwarded-For": "198.51.100.1, 203.0.113.9"}
 
 
-def address_in_audit(server, headers):
-    """Return from where the server believes that it was asked."""
-    made = ask(server.url, "POST", "accounts/tokens", server.token, {}, headers)
-    assert made.status == 201
-    row = ask(server.url, "GET", "accounts/audit?limit=1", server.token).json()["audit"][0]
+def address_in_audit(server, **pool):
+    """Return from where the server believes that it was asked, with an address made up."""
+    headers = {"Authorization": f"Bearer {server.token}"}
+    with urllib3.PoolManager(retries=False, headers=headers, **pool) as asks:
+        at = f"{server.url}/api/v1/accounts"
+        made = asks.request("POST", f"{at}/tokens", json={}, headers=headers | FORWARDED)
+        assert made.status == 201
+        (row,) = asks.request("GET", f"{at}/audit?limit=1").json()["audit"]
     assert row["subject"] == made.json()["id"]
     return row["address"]
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        pytest.param(("--proxy", "127.0.0.1"), "203.0.113.9", marks=pytest.mark.thorough),
-        (("--proxy", "127.0.0.0/8"), "203.0.113.9"),
-        pytest.param(("--proxy", "10.0.0.1"), "127.0.0.1", marks=pytest.mark.slow),
-    ],
-)
-def test_only_a_named_proxy_says_who_asks(run_server, options, expected):
+@pytest.mark.slow
+def test_only_a_named_proxy_says_who_asks(run_server):
     """Nobody hides behind an address that they made up, also not in front of a real one."""
-    server = run_server(None, *options)
-    assert address_in_audit(server, FORWARDED) == expected
+    assert address_in_audit(run_server(None, "--proxy", "10.0.0.1")) == "127.0.0.1"
 
 
 def test_nobody_says_who_asks_where_no_proxy_is_named(started):
-    """Not even somebody on the machine itself."""
-    assert address_in_audit(started, FORWARDED) == "127.0.0.1"
+    assert address_in_audit(started) == "127.0.0.1"
 
 
 def test_it_speaks_tls_itself(run_server, tmp_path, monkeypatch):
-    """With a certificate of its own; plain HTTP on that port gets no answer."""
+    """With a certificate of its own; plain HTTP on that port gets no answer.
+
+    Behind a proxy that it knows, it believes that one who asks.
+    """
     if shutil.which("openssl") is None:
         pytest.skip("no openssl to make a certificate with")
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
@@ -345,10 +257,12 @@ def test_it_speaks_tls_itself(run_server, tmp_path, monkeypatch):
     subprocess.run(
         [*make.split(), *alt, "-keyout", key, "-out", cert], check=True, capture_output=True
     )
-    server = run_server(None, "--tls-cert", str(cert), "--tls-key", str(key))
+    options = ("--tls-cert", str(cert), "--tls-key", str(key), "--proxy", "127.0.0.0/8")
+    server = run_server(None, *options)
     assert server.url.startswith("https://127.0.0.1:")
     with urllib3.PoolManager(ca_certs=str(cert), retries=False) as pool:
         assert pool.request("GET", f"{server.url}/api/v1/").status == 200
+    assert address_in_audit(server, ca_certs=str(cert)) == "203.0.113.9"
     key = RunKey("team", "run1")
     with (
         contextlib.closing(open_remote(server.url, server.token)) as remote,
@@ -380,7 +294,31 @@ def test_a_port_that_is_taken_costs_no_token(tmp_path, monkeypatch):
         monkeypatch.setattr(checks, "_TAKEN_S", 0)
         with pytest.raises(checks.CannotStart, match="--port"):
             run.serve(settings, str)
-    assert run.prepare(settings).token
+    assert run.prepare(settings)
+
+
+def test_an_address_where_nobody_can_listen_is_named(monkeypatch):
+    """192.0.2.0/24 is for documentation, and .invalid is never resolved (RFC 5737, 2606)."""
+    for host, words in (
+        ("192.0.2.1", "--host 192.0.2.1: this machine does not have that address"),
+        ("no.such.host.invalid", "--host no.such.host.invalid: no such address"),
+    ):
+        with pytest.raises(checks.CannotStart, match=re.escape(words)):
+            checks.bind(host, 0)
+
+    class Refusing(socket.socket):
+        number = 0
+
+        def bind(self, address: object) -> None:
+            raise OSError(self.number, os.strerror(self.number))
+
+    monkeypatch.setattr(socket, "socket", Refusing)
+    for Refusing.number, words in (
+        (errno.EACCES, "--port 80: this user may not listen there"),
+        (errno.ENOBUFS, "cannot listen at 127.0.0.1 port 80: No buffer space available"),
+    ):
+        with pytest.raises(checks.CannotStart, match=words):
+            checks.bind("127.0.0.1", 80)
 
 
 def test_a_port_is_waited_for_while_workers_of_a_killed_server_end():
@@ -406,7 +344,6 @@ def test_each_set_of_files_has_a_lock_of_its_own(tmp_path, name):
 
 
 def test_several_servers_may_share_a_postgresql(tmp_path):
-    """They may be on several machines; nothing is locked."""
     settings = Settings.at(tmp_path, "postgresql://seamark@db/seamark")
     with alone(settings), alone(settings):
         assert list(tmp_path.iterdir()) == []
@@ -414,36 +351,11 @@ def test_several_servers_may_share_a_postgresql(tmp_path):
 
 @pytest.fixture
 def prepared(account_url, tmp_path):
-    """Databases of a server that was started once."""
     settings = Settings.at(tmp_path / "server", account_url)
-    first = run.prepare(settings)
-    assert first.notes == ()
+    run.prepare(settings)
     databases = open_databases(settings.store)
     yield settings, databases
     databases.close()
-
-
-def test_a_clock_that_cannot_be_right_is_told(prepared):
-    """That of the database beside ours; and ours beside what was written down before."""
-    settings, databases = prepared
-    for off_s in (-3600.0, 3600.0, -30.0, 30.0):
-        said = checks.check_clock(databases, lambda: time.time() + off_s)  # noqa: B023
-        if off_s in (-30.0, 30.0):
-            assert said == ""
-        elif settings.is_sqlite:
-            assert ("behind what this server has written down" in said) == (off_s < 0)
-        else:
-            ahead = "ahead of" if off_s < 0 else "behind"
-            assert re.search(rf"the clock of the database is 3[56]\d\d s {ahead}", said)
-        assert not said or ("set" in said and "NTP" in said)
-    with databases.account.writing() as connection:
-        later = time.time_ns() + 7200 * 10**9
-        connection.execute(sa.update(account_tables.user).values(created_ns=later))
-    note = run.prepare(settings).notes
-    assert len(note) == 1
-    assert "s behind what this server has written down already" in note[0]
-    shown = run.started_words(settings, run.Prepared(None, note), "http://127.0.0.1:8400")
-    assert any(note[0] in line for line in shown)
 
 
 def test_tables_of_a_newer_version_are_refused(prepared):
@@ -456,7 +368,7 @@ def test_tables_of_a_newer_version_are_refused(prepared):
         run.prepare(settings)
     with databases.kept.writing() as connection:
         connection.execute(sa.text(f"UPDATE live SET version = {schema.SCHEMA_VERSION}"))
-    assert run.prepare(settings).token is None
+    assert run.prepare(settings) is None
     with databases.account.writing() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(SchemaNewer, match=r"changed by a newer Seamark .* update this Seamark"):
@@ -473,3 +385,30 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path, what):
         run.prepare(settings)
     with pytest.raises(checks.CannotStart, match=f"{what}: the folder '/proc/self' cannot be"):
         run.serve(dataclasses.replace(settings, port=0), str)
+
+
+PROCESSES = 12
+WAITS = """
+import os, signal, sys
+from seamark.server.run import _set_by_signals
+for _ in range(int(sys.argv[1])):
+    waits, tell = os.pipe()
+    if not (child := os.fork()):
+        signal.alarm(60)  # ends one that would wait for ever
+        stop = _set_by_signals()
+        os.write(tell, b"w")
+        while not stop.wait(0):
+            pass
+        os._exit(0)
+    os.close(tell)
+    os.read(waits, 1)
+    os.kill(child, signal.SIGTERM)
+    print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_signal_in_the_middle_of_waiting_ends_it():
+    """Where the event was set by the handler, half of these waited for themselves for ever."""
+    command = [sys.executable, "-c", WAITS, str(PROCESSES)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0"] * PROCESSES

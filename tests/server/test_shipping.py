@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from typing import Any
 
 import pytest
@@ -11,7 +9,6 @@ import pytest
 pytest.importorskip("fastapi")
 
 from recording import QUIET
-from server_process import running_server
 
 import seamark
 from seamark.errors import ArgumentError, RunNotFoundError
@@ -125,25 +122,3 @@ def test_a_wrong_token_is_told_with_what_to_do(team, tmp_path, caplog):
     assert len(told) == 1
     assert "seamark token create" in told[0]
     assert not any("in time" in each.getMessage() for each in caplog.records)
-
-
-def test_a_server_that_is_killed_gets_the_rest_when_it_is_back(tmp_path):
-    """Nothing that it acknowledged is lost, and nothing is there twice."""
-    with running_server(tmp_path / "server") as server:
-        port = server.url.rpartition(":")[2]
-        run = seamark.init_run(
-            "lab/z", root=tmp_path / "root", remote=server.url, api_token=server.token, **QUIET
-        )
-        record(run, range(50))
-        assert shippers.flush(server.url, 60)
-        for pid in server.workers():
-            os.kill(pid, signal.SIGKILL)
-        server.process.kill()
-        server.process.wait(30)
-        record(run, range(50, 100))
-    with running_server(tmp_path / "server", "--port", port) as again:
-        run.stop()
-        remote = open_remote(again.url, server.token)
-        assert dict(remote.journals(RunKey("lab/z", run.id))) == local(run)
-        remote.close()
-    shippers._shippers.clear()

@@ -108,3 +108,30 @@ def at_once(*calls: Callable[[], Any]) -> list[Any]:
     for thread in threads:
         thread.join()
     return results
+
+
+def nothing(name: str) -> None:
+    """Do nothing."""
+
+
+def died(name: str) -> None:
+    """Fail as a worker that ends at this moment."""
+    raise OSError(name)
+
+
+class Meddling:
+    """Objects of a worker to which something happens around the moment at which it writes one.
+
+    `before` and `after` are called with the name.
+    """
+
+    def __init__(self, objects: Any, after: Callable[[str], None] = nothing) -> None:
+        self._objects, self.before, self.after = objects, nothing, after
+
+    def put(self, name: str, data: bytes, *more: bytes) -> None:
+        self.before(name)
+        self._objects.put(name, data, *more)
+        self.after(name)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._objects, name)

@@ -111,13 +111,6 @@ class Place:
                 assert answer.status == 200, answer.data
                 return unpack(answer.data, reads.verbs()[verb].envelope).answer
 
-    def request(self, method: str, at: str, body: Any = None) -> int:
-        """Ask for something and return the status."""
-        headers = {"Authorization": f"Bearer {self.token}"}
-        with urllib3.PoolManager(headers=headers) as pool:
-            url = f"{self.server.url}/api/v1/{at}"
-            return pool.request(method, url, json=body, retries=False).status
-
     @contextlib.contextmanager
     def kept(self):
         """Open what is kept, as a fold worker does."""

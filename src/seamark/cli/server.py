@@ -120,8 +120,8 @@ def server(
 
     checks.check_settings(settings, insecure=insecure)
 
-    def print_started(prepared: run.Prepared, url: str) -> None:
-        for line in run.started_words(settings, prepared, url):
+    def print_started(token: str | None, url: str) -> None:
+        for line in run.started_words(settings, token, url):
             click.echo(line)
 
     os.umask(0o077)  # nobody else reads what runs recorded
@@ -156,13 +156,11 @@ def init(context: click.Context) -> None:
     settings = settings_at(*context.obj)
     from seamark.server import run
 
-    prepared = run.prepare(settings)
-    for line in prepared.notes:
-        note(line)
-    if prepared.token is None:
+    token = run.prepare(settings)
+    if token is None:
         note("everything is there already; its admins have their tokens")
     else:
-        click.echo(prepared.token)
+        click.echo(token)
         note("token of the first admin, shown this once; keep it: seamark login URL")
 
 

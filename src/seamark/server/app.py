@@ -65,7 +65,7 @@ _NEPTUNE: Final = {
 _JSON_IDLES: Final = 2
 """How many times the longest silence a body of JSON may take to arrive."""
 _SLOWEST: Final = 1024
-"""How slowly a body may arrive after that time, bytes a second."""
+"""How slowly a body may arrive after that time, and an answer be read, bytes a second."""
 
 
 class Gate:
@@ -264,9 +264,6 @@ class _Passage:
             headers=_CLOSE,
             limit=self._most,
         )
-
-
-"""How slowly an answer may be read while the server waits, bytes a second."""
 
 
 class PatientProtocol(H11Protocol):

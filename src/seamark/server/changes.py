@@ -121,7 +121,6 @@ def from_header(text: str) -> dict[Ref, int]:
 _KEY: Final = "changes"
 _NUMBER: Final = re.compile(r"[0-9]{1,18}|[1-8][0-9]{18}")
 """Of 64 bits."""
-"""How many changed runs one answer names at most."""
 _change, _changed, _run = tables.change.c, tables.changed.c, schema.run.c
 _NEXT: Final = (
     sa.update(tables.change)

@@ -19,7 +19,7 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
@@ -31,7 +31,6 @@ from seamark.remote.http.address import bind_words, is_loopback
 from seamark.server.accounts import tables
 from seamark.server.accounts.tables import instance_of
 from seamark.server.databases import lock_file, redacted
-from seamark.server.kept import layout as kept_tables
 from seamark.server.kept.layout import PREFIX
 from seamark.server.objects import open_objects
 from seamark.store.database import Upsert
@@ -40,16 +39,14 @@ if TYPE_CHECKING:
     from seamark.server.databases import Databases
     from seamark.server.objects import ObjectStore
     from seamark.server.settings import Settings
-    from seamark.store.database import Database
 
 __all__ = [
     "CannotStart",
     "alone",
     "bind",
-    "check_clock",
     "check_folder",
-    "check_not_lost",
     "check_settings",
+    "lost_database",
     "open_matching_objects",
 ]
 
@@ -58,12 +55,6 @@ _NAME: Final = "identity"
 """Name of the object, and key of the fact, that hold the same text."""
 _FACT: Final = sa.select(tables.fact.c.value).where(tables.fact.c.key == _NAME)
 _NOTE: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
-_NEWEST: Final = (
-    sa.select(kept_tables.objects.c.name)
-    .where(kept_tables.objects.c.state == kept_tables.LIVE)
-    .order_by(kept_tables.objects.c.number.desc())
-    .limit(1)
-)
 _OTHERWISE: Final = (
     "make the tables again from what is there (what is missing is sent again by"
     " `seamark sync`): seamark server refold --objects, with the same options"
@@ -99,11 +90,8 @@ def _match(
     if found is None and not adopt:
         if known is not None:
             raise _missing(uri)
-        newest = _newest_object(databases.kept)  # made before there were identities, or new
-        if newest is None and next(objects.listed(PREFIX), None) is not None:
-            return  # tables were lost: not decided here (`checks.check_not_lost`)
-        if newest is not None and not _object_exists(objects, newest):
-            raise _missing(uri)
+        if next(objects.listed(PREFIX), None) is not None:
+            return  # tables were lost: not decided here (see `lost_database`)
     if found is None:
         try:
             objects.put(_NAME, expected.encode())
@@ -126,19 +114,6 @@ def _read(objects: ObjectStore) -> str | None:
         return objects.get(_NAME).decode("ascii", "replace")
     except FileNotFoundError:
         return None
-
-
-def _newest_object(kept: Database) -> str | None:
-    with kept.reading() as connection:
-        return connection.execute(_NEWEST).scalar_one_or_none()
-
-
-def _object_exists(objects: ObjectStore, name: str) -> bool:
-    try:
-        objects.get(name, 0, 1)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _missing(uri: str) -> CannotStart:
@@ -202,7 +177,6 @@ def _lock(fd: int, path: Path, doing: str) -> None:
         raise CannotStart(msg) from error
 
 
-_CLOCK_S: Final = 60
 _BACKLOG: Final = 2048
 _TAKEN_S: Final = 5.0
 _MOST_PROCESSES: Final = 256
@@ -261,14 +235,12 @@ def folder_of(url: str) -> Path | None:
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
-def check_not_lost(settings: Settings, *, is_new: bool) -> None:
-    """Refuse to begin anew beside journals that nobody knows of.
+def lost_database(settings: Settings) -> CannotStart:
+    """Return the refusal to begin anew beside journals that nobody knows of.
 
     Whoever lost a database finds out before anything is sent again; and what was purged, which only
     the tables of accounts know, does not come back unasked.
     """
-    if not is_new:
-        return
     msg = (
         "--store: the database is empty, but journals lie in --blobs: name the database that"
         " belongs to them, restore it from a backup, or have its tables made again from the"
@@ -276,48 +248,7 @@ def check_not_lost(settings: Settings, *, is_new: bool) -> None:
     )
     if settings.is_sqlite:
         msg += f" (looked in {str(settings.database_folder)!r})"
-    raise CannotStart(msg)
-
-
-def check_clock(databases: Databases, now_s: Callable[[], float] = time.time) -> str:
-    """Return a line if the clock of this machine cannot be right, else an empty text.
-
-    It is compared with the clock of the database, and with the last time that this server has
-    written down itself: a machine without a clock of its own begins in 1970.
-    """
-    if not databases.is_sqlite:
-        with databases.account.reading() as connection:
-            theirs = connection.execute(
-                sa.text("SELECT extract(epoch FROM clock_timestamp())::float8")
-            ).scalar_one()
-        apart = float(theirs) - now_s()
-        if abs(apart) >= _CLOCK_S:
-            ahead = "ahead of" if apart > 0 else "behind"
-            return (
-                f"the clock of the database is {abs(apart):.0f} s {ahead} the one of this machine:"
-                " set both by NTP, or times of runs and the ends of tokens will be wrong"
-            )
-    behind = _last_s(databases) - now_s()
-    if behind < _CLOCK_S:
-        return ""
-    return (
-        f"the clock of this machine is {behind:.0f} s behind what this server has written down"
-        " already: set it by NTP, or times of runs and the ends of tokens will be wrong"
-    )
-
-
-def _last_s(databases: Databases) -> float:
-    account, kept = databases.account, databases.kept
-    asked = (
-        (account, sa.select(sa.func.max(tables.user.c.created_ns))),
-        (account, sa.select(sa.func.max(tables.audit.c.t_ns))),
-        (kept, sa.select(sa.func.max(kept_tables.runs.c.heard_ns))),
-    )
-    last = 0
-    for database, statement in asked:
-        with database.reading() as connection:
-            last = max(last, connection.execute(statement).scalar_one() or 0)
-    return last / 1e9
+    return CannotStart(msg)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -363,19 +294,14 @@ def _bind(made: socket.socket, address: Any) -> None:
 
 def _check_certificate(settings: Settings) -> None:
     assert settings.tls_cert is not None  # noqa: S101 - asked by the caller
-    for option, file in (("--tls-cert", settings.tls_cert), ("--tls-key", settings.tls_key)):
-        try:
-            Path(str(file)).read_bytes()
-        except OSError as error:
-            msg = f"{option}: {str(file)!r} cannot be read: {error.strerror}"
-            raise ArgumentError(msg) from error
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")  # never ask
-    except (ssl.SSLError, ValueError) as error:
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
         msg = (
-            f"--tls-cert, --tls-key: not a certificate and its key in PEM without a password:"
-            f" {getattr(error, 'reason', None) or error}"
+            f"--tls-cert {settings.tls_cert}, --tls-key {settings.tls_key}: not a certificate and"
+            f" its key in PEM without a password:"
+            f" {getattr(error, 'reason', None) or getattr(error, 'strerror', None) or error}"
         )
         raise ArgumentError(msg) from error
 

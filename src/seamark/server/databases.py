@@ -374,18 +374,12 @@ class _Schemas:
 
 
 def _file_system(folder: Path) -> str:
-    try:
-        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    real, best, kind = os.path.realpath(folder), "", ""
-    for line in lines.splitlines():
-        before, _, after = line.partition(" - ")
-        fields = before.split(" ")
-        if len(fields) < 5 or not after:  # noqa: PLR2004 - the mount point is the fifth
-            continue
-        point = fields[4].replace("\\040", " ")
-        inside = real == point or real.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):
-            best, kind = point, after.split(" ")[0]
+    import psutil
+
+    inside = os.path.realpath(folder).rstrip("/") + "/"
+    kind, longest = "", 0
+    for mount in psutil.disk_partitions(all=True):  # of two at one place the later one counts
+        point = mount.mountpoint.rstrip("/") + "/"
+        if inside.startswith(point) and len(point) >= longest:
+            kind, longest = mount.fstype, len(point)
     return kind

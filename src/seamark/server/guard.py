@@ -33,6 +33,7 @@ __all__ = [
     "note",
     "open_to_all",
     "public",
+    "received",
     "server_of",
     "serving_of",
 ]
@@ -101,7 +102,7 @@ def expect(request: Request, project: str, role: Role) -> Identity:
     if found is not None and found >= role:
         return who
     if who == NOBODY:
-        raise Refusal(401, "token-needed", _TOKEN_NEEDED, headers={"WWW-Authenticate": "Bearer"})
+        expect_somebody(request)
     if found is None:
         raise _hidden(project)
     raise Refusal(
@@ -155,6 +156,18 @@ def needs(role: Role) -> Callable[..., Identity]:
         return expect(request, project, role)
 
     return guard
+
+
+async def received(request: Request, count: Callable[[int], None]) -> bytes:
+    """Return the body of a request; `count` is called with the size of each part, bytes.
+
+    How long a body may be is limited where all requests pass (`seamark.server.app.Gate`).
+    """
+    parts = []
+    async for part in request.stream():
+        count(len(part))
+        parts.append(part)
+    return b"".join(parts)
 
 
 def _hidden(project: str) -> Refusal:

@@ -11,11 +11,10 @@ import errno
 import os
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -40,9 +39,9 @@ _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC",
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 _GROW: Final = os.O_WRONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
-_OPEN: Final = 128
-_CACHED_BYTES: Final = 128 << 20
 _BLOCK_BYTES: Final = 1 << 20
+_BLOCKS: Final = 128
+"""How many blocks of objects elsewhere are kept in memory."""
 
 
 class ObjectsUnreachable(SeamarkError, OSError):  # noqa: N818 - says what is so
@@ -132,8 +131,6 @@ class FolderObjects:
         self._new = folder / _NEW
         self._new.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._inode = _inode(folder)
-        self._open: OrderedDict[str, int] = OrderedDict()
-        self._lock = Lock()
         self._sweep()
 
     def _sweep(self) -> None:
@@ -201,50 +198,25 @@ class FolderObjects:
 
     def get(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""
-        with self._descriptor(name) as fd:
+        try:
+            fd = os.open(self._path(name), _READ)
+        except FileNotFoundError:
+            self.check()
+            raise
+        try:
             if length is None:
                 length = max(0, os.fstat(fd).st_size - offset)
             parts = []
             while length and (part := os.pread(fd, length, offset)):
                 parts.append(part)
                 offset, length = offset + len(part), length - len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    @contextlib.contextmanager
-    def _descriptor(self, name: str) -> Iterator[int]:
-        # The last ones stay open, because journals are read piece by piece. One is taken out while
-        # it is lent, so that nobody closes it meanwhile.
-        with self._lock:
-            fd = self._open.pop(name, -1)
-        if fd < 0:
-            try:
-                fd = os.open(self._path(name), _READ)
-            except FileNotFoundError:
-                self.check()
-                raise
-        try:
-            yield fd
-        except BaseException:
+        finally:
             os.close(fd)
-            raise
-        closed = [fd]
-        with self._lock:
-            if self._open is not _SHUT and name not in self._open:
-                self._open[name] = closed.pop()
-                if len(self._open) > _OPEN:
-                    closed.append(self._open.popitem(last=False)[1])
-        for each in closed:
-            os.close(each)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def delete(self, name: str) -> None:
         """See `ObjectStore.delete`. Folders that become empty stay."""
-        path = self._path(name)
-        with self._lock:
-            fd = self._open.pop(name, -1)
-        if fd >= 0:
-            os.close(fd)
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
+        self._path(name).unlink(missing_ok=True)
 
     def listed(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """See `ObjectStore.listed`."""
@@ -269,11 +241,7 @@ class FolderObjects:
                         yield ObjectInfo(name, known.st_size, known.st_mtime_ns)
 
     def close(self) -> None:
-        """See `ObjectStore.close`."""
-        with self._lock:
-            left, self._open = list(self._open.values()), _SHUT
-        for fd in left:
-            os.close(fd)
+        """See `ObjectStore.close`: nothing is open between two calls."""
 
 
 class GrowingObject:
@@ -318,8 +286,6 @@ class GrowingObject:
 
 
 _sync_data: Final = getattr(os, "fdatasync", os.fsync)
-_SHUT: Final[OrderedDict[str, int]] = OrderedDict()
-"""Stands for the descriptors of a place that was closed; stays empty."""
 
 
 def _inode(folder: Path) -> tuple[int, int] | None:
@@ -383,9 +349,7 @@ class FsspecObjects:
             msg = f"objects: {uri!r} names no place that fsspec knows: {error}"
             raise ArgumentError(msg) from error
         self._root = str(root).rstrip("/")
-        self._blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
-        self._cached = 0
-        self._lock = Lock()
+        self._block = lru_cache(_BLOCKS)(self._read_block)
 
     def _path(self, name: str) -> str:
         parts_of(name, "object")
@@ -415,22 +379,12 @@ class FsspecObjects:
             offset += len(part)
         return b"".join(parts)
 
-    def _block(self, name: str, number: int) -> bytes:
-        with self._lock:
-            if (known := self._blocks.get((name, number))) is not None:
-                self._blocks.move_to_end((name, number))
-                return known
+    def _read_block(self, name: str, number: int) -> bytes:
         path, start = self._path(name), number * _BLOCK_BYTES
         size = int(self._fs.size(path))
-        block: bytes = b""
-        if start < size:
-            block = self._fs.cat_file(path, start=start, end=min(size, start + _BLOCK_BYTES))
-        with self._lock:
-            if (name, number) not in self._blocks:
-                self._blocks[name, number] = block
-                self._cached += len(block)
-            while self._cached > _CACHED_BYTES:
-                self._cached -= len(self._blocks.popitem(last=False)[1])
+        if start >= size:
+            return b""
+        block: bytes = self._fs.cat_file(path, start=start, end=min(size, start + _BLOCK_BYTES))
         return block
 
     def delete(self, name: str) -> None:
@@ -462,9 +416,7 @@ class FsspecObjects:
 
     def close(self) -> None:
         """See `ObjectStore.close`."""
-        with self._lock:
-            self._blocks.clear()
-            self._cached = 0
+        self._block.cache_clear()
 
 
 def _time_of(info: dict[str, Any]) -> int:

@@ -11,8 +11,6 @@ import contextlib
 import gc
 import logging
 import os
-import queue
-import selectors
 import signal
 import socket
 import subprocess
@@ -20,7 +18,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
@@ -31,7 +28,7 @@ from seamark.server.checks import alone
 from seamark.server.database import DatabaseUnreachable
 from seamark.server.settings import Settings
 
-__all__ = ["ANSWERS", "EXIT_FOR_GOOD", "Prepared", "prepare", "serve"]
+__all__ = ["ANSWERS", "EXIT_FOR_GOOD", "prepare", "serve"]
 
 
 EXIT_FOR_GOOD: Final = 78
@@ -122,18 +119,17 @@ def _fold(settings: Settings, ready: int) -> None:
 
 def _set_by_signals() -> threading.Event:
     # A handler runs between any two steps of the main thread, which may be waiting for the event
-    # and hold its lock: whoever set it there would wait for themselves for ever. So the handler
-    # puts something into a queue, which may be done anywhere, and a thread sets the event.
+    # and hold its lock: whoever set it there would wait for themselves for ever. So a thread takes
+    # the signals.
     stop = threading.Event()
-    told: queue.SimpleQueue[int] = queue.SimpleQueue()
+    asked = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, asked)
 
     def wait_for_stop() -> None:
-        told.get()
+        signal.sigwait(asked)
         stop.set()
 
     threading.Thread(target=wait_for_stop, name="seamark-signals", daemon=True).start()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: told.put(number))
     return stop
 
 
@@ -161,6 +157,8 @@ _FIRST_S: Final = 0.2
 _LAST_S: Final = 30.0
 _SETTLED_S: Final = 30.0
 """Who lived that long and dies is started again at once."""
+_LOOK_S: Final = 0.05
+"""How often the supervisor looks for signals, and for processes that answer or have ended."""
 _STOP_S: Final = 75.0
 """After how long processes that were told to stop are killed; they give up a little earlier."""
 _ASKED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -174,16 +172,12 @@ _RUN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """Result of the checks: token of the first admin, if it was just made, and warnings."""
+def prepare(settings: Settings) -> str | None:
+    """Check the resources of a server and upgrade its tables.
 
-    token: str | None
-    notes: tuple[str, ...]
-
-
-def prepare(settings: Settings) -> Prepared:
-    """Check the resources of a server, upgrade its tables, and create the first admin."""
+    Returns:
+        The token of the first admin if it was just made, else None.
+    """
     from seamark.server.accounts.accounts import Accounts
     from seamark.server.accounts.logins import deciding_by
     from seamark.server.accounts.tables import instance_of
@@ -201,43 +195,45 @@ def prepare(settings: Settings) -> Prepared:
         accounts = Accounts(databases.account)
         with contextlib.closing(open_matching_objects(databases, settings.blobs)) as place:
             if needs_rebuild(databases.kept, place):
-                checks.check_not_lost(settings, is_new=not accounts.has_users())
+                if not accounts.has_users():
+                    raise checks.lost_database(settings)
                 from seamark.server.folding.refold import take_up  # which imports NumPy
 
                 take_up(databases, place)
         databases.store()
         instance_of(databases.account)
         made = accounts.first_admin()
-        note = checks.check_clock(databases)
     finally:
         databases.close()
-    return Prepared(made.secret if made else None, (note,) if note else ())
+    return made.secret if made else None
 
 
-def serve(settings: Settings, say: Say, tell: Callable[[Prepared, str], None] | None = None) -> int:
+def serve(
+    settings: Settings, say: Say, tell: Callable[[str | None, str], None] | None = None
+) -> int:
     """Run a server until a signal ends it; return an exit code.
 
     The first signal lets it finish what it accepted, a second one ends it at once. `tell` is called
-    once the server answers, with what is known and its URL.
+    once the server answers, with the token of the first admin, if it was just made, and its URL.
     """
     # First the port: the token of an admin that `prepare` makes would be shown by nobody.
     with (
         contextlib.closing(checks.bind(settings.host, settings.port)) as listening,
         alone(settings),
     ):
-        prepared, url, told = prepare(settings), url_of(settings, listening), False
+        token, url, told = prepare(settings), url_of(settings, listening), False
 
         def ready() -> None:
             nonlocal told
             told = True
             if tell is not None:
-                tell(prepared, url)
+                tell(token, url)
 
         try:
             return Supervisor(settings, listening, say, ready).run()
         finally:
-            if prepared.token is not None and not told:
-                say(f"token of the first admin, shown this once: {prepared.token}")
+            if token is not None and not told:
+                say(f"token of the first admin, shown this once: {token}")
 
 
 def url_of(settings: Settings, listening: socket.socket) -> str:
@@ -318,23 +314,19 @@ class Supervisor:
 
     def run(self) -> int:
         """Start everything and return when everything has ended."""
-        woken, wake = os.pipe()
         heard, tell = os.pipe()
-        for fd in (woken, wake, heard, tell):
-            os.set_blocking(fd, False)
-        with self._handlers(wake), selectors.DefaultSelector() as selector:
-            selector.register(woken, selectors.EVENT_READ)
-            selector.register(heard, selectors.EVENT_READ)
-            try:
-                self._work(selector, heard, tell)
-            finally:
-                for child in self._children:
-                    child.signal(signal.SIGKILL)
-        for fd in (woken, wake, heard, tell):
-            os.close(fd)
+        os.set_blocking(heard, False)
+        try:
+            with self._handlers():
+                self._work(heard, tell)
+        finally:
+            for child in self._children:
+                child.signal(signal.SIGKILL)
+            os.close(heard)
+            os.close(tell)
         return self._code
 
-    def _work(self, selector: selectors.BaseSelector, heard: int, tell: int) -> None:
+    def _work(self, heard: int, tell: int) -> None:
         announced = False
         stop_by: float | None = None
         while True:
@@ -347,11 +339,11 @@ class Supervisor:
                     return
             else:
                 self._start_missing(tell)
-            for key, _ in selector.select(self._pause(stop_by)):
-                data = os.read(int(key.fd), 4096)
-                if key.fd == heard and ANSWERS in data and not announced:
+            with contextlib.suppress(BlockingIOError):
+                if ANSWERS in os.read(heard, 4096) and not announced:
                     announced = True
                     self._ready()
+            time.sleep(_LOOK_S)
 
     def _start_missing(self, tell: int) -> None:
         now = time.monotonic()
@@ -364,12 +356,6 @@ class Supervisor:
             for child in self._children:
                 child.signal(signal.SIGKILL)
         return all(child.process is None for child in self._children)
-
-    def _pause(self, stop_by: float | None) -> float | None:
-        if stop_by is not None:
-            return max(0.0, stop_by - time.monotonic())
-        waiting = [child.again_at for child in self._children if child.process is None]
-        return max(0.0, min(waiting) - time.monotonic()) if waiting else None
 
     def _reap(self) -> None:
         for child in self._children:
@@ -389,18 +375,15 @@ class Supervisor:
             child.signal(signal.SIGTERM)
 
     @contextlib.contextmanager
-    def _handlers(self, wake: int) -> Iterator[None]:
+    def _handlers(self) -> Iterator[None]:
         def on_signal(number: int, frame: FrameType | None) -> None:
             del number, frame
             self._signals += 1
 
         before = {number: signal.signal(number, on_signal) for number in _ASKED}
-        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
-        old = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         try:
             yield
         finally:
-            signal.set_wakeup_fd(old)
             for number, handler in before.items():
                 signal.signal(number, handler)
 
@@ -414,25 +397,23 @@ def _code_words(code: int) -> str:
         return f"signal {-code}"
 
 
-def started_words(settings: Settings, prepared: Prepared, url: str) -> list[str]:
+def started_words(settings: Settings, token: str | None, url: str) -> list[str]:
     """Return the text that is printed once a server answers: its address and the next steps."""
     from seamark.server.databases import redacted
 
     kept = settings.database_folder if settings.is_sqlite else redacted(settings.store)
     lines = [f"Seamark server {__version__} answers at {url}", f"  databases  {kept}"]
     lines.append(f"  objects    {checks.folder_of(settings.blobs) or redacted(settings.blobs)}")
-    if prepared.token is not None:
+    if token is not None:
         lines += [
             "",
             "  Token of the first admin, shown this once:",
             "",
-            f"    {prepared.token}",
+            f"    {token}",
             "",
             "  Log in with it, and make tokens for people and training machines:",
             "",
             f"    seamark login {url}",
             "    seamark token create alice --project team --role contributor",
         ]
-    lines += ["", *(f"  {note}" for note in prepared.notes)]
-    lines.append("Ctrl-C finishes what was accepted, then stops.")
-    return lines
+    return [*lines, "", "Ctrl-C finishes what was accepted, then stops."]

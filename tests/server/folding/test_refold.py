@@ -22,7 +22,6 @@ PROJECT = "team/x"
 
 @pytest.fixture
 def folded(place):
-    """Two runs that were sent and folded."""
     for run in ("run0", "run1"):
         journal = a_journal(run, PROJECT, run, attempt=0).assign(name=run, lr=0.1)
         for step in range(200):
@@ -34,7 +33,6 @@ def folded(place):
 
 
 def answers(place):
-    """Return what is said of both runs."""
     return {run: says(place.reader(PROJECT, run)) for run in ("run0", "run1")}
 
 

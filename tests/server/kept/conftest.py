@@ -11,7 +11,6 @@ from keeping import Place
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
 def place(request, tmp_path):
-    """An empty place."""
     if request.param == "postgresql":
         url = request.getfixturevalue("postgresql_url")
     else:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from keeping import PROJECT, RUN, Place, at_once, journal, places
+from keeping import PROJECT, RUN, Meddling, at_once, died, journal, places
 
 from seamark.server.kept import layout
 from seamark.server.kept.caretaker import COMPACT_BYTES, ORPHAN_NS, REST_NS
@@ -22,7 +22,6 @@ NEVER = lambda: False  # noqa: E731
 
 
 def fill(place, runs=3, rows=12, **options):
-    """Keep journals of several runs that share objects."""
     intake = place.intake(window_s=0.25, **options)
     made = [journal(f"j{n % 2}", rows, run=f"run{n // 2}") for n in range(2 * runs)]
     for index in range(rows):
@@ -78,7 +77,6 @@ def test_a_run_at_rest_gets_an_object_of_its_own(place):
 
 
 def test_a_run_that_sends_much_is_compacted_at_once(place):
-    """From a mebibyte on; it may go on meanwhile."""
     intake, made = place.intake(), journal(rows=1)
     made.op("assign", atoms={"x": ["string", "x" * COMPACT_BYTES]})
     for start, end in pairwise(places(made)):
@@ -91,7 +89,6 @@ def test_a_run_that_sends_much_is_compacted_at_once(place):
 
 
 def test_a_reader_goes_on_with_what_it_has_open(place):
-    """The objects that it knows stay for a day."""
     made = fill(place)
     source = place.kept().source(PROJECT, "run0", made[0].file)
     place.now += REST_NS + 1
@@ -100,7 +97,6 @@ def test_a_reader_goes_on_with_what_it_has_open(place):
 
 
 def test_two_who_compact_the_same_do_not_harm(place):
-    """One of them takes effect."""
     made = fill(place)
     place.now += REST_NS + 1
     both = [place.caretaker(), place.caretaker()]
@@ -126,18 +122,6 @@ def test_what_is_damaged_is_left_where_it_is(place, caplog):
     assert "cannot be compacted" in caplog.text
 
 
-class Dying:
-    """Objects of a worker that dies after it wrote one."""
-
-    def __init__(self, objects) -> None:
-        self._objects = objects
-
-    def put(self, name: str, data: bytes, *more: bytes) -> None:
-        self._objects.put(name, data, *more)
-        msg = "died"
-        raise OSError(msg)
-
-
 def age(place, name):
     then = (place.now - ORPHAN_NS) / 1e9 - 10
     os.utime(Path(place.objects.folder, name), (then, then))
@@ -146,7 +130,7 @@ def age(place, name):
 def orphans(place, made):
     before = set(names(place))
     with pytest.raises(FullError):
-        place.intake(Dying(place.objects)).put(PROJECT, RUN, made.file, 0, made.data)
+        place.intake(Meddling(place.objects, died)).put(PROJECT, RUN, made.file, 0, made.data)
     yield from set(names(place)) - before
 
 
@@ -204,7 +188,6 @@ def test_tables_of_a_backup_cost_no_bytes(place):
 
 
 def test_an_object_that_is_young_is_nobodys_orphan(place):
-    """Whoever wrote it may be about to name it."""
     place.now = time.time_ns()
     (orphan,) = orphans(place, journal())
     place.caretaker().claim_orphans(NEVER)
@@ -212,44 +195,31 @@ def test_an_object_that_is_young_is_nobodys_orphan(place):
     assert orphan in names(place)
 
 
-class Slow:
-    """Objects of a worker that is held up so long that its object counts as nobody's."""
-
-    def __init__(self, place: Place, *, removed: bool) -> None:
-        self._place, self._removed = place, removed
-        self.claimed: list[str] = []
-
-    def put(self, name: str, data: bytes, *more: bytes) -> None:
-        self._place.objects.put(name, data, *more)
-        if not self.claimed:
-            age(self._place, name)
-            self._place.caretaker().claim_orphans(NEVER)
-            self.claimed.append(name)
-            if self._removed:
-                self._place.now += REMOVE_NS + 1
-                self._place.caretaker().remove_due(NEVER)
-
-    def get(self, *args):
-        return self._place.objects.get(*args)
-
-    def delete(self, name: str) -> None:
-        self._place.objects.delete(name)
-
-
 @pytest.mark.parametrize("removed", [False, True])
 def test_a_commit_that_comes_late_fails_and_is_done_again(place, *, removed):
-    """With another object, whose name nobody has claimed."""
     made = journal()
     place.intake().put(PROJECT, RUN, made.file, 0, made.data)
     (before,) = names(place)
     place.now += REST_NS + 1
-    slow = Slow(place, removed=removed)
+    claimed: list[str] = []
+
+    def held_up(name):
+        """Be held up so long that the first object counts as nobody's."""
+        if not claimed:
+            age(place, name)
+            place.caretaker().claim_orphans(NEVER)
+            claimed.append(name)
+            if removed:
+                place.now += REMOVE_NS + 1
+                place.caretaker().remove_due(NEVER)
+
+    slow = Meddling(place.objects, held_up)
     place.caretaker(slow).compact(NEVER)
-    assert slow.claimed
+    assert claimed
     assert _named(place) == {before}
     check(place, [made])
     place.caretaker(slow).compact(NEVER)
-    assert not _named(place) & {before, *slow.claimed}
+    assert not _named(place) & {before, *claimed}
     check(place, [made])
 
 
@@ -260,7 +230,6 @@ def _named(place):
 
 
 def test_purging_removes_the_bytes_of_a_run_and_no_others(place):
-    """Objects that it shares with others are written anew."""
     made = fill(place)
     place.kept().forget(PROJECT, "run1")
     check(place, [each for each in made if each.header["run"] != "run1"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+import resource
 from itertools import pairwise
 
 import pytest
@@ -11,7 +11,9 @@ from keeping import PROJECT, RUN, at_once, journal, places
 
 from seamark.errors import PathError
 from seamark.journal.format import Kind, frame_bytes, salt_of
-from seamark.journal.shipping import BatchError
+from seamark.journal.reader import JournalReader
+from seamark.journal.shipping import GAP_BYTES
+from seamark.journal.walk import walk
 from seamark.server.failures import Rejected
 from seamark.server.kept.intake import AHEAD_NS
 from seamark.server.kept.plan import (
@@ -93,20 +95,6 @@ def test_many_at_once_are_kept_together(place):
     assert len([one.name for one in place.objects.listed("journals/")]) < len(made)
 
 
-def test_two_workers_race_for_one_batch(place):
-    """One wins, the other answers by what is kept; nothing is kept twice."""
-    one, two = place.intake(), place.intake()
-    made = journal(rows=30)
-    ends = places(made)
-    for start, end in pairwise(ends):
-        data = made.data[start:end]
-        results = at_once(
-            *(partial(worker.put, PROJECT, RUN, made.file, start, data) for worker in (one, two))
-        )
-        assert [result[:2] for result in results] == [(end, end)] * 2
-    assert place.bytes_of(made.file) == made.data
-
-
 def test_two_workers_race_with_different_bytes(place):
     """One of a cloned machine's journals is kept, the other one is refused."""
     one, two = place.intake(), place.intake()
@@ -121,7 +109,6 @@ def test_two_workers_race_with_different_bytes(place):
 
 
 def test_many_workers_and_runs_do_not_wait_for_each_other_for_ever(place):
-    """Rows are locked in one order."""
     workers = [place.intake() for _ in range(3)]
     made = [journal("j", rows=3, run=f"run{number}") for number in range(8)]
     calls = [
@@ -134,43 +121,23 @@ def test_many_workers_and_runs_do_not_wait_for_each_other_for_ever(place):
     assert all(result.offset == made[0].offset for result in at_once(*calls))
 
 
-@pytest.mark.parametrize(
-    ("project", "run"),
-    [
-        ("../x", RUN),
-        ("", RUN),
-        ("a//b", RUN),
-        ("a/journal", RUN),
-        ("/".join(["a"] * 33), RUN),
-        ("/".join(["a" * 100] * 11), RUN),
-        (PROJECT, ".."),
-        (PROJECT, ".trash"),
-        (PROJECT, "a/b"),
-        (PROJECT, ""),
-    ],
-)
-def test_names_that_lead_elsewhere_are_refused(place, project, run):
+NAMES = [
+    *((project, RUN) for project in ("../x", "", "a//b", "a/journal")),
+    ("/".join(["a"] * 33), RUN),
+    ("/".join(["a" * 100] * 11), RUN),
+    *((PROJECT, run) for run in ("..", ".trash", "a/b", "")),
+]
+
+
+def test_names_that_lead_elsewhere_are_refused(place):
     """No object is ever named by what somebody sent, and no row either."""
-    made = journal(project=project, run=run)
-    with pytest.raises(PathError):
-        place.intake().put(project, run, made.file, 0, made.data)
-    with pytest.raises(PathError):
-        place.intake().known(project, run)
-
-
-def test_the_log_of_a_project_is_a_run(place):
-    """Its id is ``.project``."""
-    made = journal(run=".project")
-    place.intake().put(PROJECT, ".project", made.file, 0, made.data)
-    assert place.bytes_of(made.file, run=".project") == made.data
-
-
-def test_a_header_for_another_run_is_refused(place):
-    """And nothing of it is kept."""
-    made = journal(run="run2")
-    with pytest.raises(BatchError):
-        place.intake().put(PROJECT, RUN, made.file, 0, made.data)
-    assert place.intake().known(PROJECT, RUN) == ({}, 0)
+    intake = place.intake()
+    for project, run in NAMES:
+        made = journal(project=project, run=run)
+        with pytest.raises(PathError):
+            intake.put(project, run, made.file, 0, made.data)
+        with pytest.raises(PathError):
+            intake.known(project, run)
 
 
 def test_a_purged_run_is_not_taken_back(place):
@@ -191,38 +158,29 @@ def test_a_purged_run_is_not_taken_back(place):
 
 
 def test_a_run_has_only_so_many_journals(place):
-    """Those that it has go on."""
-    intake = place.intake(most_journals=2)
-    made = [journal(name) for name in ("a", "b", "c")]
-    for each in made[:2]:
-        intake.put(PROJECT, RUN, each.file, 0, each.data[: each.ends[2]])
-    with pytest.raises(Rejected, match="more are not taken"):
-        intake.put(PROJECT, RUN, made[2].file, 0, made[2].data)
-    intake.put(PROJECT, RUN, made[0].file, 0, made[0].data)
-    other = journal("c", run="run2")
-    intake.put(PROJECT, "run2", other.file, 0, other.data)
-
-
-def test_journals_beyond_the_limit_are_refused_one_by_one(place):
-    """Also where they come in one group, or to two workers."""
+    """Also where they come in one group, or to two workers; those that it has go on."""
     workers = [place.intake(most_journals=5, window_s=0.25) for _ in range(2)]
     made = [journal(f"j{number}", rows=1) for number in range(20)]
     results = at_once(
         *(
             lambda number=number, each=each: workers[number % 2].put(
-                PROJECT, RUN, each.file, 0, each.data
+                PROJECT, RUN, each.file, 0, each.data[: each.ends[1]]
             )
             for number, each in enumerate(made)
         )
     )
-    assert (
-        sum(isinstance(result, Rejected) and result.slug == "too-large" for result in results) == 15
-    )
-    assert len(place.kept().journals(PROJECT, RUN)) == 5
+    refused = [result for result in results if isinstance(result, Rejected)]
+    assert {one.slug for one in refused} == {"too-large"}
+    assert len(refused) == 15
+    known = place.kept().journals(PROJECT, RUN)
+    assert len(known) == 5
+    (one, *_) = (each for each in made if each.file in known)
+    assert workers[0].put(PROJECT, RUN, one.file, 0, one.data).offset == one.offset
+    other = journal("c", run="run2")
+    workers[0].put(PROJECT, "run2", other.file, 0, other.data)
 
 
 def test_a_client_in_the_future_is_accepted_and_marked(place):
-    """Its own clock is its own business; arrival is ours."""
     import sqlalchemy as sa
 
     from seamark.server.kept import layout
@@ -268,7 +226,6 @@ def test_a_full_disk_is_said_and_passes(place, tmp_path):
 
 
 def test_runs_that_wait_to_be_folded_are_told_in_their_order(place):
-    """Until they are noted as far as they are kept."""
     intake, kept = place.intake(), place.kept()
     made = [journal(run=f"run{number}") for number in range(3)]
     for each in reversed(made):
@@ -286,3 +243,21 @@ def test_runs_that_wait_to_be_folded_are_told_in_their_order(place):
         ("run1", made[1].ends[4]),
         ("run2", made[2].offset),
     ]
+
+
+@pytest.mark.once
+def test_a_long_gap_costs_no_memory(place):
+    """Somebody may declare gigabytes: they are passed over, and shown as one gap."""
+    intake, made = place.intake(window_s=0), journal(rows=5)
+    end = made.ends[3]
+    intake.put(PROJECT, RUN, made.file, 0, made.data[:end])
+    at = end
+    for _ in range(8):
+        at = intake.put(PROJECT, RUN, made.file, at, gap=GAP_BYTES).offset
+    intake.put(PROJECT, RUN, made.file, at, made.data[end:])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with JournalReader(place.kept().source(PROJECT, RUN, made.file), walk=walk) as reader:
+        assert len(list(reader.frames())) == len(made.ends)
+        assert reader.gaps == [(end, 8 * GAP_BYTES)]
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert after - before < 3 * GAP_BYTES / 1024  # KiB

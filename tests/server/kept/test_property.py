@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from keeping import PROJECT, Place, at_once, journal, places
+from keeping import PROJECT, Meddling, Place, at_once, died, journal, nothing, places
 
 from seamark.server.kept import layout
 from seamark.server.kept.caretaker import REST_NS
@@ -21,29 +21,6 @@ from seamark.server.kept.rebuild import rebuild
 JOURNALS = [journal(name, rows=8, run=run) for name in "ab" for run in ("run1", "run2")]
 DAMAGED = 5
 """Index of a frame that is declared a gap in the first of the journals."""
-
-
-class Flaky:
-    """Objects of a worker that may die around the moment at which it has written one."""
-
-    def __init__(self, objects) -> None:
-        self._objects = objects
-        self.dies = ""
-
-    def put(self, name: str, data: bytes, *more: bytes) -> None:
-        if self.dies == "before":
-            msg = "died"
-            raise OSError(msg)
-        self._objects.put(name, data, *more)
-        if self.dies == "after":
-            msg = "died"
-            raise OSError(msg)
-
-    def get(self, *args):
-        return self._objects.get(*args)
-
-    def delete(self, name: str) -> None:
-        self._objects.delete(name)
 
 
 batches = st.tuples(
@@ -69,7 +46,7 @@ class Machine:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.flaky = [Flaky(place.objects), Flaky(place.objects)]
+        self.flaky = [Meddling(place.objects), Meddling(place.objects)]
         self.workers = [place.intake(each) for each in self.flaky]
         self.acknowledged = [0] * len(JOURNALS)
 
@@ -134,10 +111,10 @@ class Machine:
                     assert isinstance(result, GapError)
         elif step[0] == "die":
             flaky = self.flaky[step[1][4]]
-            flaky.dies = step[2]
+            setattr(flaky, step[2], died)
             with contextlib.suppress(FullError):
                 self.send(step[1])
-            flaky.dies = ""
+            setattr(flaky, step[2], nothing)
         elif step[0] == "tend":
             place.now += REST_NS + 1
             place.caretaker().tend(lambda: False)
@@ -202,7 +179,6 @@ def shared(postgresql):
 @given(st.lists(steps, max_size=14))
 @pytest.mark.thorough
 def test_what_is_kept_equals_the_file_on_postgresql(shared, given):
-    """As above."""
     with tempfile.TemporaryDirectory() as folder:
         place = Place(shared, Path(folder, "objects"))
         try:

@@ -30,7 +30,7 @@ from seamark.server.databases import store_name
 if TYPE_CHECKING:
     from seamark.reading.reader import Answer
 
-ENGINES = ("sqlite", "postgresql")
+ENGINES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.thorough))
 NOW = START + 10**12
 
 
@@ -85,12 +85,10 @@ class Here:
             self.server.accounts.set_visibility(self._public.pop(), "private", by="test")
 
     def publish(self, project: str) -> None:
-        """Let everybody read a project, for one test."""
         self._public.append(project)
         self.server.accounts.set_visibility(project, "public", by="test")
 
     def put(self, run: str, *journals: JournalBuilder, project: str = "team/x") -> None:
-        """Fold journals into a run, as a fold worker does."""
         sources = {}
         for journal in journals:
             self.given.bytes[project, run, journal.file] = bytes(journal.data)
@@ -122,7 +120,6 @@ class Client(httpx.Client):
         super().__init__(base_url=f"{url}/api/v1/", headers=headers, timeout=60, verify=False)
 
     def ask(self, verb: str, /, **question: Any) -> httpx.Response:
-        """Ask a question."""
         accept = {"Accept": "application/msgpack"}
         return self.post(f"read/{verb}", json=question, headers=accept)
 
@@ -134,7 +131,6 @@ class Client(httpx.Client):
         return told
 
     def read(self, verb: str, /, **question: Any) -> Any:
-        """Return what is answered to a question."""
         return self.told(verb, **question).answer
 
     def refused(self, verb: str, /, **question: Any) -> tuple[int, str]:
@@ -158,12 +154,10 @@ def shared(request, postgresql, tmp_path_factory) -> Iterator[Here]:
 
 @pytest.fixture
 def here(shared) -> Here:
-    """The server, with nothing in it."""
     shared.empty()
     return shared
 
 
 @pytest.fixture
 def builder():
-    """The class of hand-made journals."""
     return JournalBuilder

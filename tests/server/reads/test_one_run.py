@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 import math
@@ -64,12 +63,6 @@ def same(one, other) -> bool:
     return pack(one) == pack(other)
 
 
-def points_of(parts) -> dict[str, Any]:
-    """Return the points of series of which none is in parts."""
-    assert all((part.project, part.run, part.begins) == (FIRST, "run0", True) for part in parts)
-    return {part.path: part.points for part in parts}
-
-
 def in_parts(asks, **question) -> list[list[tuple[str, bool, int]]]:
     """Return the parts in which series come: path, whether it begins, and number of points."""
     found, following = [], ""
@@ -78,64 +71,6 @@ def in_parts(asks, **question) -> list[list[tuple[str, bool, int]]]:
         found.append([(part.path, part.begins, len(part.points)) for part in told.answer])
         following = told.next
     return found
-
-
-def test_every_read_is_what_the_store_says(here) -> None:
-    """Nothing is computed twice, and nothing is lost on the way."""
-    here.put("run0", journal())
-    read = reader(here)
-    with here.client() as asks:
-
-        def told(verb, **arguments):
-            return asks.read(verb, **RUN, **arguments)
-
-        overview = told("overview")
-        assert (overview.project, overview.run, overview.name) == (FIRST, "run0", "first")
-        assert (overview.state, overview.reason, overview.signal, overview.traceback) == (
-            *(read.state, read.reason, read.signal),
-            read.traceback,
-        )
-        assert (overview.failed, overview.crash) == (read.has_failed(), read.crash())
-        assert overview.troubles == read.problems()
-        assert same(told("attributes"), read.attributes())
-        assert same(told("attributes", namespace="sys"), read.attributes("sys"))
-        assert same(told("attribute", path="big"), read.attribute("big"))
-        assert told("attribute", path="big").value == 2**63
-        assert told("attribute", path="none") is None
-        some = ["when", "lr", "none", "sys/state"]
-        assert same(told("some", paths=some), read.some(some))
-        assert told("has", path="sys") is True
-        assert told("families") == read.families()
-        assert same(told("journals"), read.journals())
-        assert same(told("ranks"), read.ranks())
-        paths = ["loss", "epoch", "none"]
-        assert same(points_of(told("points", paths=paths)), dict(read.many_points(paths)))
-        last = points_of(told("points", paths=paths, limit=10))
-        assert same(last, dict(read.many_points(paths, limit=10)))
-        assert same(told("curve", path="loss", points=50), read.curve("loss", 50))
-        for look in (
-            {"x": "epoch"},
-            {"window": 20.0},
-            {"log_x": True},
-            {"x": "relative"},
-            {"x": "order", "low": 20.0, "high": 90.5},
-            {"half_life": 3.0, "width": 4.0},
-        ):
-            drawn = told("drawing", path="loss", look={"points": 50, **look})
-            assert same(drawn, read.drawing("loss", Look(50, **look)))
-        assert same(told("texts", path="log"), read.texts("log"))
-        assert same(told("histograms", path="h"), read.histograms("h"))
-        assert same(told("files", path="none"), read.files("none"))
-        for path in ("h", "log", "loss", "none", "note", "big", "sys/state"):
-            assert told("last", path=path) == read.last(path)
-        mixed = ["note", "sys/state", "loss", "log", "sys/tags"]
-        assert same(points_of(told("points", paths=mixed)), dict(read.many_points(mixed)))
-        (info,) = read.journals()
-        asked = {"file": info.file, "paths": ["monitoring/x/stdout"]}
-        begin = told("text_begin", **asked, lines=1)
-        assert begin == read.text_begin(info.file, ["monitoring/x/stdout"], lines=1)
-        page = told("text_page", **asked, begin=begin)
-        assert page == read.text_page(info.file, ["monitoring/x/stdout"], begin)
 
 
 STDOUT = "monitoring/x/stdout"
@@ -238,23 +173,6 @@ def test_points_of_several_series_stop_where_an_answer_is_full(here, monkeypatch
         assert in_parts(asks, paths=["nothing"] * 3) == [[("nothing", True, 0)]]
 
 
-def test_points_of_all_attempts_are_never_too_many(here, monkeypatch) -> None:
-    """However few of them the latest attempt has left."""
-    monkeypatch.setattr(routes, "MOST_POINTS", 400)
-    before = JournalBuilder("one", rank=0)
-    before.row({"loss": 1.0}, 0)
-    there = before.offset
-    for step in range(1, 500):
-        before.row({"loss": 1.0}, step)
-    after = JournalBuilder("two", rank=0, attempt=1, positions={before.writer: there})
-    after.row({"loss": 2.0}, 1)
-    here.put("run0", before, after)
-    assert len(reader(here).points("loss")) == 2
-    with here.client() as asks:
-        found = in_parts(asks, paths=["loss"], attempt="all")
-        assert found == [[("loss", True, 400)], [("loss", False, 101)]]
-
-
 def test_lists_stop_where_an_answer_is_full(here, monkeypatch) -> None:
     """No answer grows with the run; next says where the rest begins."""
     monkeypatch.setattr("seamark.server.answering.MOST_BYTES", 1000)
@@ -294,20 +212,7 @@ def test_an_unchanged_run_is_not_told_again(here) -> None:
         assert asks.told("ranks", **RUN).seen == ""  # what changes with time alone
 
 
-def test_arrays_can_be_read_by_people(here) -> None:
-    """The same numbers, as a list."""
-    here.put("run0", journal())
-    asked = {**RUN, "paths": ["loss"]}
-    with here.client() as asks:
-        plain = asks.post("read/points", params={"arrays": "json"}, json=asked)
-        value = plain.json()["answer"][0]["points"]["value"]
-        assert value["v"][6:9] == [1 / 7, "nan", "inf"]
-        packed = asks.post("read/points", json=asked).json()["answer"][0]["points"]["value"]
-        assert base64.b64decode(packed["v"]) == reader(here).points("loss").value.tobytes()
-
-
 def test_long_answers_are_packed_as_the_client_can_read_them(here) -> None:
-    """And never in another way."""
     here.put("run0", journal())
     with here.client() as asks:
         for packing in ("zstd", "gzip", "identity", "br", "zstd;q=0"):
@@ -397,7 +302,6 @@ def test_what_cannot_be_asked_is_refused_with_a_hint(here) -> None:
 
 
 def test_paths_that_no_database_can_hold_show_nothing(here) -> None:
-    """A NUL in a path is no error of the server."""
     here.put("run0", journal())
     with here.client() as asks:
         assert asks.read("attribute", **RUN, path="a\u0000b") is None

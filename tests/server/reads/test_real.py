@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,33 +10,20 @@ pytest.importorskip("fastapi")
 
 import httpx
 from journal_builder import JournalBuilder
-from served import folding, served
 
 from seamark.reading.codec import unpack
 from seamark.server import reads
 
-ENGINES = ("sqlite", "postgresql")
 RUN = {"project": "team/x", "run": "run0000000000000"}
 AT = "runs/team/x/run0000000000000"
 
 
-@pytest.fixture(params=ENGINES)
-def client(request, run_server, tmp_path):
-    """What asks a server that folds, with an admin's token; on files in processes of its own."""
-    with contextlib.ExitStack() as stack:
-        if request.param == "postgresql":
-            url = request.getfixturevalue("postgresql_url")
-            server = stack.enter_context(served(tmp_path / "server", store=url))
-            stack.enter_context(folding(server.server))
-        else:
-            server = run_server(tmp_path / "server")
-        yield stack.enter_context(asking(server))
-
-
-def asking(server) -> httpx.Client:
-    headers = {"Authorization": f"Bearer {server.token}"}
-    base = f"{server.url.rstrip('/')}/api/v1/"
-    return httpx.Client(base_url=base, headers=headers, timeout=60, verify=False)
+@pytest.fixture
+def client(team) -> Iterator[httpx.Client]:
+    """What asks a server that folds, with an admin's token."""
+    headers = {"Authorization": f"Bearer {team.token}"}
+    with httpx.Client(base_url=f"{team.url}/api/v1/", headers=headers, timeout=60) as made:
+        yield made
 
 
 def send(client, journal, offset: int = 0) -> dict[str, str]:

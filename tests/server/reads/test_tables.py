@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-from dataclasses import asdict
-from functools import partial
-
 import pytest
 
 pytest.importorskip("fastapi")
@@ -18,10 +14,12 @@ from seamark.reading.names import generated_name
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
 from seamark.server.access import Role
-from seamark.server.routes import tables
 from seamark.store.query.selection import Selection
-from seamark.store.read.run import RunReader
 from seamark.store.read.tables import query_runs
+
+pytestmark = pytest.mark.parametrize(
+    "shared", ["sqlite", "postgresql"], indirect=True, scope="module"
+)
 
 
 def run(name: str, lr: float, **atoms) -> JournalBuilder:
@@ -33,16 +31,10 @@ def run(name: str, lr: float, **atoms) -> JournalBuilder:
 
 
 def fill(here, count: int = 6) -> None:
-    """Runs in two projects, one of them nobody's business."""
     for at in range(count):
         here.put(f"run{at}", run(f"w{at}", at / 10, model="ab"[at % 2]).wait(at))
     here.put("secret0", run("s", 0.9, hidden=1), project="vault/x")
     here.put(".project", JournalBuilder("p", owner=False).assign(note="of all"))
-
-
-def reader(here, project: str, run: str) -> RunReader:
-    sources = partial(here.given.source, project, run)
-    return RunReader(here.server.store, project, run, sources, now_ns=lambda: here.now_ns)
 
 
 def same(one, other) -> bool:
@@ -66,7 +58,7 @@ def test_a_table_is_what_the_store_says(here) -> None:
 
 
 def test_rows_come_in_windows(here) -> None:
-    """Offset, limit and total: what fits on a page, and how many pages there are."""
+    """Those beyond a limit are counted unless that is not asked for: it costs more than a page."""
     fill(here)
     with here.client() as asks:
         pages = [
@@ -74,8 +66,14 @@ def test_rows_come_in_windows(here) -> None:
             for at in (0, 4)
         ]
         refs = asks.read("select", project="team/x")
-    assert [(len(page), page.total, page.offset) for page in pages] == [(4, 6, 0), (2, 6, 4)]
-    assert [ref for page in pages for ref in page.refs] == refs
+        assert [(len(one), one.total, one.offset) for one in pages] == [(4, 6, 0), (2, 6, 4)]
+        assert [ref for page in pages for ref in page.refs] == refs
+        for limit, total in ((2, None), (100, 6)):
+            asked = {"project": "team/x", "columns": ["lr"], "limit": limit}
+            assert asks.read("table", **asked).table.known_total == 6
+            assert asks.read("table", counted=False, **asked).table.known_total == total
+            chosen = asks.told("select", project="team/x", limit=limit, counted=False)
+            assert chosen.total == total
 
 
 def test_runs_and_groups_stop_where_an_answer_is_full(here, monkeypatch) -> None:
@@ -94,18 +92,6 @@ def test_runs_and_groups_stop_where_an_answer_is_full(here, monkeypatch) -> None
     groups = catalog.groups(wanted, ["lr"], unknown=said.append)
     assert (len(groups), groups.total, len(said)) == (6, 6, 2)
     catalog.close()
-
-
-def test_the_runs_beyond_a_limit_are_counted_unless_that_is_not_asked_for(here) -> None:
-    """It costs more than the page itself where there are many."""
-    fill(here)
-    with here.client() as asks:
-        for limit, total in ((2, None), (100, 6)):
-            asked = {"project": "team/x", "columns": ["lr"], "limit": limit}
-            assert asks.read("table", **asked).table.known_total == 6
-            assert asks.read("table", counted=False, **asked).table.known_total == total
-            chosen = asks.told("select", project="team/x", limit=limit, counted=False)
-            assert chosen.total == total
 
 
 def test_only_what_may_be_read_is_in_any_answer(here) -> None:
@@ -155,7 +141,6 @@ def test_nobody_is_told_to_log_in_where_nothing_is_public(here) -> None:
 
 
 def test_paths_that_no_run_has_are_refused_or_told(here) -> None:
-    """A page goes on, a program is told."""
     fill(here)
     with here.client() as asks:
         assert asks.refused("table", query="nope = 1") == (422, "query")
@@ -198,7 +183,6 @@ def test_what_cannot_be_asked_is_refused_with_a_hint(here, bodies) -> None:
 
 
 def test_regular_expressions_do_not_backtrack(here) -> None:
-    """A pattern that would take years takes no time."""
     here.put("run0", run("w", 0.1, model="a" * 5000 + "!"))
     with here.client() as asks:
         for pattern in ("(a+)+$", "(a|aa)+$", "(.*a){20}$"):
@@ -256,39 +240,25 @@ def test_changes_tell_which_runs_changed(here) -> None:
         assert asks.read("changes", cursor="store_v0.1.1").reset is True
 
 
-def test_groups_have_mean_and_spread(here) -> None:
-    """As statistics says, over the runs that have a finite number; no spread of one."""
-    fill(here)
-    with here.client() as asks:
-        body = {"project": "team/x", "by": ["model"], "columns": ["lr", "loss:min", "model"]}
-        found = asks.read("groups", **body)
-    by = {one.by["model"]: one for one in found}
-    lrs = [0.0, 0.2, 0.4]
-    assert by["a"].n == 3
-    told = asdict(by["a"].values["lr"])
-    assert told.pop("same") is None
-    expected = {"n": 3, "odd": 0, "distinct": 3, "mean": 0.2, "median": 0.2}
-    expected |= {"std": statistics.stdev(lrs), "min": 0.0, "max": 0.4}
-    assert told == pytest.approx(expected)
-    assert (by["a"].values["model"].n, by["a"].values["model"].odd) == (0, 3)
-    assert sorted(ref[1] for ref in by["b"].refs) == ["run1", "run3", "run5"]
-
-
-def test_groups_come_in_the_order_that_is_asked(here) -> None:
-    """Of all groups, before some of them are taken: by a mean, what they are by, or their size."""
+def test_groups_have_mean_and_spread_and_an_order(here) -> None:
+    """Over the runs that have a finite number; ordered before some of them are taken."""
     fill(here, 7)
 
-    def asked(**more) -> list[str]:
-        body = {"project": "team/x", "by": ["model"], "columns": ["lr"], **more}
-        return [one.by["model"] for one in asks.read("groups", **body)]
+    def asked(**more):
+        body = {"project": "team/x", "by": ["model"], "columns": ["lr", "model"], **more}
+        return {one.by["model"]: one for one in asks.read("groups", **body)}
 
     with here.client() as asks:
-        assert asked() == ["a", "b"]  # as their first runs: the newest is of a
-        assert asked(query="lr < 0.6", order="lr") == ["b", "a"]  # means of 0.3 and 0.2
-        assert asked(query="lr < 0.6", order="lr", least_first=True) == ["a", "b"]
-        assert asked(order="model", limit=1) == ["b"]
-        assert asked(order=":n") == ["a", "b"]
-        assert asked(order=":n", least_first=True) == ["b", "a"]
+        by = asked(query="lr < 0.6")
+        lr, model = by["a"].values["lr"], by["a"].values["model"]
+        assert (lr.n, lr.mean, lr.std) == (3, pytest.approx(0.2), pytest.approx(0.2))
+        assert (by["a"].n, model.n, model.odd) == (3, 0, 3)
+        assert sorted(ref[1] for ref in by["b"].refs) == ["run1", "run3", "run5"]
+        assert list(asked()) == ["a", "b"]  # as their first runs: the newest is of a
+        assert list(asked(query="lr < 0.6", order="lr")) == ["b", "a"]  # means of 0.3 and 0.2
+        assert list(asked(query="lr < 0.6", order="lr", least_first=True)) == ["a", "b"]
+        assert list(asked(order="model", limit=1)) == ["b"]
+        assert list(asked(order=":n", least_first=True)) == ["b", "a"]
 
 
 def test_fields_tell_what_runs_have(here) -> None:
@@ -304,21 +274,7 @@ def test_fields_tell_what_runs_have(here) -> None:
     assert fields["model"].longest == 1
 
 
-def test_names_are_what_people_call_runs(here) -> None:
-    """The newest first, with a name for those that nobody named."""
-    fill(here, 3)
-    here.put("named", run("n", 1.0, sys__name="mine").wait(10**12))
-    with here.client() as asks:
-        names = asks.read("names", project="team/x")
-    shown = {one.run: one.shown for one in names}
-    assert shown == {
-        "named": "mine",
-        **{f"run{at}": generated_name(f"run{at}") for at in range(3)},
-    }
-
-
 def test_series_of_many_runs_come_in_parts(here, monkeypatch) -> None:
-    """As many runs as fit, and then as much of one."""
     monkeypatch.setattr("seamark.server.routes.tables._RUNS_AT_ONCE", 2)
     monkeypatch.setattr("seamark.server.routes.tables.MOST_POINTS", 10)
     fill(here)
@@ -349,62 +305,6 @@ def test_series_of_many_runs_come_in_parts(here, monkeypatch) -> None:
         assert len(found.curve) == 5
         body = {"refs": [["team/x", "run1"]], "paths": ["lss"], "unknown": "refuse"}
         assert asks.refused("series", **body) == (422, "query")
-
-
-@pytest.mark.thorough
-def test_no_answer_reads_more_points_than_it_has_room_for(here, monkeypatch) -> None:
-    """Counts come first: what is too long comes in parts."""
-    monkeypatch.setattr(tables, "MOST_POINTS", 12)
-    fill(here)
-    longer = JournalBuilder("long").op("state", state="running")
-    for step in range(40):
-        longer.row({"loss": step / 7, "acc": -float(step)}, float(step))
-        if step % 10 == 0:
-            longer.row({"lone": 1.0}, float(step))
-    here.put("long", longer)
-    read, sizes = tables.read_many, []
-
-    def counted(*args, **more):
-        found = read(*args, **more)
-        sizes.append(sum(len(one) for *_, one in found))
-        return found
-
-    monkeypatch.setattr(tables, "read_many", counted)
-    refs = [("team/x", name) for name in ("run0", "long", "run1", "run2", "run3")]
-    with here.client() as asks:
-        body = {"refs": [list(ref) for ref in refs], "paths": ["loss", "a*", "lone"]}
-        following, parts = "", []
-        while following is not None:
-            told = asks.told("series", **body, next=following)
-            assert sum(len(one.points) for one in told.answer) <= 12
-            parts, following = parts + told.answer, told.next
-    begun = [(one.run, one.path) for one in parts if one.begins]
-    assert begun == [
-        ("run0", "loss"),
-        *[("long", path) for path in ("loss", "acc", "lone")],
-        *[(f"run{at}", "loss") for at in (1, 2, 3)],
-    ]
-    assert max(sizes) <= 12
-    catalog = RemoteCatalog(Connection(here.url, here.admin))
-    try:
-        for points in (None, 6, 30):
-            sizes.clear()
-            found = catalog.series(refs, ["loss", "a*", "lone"], points=points)
-            expected = []
-            for ref in refs:
-                for path in ("loss", "acc", "lone"):
-                    view = reader(here, *ref)
-                    one = view.points(path) if points is None else view.curve(path, points)
-                    if len(one):
-                        expected.append((ref[1], path, one))
-            assert [part[:2] for part in found.parts] == [part[:2] for part in expected]
-            assert all(
-                same(one, other)
-                for (_, _, one), (_, _, other) in zip(found.parts, expected, strict=True)
-            )
-            assert max(sizes) <= 12
-    finally:
-        catalog.close()
 
 
 def test_a_run_that_is_named_often_is_read_once(here) -> None:

@@ -6,8 +6,6 @@ import contextlib
 import hashlib
 import io
 import json
-import os
-import signal
 import uuid
 from typing import Any
 from urllib.parse import quote
@@ -30,7 +28,6 @@ HTML_DIGEST = hashlib.sha256(HTML).hexdigest()
 
 @pytest.fixture
 def run():
-    """In a project of the test's own: all share a server."""
     return RunKey(f"team/p{uuid.uuid4().hex}", "run0000000000001")
 
 
@@ -70,20 +67,6 @@ def put(remote, run, content, digest=None):
 # ---------------------------------------------------------------------- what is wrong
 
 
-def test_a_stranger_is_told_nothing(team, remote, run):
-    """Neither whether a content is there, nor what it is."""
-    put(remote, run, HTML)
-    stranger = Asker(team.url, "", run)
-    for answer in (
-        stranger(f"/{HTML_DIGEST}"),
-        stranger(f"/{HTML_DIGEST}/upload"),
-        stranger("", "POST", json.dumps({"digests": [HTML_DIGEST]}).encode()),
-        stranger(f"/{HTML_DIGEST}?offset=0&size={len(HTML)}", "PUT", HTML),
-    ):
-        assert answer.status == 401
-        assert HTML not in answer.data
-
-
 @pytest.mark.parametrize(
     ("path", "method", "body", "status", "slug"),
     [
@@ -101,7 +84,6 @@ def test_a_stranger_is_told_nothing(team, remote, run):
     ],
 )
 def test_what_cannot_be_taken_is_refused_in_a_sentence(ask, path, method, body, status, slug):
-    """In one form: a word for programs, and what to do."""
     answer = ask(path, method, body, Content_Type="application/json")
     told = json.loads(answer.data)
     assert (answer.status, told["error"]) == (status, slug)
@@ -163,7 +145,6 @@ def test_nothing_is_served_as_active_content(remote, run, ask, name):
 
 
 def test_an_upload_goes_on_when_the_server_is_started_again(run, tmp_path):
-    """What was acknowledged is not sent again."""
     cut = 8 << 20
     with served(tmp_path) as server:
         ask = Asker(server.url, server.token, run)
@@ -175,27 +156,6 @@ def test_an_upload_goes_on_when_the_server_is_started_again(run, tmp_path):
         assert told == {"offset": cut, "complete": False}
         put(to, run, CONTENT)
         assert ask(f"/{DIGEST}").data == CONTENT
-
-
-@pytest.mark.slow
-def test_an_upload_goes_on_after_the_server_was_killed(run_server, run, tmp_path):
-    """What was acknowledged is not sent again."""
-    folder = tmp_path / "killed"
-    server = run_server(folder)
-    ask = Asker(server.url, server.token, run)
-    cut = 8 << 20
-    place = f"/{DIGEST}?size={len(CONTENT)}&offset="
-    assert ask(f"{place}0", "PUT", CONTENT[:cut]).status == 200
-    for pid in server.workers():
-        os.kill(pid, signal.SIGKILL)
-    server.stop(signal.SIGKILL)
-    again = run_server(folder)
-    ask = Asker(again.url, server.token, run)
-    told = json.loads(ask(f"/{DIGEST}/upload").data)
-    assert told == {"offset": cut, "complete": False}
-    with contextlib.closing(open_remote(again.url, server.token)) as remote:
-        put(remote, run, CONTENT)
-    assert ask(f"/{DIGEST}").data == CONTENT
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "a b", "con"])

@@ -135,33 +135,22 @@ _LATE_AT_ONCE: Final = 1000
 
 
 def main(settings: Settings, stop: threading.Event) -> None:
-    """Fold until `stop` is set; a run that is being folded is finished."""
+    """Fold until `stop` is set; a run that is being folded is finished.
+
+    Raises:
+        DatabaseUnreachable: If the database is away at the start; the supervisor tries again.
+    """
     from seamark.server.checks import open_matching_objects
     from seamark.server.kept import layout
     from seamark.server.kept.journals import IntakeJournals
 
-    databases = _opened(settings.store, stop)
-    if databases is None:
-        return
+    databases = open_databases(settings.store, statement_s=0)
     try:
         databases.kept.create_tables(layout.metadata)
         kept = IntakeJournals(databases.kept, open_matching_objects(databases, settings.blobs))
         FoldWorker(databases, kept, stop).run()
     finally:
         databases.close()
-
-
-def _opened(url: str, stop: threading.Event) -> Databases | None:
-    said = False
-    while not stop.is_set():
-        try:
-            return open_databases(url, statement_s=0)
-        except DatabaseUnreachable as error:
-            if not said:
-                _log.warning("folding waits: %s", error)
-            said = True
-            stop.wait(_AWAY_S * _chance.uniform(0.5, 1))
-    return None
 
 
 class FoldWorker:
@@ -179,7 +168,6 @@ class FoldWorker:
         self._now_ns = now_ns
         self._store = store or databases.store
         self._owner = f"{os.getpid()}-{secrets.token_hex(8)}"
-        self._leases: tuple[Store, Leases] | None = None
         self._failing = Latest[Ref, tuple[float, float]](_MOST_FAILING)
         self._away = False
         self._more = False
@@ -227,7 +215,6 @@ class FoldWorker:
             if busy:
                 worked = now
             self._stop.wait(self._pause_s(begun, now, worked))
-        self._close_leases()
         for thread in beside:
             thread.join()
 
@@ -240,7 +227,7 @@ class FoldWorker:
         """Give each run of which more is kept than folded one turn; return if there was any."""
         self._kept.check()
         store = self._store()
-        leases = self._leases_of(store)
+        leases = Leases(store.database, self._owner)
         if self._whole is not store.database and not self._make_whole(store, leases):
             return False
         return self._fold_waiting(store, leases)
@@ -280,7 +267,6 @@ class FoldWorker:
                 self._kept.note(*ref, turn.position)
             self._failing.pop(ref, None)
         except DatabaseUnreachable:
-            leases.let_lapse(*ref)
             raise
         except Conflict:  # somebody else folded it meanwhile: look again
             leases.drop(*ref)
@@ -347,17 +333,6 @@ class FoldWorker:
 
     # ------------------------------------------------------------------ beside it
 
-    def _leases_of(self, store: Store) -> Leases:
-        if self._leases is None or self._leases[0].database is not store.database:
-            self._close_leases()
-            self._leases = store, Leases(store.database, self._owner)
-        return self._leases[1]
-
-    def _close_leases(self) -> None:
-        if self._leases is not None:
-            self._leases[1].close()
-            self._leases = None
-
     def tend(self, store: Store) -> None:
         """Do the maintenance that is due, and complete interrupted removals."""
         self._kept.tend(self._stop.is_set)
@@ -376,12 +351,9 @@ class FoldWorker:
             try:
                 store = self._store()
                 leases = Leases(store.database, self._owner)
-                try:
-                    if leases.claim(*leased):
-                        do(store)
-                        leases.drop(*leased)
-                finally:
-                    leases.close()
+                if leases.claim(*leased):
+                    do(store)
+                    leases.drop(*leased)
             except (DatabaseUnreachable, ObjectsUnreachable, SchemaNewer, Conflict) as error:
                 _log.debug("%s waits: %s", what, error)
             except Exception:  # noqa: BLE001 - it is tried again

@@ -7,7 +7,6 @@ together with the folded data. A lease only avoids duplicate work; saving a run
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
@@ -56,8 +55,8 @@ change = sa.Table(
     sa.Column("number", sa.BigInteger, nullable=False),
 )
 """One row: the number of the last change."""
-LEASE_S: Final = 8.0
-"""After so many seconds without a word, somebody else may fold the run of a process that died."""
+LEASE_S: Final = 15.0
+"""After so many seconds somebody else may fold the run of a process that died."""
 _NS: Final = 10**9
 Ref = tuple[str, str]
 _lease: Final = lease.c
@@ -85,35 +84,27 @@ _POSTGRESQL_NOW: Final = sa.select(
 class Leases:
     """The leases of the process `owner`, by the clock of the database; safe to use from threads.
 
-    A lease that is not renewed lasts for `seconds`.
+    A lease lasts for `seconds`. Who works longer has to expect that somebody does the same.
     """
 
     def __init__(self, database: Database, owner: str, seconds: float = LEASE_S) -> None:
-        self._database, self._owner = database, owner
-        self._ns = int(seconds * _NS)
-        self._every_s = seconds / 3
-        self._held: set[Ref] = set()
-        self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._database, self._owner, self._ns = database, owner, int(seconds * _NS)
 
     def claim(self, project: str, run: str) -> bool:
-        """Return whether this process may fold a run now; nobody else does until it lets go."""
-        database = self._database
+        """Return whether this process may fold a run now; a lease of its own begins anew."""
+        database, owner = self._database, self._owner
         try:
             with database.writing() as connection:
                 now = self._now(connection)
-                row = {"project": project, "run": run, "until": now + self._ns}
-                if not database.rows(connection, _MAKE, owner=self._owner, **row) and (
-                    not self._extend(connection, (project, run), now)
-                ):
-                    return False
+                until = now + self._ns
+                row = {"project": project, "run": run, "owner": owner, "until": until}
+                if database.rows(connection, _MAKE, **row):
+                    return True
+                where = {"at_project": project, "at_run": run, "now": now, "mine": owner}
+                new = {"new_owner": owner, "new_until": until}
+                return bool(database.run(connection, _TAKE, **where, **new))
         except Conflict:
             return False
-        with self._lock:
-            self._held.add((project, run))
-        self._renew_always()
-        return True
 
     def active_leases(self) -> Collection[Ref]:
         """Return the runs that others fold now."""
@@ -127,45 +118,14 @@ class Leases:
 
     def release(self, connection: sa.Connection, project: str, run: str) -> None:
         """Let go of a run, within a transaction that writes."""
-        self.let_lapse(project, run)
         self._database.run(connection, _LEAVE, at_project=project, at_run=run, mine=self._owner)
-
-    def let_lapse(self, project: str, run: str) -> None:
-        """Renew the lease of a run no more, where the database cannot be told."""
-        with self._lock:
-            self._held.discard((project, run))
 
     def drop(self, project: str, run: str) -> None:
         """Let go of a run."""
         with self._database.writing() as connection:
             self.release(connection, project, run)
 
-    def close(self) -> None:
-        """Stop renewing the leases, which then lapse. Harmless when called twice."""
-        self._ended.set()
-
     def _now(self, connection: sa.Connection) -> int:
         if self._database.dialect == "sqlite":
             return time.time_ns()  # all who use the file are on one machine
         return int(self._database.rows(connection, _POSTGRESQL_NOW)[0][0])
-
-    def _extend(self, connection: sa.Connection, ref: Ref, now: int) -> bool:
-        where = {"at_project": ref[0], "at_run": ref[1], "now": now, "mine": self._owner}
-        new = {"new_owner": self._owner, "new_until": now + self._ns}
-        return bool(self._database.run(connection, _TAKE, **where, **new))
-
-    def _renew_always(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._renew, name="seamark-leases", daemon=True)
-            self._thread.start()
-
-    def _renew(self) -> None:
-        while not self._ended.wait(self._every_s):
-            with self._lock:
-                held = list(self._held)
-            for ref in held:
-                try:
-                    with self._database.writing() as connection:
-                        self._extend(connection, ref, self._now(connection))
-                except Exception:  # noqa: BLE001, S112 - it lapses, which costs work only
-                    continue

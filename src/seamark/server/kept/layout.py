@@ -52,7 +52,6 @@ __all__ = [
     "Part",
     "is_sound",
     "journals",
-    "longest_body",
     "metadata",
     "names_of_worker",
     "objects",
@@ -197,11 +196,6 @@ _WINDOW_BYTES: Final = 32 << 20
 """How much memory a frame of zstd may ask for before anything is written."""
 _PART_BYTES: Final = 1 << 20
 _TOO_LONG: Final[dict[str, Any]] = {"limit": "plain_bytes", "allowed": PLAIN_BYTES}
-
-
-def longest_body() -> int:
-    """Return how long a body may be, bytes: a batch, or one frame that cannot be compressed."""
-    return max(BATCH_BYTES, _LONGEST_FRAME) + _OVERHEAD
 
 
 def unpacked(body: bytes, packing: str) -> bytes:

@@ -29,15 +29,12 @@ _SEGMENT: Final = insertion(layout.segments)
 
 
 class Rebuilt(NamedTuple):
-    """Result of a rebuild; `bytes` are stored ones, gaps included.
+    """Result of a rebuild.
 
     `damaged` are the names of objects that could not be read. `missing` are journals that lack a
     stretch: (run's key, file name, from which byte on).
     """
 
-    runs: int
-    journals: int
-    bytes: int
     damaged: list[str]
     missing: list[tuple[str, str, int]]
 
@@ -109,7 +106,6 @@ class _Writer:
         self._numbers: dict[str, int] = {}
 
     def write(self, found: dict[str, dict[str, list[_Found]]], damaged: list[str]) -> Rebuilt:
-        journals = total = 0
         missing: list[tuple[str, str, int]] = []
         purged = {key for key, files in found.items() if self._is_purged(files)}
         with self._database.writing() as connection:
@@ -129,9 +125,8 @@ class _Writer:
                     if chain:
                         chains[file] = chain
                 if chains:
-                    total += self._write_run(connection, key, chains, stale)
-                    journals += len(chains)
-        return Rebuilt(len(found) - len(purged), journals, total, damaged, missing)
+                    self._write_run(connection, key, chains, stale)
+        return Rebuilt(damaged, missing)
 
     def _is_purged(self, files: dict[str, list[_Found]]) -> bool:
         part = next(iter(files.values()))[0].part
@@ -163,10 +158,9 @@ class _Writer:
         key: str,
         chains: dict[str, list[tuple[int, int, _Found]]],
         stale: set[str],
-    ) -> int:
+    ) -> None:
         every = [each for chain in chains.values() for each in chain]
         heard = max(where.part.heard_ns for _, _, where in every)
-        position = sum(end - start for start, end, _ in every)
         first = every[0][2].part
         run = _inserted(
             connection,
@@ -174,7 +168,7 @@ class _Writer:
             key=key,
             project=first.project,
             run=first.run,
-            position=position,
+            position=sum(end - start for start, end, _ in every),
             waiting_ns=heard,
             loose=sum(end - start for start, end, where in every if where.shared),
             heard_ns=heard,
@@ -198,7 +192,6 @@ class _Writer:
                     (journal, start, end - start, number, place, part.heard_ns, int(where.shared))
                 )
             self._database.run_many(connection, _SEGMENT, rows)
-        return position
 
     def _object(self, connection: sa.Connection, name: str, stale: set[str]) -> int:
         if name not in self._numbers:

@@ -14,7 +14,16 @@ from starlette.responses import Response, StreamingResponse
 
 from seamark.server.access import Link, Role
 from seamark.server.failures import FAILURES, Refusal
-from seamark.server.guard import Body, asker, expect, needs, public, server_of, serving_of
+from seamark.server.guard import (
+    Body,
+    asker,
+    expect,
+    needs,
+    public,
+    received,
+    server_of,
+    serving_of,
+)
 from seamark.server.kept.intake import check_run
 from seamark.server.purging import is_purged
 
@@ -274,17 +283,14 @@ async def put(
     size: Annotated[int, Query(ge=0, le=_MAX_WHOLE, description="Of the whole, bytes.")],
 ) -> dict[str, Any]:
     """Take a part of a content; the digest is compared once all parts are there."""
-    parts: list[bytes] = []
 
-    def take() -> Progress:
+    def take(data: bytes) -> Progress:
         _check_not_purged(request, project, run)
-        return server_of(request).blobs.put(project, run, digest, size, offset, b"".join(parts))
+        return server_of(request).blobs.put(project, run, digest, size, offset, data)
 
     with server_of(request).intake.counting_bytes() as arriving:
-        async for part in request.stream():
-            arriving(len(part))
-            parts.append(part)
-        return _as_json(await run_in_threadpool(take))
+        data = await received(request, arriving)
+        return _as_json(await run_in_threadpool(take, data))
 
 
 @server_router.get(_BLOBS + "/{digest}/upload", dependencies=_WRITES)

@@ -11,12 +11,10 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect
 
 from seamark.errors import FileMissingError, PathError
 from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import (
-    BATCH_BYTES,
     BatchError,
     TooLargeError,
     check_journal_name,
@@ -29,9 +27,9 @@ from seamark.server.accounts import tables
 from seamark.server.accounts.tables import lock_account
 from seamark.server.answering import compressed
 from seamark.server.failures import FAILURES, Refusal
-from seamark.server.guard import Body, expect, needs, server_of
+from seamark.server.guard import Body, expect, needs, received, server_of
 from seamark.server.kept import layout as kept
-from seamark.server.kept.layout import longest_body, unpacked
+from seamark.server.kept.layout import unpacked
 from seamark.store.database import Upsert, retry
 from seamark.store.read.names import run_names
 
@@ -227,42 +225,13 @@ async def put(
 
     try:
         with intake.counting_bytes() as arriving:
-            body = await _body(request, arriving)
+            body = await received(request, arriving)
             waiting = await run_in_threadpool(submit, body)
             del body
         kept = await asyncio.wrap_future(waiting)
     except BatchError as error:
         raise _batch_refusal(error) from error
     return {"offset": kept.offset, "position": kept.position, "wait_s": kept.wait_s}
-
-
-async def _body(request: Request, arriving: Callable[[int], None]) -> bytes:
-    most, parts, size = longest_body(), [], 0
-    stated = request.headers.get("content-length", "")
-    if stated.isdigit() and len(stated) < 20 and int(stated) > most:  # noqa: PLR2004 - digits
-        raise _too_long(int(stated))
-    try:
-        async for part in request.stream():
-            size += len(part)
-            if size > most:
-                raise _too_long(size)
-            arriving(len(part))
-            parts.append(part)
-    except ClientDisconnect as error:  # nobody reads the answer
-        raise Refusal(400, "bad-request", "the request was cut short; send it again") from error
-    return b"".join(parts)
-
-
-def _too_long(size: int) -> Refusal:
-    hint = f"batch_bytes: at most {BATCH_BYTES} are accepted, got {size}: send it in smaller parts"
-    return Refusal(
-        413,
-        "too-large",
-        hint,
-        headers={"Connection": "close"},
-        limit="batch_bytes",
-        allowed=BATCH_BYTES,
-    )
 
 
 def _batch_refusal(error: BatchError) -> Refusal:

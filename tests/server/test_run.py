@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
@@ -341,6 +342,16 @@ def test_each_set_of_files_has_a_lock_of_its_own(tmp_path, name):
     assert all(path.is_file() for path in tmp_path.iterdir())
     with alone(settings):
         pass
+
+
+def test_sqlite_on_a_network_file_system_is_refused(tmp_path, monkeypatch):
+    """It loses data there; what is mounted inside of it counts, and what only begins alike not."""
+    mounts = [("/", "nfs4"), (str(tmp_path), "ext4"), (f"{tmp_path}/net", "nfs4")]
+    found = [SimpleNamespace(mountpoint=point, fstype=kind) for point, kind in mounts]
+    monkeypatch.setattr("psutil.disk_partitions", lambda all: found)  # noqa: A006
+    with pytest.raises(ArgumentError, match=r"network file system \(nfs4\)"):
+        open_databases(f"sqlite:///{tmp_path}/net/server")
+    open_databases(f"sqlite:///{tmp_path}/network").close()
 
 
 def test_several_servers_may_share_a_postgresql(tmp_path):

@@ -378,8 +378,9 @@ def _file_system(folder: Path) -> str:
 
     inside = os.path.realpath(folder).rstrip("/") + "/"
     kind, longest = "", 0
-    for mount in psutil.disk_partitions(all=True):  # of two at one place the later one counts
-        point = mount.mountpoint.rstrip("/") + "/"
-        if inside.startswith(point) and len(point) >= longest:
-            kind, longest = mount.fstype, len(point)
+    with contextlib.suppress(OSError):  # a machine that does not tell
+        for mount in psutil.disk_partitions(all=True):  # of two at one place the later one counts
+            point = mount.mountpoint.rstrip("/") + "/"
+            if inside.startswith(point) and len(point) >= longest:
+                kind, longest = mount.fstype, len(point)
     return kind

@@ -18,7 +18,6 @@ from recording import QUIET
 from served import served
 
 import seamark
-from seamark.errors import ArgumentError
 from seamark.journal.format import Kind, dump_json, file_header, frame_bytes, salt_of
 from seamark.server.folding.turns import fold_turn
 from seamark.server.writer import is_own_journal, own_journal
@@ -235,25 +234,6 @@ def test_no_name_leads_anywhere_else(here):
                 assert b"root:" not in said
     assert {each for each in above.rglob("*") if each.is_dir()} == before
     assert not any(each.project.startswith("names") for each in here.server.kept.runs())
-
-
-@pytest.mark.parametrize("name", ["../escaped", "/{outside}/escaped"])
-def test_names_in_a_set_of_files_lead_nowhere(here, tmp_path, monkeypatch, name):
-    """What a journal on a server calls its files does not leave the folder of a download."""
-    project = "zip/" + hashlib.sha256(name.encode()).hexdigest()[:8]
-    name = name.format(outside=tmp_path)
-    record = {"name": "x", "ext": "", "size": len(SECRET), "sha256": DIGEST}
-    made = a_journal("one", project, "run1").op("files", path="f", members={name: record})
-    assert send(here, project, "run1", made).status == 200
-    assert put_blob(here, project, "run1", SECRET).status == 200
-    fold(here, project, "run1")
-    run = read(here, project, monkeypatch)
-    target = tmp_path / "in" / "out"
-    target.mkdir(parents=True)
-    with pytest.raises(ArgumentError, match="f"):
-        run["f"].download(str(target))
-    found = [each for each in tmp_path.rglob("*") if each.is_file()]
-    assert [each for each in found if each.read_bytes() == SECRET] == []
 
 
 # ---------------------------------------------------------------------- contents

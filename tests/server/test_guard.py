@@ -109,7 +109,6 @@ READS_OF_A_RUN: dict[str, dict[str, Any]] = {
     "log": {"path": [f"{WORTH}/text"]},
     "opening": {},
     "overview": {},
-    "percentiles": {"path": f"{WORTH}/loss", "percents": [50]},
     "points": {"paths": [f"{WORTH}/loss"]},
     "ranks": {},
     "some": {"paths": [f"{WORTH}/lr"]},

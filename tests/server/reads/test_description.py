@@ -82,7 +82,6 @@ def asked_of(made: JournalBuilder) -> dict[str, dict[str, Any]]:
         "points": {**run, "paths": ["loss"]},
         "opening": run,
         "curve": {**run, "path": "loss", "points": 100},
-        "percentiles": {**run, "path": "loss", "percents": [0, 99]},
         "facts": run,
         "drawing": {**run, "path": "loss", "look": {"window": 3}},
         "texts": {**run, "path": "log"},

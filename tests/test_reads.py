@@ -60,25 +60,19 @@ READS = {
 }
 
 
-@pytest.mark.parametrize("name", READS)
-def test_a_read_looks_once_at_what_is_new(rich, monkeypatch, name):
-    """However many questions it takes to answer."""
-    looked = []
-    refresh = Updater.refresh
+def test_a_read_looks_once_at_what_is_new_and_loads_what_it_returns(rich, monkeypatch):
+    """However many questions it takes; of a run with hundreds of attributes, one loads one."""
+    looked, loaded = [], []
+    refresh, family = Updater.refresh, runs._family_of
     monkeypatch.setattr(Updater, "refresh", lambda *args: looked.append(1) or refresh(*args))
-    assert READS[name](rich) is not None
-    assert len(looked) == 1
-
-
-@pytest.mark.parametrize("name", ["an atom", "the last number", "the last text", "points", "tags"])
-def test_a_read_loads_what_it_returns(rich, monkeypatch, name):
-    """Of a run with hundreds of attributes, asking for one loads one."""
-    assert READS[name](rich) is not None  # folds what is new
-    loaded = []
-    family = runs._family_of
     monkeypatch.setattr(runs, "_family_of", lambda *args: loaded.append(1) or family(*args))
-    READS[name](rich)
-    assert len(loaded) <= 2
+    for name, read in READS.items():
+        looked.clear()
+        loaded.clear()
+        assert read(rich) is not None
+        assert len(looked) == 1, name
+        if name in ("an atom", "the last number", "the last text", "points", "tags"):
+            assert len(loaded) <= 2, name
 
 
 def test_the_last_values_are_those_of_the_points(rich):
@@ -214,20 +208,6 @@ def test_points_become_a_data_frame(tmp_path):
     assert list(empty.columns) == list(frame.columns)
     assert len(empty) == 0
     run.stop()
-
-
-def test_percentiles_are_those_of_the_finite_values(tmp_path):
-    with seamark.init_run("p", root=tmp_path, **QUIET) as run:
-        values = [float(one) for one in np.random.default_rng(0).normal(size=1001)]
-        run["x"].extend([*values, math.nan, math.inf])
-        run["empty"].extend([math.nan])
-        found = run["x"].fetch_percentiles([0, 12.5, 50, 100])
-        assert found == dict(
-            zip([0, 12.5, 50, 100], np.percentile(values, [0, 12.5, 50, 100]).tolist(), strict=True)
-        )
-        assert math.isnan(run["empty"].fetch_percentiles([50])[50])
-        with pytest.raises(ArgumentError, match="percents"):
-            run["x"].fetch_percentiles([50, 100.5])
 
 
 def test_a_file_is_read_into_memory(tmp_path):

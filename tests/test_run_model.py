@@ -999,15 +999,6 @@ def test_trainings_that_are_resumed(tmp_path):
     train_and_resume(tmp_path, 1, 30)
 
 
-@pytest.mark.once
-@pytest.mark.thorough
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", range(2, 22))
-def test_many_trainings_that_are_resumed(tmp_path, seed):
-    """The same in other orders."""
-    train_and_resume(tmp_path, seed, 80)
-
-
 def run_machine(tmp_path, **how):
     from hypothesis.stateful import run_state_machine_as_test
 

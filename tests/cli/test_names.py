@@ -171,20 +171,6 @@ def test_no_run_is_renamed_to_latest(cli, record):
     assert cli("show", run, "sys/name").stdout == "kept\n"
 
 
-def test_a_new_name_that_means_another_run_as_well_is_noted(cli, record):
-    """Such as its generated name or its id, which no longer finds it, or its name."""
-    unnamed, named, run = record("p"), record("p", name="mine"), record("p", name="x")
-    for name, why in (
-        (generated_name(unnamed), f"is what p/{unnamed}"),
-        (named, "is also the id of p/"),
-        ("mine", f"is also the name of p/{named}"),
-    ):
-        said = cli("rename", run, name).stderr
-        assert why in said
-        assert f"say {run} where you mean this one" in said
-    assert cli("rename", run, generated_name(named)).stderr == ""
-
-
 def test_a_run_that_is_named_latest_says_what_that_means(start, caplog):
     """Once; a training script does start. An empty name is none."""
     run = start("p", name="latest")

@@ -25,7 +25,7 @@ from seamark.index import copies
 from seamark.index.index import Index
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import SETTLE_NS
-from seamark.store import ingest
+from seamark.store import database, ingest
 from seamark.store.runs import load_run
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -80,12 +80,13 @@ def test_old_files_of_other_versions_are_removed(folder, open_index):
     """From the cache, after 30 days."""
     mine = open_index().file
     days = {mine.name: 31, f"same.{mine.suffixes[0][1:]}.db": 31, "new.v1.db": 29, "old.v1.db": 31}
+    days["old.v1.db-wal"] = 31
     for name, one in days.items():
         mine.with_name(name).touch()
         os.utime(mine.with_name(name), (0, time.time() - one * 24 * 3600))
     open_index(folder.path)
     found = {path.name for path in mine.parent.iterdir()}
-    assert days.keys() - found == {"old.v1.db"}
+    assert days.keys() - found == {"old.v1.db", "old.v1.db-wal"}
 
 
 @pytest.mark.parametrize("name", ["index.db", "folder"])
@@ -133,7 +134,7 @@ def test_a_run_that_is_not_there_is_an_exact_error(folder, open_index):
         index.view("p", "nope")
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), seed=st.integers(0, 2**32))
 @pytest.mark.once
 def test_the_index_agrees_with_the_oracle_after_every_refresh(
@@ -172,26 +173,20 @@ def test_a_journal_that_was_replaced_is_folded_anew(builder, folder, open_index)
     assert value(index, folder, "loss").max == 2.0
 
 
-def test_a_journal_that_shrank_is_folded_anew(builder, folder, open_index):
+def test_a_journal_that_shrank_or_is_gone_takes_its_values_along(builder, folder, open_index):
     """As when a copy of a folder was stopped and begun again."""
-    journal = builder().assign(a=1).assign(b=2)
-    journal.save(folder)
+    one, two = builder("one").assign(a=1).assign(b=2), builder("two").assign(c=3)
+    one.save(folder)
+    path = two.save(folder)
     index = open_index()
-    index.refresh()
-    journal.save(folder, journal.ends[1])
-    index.refresh()
-    assert (value(index, folder, "a"), value(index, folder, "b")) == (1, None)
-
-
-def test_a_journal_that_is_gone_takes_its_values_along(builder, folder, open_index):
-    """Registers do not go back; the run is folded anew."""
-    builder("one").assign(a=1).save(folder)
-    path = builder("two").assign(b=2).save(folder)
-    index = open_index()
-    index.refresh()
-    path.unlink()
-    index.refresh()
-    assert (value(index, folder, "a"), value(index, folder, "b")) == (1, None)
+    for change, wanted in (
+        (lambda: None, [1, 2, 3]),
+        (lambda: one.save(folder, one.ends[1]), [1, None, 3]),
+        (path.unlink, [1, None, None]),
+    ):
+        change()
+        index.refresh()
+        assert [value(index, folder, each) for each in "abc"] == wanted
 
 
 def test_a_run_folder_that_is_gone_drops_out(builder, folder, open_index):
@@ -232,19 +227,6 @@ def test_a_run_that_another_process_forgot_is_folded_again(builder, folder, open
     shutil.move(folder.path, folder.root / "elsewhere")
     other.refresh()
     shutil.move(folder.root / "elsewhere", folder.path)
-    assert [read(index, folder) for _ in range(2)] == [1, 1]
-
-
-@pytest.mark.parametrize("read", [_read_one, _read_all])
-def test_a_process_that_is_killed_while_it_folds_a_run_again_harms_nobody(
-    builder, folder, open_index, read
-):
-    """Whoever reads next does what it left undone, though no folder has changed."""
-    builder().assign(a=1).save(folder)
-    index, other = open_index(now_ns=_later), open_index()
-    assert (_read_one(index, folder), read(index, folder)) == (1, 1)
-    ref = folder.project, folder.run
-    other._updater._forget([(ref, other._updater.number_of(ref))])
     assert [read(index, folder) for _ in range(2)] == [1, 1]
 
 
@@ -383,7 +365,7 @@ def test_damage_is_passed_over_once_nothing_more_can_be_expected(builder, folder
 # ---------------------------------------------------------------------- the file
 
 
-@pytest.mark.parametrize("damage", ["garbage", "empty", "cut", "flipped"])
+@pytest.mark.parametrize("damage", ["garbage", "cut", "flipped"])
 def test_a_damaged_file_is_made_again(builder, folder, open_index, damage):
     """Nothing is lost with an index."""
     for number in range(30):
@@ -395,7 +377,6 @@ def test_a_damaged_file_is_made_again(builder, folder, open_index, damage):
     data = file.read_bytes()
     damaged = {
         "garbage": b"no database at all" * 1000,
-        "empty": b"",
         "cut": data[: len(data) // 2],
         "flipped": data[:4096] + bytes(byte ^ 0x55 for byte in data[4096:]),
     }
@@ -441,8 +422,11 @@ def test_rebuild_folds_everything_again(builder, folder, open_index):
 # ---------------------------------------------------------------------- sharing
 
 
-def test_what_was_written_is_seen_whoever_else_writes_to_the_index(builder, folder, open_index):
+def test_what_was_written_is_seen_whoever_else_writes_to_the_index(
+    builder, folder, open_index, monkeypatch
+):
     """Who reads back what was just written finds it, also where the file cannot be written now."""
+    monkeypatch.setattr(database, "BUSY_S", 0.1)
     journal = builder().assign(a=1)
     journal.save(folder)
     index = open_index()
@@ -457,6 +441,8 @@ def test_what_was_written_is_seen_whoever_else_writes_to_the_index(builder, fold
     finally:
         other.execute("ROLLBACK")
         other.close()
+    assert index.file is None
+    index = open_index()
     assert rows(index, "SELECT count(*) FROM attribute") == [(1,)]
     index.refresh(folder.project, folder.run)
     assert rows(index, "SELECT count(*) FROM attribute") == [(2,)]
@@ -600,13 +586,13 @@ def test_readers_and_a_trainer_at_once(folder, tmp_path):
         "from pathlib import Path\n"
         "folder = RunFolder(Path(sys.argv[1]), 'p', 'r')\n"
         "writer = JournalWriter(folder, lambda: {'attempt': 0, 'positions': None, 'owner': True})\n"
-        "for step in range(20000): writer.append_row({'a': float(step), 'b': 1.0}, step)\n"
+        "for step in range(5000): writer.append_row({'a': float(step), 'b': 1.0}, step)\n"
         "writer.close()\n"
     )
     reader = (
         "import sys; from pathlib import Path; from seamark.index.index import Index\n"
         "with Index.open(Path(sys.argv[1])) as index:\n"
-        "    for _ in range(30):\n"
+        "    for _ in range(10):\n"
         "        index.refresh('p', 'r')\n"
         "        if index.runs():\n"
         "            view = index.view('p', 'r')\n"
@@ -628,7 +614,7 @@ def test_readers_and_a_trainer_at_once(folder, tmp_path):
         assert (process.returncode, trouble) == (0, "")
     with Index.open(folder.root) as index:
         index.refresh()
-        assert index.view("p", "r").attribute("a").value.count == 20000
+        assert index.view("p", "r").attribute("a").value.count == 5000
 
 
 def test_threads_may_share_an_index(builder, folder, open_index):
@@ -652,43 +638,14 @@ def test_threads_may_share_an_index(builder, folder, open_index):
     assert troubles == []
 
 
-def test_a_forked_child_opens_the_file_for_itself(builder, folder, open_index):
-    """Connections do not cross a fork."""
-    builder().assign(a=1).save(folder)
-    index = open_index()
-    index.refresh()
-    pid = os.fork()
-    if not pid:
-        try:
-            index.refresh()
-            os._exit(0 if value(index, folder, "a") == 1 else 1)
-        finally:
-            os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    index.refresh()
-    assert value(index, folder, "a") == 1
-
-
 def _raise_in_a_moment(index, folder):
     with index.moment():
-        assert len(index.view(folder.project, folder.run).points("m")) == 5000
+        view = index.view(folder.project, folder.run)
+        assert view.attribute("m").value.count == 5000
+        assert len(view.points("m")) == 5000
+        assert len(view.points("m")) == 5000
         msg = "raised in the block"
         raise KeyError(msg)
-
-
-def test_an_error_in_a_moment_is_not_hidden_by_a_damaged_index(builder, folder):
-    """The connection of the moment is closed by then, which nobody is told."""
-    journal = builder()
-    for step in range(5000):
-        journal.row({"m": float(step)}, step)
-    journal.close().save(folder)
-    with Index.open(folder.root) as index:
-        index.refresh()
-        with index.store.database.writing() as connection:
-            connection.exec_driver_sql("UPDATE chunk SET data = CAST(substr(data, 1, 99) AS BLOB)")
-        with pytest.raises(KeyError, match="raised in the block"):
-            _raise_in_a_moment(index, folder)
-        assert len(index.view(folder.project, folder.run).points("m")) == 5000
 
 
 def test_a_child_forked_while_a_thread_reads_can_read(builder, folder, open_index):
@@ -832,67 +789,9 @@ def test_a_series_that_lost_its_path_is_not_fetched(builder, folder):
 
 # ---------------------------------------------------------------------- one moment
 
-TRAINER = """
-import itertools, select, sys
-from pathlib import Path
-from seamark.journal.folder import RunFolder
-from seamark.journal.writer import JournalWriter
-folder = RunFolder(Path(sys.argv[1]), "p", "r")
-writer = JournalWriter(folder, lambda: {"attempt": 0, "positions": None, "owner": True})
-for step in itertools.count():
-    if step % 20 == 0 and select.select([sys.stdin], [], [], 0)[0]:
-        break
-    writer.append_row({"a": float(step), "b": 1.0}, step)
-    if step % 20 == 0:
-        failed = {"state": "failed", "error": {"type": "E", "message": str(step)}}
-        writer.append_op({"op": "state", **(failed if step % 40 else {"state": "running"})})
-writer.close()
-"""
-READER = """
-import select, sys
-from pathlib import Path
-from seamark.index.index import Index
-with Index.open(Path(sys.argv[1])) as index:
-    while not select.select([sys.stdin], [], [], 0)[0]:
-        index.refresh("p", "r")
-"""
-
-
-@pytest.mark.once
-def test_answers_of_one_moment_agree_next_to_a_writer_and_another_reader(tmp_path):
-    """State, its reason, summaries and points; the next moment shows what came since."""
-    folder, environment = RunFolder(tmp_path, "p", "r"), {**os.environ, "PYTHONPATH": str(SOURCE)}
-    folder.journal_dir.mkdir(parents=True)
-
-    def start(code):
-        command = [sys.executable, "-c", code, str(tmp_path)]
-        return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE)
-
-    counts = set()
-    with start(TRAINER) as trainer, start(READER) as reader, Index.open(tmp_path) as index:
-        while len(counts) < 12:
-            assert trainer.poll() is None
-            index.refresh("p", "r")
-            if not index.runs():
-                continue
-            with index.moment():
-                view = index.view("p", "r")
-                if (shown := view.attribute("a")) is None:
-                    continue
-                state, reason = view.state, view.reason
-                count = len(view.points("a"))
-                counts.add(count)
-                assert shown.value.count == count == len(view.points("b"))
-                assert view.curve("a", 50).count.sum() == count
-                assert [one.value.count for one in view.some(["a", "b"])] == [count] * 2
-                assert (state, bool(reason)) == (view.state, state == "failed")
-        for process in (trainer, reader):
-            process.communicate(b"stop\n", timeout=60)
-    assert (trainer.returncode, reader.returncode) == (0, 0)
-
 
 def test_a_damaged_index_is_made_again_in_the_middle_of_a_moment(builder, folder):
-    """Nothing raises, and later answers of the block are right."""
+    """Later answers of the block are right, and its own error passes through."""
     journal = builder()
     for step in range(5000):
         journal.row({"m": float(step) ** 0.5}, step)
@@ -901,11 +800,8 @@ def test_a_damaged_index_is_made_again_in_the_middle_of_a_moment(builder, folder
         index.refresh()
         with index.store.database.writing() as connection:
             connection.exec_driver_sql("UPDATE chunk SET data = CAST(substr(data, 1, 99) AS BLOB)")
-        with index.moment():
-            view = index.view(folder.project, folder.run)
-            assert view.attribute("m").value.count == 5000
-            assert len(view.points("m")) == 5000
-            assert len(view.points("m")) == 5000
+        with pytest.raises(KeyError, match="raised in the block"):
+            _raise_in_a_moment(index, folder)
         assert len(index.view(folder.project, folder.run).points("m")) == 5000
 
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -15,10 +11,6 @@ from seamark.store import groups, ingest, runs, schema
 from seamark.store.database import Conflict
 from seamark.store.ingest import Folding
 from seamark.store.runs import forget_run, load_run
-
-SOURCE = Path(__file__).parents[2] / "src"
-HERE = Path(__file__).parent
-
 
 ON_BOTH = pytest.mark.parametrize(
     ("tables", "options"),
@@ -282,126 +274,3 @@ def test_a_connection_that_is_cut_costs_one_call(builder, engines, store, tables
     with pytest.raises(Exception, match=r"terminat|clos|lost"):
         engines.look(store, "r", journals).attributes()
     assert engines.look(store, "r", journals).attribute("a").value.count == 60
-
-
-# ---------------------------------------------------------------------- who reads beside it
-
-PROLOGUE = """
-import importlib.util, sys
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, f"{sys.argv[1]}/{name}.py")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-from seamark.store import groups, ingest
-ingest.SMALL_BYTES = ingest.CHUNK_BYTES = 2000
-groups.GROUP_ROWS = ingest.GROUP_ROWS = 64
-sys.path.append(f"{sys.argv[1]}/../support")
-engines = load("engines")
-STEPS = 300
-from journal_builder import JournalBuilder
-journal = JournalBuilder("one", t=1000)
-for step in range(STEPS):
-    journal.row({"a": float(step), "b": 2.0 * step}, step).texts("log", (step, str(step)))
-    journal.assign(epoch=step).op("add", path="sys/tags", values=[str(step)])
-store = engines.open_store(sys.argv[2])
-"""
-FOLDER = """
-for end in range(0, len(journal.ends), 6):
-    engines.fold(store, "r", [journal], [journal.ends[end]])
-engines.fold(store, "r", [journal])
-"""
-READER = """
-import numpy as np
-from seamark.errors import RunNotFoundError
-from seamark.store.query.selection import Selection
-
-view, tables = engines.look(store, "r", [journal]), engines.Tables(store)
-known = looks = 0
-
-def counted(count):
-    global known
-    assert count >= known, (count, known)
-    known = count
-
-while known < STEPS:
-    try:
-        found = {one.path: one.value for one in view.attributes()}
-    except RunNotFoundError:
-        continue
-    looks += 1
-    if "a" not in found:
-        continue
-    a, b, epoch = found["a"], found["b"], found.get("epoch", -1)
-    assert a.count == b.count == a.last_step + 1 == a.last + 1 == b.last / 2 + 1
-    assert epoch in (a.count - 1, a.count - 2), (epoch, a)
-    assert found.get("sys/tags", set()) in [set(map(str, range(n))) for n in (epoch, epoch + 1)]
-    counted(a.count)
-    points = view.many_points(["a", "b"])
-    for path, factor in (("a", 1), ("b", 2)):
-        steps = np.arange(len(points["a"]))
-        assert points[path].step.tolist() == steps.tolist()
-        assert points[path].value.tolist() == (factor * steps).tolist()
-    counted(len(points["a"]))
-    texts = view.texts("log")
-    assert [int(one.text) for one in texts] == list(range(len(texts)))
-    assert len(texts) >= known - 1
-    curve = view.curve("a", 20)
-    assert curve.count.sum() == curve.last_step[-1] + 1
-    counted(int(curve.count.sum()))
-    last = view.many_points(["a"], limit=5)["a"]
-    assert last.step.tolist() == list(range(int(last.step[-1]) + 1))[-5:]
-    counted(int(last.step[-1]) + 1)
-    (row,) = tables.table(Selection(), ["a:count", "a:last_step", "a", "b"]).rows
-    assert row["a:count"] == row["a:last_step"] + 1 == row["a"] + 1 == row["b"] / 2 + 1
-    counted(row["a:count"])
-assert looks > 3
-"""
-
-
-@pytest.mark.once
-@pytest.mark.thorough
-def test_whoever_reads_beside_a_writer_sees_the_run_as_it_was_at_one_moment(tables):
-    """One process folds a growing journal, two others read it all the time."""
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROLOGUE + code, str(HERE), tables],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for code in (FOLDER, READER, READER)
-    ]
-    for process in processes:
-        _, trouble = process.communicate(timeout=240)
-        assert (process.returncode, trouble) == (0, "")
-
-
-@pytest.mark.slow
-@pytest.mark.once
-def test_two_processes_that_fold_one_run_lose_nothing(
-    builder, oracle, property_test, engines, open_store, tables
-):
-    """Each begins anew when the other was faster."""
-    code = PROLOGUE.replace("300", "60") + FOLDER.replace(", 6)", ", 2)")
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(HERE), tables],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    for process in processes:
-        _, trouble = process.communicate(timeout=240)
-        assert process.returncode == 0, trouble
-    journal = builder("one", t=1000)
-    for step in range(60):
-        journal.row({"a": float(step), "b": 2.0 * step}, step).texts("log", (step, str(step)))
-        journal.assign(epoch=step).op("add", path="sys/tags", values=[str(step)])
-    check(engines, oracle, property_test, open_store(), "r", [journal])

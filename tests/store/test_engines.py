@@ -8,21 +8,16 @@ import math
 import random
 import string
 import struct
-from datetime import datetime, timezone
 
 import numpy as np
 import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from journal_builder import fold_run
 from sqlalchemy.dialects.postgresql import dialect as postgresql_dialect
 
-import seamark
 from seamark.errors import QueryError
-from seamark.journal.folder import RunFolder
 from seamark.journal.format import Kind
-from seamark.journal.safe import FileSource
 from seamark.store import groups, ingest, schema
 from seamark.store.database import Database
 from seamark.store.query.selection import Selection
@@ -69,6 +64,18 @@ def said(attributes, property_test):
             value = (value.kind, value.to_dict()) if value.count else None
         found[one.path] = (one.family, value)
     return found
+
+
+def in_parts(view, path, attempt, most, last=None):
+    """Return the rows of a series that is read part by part."""
+    found, after = [], None
+    while True:
+        part, begins, after = view.points_part(path, attempt, most=most, after=after, last=last)
+        assert len(part) <= most
+        assert begins == (not found)
+        found += rows(part)
+        if after is None:
+            return found
 
 
 def rows(points):
@@ -123,6 +130,10 @@ def check(view, journals, ends, oracle, property_test, rng):
         assert same(rows(points[path]), wanted)
         assert view.curve(path, rng.choice([2, 1000]), attempt).count.sum() == len(wanted)
     path = rng.choice(paths)
+    found = rows(points[path])
+    assert same(in_parts(view, path, attempt, 2), found)
+    for last in (1, 3):
+        assert same(in_parts(view, path, attempt, 2, last), found[-last:])
 
     def records(family):
         return oracle.expected_records(journals, ends, path, family, attempt)
@@ -327,27 +338,6 @@ def test_families_that_lost_are_told(builder, engines, store):
     assert view.points("a").value.tolist() == [1.0]
 
 
-def test_an_attempt_that_goes_on_hides_what_it_repeats(builder, engines, store, monkeypatch):
-    """By default; each attempt can be asked for."""
-    for name in ("SMALL_BYTES", "CHUNK_BYTES"):
-        monkeypatch.setattr(ingest, name, 0)
-    first = builder("one", t=1000)
-    for step in range(10):
-        first.row({"m": float(step)}, step).texts("log", (step, "first"))
-    position = next(one.offset for one in first.said if one.value == [("m", 5, 5.0, None)])
-    second = builder("two", t=5000, attempt=1, positions={first.writer: position})
-    for step in range(5, 8):
-        second.row({"m": -float(step)}, step).texts("log", (step, "second"))
-    engines.fold(store, "r", [first])
-    engines.fold(store, "r", [first, second])
-    view = engines.look(store, "r", [first, second])
-    assert view.points("m").value.tolist() == [0, 1, 2, 3, 4, -5, -6, -7]
-    assert view.points("m", 0).value.tolist() == list(range(10))
-    assert len(view.points("m", "all")) == 13
-    assert view.attribute("m").value.count == view.attribute("log").value.count == 8
-    assert [point.text for point in view.texts("log")] == ["first"] * 5 + ["second"] * 3
-
-
 def test_texts_of_postgresql_are_compared_by_code_point():
     """Whatever the language of a database: a namespace is a range of paths, and a query asks <."""
     dialect = postgresql_dialect()
@@ -432,77 +422,3 @@ def test_a_page_asks_a_few_questions_however_many_paths_it_names(
     few = questions("a > 0", ["a"])
     assert few <= 6
     assert questions("a > 0 AND b > 0 AND c > 0", ["a", "b", "c", "sys/state"]) == few
-
-
-# ---------------------------------------------------------------------- a recorded run
-
-
-def test_a_recorded_run_is_the_same_on_both_engines(engines, postgresql, tmp_path, monkeypatch):
-    """Everything that the public API records, folded twice."""
-    folder = record(tmp_path)
-    sources = {one.name: lambda one=one: FileSource(one) for one in folder.journal_dir.iterdir()}
-    answers = []
-    for engine in ("sqlite", "postgresql"):
-        with engines.fresh_tables(engine, tmp_path, postgresql) as url:
-            store = engines.open_store(url)
-            fold_run(store, engines.PROJECT, "rich", sources, lambda: NOW)
-            view = engines.reader_of(store, "rich", sources, now_ns=NOW)
-            answers.append(everything(view, engines.Tables(store, NOW)))
-            store.database.engine.dispose()
-    assert answers[0] == answers[1]
-    assert len(answers[0]["attributes"]) > 30
-    assert answers[0]["points"]["train/loss", "all"].count("(") >= 3000
-
-
-def record(folder):
-    run = seamark.init_run("team/x", name="Ünïcode", tags=["a", "b c"], root=folder / "runs")
-    run["parameters"] = {
-        "lr": 0.1,
-        "big": 2**70,
-        "nan": math.nan,
-        "when": datetime(2026, 1, 2, tzinfo=timezone.utc),
-        "layers": [1, 2, {"x": None}],
-        "flag": True,
-        "nothing": None,
-    }
-    for step in range(3000):
-        run["train/loss"].append(1 / (1 + step) if step % 7 else math.nan, step=step)
-    run["val/acc"].extend([0.1, math.inf, 0.5], steps=[0, 10, 20])
-    run["log"].append("first line")
-    run["log"].append("zweite Zeile")
-    (folder / "file.txt").write_text("hello")
-    run["file"].upload(str(folder / "file.txt"))
-    run["files"].upload_files([str(folder / "file.txt")])
-    run["gone/x"] = 1
-    del run["gone"]
-    run["sys/tags"].remove("a")
-    run.stop()
-    return RunFolder(folder / "runs", "team/x", run["sys/id"].fetch())
-
-
-def everything(view, tables):
-    """Return all that can be read, as text where NaN would differ from itself."""
-    attributes = view.attributes()
-    points = {
-        (path, attempt): repr(rows(view.points(path, attempt)))
-        for path in view.series_paths()
-        for attempt in ("latest", "all", 0)
-    }
-    curves = {
-        path: [getattr(view.curve(path, 100), name).tolist() for name in ("max", "count")]
-        for path in view.series_paths()
-    }
-    others = [
-        [read(one.path) for read in (view.texts, view.files, view.histograms)]
-        for one in attributes
-        if one.family.endswith("_series")
-    ]
-    table = tables.table(Selection(), ["*", "train/*:min", "val/acc:mean"])
-    return {
-        "attributes": repr(attributes),
-        "points": points,
-        "curves": repr(curves),
-        "others": repr(others),
-        "journals": repr(view.journals()),
-        "table": repr((table.columns, table.rows, table.refs, table.total)),
-    }

@@ -288,38 +288,6 @@ def drawer(series):
     return draw
 
 
-@given(st.lists(POINTS, min_size=1, max_size=5))
-def test_a_group_is_what_each_step_of_its_runs_gives(runs):
-    """Mean and std (n - 1) of the runs that have a finite value there, in exact arithmetic."""
-    series = {("p", f"r{at}"): split(points) for at, points in enumerate(runs)}
-    found = group_curves(drawer(series), [({"lr": 1}, list(series))], ["loss"], Look(1000))
-    by_step = {}
-    for step, value in series.values():
-        own = {}
-        for at, one in zip(step, value, strict=True):
-            if math.isfinite(one):
-                own.setdefault(at, []).append(Fraction(one))
-        for at, some in own.items():
-            by_step.setdefault(at, []).append(Fraction(float(sum(some) / len(some))))
-    if not by_step:
-        assert not found
-        return
-    (curve,) = found
-    assert curve.x.tolist() == sorted(by_step)
-    for at, x in enumerate(curve.x.tolist()):
-        some = by_step[x]
-        size = float(max(map(abs, some)))
-        assert curve.n[at] == len(some)
-        assert abs(curve.mean[at] - float(sum(some) / len(some))) <= 1e-14 * size + 1e-323
-        if len(some) == 1:
-            assert math.isnan(curve.std[at])
-            continue
-        mean = sum(some) / len(some)
-        scaled = [(one - mean) / Fraction(size) if size else Fraction(0) for one in some]
-        std = math.sqrt(sum(one**2 for one in scaled) / (len(some) - 1)) * size
-        assert curve.std[at] == pytest.approx(std, rel=1e-6, abs=1e-14 * size + 1e-322)
-
-
 @pytest.mark.parametrize("runs", [1, 2, 5, 8])
 def test_statistics_of_groups_are_those_of_numpy(runs):
     """Over the runs that have a finite value at an x; the median exactly, as no sum is rounded."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import struct
 import zlib
 from functools import partial
@@ -10,13 +9,10 @@ from functools import partial
 import numpy as np
 import pytest
 from bytes_source import BytesSource
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from journal_builder import fold_run
 
 from seamark.errors import ArgumentError
 from seamark.index.index import Index
-from seamark.journal.folder import RunFolder
 from seamark.journal.format import ZLIB, Kind
 from seamark.store import groups, ingest
 from seamark.store.read import series
@@ -99,37 +95,6 @@ def test_a_path_that_is_no_series_has_no_points(builder, folder, view):
     """An empty array of every column, no error."""
     builder().assign(a=1).save(folder)
     assert len(view().points("a")) == len(view().points("nothing")) == 0
-
-
-@pytest.mark.parametrize("small_bytes", [0, 1 << 30], ids=["chunks", "journals"])
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), seed=st.integers(0, 2**32), attempt=st.sampled_from(["latest", "all", 0, 1]))
-@pytest.mark.once
-def test_points_are_those_of_the_oracle(
-    builder, oracle, property_test, tmp_path_factory, small_bytes, data, seed, attempt
-):
-    """In two steps, so that a part is in chunks and a part behind them."""
-    rng = random.Random(seed)
-    journals = property_test.build(builder, data.draw(property_test.histories), rng)
-    folder = RunFolder(tmp_path_factory.mktemp("root"), "p", "r")
-    with pytest.MonkeyPatch.context() as patch, Index.open(folder.root) as index:
-        for name in ("SMALL_BYTES", "CHUNK_BYTES"):
-            patch.setattr(ingest, name, small_bytes)
-        patch.setattr(groups, "GROUP_ROWS", 3)
-        for ends in ([rng.choice(one.ends) for one in journals], [one.offset for one in journals]):
-            for journal, end in zip(journals, ends, strict=True):
-                journal.save(folder, end)
-            index.refresh("p", "r")
-            view = index.view("p", "r")
-            for path in property_test.PATHS:
-                found = rows(view.points(path, attempt))
-                assert property_test.same(
-                    found, oracle.expected_points(journals, ends, path, attempt)
-                )
-                assert property_test.same(in_parts(view, path, attempt, 2), found)
-                for last in (1, 3):
-                    ends_so = in_parts(view, path, attempt, 2, last)
-                    assert property_test.same(ends_so, found[-last:])
 
 
 @pytest.mark.parametrize("small_bytes", [0, 1 << 30], ids=["chunks", "journals"])

@@ -85,13 +85,14 @@ def test_a_process_that_is_gone_without_a_word_was_killed(journal, folder, statu
     assert zero.exists()
 
 
-def test_a_process_elsewhere_goes_by_its_heartbeats(journal, folder, statuses):
-    """It runs for 90 s after the last; then it is lost, which is all that can be said."""
-    one = journal(1, **ELSEWHERE)
-    journal(0).save(folder)
+def test_a_process_without_a_sign_is_lost_elsewhere_and_hangs_here(journal, folder, statuses):
+    """It runs for 90 s after its last heartbeat; here it can be seen that it lives."""
+    here, one = journal(0), journal(1, **ELSEWHERE)
+    here.save(folder)
     one.save(folder)
     assert told(statuses(one.t + 50 * S))[1] == (1, "running", "")
-    lost = statuses(one.t + 100 * S)[1]
+    hangs, lost = statuses(one.t + 100 * S)
+    assert hangs.state == "hangs"
     assert (lost.state, lost.end_t) == ("lost", one.t)
 
 
@@ -127,14 +128,6 @@ def test_what_is_recorded_beside_a_training_does_not_hide_its_hang(journal, fold
     one.save(folder)
     (found,) = statuses(one.t + S)
     assert (found.state, found.row_t) == ("hangs", last)
-
-
-def test_a_process_that_lives_without_a_sign_hangs(journal, folder, statuses):
-    """Stopped, or waiting for its disk: it is there, and its thread does not beat."""
-    one = journal(1)
-    journal(0).save(folder)
-    one.save(folder)
-    assert told(statuses(one.t + 100 * S))[1] == (1, "hangs", "")
 
 
 def test_a_rank_that_recorded_nothing_yet_is_running(journal, folder, statuses):
@@ -205,13 +198,10 @@ def test_ranks_that_never_recorded_are_missing(journal, folder, statuses):
         (1, "missing"),
         (3, "missing"),
     ]
-
-
-def test_a_run_that_ended_says_at_once_who_never_recorded(journal, folder, statuses):
-    """Nobody will come any more."""
-    one = journal(0, ranks="all", world_size=2).op("state", state="completed").close()
-    one.save(folder)
-    assert told(statuses(one.t + S)) == [(0, "completed", ""), (1, "missing", "")]
+    for rank in (0, 2):  # nobody will come any more
+        ended = journal(rank, ranks="all", world_size=4).op("state", state="completed").close()
+        ended.save(folder)
+    assert [each.state for each in statuses(ended.t + S)] == ["completed", "missing"] * 2
 
 
 def test_the_number_of_ranks_may_be_a_value_of_the_run(journal, folder, statuses):
@@ -247,13 +237,10 @@ def test_who_is_behind_hangs_and_the_others_wait(builder, folder, statuses):
     assert told(statuses(now + S)) == [(0, "waits", ""), (1, "hangs", ""), (2, "waits", "")]
 
 
-def test_where_nobody_is_behind_all_hang(builder, folder, statuses):
+@pytest.mark.parametrize(("behind", "name"), [(0, "x"), (1, "of {}")])
+def test_where_nobody_is_behind_all_hang(builder, folder, statuses, behind, name):
     """Who is to blame cannot be told; nor from series that have nothing in common."""
-    now = max(standing(builder, folder, rank, 5) for rank in range(2))
-    assert told(statuses(now + S)) == [(0, "hangs", ""), (1, "hangs", "")]
-
-
-def test_series_of_one_rank_only_say_nothing_of_who_is_behind(builder, folder, statuses):
-    """Rank 0 may record at other steps what the others do not."""
-    now = max(standing(builder, folder, rank, 5 - rank, f"of {rank}") for rank in range(2))
+    now = max(
+        standing(builder, folder, rank, 5 - rank * behind, name.format(rank)) for rank in range(2)
+    )
     assert told(statuses(now + S)) == [(0, "hangs", ""), (1, "hangs", "")]

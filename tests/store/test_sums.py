@@ -84,11 +84,6 @@ class TestExactSum:
         random.shuffle(both)
         assert exact_sum(np.array(both)) == 1
 
-    @given(FINITE, st.integers(1, 300))
-    def test_of_equal_numbers(self, value, count):
-        """A number many times is its multiple: no bin rounds when it fills up."""
-        assert exact_sum(np.full(count, value)) == count * scaled_sum([value])
-
 
 @given(
     st.integers(0, 2**32 - 1),
@@ -109,16 +104,6 @@ def test_the_longest_mantissas_fill_no_bin_over():
     value = math.nextafter(2.0, 0.0)
     count = 3 * registers._BLOCK + 5
     assert exact_sum(np.full(count, value)) == count * scaled_sum([value])
-
-
-def test_as_many_as_a_bin_takes_are_still_exact():
-    """27 bits and the number of values that are added at once fit into the 53 of a float64."""
-    upper = math.nextafter(2.0, 0.0) - math.ldexp(2**registers._LOW_BITS - 1, -52)
-    assert upper == 2 - 2.0**-registers._LOW_BITS
-    most = Fraction(upper) * registers._SAFE
-    assert Fraction(float(most)) == most
-    assert most / Fraction(math.ldexp(1.0, -registers._LOW_BITS)) < 2**53
-    assert not math.isinf(registers._SAFE * registers._HUGE)
 
 
 def test_every_second_value_of_an_array():

@@ -74,7 +74,7 @@ def noisy(count, seed=7):
     return np.random.default_rng(seed).normal(size=count)
 
 
-@pytest.mark.parametrize("window", [1.0, 3.0, 500.0, 4096.0, 1e9])
+@pytest.mark.parametrize("window", [1.0, 500.0, 1e9])
 @pytest.mark.parametrize("points", [20, 1000])
 @pytest.mark.once
 def test_a_window_is_the_mean_of_all_its_points(window, points):

@@ -24,7 +24,6 @@ def of_run(file: str, prefix: str = "") -> dict[str, dict[str, Any]]:
         "histograms": {"path": f"{prefix}h"},
         "last": {"path": text},
         "log": {"path": [text]},
-        "percentiles": {"path": loss, "percents": [0, 99]},
         "points": {"paths": [loss]},
         "some": {"paths": [loss, lr]},
         "text_begin": {**lines, "lines": 1},

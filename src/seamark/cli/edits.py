@@ -193,8 +193,6 @@ def rename(context: click.Context, run: str, name: str, project: str | None) -> 
     if kept != old:
         record(runs, ref, name=name)
     print_change(Screen(), ref.run, old or "(no name)", kept)
-    if others := runs.finder.ambiguity(kept, (ref.project, ref.run)):
-        note(f"{others}; say {ref.run} where you mean this one")
 
 
 @click.command(short_help="Add or remove tags.")

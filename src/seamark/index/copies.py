@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from seamark.blobs.contents import FolderContents
 from seamark.errors import JournalError
-from seamark.index.looks import Known, Look, Stat, listing, save_statuses
+from seamark.index.looks import Known, Look, listing, save_statuses
 from seamark.journal.folder import RunFolder, split_journal_name
-from seamark.journal.format import MAX_PAYLOAD_BYTES, salt_of
-from seamark.journal.reader import SETTLE_NS, JournalReader, scan
+from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.journal.safe import FileSource, Source
 from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.process.interrupts import quietly
@@ -42,27 +41,22 @@ def open_journal(folder: RunFolder, name: str) -> Source:
 
 @dataclass(slots=True)
 class Copies:
-    """Files of a folder by uid: the one to read, and those with other contents.
-
-    For a uid that is not in ``diverged``, the known ones are still valid.
-    """
+    """Files of a folder by uid: the one to read, and those with other contents."""
 
     chosen: dict[bytes, str] = field(default_factory=dict)
     diverged: dict[bytes, list[str]] = field(default_factory=dict)
 
 
-def choose(folder: RunFolder, stats: Mapping[str, Stat], before: Mapping[str, Look]) -> Copies:
-    """Return which files of a folder are read, given their present and former statuses."""
+def choose(folder: RunFolder, files: Iterable[str]) -> Copies:
+    """Return which files of a folder are read."""
     by_uid: dict[bytes, list[str]] = {}
-    for name in stats:
+    for name in files:
         uid = split_journal_name(name)[1] or _stated_uid(folder, name)
         by_uid.setdefault(uid, []).append(name)
     found = Copies()
     for uid, names in by_uid.items():
         if len(names) == 1:
             found.chosen[uid], found.diverged[uid] = names[0], []
-        elif (kept := _extended_file(names, stats, before)) is not None:
-            found.chosen[uid] = kept
         else:
             found.chosen[uid], found.diverged[uid] = _compared(folder, names)
     return found
@@ -74,25 +68,6 @@ def _stated_uid(folder: RunFolder, name: str) -> bytes:
         if any(reader.uid):
             return reader.uid
     return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()[:16]
-
-
-def _extended_file(
-    names: Iterable[str], stats: Mapping[str, Stat], before: Mapping[str, Look]
-) -> str | None:
-    """Return the file read before, if only it changed, by growing."""
-    chosen = None
-    for name in names:
-        look = before.get(name)
-        if look is None:
-            return None
-        if look.journal >= 0:
-            grew = look.stat.inode == stats[name].inode and look.stat.size < stats[name].size
-            if chosen is not None or not (grew or look.stat == stats[name]):
-                return None
-            chosen = name
-        elif look.stat != stats[name]:
-            return None
-    return chosen
 
 
 def _compared(folder: RunFolder, names: Iterable[str]) -> tuple[str, list[str]]:
@@ -177,7 +152,7 @@ class Refresh:
         self.now_ns = now_ns
         self.before = {look.file: look for look in known.looks} if known else {}
         listed, self.stats = listing(str(folder.journal_dir), now_ns())
-        self.copies = choose(folder, self.stats, self.before)
+        self.copies = choose(folder, self.stats)
         self.folding = folding = Folding(
             store,
             folder.project,
@@ -229,7 +204,7 @@ class Refresh:
         except OSError:
             return True  # cannot be seen at the moment; what is known stays
         try:
-            if grew and not _mended(journal, source):
+            if grew and not journal.gaps:  # bytes of a gap may have been repaired
                 return _same_frame(journal, source)
             # A synchroniser gives a file a new inode each time: only other bytes are another file.
             return prefix_crc(source, journal.offset) == journal.prefix_crc
@@ -250,8 +225,8 @@ class Refresh:
         by_file = {}
         for journal in state.journals.values():
             by_file[journal.file] = journal
-            names = self.copies.diverged.get(journal.uid)
-            if names is not None and names != journal.diverged:
+            names = self.copies.diverged.get(journal.uid, journal.diverged)
+            if names != journal.diverged:
                 journal.diverged, journal.touched = names, True
         for name, stat in self.stats.items():
             found = by_file.get(name)
@@ -280,12 +255,3 @@ def _same_frame(journal: JournalState, source: Source) -> bool:
         return True
     found = source.pread(4, journal.last_offset)
     return int.from_bytes(found, "little") == journal.last_crc
-
-
-def _mended(journal: JournalState, source: Source) -> bool:
-    for offset, length in journal.gaps:
-        frames: list[Any] = []
-        scan(source.pread(min(length, MAX_PAYLOAD_BYTES), offset), salt_of(journal.uid), frames)
-        if frames:
-            return True
-    return False

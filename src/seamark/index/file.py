@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from seamark.errors import ArgumentError
 from seamark.index import looks
-from seamark.index.looks import FileStatuses, Ref
+from seamark.index.looks import FileStatuses
 from seamark.journal.folder import cache_folder
 from seamark.process import fork
 from seamark.process.interrupts import quietly
@@ -37,9 +37,8 @@ __all__ = ["IndexFile", "exclusive", "index_path", "is_damaged"]
 
 
 _SUFFIXES: Final = ("-wal", "-shm", "-journal", "")
-_PRIVATE: Final = (*_SUFFIXES, ".lock")
 _OLD_S: Final = 30 * 24 * 3600.0
-"""An index of another version that nobody used for so long is removed, seconds."""
+"""An index of another version that nobody wrote for so long is removed, seconds."""
 
 
 def index_path(root: Path) -> Path:
@@ -74,19 +73,6 @@ def make_file(file: Path) -> None:
     os.close(os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
 
 
-def keep_private(file: Path) -> None:
-    """Remove rights of others that an earlier version or the umask gave."""
-    if os.name != "posix":
-        return
-    for path, mode in ((file.parent, 0o700), *((Path(f"{file}{end}"), 0o600) for end in _PRIVATE)):
-        with quietly(only=OSError):
-            found = path.stat()
-            # A folder that somebody chose with SEAMARK_INDEX may hold other things.
-            ours = path != file.parent or path.name == "seamark"
-            if ours and found.st_uid == os.getuid() and found.st_mode & 0o077:
-                path.chmod(found.st_mode & mode)
-
-
 def remove_file(file: Path) -> None:
     """Remove an index file with its helpers, where possible."""
     for suffix in _SUFFIXES:
@@ -95,25 +81,14 @@ def remove_file(file: Path) -> None:
 
 
 def remove_old_files(file: Path) -> None:
-    """Remove indexes of other versions in the cache that were not used for 30 days."""
+    """Remove indexes of other versions in the cache that were not written for 30 days."""
     if os.environ.get("SEAMARK_INDEX"):
         return
     limit = time.time() - _OLD_S
-    ending = f".v{SCHEMA_VERSION}.db"
     with quietly(only=OSError):
-        for path in file.parent.glob("*.db"):
-            used = max(
-                (
-                    Path(f"{path}{end}").stat().st_mtime
-                    for end in _SUFFIXES
-                    if Path(f"{path}{end}").exists()
-                ),
-                default=0.0,
-            )
-            if not path.name.endswith(ending) and used < limit:
-                remove_file(path)
-                with quietly(only=OSError):
-                    Path(f"{path}.lock").unlink()
+        for path in file.parent.glob("*.v*.db*"):
+            if f".v{SCHEMA_VERSION}.db" not in path.name and path.stat().st_mtime < limit:
+                path.unlink()
 
 
 _LOCK_S: Final = 10.0
@@ -130,14 +105,12 @@ class IndexFile:
     Attributes:
         path: Path of the file; None if the index is held in memory.
         looks: Looks at the files of the runs in the store, which is opened first.
-        aside: Stores in memory for runs that could not be written, by project and run id.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.path: Path | None = None
         self.looks = FileStatuses()
-        self.aside: dict[Ref, Store] = {}
         self._store: Store | None = None
         fork.register(self._after_fork)
 
@@ -163,7 +136,7 @@ class IndexFile:
     def _after_fork(self) -> None:
         # SQLite connections must not cross a fork, nor be closed behind it.
         _inherited.append(self._store)
-        self._store, self.aside = None, {}
+        self._store = None
 
     def _hold_in_memory(self) -> Store:
         self._disconnect()
@@ -188,7 +161,6 @@ class IndexFile:
             make_file(target)
             self._use(_store_on(file_engine(target)), target)
             self._create_tables()
-            keep_private(target)
             remove_old_files(target)
         return True
 
@@ -198,7 +170,6 @@ class IndexFile:
             return False
         if not (os.access(target, os.W_OK) and os.access(target.parent, os.W_OK)):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
-        keep_private(target)
         try:
             self._use(_store_on(file_engine(target)), target)
             with self.store.database.reading() as connection:
@@ -230,20 +201,9 @@ class IndexFile:
             self.close()
 
     def _disconnect(self) -> None:
-        for ref in list(self.aside):
-            self.drop_aside(ref)
         if self._store is not None:
             self._store.database.engine.dispose()
         self._store = None
-
-    def store_of(self, ref: Ref) -> Store:
-        """Return the store of a run: the file, or one beside it."""
-        return self.aside.get(ref) or self._store or self.open()
-
-    def drop_aside(self, ref: Ref) -> None:
-        """Drop the store of a run beside the file."""
-        if (store := self.aside.pop(ref, None)) is not None:
-            store.database.engine.dispose()
 
     def replace(self) -> None:
         """Replace the file by a new one."""
@@ -313,7 +273,9 @@ def is_damaged(error: BaseException) -> bool:
 
 
 def _unwritable(error: BaseException) -> bool:
-    return any(word in str(error) for word in ("is full", "readonly", "unable to open"))
+    return any(
+        word in str(error) for word in ("is full", "readonly", "unable to open", "is locked")
+    )
 
 
 _POLL_S: Final = 0.005

@@ -434,10 +434,7 @@ class Index:
         """Return the meant float series of runs."""
         from seamark.store.read.many import series_of
 
-        found = self._ask(lambda connection: series_of(self.store, connection, refs, is_meant))
-        for ref in [one for one in refs if one in self._file.aside]:
-            found[ref] = {path for path in self.view(*ref).series_paths() if is_meant(path)}
-        return found
+        return self._ask(lambda connection: series_of(self.store, connection, refs, is_meant))
 
     def _ask(self, question: Callable[[sa.Connection], T]) -> T:
         def ask() -> T:
@@ -453,8 +450,7 @@ class Index:
     def view(self, project: str, run: str) -> RunView:
         """Return one run as last refreshed; raises `RunNotFoundError`."""
         with self._updater.lock:
-            if (project, run) not in self._file.aside:
-                self._updater.number_of((project, run))
+            self._updater.number_of((project, run))
         return self._view((project, run))
 
     def fresh_view(self, project: str, run: str) -> RunView:
@@ -467,7 +463,7 @@ class Index:
             known = self._file.looks.runs.get(ref)
             if known is not None and known.parent:
                 self._updater.refresh_line(ref, known.parent)
-            elif known is None and ref not in self._file.aside:
+            elif known is None:
                 self._updater.number_of(ref)
         return self._view(ref)
 
@@ -476,8 +472,9 @@ class Index:
 
         view = self._last_view
         if view is None or (view.project, view.name) != ref:
-            folder, store = RunFolder(self.root, *ref), partial(self._file.store_of, ref)
-            view = self._last_view = RunView(folder, store, self._updater.healing, self.now_ns)
+            folder, file = RunFolder(self.root, *ref), self._file
+            view = RunView(folder, lambda: file.store, self._updater.healing, self.now_ns)
+            self._last_view = view
         return view
 
 

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from seamark.journal.safe import open_folder, regular_files
 from seamark.process.interrupts import let_pass
 from seamark.store import schema
-from seamark.store.database import Database, Upsert, any_of, in_parts, insertion
+from seamark.store.database import Database, Upsert, insertion
 
 __all__ = [
     "FileStatuses",
@@ -163,30 +163,7 @@ _FOLDERS: Final = sa.select(
     _run.version,
     _run.forked_from,
 ).join(folder_table, folder_table.c.run == _run.id, isouter=True)
-_BLOCK_BITS: Final = 7
-_BLOCK: Final = _run.id.op(">>")(_BLOCK_BITS)
-_PRIME: Final = 1_000_000_007
-"""Sums of thousands of times fit into 64 bits when only what is left by division is added."""
-_SUMS: Final = (
-    sa.select(
-        _BLOCK,
-        sa.func.count(),
-        sa.func.sum(_run.version),
-        sa.func.sum(_run.created % _PRIME),
-        sa.func.sum(sa.func.coalesce(folder_table.c.listed, 0) % _PRIME),
-    )
-    .join(folder_table, folder_table.c.run == _run.id, isouter=True)
-    .group_by(_BLOCK)
-)
-"""What tells blocks of runs apart in which something was written; far fewer rows than runs."""
-_FEW_BLOCKS: Final = 16
-_FOLDERS_OF_BLOCK: Final = _FOLDERS.where(
-    _run.id >= sa.bindparam("first"), _run.id < sa.bindparam("end")
-)
 _LOOKS: Final = sa.select(look_table)
-_FEW: Final = 100
-"""So many runs are asked for by themselves, where all others are as they were."""
-_LOOKS_OF_FEW: Final = _LOOKS.where(any_of(look_table.c.run, _FEW))
 _ONE: Final = (_run.project == sa.bindparam("project"), _run.name == sa.bindparam("name"))
 _FOLDER_OF: Final = _FOLDERS.where(*_ONE)
 _LOOKS_OF: Final = _LOOKS.join(schema.run, _run.id == look_table.c.run).where(*_ONE)
@@ -267,7 +244,6 @@ class FileStatuses:
         self._asked: set[Ref] = set()
         """Runs that were asked for since, one by one, in the version below."""
         self._asked_version: object = None
-        self._sums: dict[int, list[int]] = {}
         self.folders: dict[str | None, dict[str, int]] = {}
         """By project, or None for all: when each folder was last changed in which a run can appear,
         ns; 0: do not trust."""
@@ -276,25 +252,9 @@ class FileStatuses:
         """Load changes that others wrote, if there are any."""
         if version == self.version:
             return
-        sums = {block: some for block, *some in database.rows(connection, _SUMS)}
-        changed = {block for block, some in self._sums.items() if sums.get(block) != some}
-        changed |= sums.keys() - self._sums.keys()
-        changed |= {one.number >> _BLOCK_BITS for one in self.runs.values() if not one.version}
-        if self.version is None or len(changed) > _FEW_BLOCKS:
-            before, self.runs = self.runs, {}
-            rows = database.rows(connection, _FOLDERS)
-        else:
-            known_runs = self.runs.items()
-            before = {ref: one for ref, one in known_runs if one.number >> _BLOCK_BITS in changed}
-            for ref in before:
-                del self.runs[ref]
-            rows = []
-            for block in changed:
-                ends = {"first": block << _BLOCK_BITS, "end": (block + 1) << _BLOCK_BITS}
-                rows += database.rows(connection, _FOLDERS_OF_BLOCK, **ends)
-        self._sums = sums
+        before, self.runs = self.runs, {}
         others: dict[int, Known] = {}
-        for number, project, name, listed, at, parent in rows:
+        for number, project, name, listed, at, parent in database.rows(connection, _FOLDERS):
             ref = project, name
             known = before.get(ref)
             if known is None or known.number != number or known.version != at:
@@ -303,11 +263,8 @@ class FileStatuses:
             self.runs[ref] = known
         if before.keys() - self.runs.keys():
             self.folders = {}  # what others forgot may be there again, and no folder changed
-        if len(others) > _FEW:
+        if others:
             _take(others, database.rows(connection, _LOOKS))
-        else:
-            for some in in_parts(others, _FEW):
-                _take(others, database.rows(connection, _LOOKS_OF_FEW, **some))
         self.version = version
 
     def unsure(self, refs: Iterable[Ref], version: object) -> set[Ref]:

@@ -20,20 +20,20 @@ import sqlalchemy as sa
 
 from seamark.errors import RunNotFoundError
 from seamark.index import looks
-from seamark.index.file import IndexFile, store_in_memory
 from seamark.index.looks import RACY_NS, UnreadFolders, stat_of
 from seamark.journal.folder import PROJECT_LOG, RunFolder, is_run_id, iter_runs, purged_ids
 from seamark.journal.safe import is_folder
 from seamark.paths import MODELS, home_of, is_inside, projects_above
 from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly
-from seamark.store.database import BUSY_S, DamageError
+from seamark.store.database import DamageError
 from seamark.store.journals import load_journals
 from seamark.store.read.inherited import GENERATIONS, possible_parents
 from seamark.store.runs import Conflict, forget_run
 
 if TYPE_CHECKING:
     from seamark.index.copies import Refresh
+    from seamark.index.file import IndexFile
     from seamark.index.looks import Known, Ref, Stat
     from seamark.store.fold.run_state import JournalState
     from seamark.store.runs import Store
@@ -41,10 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["Updater"]
 
 _chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
-_WAIT_BRIEFLY: Final = "PRAGMA busy_timeout=1000"
-"""How long one run that is asked for waits until others have written."""
-_WAIT: Final = f"PRAGMA busy_timeout={int(BUSY_S * 1000)}"
-_TRIES: Final = 5
+_TRIES: Final = 100
+"""How often a run is folded again that others save meanwhile: a long journal has many parts."""
 _SHARED: Final = 16
 """From this many runs on, processes that fold at once take them in different orders."""
 _BATCH: Final = 64
@@ -118,26 +116,13 @@ class Updater:
         version, looked = self._file.version(), self._file.looks
         if unsure := looked.unsure(refs, version):
             self._learn(unsure)
-        for ref in self._file.aside.keys() & refs:
-            self._file.drop_aside(ref)
         for ref in refs:
             known = looked.runs.get(ref)
             change = self._look(ref, known)
             if change:
-                self._refresh_one(ref, known)
+                self._fold(ref, known)
             elif change is False and (known := self.known(ref)) is not None:  # as it is by now
                 self._forget([(ref, known.number)])
-
-    def _refresh_one(self, ref: Ref, known: Known | None) -> None:
-        self._file.driver.execute(_WAIT_BRIEFLY)
-        try:
-            self._fold(ref, known)
-        except (sqlite3.OperationalError, sa.exc.OperationalError) as error:
-            if not _locked(error):
-                raise
-            self._fold_aside(ref)
-        finally:
-            self._file.driver.execute(_WAIT)
 
     def _learn(self, refs: Iterable[Ref]) -> None:
         database = self._file.store.database
@@ -178,15 +163,6 @@ class Updater:
         if now_ns - listed > RACY_NS:
             known.listed = listed
         return None
-
-    def _fold_aside(self, ref: Ref) -> None:
-        # In memory, as others write to the file all the time.
-        store = store_in_memory()
-        refresh = self._folded(store, ref, None)
-        if refresh is not None:
-            with store.database.writing() as connection:
-                refresh.write(connection)
-            self._file.aside[ref] = store
 
     def refresh_line(self, ref: Ref, parent: str) -> None:
         """Fold the ancestors of a fork; the names of parents are untrusted."""
@@ -335,7 +311,7 @@ class Updater:
         # If others are faster, it is enough that they folded what was there at the beginning.
         wanted: dict[str, Stat] = {}
         store = self._file.store
-        for _ in self._tries(ref):
+        for _ in range(_TRIES):
             try:
                 refresh = self._folded(store, ref, known)
                 if refresh is None:
@@ -351,19 +327,6 @@ class Updater:
                 self._file.looks.runs[ref] = refresh.now
                 refresh.saved()
                 return
-
-    def _tries(self, ref: Ref) -> Iterator[None]:
-        # Attempts only count if no process has made progress: a long journal is saved in many
-        # parts, and processes that fold it overtake each other.
-        yield
-        left, furthest = _TRIES, -1
-        while left:
-            folded = sum(journal.offset for journal in self._journals(ref))
-            if folded <= furthest:
-                left -= 1
-            furthest = max(furthest, folded)
-            if left:
-                yield
 
     def _folded(self, store: Store, ref: Ref, known: Known | None) -> Refresh | None:
         """Return a folded run; None, and a note, if it cannot be read. Raises `Conflict`."""
@@ -477,7 +440,3 @@ def _stable_mtime_ns(folder: str, begun_ns: int) -> int:
     """Return when a folder was last changed; 0 if too recently to be trusted."""
     changed = _changed_ns(folder)
     return changed if changed < begun_ns - RACY_NS else 0
-
-
-def _locked(error: BaseException) -> bool:
-    return "locked" in str(error) or "busy" in str(error)

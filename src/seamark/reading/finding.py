@@ -118,21 +118,6 @@ class Finder:
 
         return [label(at) for at in range(len(refs))]
 
-    def ambiguity(self, name: str, ref: Ref) -> str:
-        """Return, in words, why a given name may also mean another run; else nothing."""
-        ways = ("the id of", "the id of", "the name of", "")
-        for calls, why in zip(self._called, ways, strict=True):
-            others = [one for one in calls.get(name, ()) if one.ref != ref]
-            if others and why:
-                return f"{name!r:.200} is also {why} {self._listed(others)}"
-            if unnamed := [one for one in others if not one.name]:
-                return f"{name!r:.200} is what {self._listed(unnamed)} is called as it has no name"
-        if self._candidates(name, None, elsewhere=True, trashed=False, whole=True)[:1] != [
-            self._by_ref.get(ref)
-        ]:
-            return f"{name!r:.200} means another run"
-        return ""
-
     @functools.cached_property
     def _called(self) -> tuple[dict[str, list[RunName]], ...]:
         calls: tuple[dict[str, list[RunName]], ...] = ({}, {}, {}, {})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Generic, Protocol, TypeVar, get_origin, get_type_hints
 
@@ -140,9 +140,6 @@ def of_method(
 
 Cursor = Annotated[str, Meta(max_length=2048)]
 Nanoseconds = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-Percents = Annotated[
-    Sequence[Annotated[float, Meta(ge=0, le=100)]], Meta(min_length=1, max_length=100)
-]
 Parts = Annotated[int, Meta(ge=2, le=MOST_PARTS)]
 
 
@@ -246,12 +243,6 @@ class Reader(Protocol):
         self, path: Path, look: Look | None = None, attempt: Attempt = "latest", since: Cursor = ""
     ) -> Drawing:
         """Return a float series along an axis of choice, for drawing."""
-
-    @verb(heavy=True)
-    def percentiles(
-        self, path: Path, percents: Percents, attempt: Attempt = "latest"
-    ) -> list[float]:
-        """Return percentiles of the finite values of a float series; NaN if it has none."""
 
     @verb()
     def texts(self, path: Path, attempt: Attempt = "latest") -> list[TextPoint]:

@@ -8,7 +8,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -39,6 +39,7 @@ __all__ = [
     "human_time",
     "is_measured",
     "last_text",
+    "near_paths",
     "nearest_path",
     "plain",
     "plural",
@@ -65,20 +66,25 @@ def hint_for(word: str, known: Iterable[str], otherwise: str = "") -> str:
     return f"; did you mean {near[0]!r}?" if near else otherwise
 
 
-def nearest_path(path: str, known: Iterable[str]) -> str | None:
-    """Return the known path that is most similar to one (or to a pattern); None if none is.
+def near_paths(path: str, known: Iterable[str]) -> Iterator[str]:
+    """Yield the known paths that are similar to one (or to a pattern), the most similar first.
 
-    First one that ends like it, as ``val/loss`` for ``loss``, then one below it, then similar
-    spelling.
+    First those that end like it, as ``val/loss`` for ``loss``, then those below it, then the one of
+    the most similar spelling, then those with the same last part.
     """
-    paths = [one for one in islice(known, _MOST_COMPARED) if len(one) <= _LONGEST]
     if not path or len(path) > _LONGEST:
-        return None
-    wanted = path.lower()
-    ending = [one for one in paths if f"/{one.lower()}".endswith(f"/{wanted}")]
-    if found := sorted(ending, key=len) or [one for one in paths if one.startswith(f"{path}/")]:
-        return found[0]
-    return next(iter(difflib.get_close_matches(path, paths, 1)), None)
+        return
+    paths = [one for one in islice(known, _MOST_COMPARED) if len(one) <= _LONGEST]
+    wanted, last = path.lower(), path.rpartition("/")[2]
+    yield from sorted((one for one in paths if f"/{one.lower()}".endswith(f"/{wanted}")), key=len)
+    yield from (one for one in paths if one.startswith(f"{path}/"))
+    yield from difflib.get_close_matches(path, paths, 1)
+    yield from (one for one in paths if one.rpartition("/")[2] == last)
+
+
+def nearest_path(path: str, known: Iterable[str]) -> str | None:
+    """Return the known path that is most similar to one; None if none is."""
+    return next(near_paths(path, known), None)
 
 
 _SPACE: Final = "monitoring"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -131,16 +130,6 @@ def points_of(
         return Points.none() if points is None else Curve.none()
     reader = _float_series(recorded, path)
     return reader.points(path, attempt) if points is None else reader.curve(path, points, attempt)
-
-
-def percentiles_of(
-    recorded: Recorded, path: str, percents: Sequence[float], attempt: Attempt
-) -> dict[float, float]:
-    """Implement `Handler.fetch_percentiles`."""
-    if recorded.silent:
-        return dict.fromkeys(percents, math.nan)
-    reader = _float_series(recorded, path)
-    return dict(zip(percents, reader.percentiles(path, percents, attempt), strict=True))
 
 
 def _float_series(recorded: Recorded, path: str) -> Reader:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, overload
@@ -23,7 +23,6 @@ from seamark.run.fetching import (
     expect,
     frame_of,
     last_of,
-    percentiles_of,
     points_of,
     value_of,
 )
@@ -414,17 +413,6 @@ class Handler(Recordable):
             FamilyError: If the path holds another family.
         """
         return points_of(self._session.recorded, self._path, attempt, points)
-
-    def fetch_percentiles(
-        self, percents: Sequence[float] = (5, 25, 50, 75, 95), *, attempt: Attempt = "latest"
-    ) -> dict[float, float]:
-        """Return percentiles of the finite values of the float series at this path.
-
-        Args:
-            percents: From 0 (the minimum) to 100 (the maximum), the keys of the result.
-            attempt: As in `fetch_points`, whose errors it raises.
-        """
-        return percentiles_of(self._session.recorded, self._path, percents, attempt)
 
     def fetch_values(
         self,

@@ -93,10 +93,6 @@ EVERY: dict[str, list[dict[str, Any]]] = {
     + [{"path": "loss", "limit": 7}],
     "many_points": [{"paths": ["loss", "none", "epoch"]}, {"paths": ["loss"], "limit": 7}],
     "curve": [{"path": "loss", "points": 50}, {"path": "none", "points": 2, "attempt": "all"}],
-    "percentiles": [
-        {"path": "loss", "percents": [0.0, 50.0, 99.0]},
-        {"path": "none", "percents": [50.0]},
-    ],
     "drawing": [
         {"path": "loss"},
         {"path": "loss", "look": Look(50, x="epoch", window=3.0), "attempt": "all"},

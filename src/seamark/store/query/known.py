@@ -6,15 +6,16 @@ the first run that has the path decides; only if its type does not fit are all o
 
 from __future__ import annotations
 
-import difflib
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
 from seamark.paths import projects_above
 from seamark.reading.catalog import Unknown, refuse
+from seamark.reading.words import near_paths
 from seamark.store import schema
 from seamark.store.database import written_out
 from seamark.store.query.expression import (
@@ -297,29 +298,8 @@ class KnownPaths:
         self._unknown(misplaced(what, text, field.at, message, self._hint(field.path)))
 
     def _hint(self, path: str, wanted: frozenset[str] | None = None) -> str:
-        near = self.nearest(path, wanted)
-        more = f" (and {len(near) - 1} more with this ending)" if len(near) > 1 else ""
-        return f"; there is {near[0]!r}{more}" if near else ""
-
-    def nearest(self, path: str, types: frozenset[str] | None = None) -> list[str]:
-        """Return the paths that may be meant by an unknown one, the shortest first.
-
-        Those that end like it, as ``a/val/loss`` for ``val/loss``; a pattern if it is a namespace;
-        else the most similar one. Only paths that have one of the types count.
-        """
         known = sorted({*self._store.numbers.everything(self._connection), *SYSTEM})
-        wanted = path.lower()
-        ending = [one for one in known if f"/{one.lower()}".endswith(f"/{wanted}")]
-        if found := self._shown(sorted(ending, key=len), types):
-            return found
-        if self._shown([one for one in known if one.startswith(f"{path}/")], types):
-            return [f"{path}/*"]
-        last = path.rpartition("/")[2]
-        names = {one.rpartition("/")[2] for one in known}
-        close = difflib.get_close_matches(last, names, 3, 0.75)
-        alike = difflib.get_close_matches(path, known, 3, 0.75)
-        alike += [one for name in close for one in known if one.rpartition("/")[2] == name]
-        return self._shown(alike, types)[:1]
-
-    def _shown(self, paths: Sequence[str], types: frozenset[str] | None = None) -> list[str]:
-        return [path for path in paths[:_TRIED] if self._types(path, types) is None]
+        for one in islice(near_paths(path, known), _TRIED):
+            if self._types(one, wanted) is None:
+                return f"; there is {one!r}"
+        return ""

@@ -1,9 +1,8 @@
-"""Curves of a series in parts, its percentiles, and the first points of its attempts."""
+"""Curves of a series in parts, and the first points of its attempts."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from operator import itemgetter
@@ -18,9 +17,7 @@ from seamark.store.drawing import Listed, draw_series
 from seamark.store.groups import DrawingGroup, drawing_groups, group_bounds, load_group
 from seamark.store.read.series import (
     EVERYTHING,
-    Mark,
     read_floats,
-    read_floats_part,
     shown,
     shown_journals,
     tail_pieces,
@@ -45,7 +42,6 @@ __all__ = [
     "read_begins",
     "read_curve",
     "read_drawing",
-    "read_percentiles",
 ]
 
 
@@ -80,14 +76,42 @@ def read_begins(
 
     They are sorted by number. Attempts without shown points are left out.
     """
-    search = _Search(store, connection, share, paths)
+    spans = {at: one for at, one in shown_journals(share).items() if one[0].attempt is not None}
+    found: dict[str, dict[int, series.Piece]] = {path: {} for path in paths}
+
+    def take(path: str, piece: series.Piece) -> bool:
+        kept = shown(share, path, piece)
+        if not len(kept.step):
+            return False
+        at = int(np.argmin(kept.t))
+        one, own = kept.part(slice(at, at + 1)), found[path]
+        attempt = int(one.journal.attempt or 0)
+        own[attempt] = min(own.get(attempt, one), one, key=_key)
+        return True
+
+    for path, pieces in tail_pieces(store, connection, share, paths, spans).items():
+        for piece in pieces:
+            take(path, piece)
+    run = int(share.run.number or 0)
+    for path, number in store.numbers.known(connection, paths).items():
+        begun = set[int]()  # times rise within a journal: its later groups hold later points
+        for at, place, *_ in group_bounds(store.database, connection, run, number):
+            if at in begun or at not in spans or place >= spans[at][1].end:
+                continue
+            group = load_group(store.database, connection, run, number, at, place)
+            if take(path, unpacked(*spans[at], group)):
+                begun.add(at)
     return {
         path: [
             Begin(attempt, float(one.step[0]), int(one.time[0]), float(one.step[0]))
-            for attempt, one in sorted(found.items())
+            for attempt, one in sorted(own.items())
         ]
-        for path, found in search.found.items()
+        for path, own in found.items()
     }
+
+
+def _key(piece: series.Piece) -> tuple[int, bytes]:
+    return int(piece.t[0]), piece.journal.uid
 
 
 def placed(
@@ -114,123 +138,6 @@ def placed(
         value = float(other.value[at]) if at >= 0 else np.nan
         found.append(one._replace(x=value if np.isfinite(value) else None))
     return found
-
-
-class _Search:
-    """Search for the first point of each attempt, ``found`` by path and number of the attempt."""
-
-    def __init__(
-        self, store: Store, connection: sa.Connection, share: Share, paths: Sequence[str]
-    ) -> None:
-        self.found: dict[str, dict[int, series.Piece]] = {path: {} for path in paths}
-        self._database, self._connection, self._share = store.database, connection, share
-        self._spans = {
-            at: one for at, one in shown_journals(share).items() if one[0].attempt is not None
-        }
-        lacking: dict[int, list[str]] = {}
-        for path, number in store.numbers.known(connection, paths).items():
-            groups = self._groups(number)
-            for at in self._in_time(groups):
-                if not self._look_in_groups(path, number, at, groups.get(at, [])):
-                    lacking.setdefault(at, []).append(path)
-        for at in self._in_time({}):
-            journal, _ = self._spans[at]
-            wanted = [path for path in lacking.get(at, ()) if self._may_begin(path, journal)]
-            tails = tail_pieces(store, connection, share, wanted, {at}) if wanted else {}
-            for path, pieces in tails.items():
-                for piece in pieces:
-                    self._take(path, piece)
-
-    def _groups(self, number: int) -> dict[int, list[tuple[int, int]]]:
-        found: dict[int, list[tuple[int, int]]] = {}
-        if any(journal.chunked for journal, _ in self._spans.values()):
-            run = int(self._share.run.number or 0)
-            for at, place, _, _, low_t in group_bounds(
-                self._database, self._connection, run, number
-            ):
-                found.setdefault(at, []).append((place, low_t))
-        return found
-
-    def _in_time(self, groups: Mapping[int, Sequence[tuple[int, int]]]) -> list[int]:
-        def begins(at: int) -> int:
-            own = groups.get(at)
-            return own[0][1] if own else int(self._spans[at][0].first_t or 0)
-
-        return sorted(self._spans, key=begins)
-
-    def _may_begin(self, path: str, journal: JournalState) -> bool:
-        found = self.found[path].get(int(journal.attempt or 0))
-        return found is None or int(found.t[0]) >= int(journal.first_t or 0)
-
-    def _look_in_groups(
-        self, path: str, number: int, at: int, groups: Sequence[tuple[int, int]]
-    ) -> bool:
-        """Search the groups of a journal; return whether that settles it."""
-        journal, span = self._spans[at]
-        known = self.found[path].get(int(journal.attempt or 0))
-        deleted = self._share.after(path)[0]
-        for here, (place, low_t) in enumerate(groups):
-            if place >= span.end or (known is not None and int(known.t[0]) < low_t):
-                return True
-            if here + 1 < len(groups) and groups[here + 1][1] < deleted:
-                continue  # times rise within a journal: nothing of it is shown
-            run = int(self._share.run.number or 0)
-            group = load_group(self._database, self._connection, run, number, at, place)
-            if self._take(path, unpacked(journal, span, group)):
-                return True
-        return False
-
-    def _take(self, path: str, piece: series.Piece) -> bool:
-        """Keep the first point of a piece if it precedes the known; return if there is one."""
-        kept = shown(self._share, path, piece)
-        if not len(kept.step):
-            return False
-        at = int(np.argmin(kept.t))
-        first, own = kept.part(slice(at, at + 1)), self.found[path]
-        attempt = int(first.journal.attempt or 0)
-        if attempt not in own or _key(first) < _key(own[attempt]):
-            own[attempt] = first
-        return True
-
-
-def _key(piece: series.Piece) -> tuple[int, bytes]:
-    return int(piece.t[0]), piece.journal.uid
-
-
-_AT_ONCE: Final = 1 << 20
-"""Points; of a long series, steps and times of all would not fit into memory."""
-_MOST: Final = 100
-
-
-def read_percentiles(
-    store: Store,
-    connection: sa.Connection,
-    shares: Sequence[Share],
-    path: str,
-    percents: Sequence[float],
-) -> list[float]:
-    """Return percentiles of the finite values of a float series; NaN if it has none.
-
-    Interpolates linearly, as ``numpy.percentile``. Raises `ArgumentError` for percentages outside 0
-    to 100.
-    """
-    import numpy as np
-
-    if wrong := [one for one in percents if not 0 <= one <= _MOST]:
-        msg = f"percents: expected numbers from 0 to 100, got {wrong[0]!r}"
-        raise ArgumentError(msg)
-    values = [np.empty(0)]
-    mark: Mark | None = None
-    while True:
-        points, _, mark = read_floats_part(store, connection, shares, path, _AT_ONCE, after=mark)
-        values.append(points.value[np.isfinite(points.value)])
-        if mark is None:
-            break
-    finite = np.concatenate(values)
-    if not len(finite):
-        return [math.nan] * len(percents)
-    made: list[float] = np.percentile(finite, list(percents)).tolist()
-    return made
 
 
 def read_curve(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -33,7 +33,6 @@ from seamark.store.read.curve import (
     read_begins,
     read_curve,
     read_drawing,
-    read_percentiles,
 )
 from seamark.store.read.rank_status import error_text, rank_statuses, traceback_of, waiting_ranks
 from seamark.store.read.records import read_record_at, read_text_page, text_begin
@@ -388,14 +387,6 @@ class RunReader:
         created = min(run_columns(one.run.state)["created"] for one in shares)
         found = read_drawing(seen.store, seen.connection, shares, path, wanted, created)
         return found.since(since)
-
-    @_question
-    def percentiles(
-        self, seen: Snapshot, path: str, percents: Sequence[float], attempt: Attempt = "latest"
-    ) -> list[float]:
-        """Return percentiles of the finite values of a float series; see `read_percentiles`."""
-        shares = seen.line.shares([path], FLOATS, check_attempt(attempt))
-        return read_percentiles(seen.store, seen.connection, shares, path, percents)
 
     @_question
     def begins(

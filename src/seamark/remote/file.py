@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from seamark.blobs.store import has_blob, put_stream, write_all
 from seamark.errors import ArgumentError, PathError
-from seamark.journal.folder import RunFolder, split_journal_name
+from seamark.journal.folder import RunFolder
 from seamark.journal.safe import (
     closing_fd,
     locked,
@@ -25,7 +25,8 @@ from seamark.journal.safe import (
     open_folder,
     sync_folder,
 )
-from seamark.paths import check_name, check_place
+from seamark.journal.shipping import BatchError, check_journal_name
+from seamark.paths import check_place
 from seamark.process.interrupts import quietly
 from seamark.remote.protocol import Diverged, Gap, Purged, Refused, RemoteError, Sent, Unreachable
 
@@ -70,11 +71,7 @@ class FileRemote:
     def journals(self, run: RunKey) -> Mapping[str, int]:
         """See `seamark.remote.protocol.Remote.journals`."""
         with self.translate_errors():
-            folder = self._folder(run)
-            return {
-                name: (folder.journal_dir / name).stat().st_size
-                for name in names_in(folder.journal_dir)
-            }
+            return self._sizes(self._folder(run))
 
     def send(self, run: RunKey, journal: str, offset: int, data: bytes) -> Sent:
         """See `seamark.remote.protocol.Remote.send`."""
@@ -92,7 +89,10 @@ class FileRemote:
     ) -> Sent:
         with self.translate_errors():
             folder = self._folder(run)
-            _check_journal(journal)
+            try:
+                check_journal_name(journal)
+            except BatchError as error:
+                raise Refused(str(error)) from error
             with self._opened(folder, journal, offset) as fd, locked(fd):
                 known = os.fstat(fd).st_size
                 if offset > known:
@@ -191,17 +191,6 @@ class FileRemote:
             if error.errno in _FOREVER:
                 raise Refused(msg) from error
             raise Unreachable(msg) from error
-
-
-def _check_journal(name: str) -> None:
-    writer, uid = split_journal_name(name)
-    try:
-        check_name(writer, "writer")
-    except PathError as error:
-        raise Refused(str(error)) from error
-    if uid is None:
-        msg = f"journal: expected <writer>.<uid>, got {name!r:.200}"
-        raise Refused(msg)
 
 
 def _write(fd: int, known: int, data: memoryview) -> None:

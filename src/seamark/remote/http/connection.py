@@ -10,7 +10,6 @@ import io
 import json
 import os
 import re
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,8 @@ from urllib.parse import quote, urlencode
 
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError
+from urllib3.util import Retry
 
 from seamark.remote.http.address import API, Address, is_loopback, shown, token_of
 from seamark.remote.protocol import (
@@ -49,29 +50,19 @@ STALLED_S: Final = 30.0
 class _Http(HTTPConnection):
     def connect(self) -> None:
         super().connect()
-        _patient(self.sock)
+        if self.sock is not None:  # else a limit of 5 s would count for each piece on a slow link
+            self.sock.settimeout(STALLED_S)
 
 
-class _Https(HTTPSConnection):
-    def connect(self) -> None:
-        super().connect()
-        _patient(self.sock)
+class _Https(_Http, HTTPSConnection):
+    pass
 
 
-def _patient(sock: socket.socket | None) -> None:
-    if sock is not None:  # else a limit of 5 s would count for each piece on a slow link
-        sock.settimeout(STALLED_S)
-
-
-class HttpPool(HTTPConnectionPool):
-    """Connections over http."""
-
+class _HttpPool(HTTPConnectionPool):
     ConnectionCls = _Http
 
 
-class HttpsPool(HTTPSConnectionPool):
-    """Connections over https."""
-
+class _HttpsPool(HTTPSConnectionPool):
     ConnectionCls = _Https
 
 
@@ -344,8 +335,6 @@ class Connection:
     @contextlib.contextmanager
     def translate_errors(self) -> Iterator[None]:
         """Raise what urllib3 and sockets raise as `Unreachable`."""
-        from urllib3.exceptions import HTTPError
-
         try:
             yield
         except RemoteError:
@@ -443,15 +432,11 @@ def _words(told: Mapping[str, Any]) -> tuple[str, str, int | None]:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    told = headers.get("Retry-After", "")
-    with contextlib.suppress(ValueError):
-        return min(_MOST_WAIT_S, max(0.0, float(told)))
-    with contextlib.suppress(ValueError, TypeError, OverflowError):
-        from email.utils import parsedate_to_datetime
-
-        due = parsedate_to_datetime(told).timestamp()
-        return min(_MOST_WAIT_S, max(0.0, due - time.time()))
-    return 0.0
+    try:
+        told = Retry().parse_retry_after(headers.get("Retry-After", ""))
+    except (HTTPError, OverflowError, ValueError):
+        return 0.0
+    return min(_MOST_WAIT_S, told)
 
 
 def _why(error: BaseException) -> str:
@@ -492,5 +477,5 @@ def _pool(address: Address) -> Any:
     made: Any = urllib3.ProxyManager(proxy) if proxy else urllib3.PoolManager()
     made.connection_pool_kw.update(maxsize=4, blocksize=_PIECE)
     if not proxy:
-        made.pool_classes_by_scheme = {"http": HttpPool, "https": HttpsPool}
+        made.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
     return made

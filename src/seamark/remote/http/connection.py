@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import BadStatusLine, RemoteDisconnected
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
@@ -174,8 +174,7 @@ class Connection:
         path: str,
         *,
         query: Mapping[str, Any] | None = None,
-        body: bytes | BinaryIO | None = None,
-        size: int | None = None,
+        body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         answer_s: float | None = None,
         most: int | None = None,
@@ -186,8 +185,7 @@ class Connection:
             method: Of HTTP.
             path: Below `API`, quoted; see `run_path`.
             query: What follows the ``?``; None is left out.
-            body: What is sent; a file is sent from where it stands.
-            size: Of a file that is sent, in bytes.
+            body: What is sent.
             headers: Beside the usual ones.
             answer_s: In the place of the connection's own.
             most: The same.
@@ -207,7 +205,6 @@ class Connection:
                 path,
                 query=query,
                 body=body,
-                size=size,
                 headers=headers,
                 answer_s=answer_s,
             ) as response,
@@ -256,8 +253,7 @@ class Connection:
         path: str,
         *,
         query: Mapping[str, Any] | None = None,
-        body: bytes | BinaryIO | None = None,
-        size: int | None = None,
+        body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         answer_s: float | None = None,
     ) -> Iterator[Any]:
@@ -270,17 +266,15 @@ class Connection:
             given = {key: value for key, value in query.items() if value is not None}
             url = f"{url}?{urlencode(given, doseq=True)}"
         sent = {**self._headers(), **(headers or {})}
-        if isinstance(body, bytes):
-            # In pieces: the time limit of a socket counts for each of them, and a slow link may
-            # take minutes for all.
-            size, body = len(body), io.BytesIO(body)
-        if size is not None:
-            sent["Content-Length"] = str(size)
+        if body is not None:
+            sent["Content-Length"] = str(len(body))
         with self.translate_errors():
             response = self._opened().request(
                 method,
                 self._url(url),
-                body=body,
+                # In pieces: the time limit of a socket counts for each of them, and a slow link may
+                # take minutes for all.
+                body=None if body is None else io.BytesIO(body),
                 headers=sent,
                 timeout=self._timeout(answer_s),
                 retries=False,

@@ -21,7 +21,6 @@ def tree(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("target", ["nowhere", "*.cpp", "src/**/*.cpp"])
 def test_what_matches_nothing_is_a_mistake(tree, target):
-    """A pattern with a typing error does not record an empty set."""
     with pytest.raises(FileMissingError, match="matches one"):
         members_of(target)
 
@@ -38,14 +37,12 @@ def test_what_matches_nothing_is_a_mistake(tree, target):
     ],
 )
 def test_members_are_named_as_seen_from_here(tree, target, names):
-    """Files, folders and patterns give names relative to the working directory."""
     found = members_of(target)
     assert sorted(found) == names
     assert all(path.is_file() for path in found.values())
 
 
 def test_members_from_elsewhere_are_named_from_where_the_pattern_starts(tree, monkeypatch):
-    """No name climbs out of the file set."""
     monkeypatch.chdir(tree / "src" / "deep")
     assert sorted(members_of(tree / "src")) == ["c.py", "d.py"]
     assert sorted(members_of(f"{tree}/**/c.py")) == ["src/c.py"]
@@ -63,13 +60,10 @@ def test_members_from_elsewhere_are_named_from_where_the_pattern_starts(tree, mo
     ],
 )
 def test_references_hold_no_passwords(url, kept):
-    """User and password are left out; what names a version stays."""
     assert reference(url) == kept
 
 
 def test_urls_are_told_from_paths(tmp_path, monkeypatch):
-    """Paths are made absolute, URLs are not touched, and nobody downloads from a cloud."""
-
     class CloudPath:
         def __str__(self):
             return "s3://bucket/x"

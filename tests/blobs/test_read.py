@@ -10,7 +10,6 @@ from seamark.types import File
 
 
 def test_files_are_written_under_their_name_or_a_given_one(run, tmp_path):
-    """An existing folder is filled, anything else is the name."""
     file = run.files.put(File.from_content("x", extension="txt"))
     assert FolderContents(run.folder).write(file, tmp_path, "some/a").name == "a.txt"
     target = tmp_path / "new" / "b.txt"
@@ -20,7 +19,6 @@ def test_files_are_written_under_their_name_or_a_given_one(run, tmp_path):
 
 
 def test_folders_are_written_as_folders(run, tmp_path):
-    """A sharded checkpoint can be loaded from where it was downloaded to."""
     source = tmp_path / "shards"
     (source / "x").mkdir(parents=True)
     (source / "x" / "0").write_bytes(b"0")
@@ -35,7 +33,6 @@ def test_folders_are_written_as_folders(run, tmp_path):
 
 
 def test_references_are_read_where_they_are(run, tmp_path):
-    """A reference that went away is a missing file, and so is one on another system."""
     source = tmp_path / "a.ckpt"
     source.write_bytes(b"x")
     run.files.refer("a", source)
@@ -60,14 +57,12 @@ def test_references_are_read_where_they_are(run, tmp_path):
     ],
 )
 def test_missing_bytes_say_why(run, tmp_path, file, why):
-    """Somebody who misses a checkpoint wants to know what happened to it."""
     with pytest.raises(FileMissingError, match=why):
         FolderContents(run.folder).write(file, tmp_path / "x", "model/a")
     assert not (tmp_path / "x").exists()
 
 
 def test_two_may_make_the_folder_at_once(run, tmp_path, monkeypatch):
-    """Between the look and the making, somebody else has made it."""
     digest = run.files.put(File.from_content("x"))["sha256"]
     new, opened = tmp_path / "new", os.open
 
@@ -83,7 +78,6 @@ def test_two_may_make_the_folder_at_once(run, tmp_path, monkeypatch):
 
 
 def test_a_forged_record_writes_nothing_outside(run, tmp_path):
-    """A run from somebody else cannot overwrite files here."""
     digest = run.files.put(File.from_content("x"))["sha256"]
     inside = tmp_path / "in"
     inside.mkdir()

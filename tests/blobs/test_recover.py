@@ -12,7 +12,6 @@ from seamark.blobs import finish_staged
 from seamark.blobs.take import SMALL
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
-from seamark.types import File
 
 LARGE = SMALL + 1_000_000
 
@@ -93,11 +92,17 @@ def test_what_a_killed_process_had_taken_is_completed(run, train, tmp_path):
     source.unlink()
     kill(child)
     assert "sha256" not in run.file("model/a")
+    before = {journal.path for journal in run.folder.journals()}
     assert finish_staged(run.folder) == 2
     assert run.content("model/a") == b"a" * LARGE
     assert run.member("set", "a.ckpt")["sha256"] == run.file("model/a")["sha256"]
     assert run.staged() == []
     assert finish_staged(run.folder) == 0
+    (added,) = {journal.path for journal in run.folder.journals()} - before
+    with JournalReader(added) as reader:  # who completes it decides nothing about the run
+        assert reader.header()["owner"] is False
+        list(reader.frames())
+        assert reader.closed
 
 
 def test_what_no_journal_took_is_completed_again(run, train, tmp_path):
@@ -109,25 +114,14 @@ def test_what_no_journal_took_is_completed_again(run, train, tmp_path):
     staged = run.staged()
     assert finish_staged(run.folder, lambda _: False) == 0
     assert run.staged() == staged
-    assert finish_staged(run.folder) == 2
+    ops = []
+    assert finish_staged(run.folder, lambda op: run.writer.append_op(op) and ops.append(op)) == 2
+    assert [op["op"] for op in ops] == ["digest", "files"]
     assert run.content("model/a") == b"a" * LARGE
     assert run.staged() == []
 
 
-def test_whoever_completes_it_decides_nothing_about_the_run(run, train, tmp_path):
-    """The journal that is added belongs to no owner, and is closed."""
-    kill(train(large(tmp_path)))
-    before = {journal.path for journal in run.folder.journals()}
-    finish_staged(run.folder)
-    (added,) = {journal.path for journal in run.folder.journals()} - before
-    with JournalReader(added) as reader:
-        assert reader.header()["owner"] is False
-        list(reader.frames())
-        assert reader.closed
-
-
 def test_nothing_is_touched_while_the_process_lives(run, train, tmp_path):
-    """Its own thread will do it."""
     child = train(large(tmp_path))
     staged = run.staged()
     assert finish_staged(run.folder) == 0
@@ -137,7 +131,6 @@ def test_nothing_is_touched_while_the_process_lives(run, train, tmp_path):
 
 
 def test_a_journal_that_its_living_process_rotated_is_left_alone(run, tmp_path, monkeypatch):
-    """A closed journal says nothing about a process that goes on in the next one."""
     opened = run.hold_up()
     run.files.keep("model/a", large(tmp_path))
     monkeypatch.setattr("seamark.journal.writer.ROTATE_BYTES", 1)
@@ -152,7 +145,6 @@ def test_a_journal_that_its_living_process_rotated_is_left_alone(run, tmp_path, 
 
 
 def test_two_who_complete_the_same_do_no_harm(run, train, tmp_path):
-    """Whoever comes second, with an older view of things, does not declare the file lost."""
     kill(train(large(tmp_path)))
     command = [sys.executable, "-c", textwrap.dedent(FINISHING), str(run.folder.root)]
     with subprocess.Popen(
@@ -166,17 +158,7 @@ def test_two_who_complete_the_same_do_no_harm(run, train, tmp_path):
     assert "lost" not in run.member("set", "a.ckpt")
 
 
-def test_ops_go_where_the_caller_wants_them(run, train, tmp_path):
-    """A process that records anyway needs no further journal."""
-    kill(train(large(tmp_path)))
-    ops = []
-    assert finish_staged(run.folder, ops.append) == 2
-    assert [op["op"] for op in ops] == ["digest", "files"]
-    assert len(run.folder.journals()) == 1
-
-
 def test_a_source_rewritten_in_place_after_the_death_is_told_as_lost(run, train, tmp_path):
-    """The staged link shares its bytes with the source; half a checkpoint is never recorded."""
     source = large(tmp_path)
     kill(train(source))
     with source.open("r+b") as file:
@@ -193,7 +175,6 @@ def test_a_source_rewritten_in_place_after_the_death_is_told_as_lost(run, train,
 
 
 def test_staged_bytes_that_are_gone_are_told_as_lost(run, train, tmp_path):
-    """Somebody cleaned up too well; the file does not stay pending for ever."""
     kill(train(large(tmp_path)))
     shutil.rmtree(run.folder.staging_dir)
     run.folder.staging_dir.mkdir()
@@ -202,7 +183,6 @@ def test_staged_bytes_that_are_gone_are_told_as_lost(run, train, tmp_path):
 
 
 def test_a_sharded_checkpoint_is_completed(run, train, tmp_path):
-    """Folders are staged file by file."""
     shards = tmp_path / "a.ckpt"
     (shards / "x").mkdir(parents=True)
     large(shards, "x/0")
@@ -230,7 +210,6 @@ def test_a_copied_run_folder_is_completed_where_it_lies(run, train, tmp_path):
 
 @pytest.mark.parametrize("way", ["leave", "remove", "rewrite"])
 def test_a_file_held_open_is_completed_from_its_source(run, train, other_device, way):
-    """A descriptor dies with its process; an unchanged source is as good."""
     source = large(other_device)
     child = train(source)
     kill(child)
@@ -247,7 +226,6 @@ def test_a_file_held_open_is_completed_from_its_source(run, train, other_device,
 
 
 def test_what_was_deleted_meanwhile_is_not_completed(run, train, tmp_path):
-    """A delete is final for the file and for members of a set."""
     kill(train(large(tmp_path)))
     run.writer.append_op({"op": "delete", "paths": ["model"]})
     run.writer.append_op({"op": "unfiles", "path": "set", "names": ["a.ckpt"]})
@@ -270,12 +248,3 @@ def test_a_forged_journal_reaches_nothing_outside(run, tmp_path, name):
     assert finish_staged(run.folder) == 0
     assert victim.read_bytes() == b"x"
     assert run.file("a")["lost"] == "gone"
-
-
-def test_a_finished_run_costs_one_look(run):
-    """Nothing staged, nothing read."""
-    run.files.upload("a", File.from_content("x"))
-    run.files.close(10)
-    run.folder.journal_dir.rename(run.folder.path / "elsewhere")
-    assert finish_staged(run.folder) == 0
-    (run.folder.path / "elsewhere").rename(run.folder.journal_dir)

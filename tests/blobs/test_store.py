@@ -22,18 +22,16 @@ def names(path):
 
 @pytest.mark.parametrize("digest", ["", "../../etc/passwd", "A" * 64, "0" * 63, "0" * 65])
 def test_a_name_that_is_no_digest_is_refused(folder, digest):
-    """Digests come out of journals that anybody may have written; none becomes a path elsewhere."""
     with pytest.raises(ArgumentError, match="sha256"):
         blobs.open_blob(folder, digest)
 
 
-def test_a_blob_that_is_not_there_is_a_missing_file(folder):
-    """The error is also the built-in that people expect."""
-    with pytest.raises(FileMissingError, match="0000"):
+def test_contents_that_are_not_there(folder):
+    with pytest.raises(FileMissingError, match="0000") as error:
         blobs.open_blob(folder, "0" * 64)
-    with pytest.raises(FileNotFoundError):
-        blobs.open_blob(folder, "0" * 64)
+    assert isinstance(error.value, FileNotFoundError)
     blobs.remove_blob(folder, "0" * 64)
+    blobs.sync_blob(folder, "0" * 64)
 
 
 @pytest.mark.parametrize("content", [b"", b"x", os.urandom(3_000_000)], ids=len)
@@ -43,20 +41,13 @@ def test_bytes_come_back_under_their_digest(folder, content):
     assert digest == hashlib.sha256(content).hexdigest()
     with blobs.open_blob(folder, digest) as blob:
         assert blob.read() == content
-
-
-def test_equal_contents_are_kept_once_and_nothing_temporary_stays(folder):
-    """Storing again writes nothing."""
-    digest = blobs.put_bytes(folder, b"same")
     inode = blobs.blob_path(folder, digest).stat().st_ino
-    assert blobs.put_bytes(folder, b"same") == digest
+    assert blobs.put_bytes(folder, content) == digest
     assert blobs.blob_path(folder, digest).stat().st_ino == inode
-    assert names(folder.blobs_dir) == [digest]
-    assert names(folder.staging_dir) == []
+    assert (names(folder.blobs_dir), names(folder.staging_dir)) == ([digest], [])
 
 
 def test_a_blob_that_a_power_cut_left_short_is_replaced(folder):
-    """A name alone is no proof of contents."""
     digest = blobs.put_bytes(folder, b"contents")
     blobs.blob_path(folder, digest).write_bytes(b"")
     assert not blobs.has_blob(folder, digest, 8)
@@ -65,7 +56,6 @@ def test_a_blob_that_a_power_cut_left_short_is_replaced(folder):
 
 
 def test_a_copy_never_shares_the_inode_of_its_source(folder, tmp_path):
-    """A source that is rewritten in place later does not change the blob."""
     source = tmp_path / "last.ckpt"
     source.write_bytes(b"one" * 1000)
     fd = blobs.open_source(source)
@@ -80,8 +70,6 @@ def test_a_copy_never_shares_the_inode_of_its_source(folder, tmp_path):
 
 
 def test_a_copy_that_is_refused_leaves_nothing(folder, tmp_path):
-    """When the check after copying fails, there is no blob and no temporary file."""
-
     def check():
         raise RuntimeError
 
@@ -96,7 +84,6 @@ def test_a_copy_that_is_refused_leaves_nothing(folder, tmp_path):
 
 
 def test_a_staged_file_is_adopted_without_a_copy(folder):
-    """A file of our own becomes the blob itself, whatever its size."""
     folder.staging_dir.mkdir(parents=True)
     staged = folder.staging_dir / "ab12"
     staged.write_bytes(b"mine")
@@ -115,7 +102,6 @@ def test_a_clone_is_made_or_refused_and_never_wrong(tmp_path):
 
 
 def test_a_purged_run_does_not_come_back(folder):
-    """A file that is late for its run does not make the folder anew."""
     folder.purged_mark.parent.mkdir(parents=True)
     folder.purged_mark.touch()
     with pytest.raises(OSError, match="purged"):
@@ -124,14 +110,12 @@ def test_a_purged_run_does_not_come_back(folder):
 
 
 def test_blobs_have_the_permissions_of_other_files(folder, tmp_path):
-    """A colleague who can read the journals can read the files."""
     (tmp_path / "plain").touch()
     digest = blobs.put_bytes(folder, b"x")
     assert blobs.blob_path(folder, digest).stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_leftovers_are_removed_when_they_are_old_and_not_wanted(folder):
-    """What a killed process was writing goes; what a living one may still record does not."""
     (folder.staging_dir / "01").mkdir(parents=True)
     (folder.staging_dir / "01" / "inside").touch()
     for name in (".tmp-1", "23", "45"):
@@ -140,11 +124,3 @@ def test_leftovers_are_removed_when_they_are_old_and_not_wanted(folder):
     assert names(folder.staging_dir) == [".tmp-1", "01", "23", "45"]
     blobs.remove_leftovers(folder, {"23"}, now_s=time.time() + 7200)
     assert names(folder.staging_dir) == ["23"]
-
-
-def test_forcing_a_pruned_blob_to_disk_is_harmless(folder):
-    """The thread may come late."""
-    digest = blobs.put_bytes(folder, b"x")
-    blobs.sync_blob(folder, digest)
-    blobs.remove_blob(folder, digest)
-    blobs.sync_blob(folder, digest)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import math
+import os
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+from own_calls import own
 
+import seamark.journal
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
 from seamark.journal.upkeep import SyncThread
@@ -85,6 +94,102 @@ def unkept(monkeypatch):
         raise RuntimeError(msg)
 
     monkeypatch.setattr(SyncThread, "start", refused)
+
+
+class Disk:
+    """Stands between a writer and the disk, and fails as it is told.
+
+    A write takes the part that there is ``room`` for, or that is ``short`` enough; a record that is
+    longer than ``most`` is refused.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.room: float = math.inf
+        self.most: float = math.inf
+        self.short: float = math.inf
+        self.write_error = self.truncate_error = self.sync_error = 0
+        self.before: Callable[[], object] | None = None
+        self.after: Callable[[], object] | None = None
+        self._write, self._truncate, self._sync = os.write, os.ftruncate, os.fdatasync
+        monkeypatch.setattr(os, "write", own(self.write, os.write))
+        monkeypatch.setattr(os, "ftruncate", own(self.ftruncate, os.ftruncate))
+        sync = own(self.fdatasync, os.fdatasync)
+        monkeypatch.setattr("seamark.journal.segment._sync_data", sync)
+        monkeypatch.setattr("seamark.journal.stream._REOPEN_S", 0.0)
+
+    def fill(self) -> None:
+        self.write_error = errno.ENOSPC
+
+    def free(self) -> None:
+        self.write_error, self.room, self.most, self.short = 0, math.inf, math.inf, math.inf
+
+    def write(self, fd: int, data: bytes) -> int:
+        if (before := self.before) is not None:
+            self.before = None
+            before()
+        part = data[: int(min(self.room, self.short, len(data)))]
+        fail(self.write_error or (0 if part and len(data) <= self.most else errno.ENOSPC))
+        written = self._write(fd, part)
+        self.room -= written
+        if (after := self.after) is not None:
+            self.after = None
+            after()
+        return written
+
+    def ftruncate(self, fd: int, size: int) -> None:
+        fail(self.truncate_error)
+        self.room += os.fstat(fd).st_size - size
+        self._truncate(fd, size)
+
+    def fdatasync(self, fd: int) -> None:
+        fail(self.sync_error)
+        self._sync(fd)
+
+
+def fail(code: int) -> None:
+    if code:
+        raise OSError(code, os.strerror(code))
+
+
+@pytest.fixture
+def disk(monkeypatch, unkept):
+    """No thread beside: its first round may come late, and write while faults are being set."""
+    return Disk(monkeypatch)
+
+
+@pytest.fixture
+def forgetful(monkeypatch):
+    """Let nothing wait in memory: what the disk refuses is lost, as it is beyond the limit."""
+    monkeypatch.setattr("seamark.journal.segment.MAX_RECORDS", 0)
+
+
+@pytest.fixture
+def interrupt_at():
+    """Return a context in which the nth call of ours raises KeyboardInterrupt, as Ctrl-C does.
+
+    That is where Python looks for signals: on entry of a function, and after a call.
+    """
+    own_files = str(Path(seamark.journal.__file__).parent)
+
+    @contextmanager
+    def interrupting(left):
+        def interrupt(frame, event, _):
+            nonlocal left
+            if event in ("call", "c_return") and frame.f_code.co_filename.startswith(own_files):
+                left -= 1
+                if left == 0:
+                    raise KeyboardInterrupt
+
+        hit: list[bool] = []
+        sys.setprofile(interrupt)
+        try:
+            yield hit
+        except KeyboardInterrupt:
+            hit.append(True)
+        finally:
+            sys.setprofile(None)
+
+    return interrupting
 
 
 class SecondRank(EveryRank):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 from collections.abc import Callable
@@ -34,28 +33,11 @@ def append(request):
     return WAYS[request.param]
 
 
-@pytest.fixture
-def disk(monkeypatch):
-    """A list that holds an error number while the disk is full."""
-    full: list[int] = []
-    write = os.write
-
-    def refusing(fd, data):
-        if full:
-            raise OSError(full[0], os.strerror(full[0]))
-        return write(fd, data)
-
-    monkeypatch.setattr(os, "write", own(refusing, write))
-    yield full
-    full.clear()
-
-
 def size(folder):
     return sum(journal.path.stat().st_size for journal in folder.journals())
 
 
 def test_what_is_in_the_kernel_is_answered_with_true(open_writer, folder, append):
-    """The first time, which opens the journal, the second, and every quick one after them."""
     writer, before = open_writer(), 0
     for _ in range(4):
         assert append(writer) is True
@@ -66,32 +48,30 @@ def test_what_is_in_the_kernel_is_answered_with_true(open_writer, folder, append
 def test_what_waits_or_is_lost_is_answered_with_false(
     open_writer, disk, folder, append, monkeypatch
 ):
-    """A full disk, whether there is room in memory or not; and true again when there is room."""
     writer = open_writer()
     append(writer)
     append(writer)
-    disk.append(errno.ENOSPC)
+    disk.fill()
     before = size(folder)
     assert append(writer) is False
     monkeypatch.setattr("seamark.journal.segment.MAX_RECORDS", 0)
     assert append(writer) is False
     assert writer.dropped["disk"] > 0
     assert size(folder) == before
-    disk.clear()
+    disk.free()
     assert append(writer) is True
+    writer.close()
+    assert append(writer) is False
 
 
-def test_a_heartbeat_in_between_makes_no_record_look_written(
-    open_writer, disk, folder, monkeypatch
-):
+def test_a_heartbeat_in_between_makes_no_record_look_written(open_writer, disk, folder, forgetful):
     """The file grew, but not by this record: comparing sizes before and after would be wrong."""
-    monkeypatch.setattr("seamark.journal.segment.MAX_RECORDS", 0)
     writer = open_writer()
     writer.append_row({"a": 1.0}, 0)
     before = size(folder)
-    disk.append(errno.ENOSPC)
+    disk.fill()
     answer = writer.append_op({"op": "clear", "path": "x"})
-    disk.clear()
+    disk.free()
     writer.keep(heartbeat=True)
     assert size(folder) > before
     assert answer is False
@@ -100,7 +80,6 @@ def test_a_heartbeat_in_between_makes_no_record_look_written(
 def test_a_record_from_a_signal_handler_is_not_written_yet(
     open_writer, journals, append, monkeypatch
 ):
-    """It waits for the record that it interrupted, and is in the journal when that one returns."""
     writer, answers, write = open_writer(), [], os.write
     append(writer)
 
@@ -123,19 +102,10 @@ def test_a_record_from_a_signal_handler_is_not_written_yet(
 
 @pytest.mark.parametrize("metrics", [{}, {"a": "no"}, None, {"a//b": 1.0}], ids=repr)
 def test_nothing_to_write_is_nothing_written(open_writer, metrics):
-    """Where nothing can be kept, or nothing is given, no byte is in the kernel."""
     writer = open_writer()
     assert writer.append_row(metrics, 0) is False
     assert writer.append_ops([]) is False
     assert writer.append_column("a", []) is False
-
-
-def test_after_the_end_nothing_is_written(open_writer, append):
-    """A closed writer answers with false."""
-    writer = open_writer()
-    append(writer)
-    writer.close()
-    assert append(writer) is False
 
 
 def test_a_rank_answers_for_what_is_its_own(second_rank):

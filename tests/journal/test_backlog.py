@@ -2,44 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import os
-
 import pytest
-from own_calls import own
 
 from seamark.journal import segment
 from seamark.journal.format import Kind
 from seamark.journal.reader import decode_json
 
 SECOND = 10**9
-
-
-class Disk:
-    """Refuses to write while it is full, or what is longer than it has room for."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.room: float = float("inf")
-        self._write = os.write
-        monkeypatch.setattr(os, "write", own(self.write, os.write))
-        monkeypatch.setattr("seamark.journal.stream._REOPEN_S", 0.0)
-
-    def write(self, fd: int, data: bytes) -> int:
-        if len(data) > self.room:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return self._write(fd, data)
-
-    def fill(self) -> None:
-        self.room = -1
-
-    def free(self) -> None:
-        self.room = float("inf")
-
-
-@pytest.fixture
-def disk(monkeypatch, unkept):
-    """No thread beside: its first round may come late, and write while faults are being set."""
-    return Disk(monkeypatch)
 
 
 def texts(frames):
@@ -63,7 +32,6 @@ def say(writer, text):
 def test_what_waits_is_written_in_order_at_the_time_at_which_it_was_made(
     open_writer, disk, clock, journals
 ):
-    """A record that follows takes the waiting ones along; times rise, as in every journal."""
     writer, start = open_writer(), clock.now
     say(writer, "before")
     disk.fill()
@@ -87,7 +55,6 @@ def test_what_waits_is_written_in_order_at_the_time_at_which_it_was_made(
 def test_a_run_that_starts_on_a_full_disk_begins_with_its_header(
     open_writer, disk, clock, journals, folder
 ):
-    """Nothing is lost; the journal has the id under which facts of the process were filed."""
     disk.fill()
     writer, start = open_writer(), clock.now
     say(writer, "first")
@@ -105,20 +72,7 @@ def test_a_run_that_starts_on_a_full_disk_begins_with_its_header(
     assert texts(frames) == ["first"]
 
 
-def test_the_sync_thread_catches_up(open_writer, disk, journals):
-    """A run that has nothing more to say is complete as soon as there is room."""
-    writer = open_writer()
-    say(writer, "a")
-    disk.fill()
-    say(writer, "b")
-    writer.keep()
-    disk.free()
-    writer.keep()
-    assert texts(journals()[0]) == ["a", "b"]
-
-
 def test_steps_left_out_go_on_while_rows_wait(open_writer, disk, journals):
-    """Numbering knows of what waits, also while only a part of it could be written."""
     writer = open_writer()
     writer.append_row({"a": 1.0})
     disk.fill()
@@ -126,7 +80,8 @@ def test_steps_left_out_go_on_while_rows_wait(open_writer, disk, journals):
         writer.append_row({"a": 1.0})
     writer.append_op({"op": "log", "text": "x" * 5000})
     writer.append_row({"a": 1.0})
-    disk.room = 1000  # the rows, but not the text in their midst
+    disk.free()
+    disk.most = 1000  # the rows, but not the text in their midst
     writer.append_row({"a": 1.0})
     assert steps(journals()[0]) == [0, 1, 2, 3]
     disk.free()
@@ -137,7 +92,6 @@ def test_steps_left_out_go_on_while_rows_wait(open_writer, disk, journals):
 
 
 def test_a_series_that_was_deleted_while_it_waited_starts_anew(open_writer, disk, journals):
-    """Numbers of the life before the delete have no part in the one after it."""
     writer = open_writer()
     disk.fill()
     for _ in range(3):
@@ -154,7 +108,6 @@ def test_a_series_that_was_deleted_while_it_waited_starts_anew(open_writer, disk
 def test_what_has_no_room_in_memory_is_counted(
     open_writer, disk, journals, warnings_said, monkeypatch
 ):
-    """The oldest records stay, with one warning for what waits and one for what is lost."""
     monkeypatch.setattr(segment, "MAX_RECORDS", 10)
     disk.fill()
     writer = open_writer()
@@ -174,7 +127,6 @@ def test_what_has_no_room_in_memory_is_counted(
 
 
 def test_bytes_in_memory_are_bounded_too(open_writer, disk, monkeypatch):
-    """Few long records count as much as many short ones."""
     monkeypatch.setattr(segment, "MAX_BYTES", 1000)
     writer = open_writer()
     disk.fill()
@@ -184,10 +136,9 @@ def test_bytes_in_memory_are_bounded_too(open_writer, disk, monkeypatch):
 
 
 def test_a_large_record_does_not_hold_up_small_ones(open_writer, disk, journals):
-    """On a disk that has a little room, what fits is written, and what does not is lost."""
     writer = open_writer()
     say(writer, "before")
-    disk.room = 1000
+    disk.most = 1000
     writer.append_column("a", [1.0] * 10_000)
     say(writer, "small")
     assert texts(journals()[0]) == ["before", "small"]
@@ -195,7 +146,6 @@ def test_a_large_record_does_not_hold_up_small_ones(open_writer, disk, journals)
 
 
 def test_a_large_record_waits_where_there_is_no_journal(open_writer, disk, journals):
-    """A run that starts on a full disk keeps a long record of its beginning."""
     disk.fill()
     writer = open_writer()
     writer.append_column("a", [1.0] * 10_000)
@@ -208,7 +158,6 @@ def test_a_large_record_waits_where_there_is_no_journal(open_writer, disk, journ
 
 
 def test_an_attempt_that_begins_meanwhile_has_its_own_journal(open_writer, disk, journals):
-    """What was recorded before it is written under the header of that time."""
     facts = {"attempt": 0}
     disk.fill()
     writer = open_writer()
@@ -227,7 +176,6 @@ def test_an_attempt_that_begins_meanwhile_has_its_own_journal(open_writer, disk,
 
 
 def test_an_open_journal_is_left_where_an_attempt_began_meanwhile(open_writer, disk, journals):
-    """The same for a journal that was open when the disk became full."""
     writer = open_writer()
     say(writer, "before")
     disk.fill()
@@ -241,7 +189,6 @@ def test_an_open_journal_is_left_where_an_attempt_began_meanwhile(open_writer, d
 
 
 def test_what_waits_at_the_end_is_written_or_counted(open_writer, disk, journals, warnings_said):
-    """With room at the last moment nothing is lost; without, it is said how much."""
     lucky, unlucky = open_writer(), open_writer()
     for writer in (lucky, unlucky):
         say(writer, "before")
@@ -262,7 +209,6 @@ def test_what_waits_at_the_end_is_written_or_counted(open_writer, disk, journals
 
 @pytest.mark.usefixtures("unkept")  # a child has no sync thread of its parent
 def test_a_forked_child_leaves_to_its_parent_what_waits(open_writer, disk, journals):
-    """Each record is written once, by the process that made it."""
     writer = open_writer()
     disk.fill()
     say(writer, "parent")
@@ -273,7 +219,6 @@ def test_a_forked_child_leaves_to_its_parent_what_waits(open_writer, disk, journ
 
 
 def test_a_purged_run_keeps_nothing(open_writer, folder):
-    """What can never be written does not wait."""
     folder.purged_mark.parent.mkdir(parents=True)
     folder.purged_mark.touch()
     writer = open_writer()
@@ -282,7 +227,6 @@ def test_a_purged_run_keeps_nothing(open_writer, folder):
 
 
 def test_a_rank_that_starts_on_a_full_disk_keeps_what_is_its_own(second_rank, disk, journals):
-    """Its series, and the facts of its process under the id that its journal will have."""
     recorder = second_rank
     disk.fill()
     recorder.values.record_op({"op": "state", "state": "running"})

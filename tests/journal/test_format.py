@@ -11,7 +11,6 @@ from seamark.journal.format import (
     dump_json,
     file_header,
     frame_bytes,
-    padded,
     parse_file_header,
     salt_of,
 )
@@ -34,14 +33,9 @@ def test_file_header_bytes():
 
 @pytest.mark.parametrize("at", [0, 4, 5, 7, 12, 15])
 def test_damaged_file_header_is_seen(at):
-    """A magic that went through a text-mode copy, or a field that is not zero, is no header."""
     damaged = bytearray(file_header(UID))
     damaged[at] ^= 0x20
     assert parse_file_header(bytes(damaged)) is None
-
-
-def test_short_file_header_is_no_header():
-    """31 bytes are not enough."""
     assert parse_file_header(file_header(UID)[:31]) is None
 
 
@@ -52,23 +46,11 @@ def test_frame_bytes():
     made = frame_bytes(salt_of(UID), 2, 0x1122334455667788, b"abc", flags=1, aux=7)
     assert made == expected
     assert len(made) == 32
-
-
-def test_crc_covers_padding_and_is_salted():
-    """A frame of one journal is none in another, and a bit in the padding counts."""
-    made = frame_bytes(salt_of(UID), Kind.OP, 1, b"abc")
-    assert made != frame_bytes(salt_of(bytes(16)), Kind.OP, 1, b"abc")
-    assert zlib.crc32(made[4:-1] + b"\x01", salt_of(UID)) != int.from_bytes(made[:4], "little")
-
-
-@pytest.mark.parametrize(("length", "expected"), [(0, 0), (1, 8), (7, 8), (8, 8), (9, 16)])
-def test_padded(length, expected):
-    """Frames are 8-aligned."""
-    assert padded(length) == expected
+    assert made != frame_bytes(salt_of(bytes(16)), 2, 0x1122334455667788, b"abc", flags=1, aux=7)
+    assert [len(frame_bytes(0, 2, 1, bytes(length))) for length in (1, 7, 8, 9)] == [32, 32, 32, 40]
 
 
 def test_json_is_strict_compact_utf8():
-    """Records hold no tokens that other parsers refuse, no blanks, and no escapes for text."""
     assert dump_json({"a": [1, "ä\u2028"]}) == '{"a":[1,"ä\u2028"]}'.encode()
     with pytest.raises(ValueError, match=r".*"):
         dump_json(float("nan"))

@@ -22,14 +22,12 @@ START_NS = 1_700_000_000_000_000_000
 
 
 def test_golden_file_is_what_the_tables_say():
-    """The committed bytes are those that the written format leads to, by a second program."""
     made = runpy.run_path(str(GOLDEN / "generate_v1.py"))
     assert V1.read_bytes() == made["journal"]()
     assert V1.name == made["NAME"]
 
 
 def test_version_1_frames():
-    """Every frame is found, whole, at its time, with its flags; nothing is a gap."""
     with JournalReader(V1) as reader:
         frames = list(reader.frames())
         assert (reader.gaps, reader.tail, reader.stopped, reader.closed) == ([], None, None, True)
@@ -46,7 +44,6 @@ def test_version_1_frames():
 
 
 def test_version_1_payloads():
-    """Payloads come unpadded and decompressed."""
     with JournalReader(V1) as reader:
         frames = list(reader.frames())
     assert decode_json(frames[3].payload)["atoms"]["many/199"] == ["int", 199]
@@ -68,28 +65,24 @@ def golden_run(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("parameters/lr", 0.001),
-        ("parameters/big", 2**70),
-        ("parameters/note", "Grüße \\udc80"),
-        ("parameters/on", True),
-        ("parameters/worst", -math.inf),
-        ("many/007", 7),
-        ("sys/tags", {"a"}),
-        ("sys/state", "completed"),
-        ("log", "zweite"),
-        ("train/Größe", 4.0),
-    ],
-)
-def test_version_1_values(golden_run, path, expected):
+def test_version_1_values(golden_run):
     """The values of a journal of version 1 are what they were."""
-    assert golden_run[path].fetch() == expected
+    expected = {
+        "parameters/lr": 0.001,
+        "parameters/big": 2**70,
+        "parameters/note": "Grüße \\udc80",
+        "parameters/on": True,
+        "parameters/worst": -math.inf,
+        "many/007": 7,
+        "sys/tags": {"a"},
+        "sys/state": "completed",
+        "log": "zweite",
+        "train/Größe": 4.0,
+    }
+    assert {path: golden_run[path].fetch() for path in expected} == expected
 
 
 def test_version_1_series(golden_run):
-    """Steps, values and times of the series are what they were, from rows and columns alike."""
     loss = golden_run["train/loss"].fetch_points()
     assert loss.step.tolist() == [0, 1, 1, 7.5]
     assert str(loss.value.tolist()) == "[0.5, nan, 0.25, 0.125]"

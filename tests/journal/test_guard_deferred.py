@@ -6,7 +6,6 @@ from seamark.journal.losses import Guard
 
 
 def test_what_is_being_written_is_still_deferred():
-    """Whoever ends the process when nothing is deferred would else end it before the write."""
     seen = []
     guard = Guard(lambda: None, seen.append)
     guard.run(lambda: guard.run(lambda: seen.append(len(guard.deferred))))
@@ -14,7 +13,6 @@ def test_what_is_being_written_is_still_deferred():
 
 
 def test_what_cannot_be_written_is_not_tried_again():
-    """Its fault is counted once."""
     failed = []
     guard = Guard(lambda: None, failed.append)
     guard.run(lambda: guard.run(lambda: 1 / 0))

@@ -12,7 +12,6 @@ from seamark.journal.reservations import Reservations
 
 
 def test_one_of_many_has_it(tmp_path):
-    """And it holds whose it is, from the moment it is there; nothing else is left."""
     made = Reservations(tmp_path, ".claims", "groups")
     assert made.names() == {}
     assert made.read("a.1") is None
@@ -44,7 +43,6 @@ def test_a_file_system_without_links(tmp_path, monkeypatch, code):
 
 
 def test_strangers(tmp_path):
-    """What is no file takes its name and holds nothing; no link is followed, no folder removed."""
     there, outside = tmp_path / ".numbers", tmp_path / "outside"
     (there / "1").mkdir(parents=True)
     os.mkfifo(there / "2")

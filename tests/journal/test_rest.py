@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import signal
 import subprocess
@@ -60,7 +59,6 @@ def test_a_rested_writer_holds_nothing(open_writer, folder):
 
 
 def test_it_goes_on_in_a_journal_that_continues(open_writer, journals):
-    """The next record asks for a header anew; names, steps and times go on."""
     facts: dict[str, Any] = {"attempt": 0}
     writer = open_writer()
     writer._stream.header = lambda: dict(facts)
@@ -86,7 +84,6 @@ def test_it_goes_on_in_a_journal_that_continues(open_writer, journals):
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_resting_again_writes_nothing(open_writer, journals, times):
-    """Nor does resting before the first record, closing after it, or resting after that."""
     writer = open_writer()
     assert writer.rest()
     assert writer.writer is None
@@ -112,20 +109,14 @@ def test_each_rest_tells_what_was_lost_since_the_last(open_writer, journals):
     ]
 
 
-def test_what_waits_is_written_before_the_rest(open_writer, journals, monkeypatch):
-    """What the disk refuses keeps the writer awake, without loss; the next rest is one."""
-    write = os.write
-
-    def full(fd, data):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
+def test_what_waits_is_written_before_the_rest(open_writer, journals, disk):
     writer = open_writer()
     writer.append_row({"a": 1.0}, 0)
-    monkeypatch.setattr(os, "write", own(full, write))
+    disk.fill()
     writer.append_row({"a": 1.0}, 1)
     assert writer.rest() is False
-    assert threads()
-    monkeypatch.setattr(os, "write", write)
+    assert writer._upkeep.thread is not None
+    disk.free()
     assert writer.rest() is True
     assert kinds(journals()[0]) == "header path sparse schema row close"
     assert writer.dropped == {}
@@ -134,7 +125,6 @@ def test_what_waits_is_written_before_the_rest(open_writer, journals, monkeypatc
 def test_a_disk_that_does_not_answer_is_not_waited_for(
     open_writer, monkeypatch, warnings_said, journals
 ):
-    """Training goes on after the timeout, in a new journal, while the old thread still hangs."""
     answer = threading.Event()
     monkeypatch.setattr(segment_module, "_sync_data", lambda _fd: answer.wait(60))
     writer = open_writer()
@@ -176,7 +166,6 @@ def test_a_rest_in_a_signal_handler_follows_the_record(open_writer, folder, jour
 
 
 def test_threads_that_record_while_one_rests(open_writer, journals):
-    """No record is lost or doubled, whoever is first."""
     writer, done = open_writer(), threading.Event()
     counts = [0, 0]
 
@@ -200,20 +189,7 @@ def test_threads_that_record_while_one_rests(open_writer, journals):
     assert writer.dropped == {}
 
 
-@pytest.mark.usefixtures("unkept")  # or its thread brings it back while it is being removed
-def test_a_file_removed_before_the_rest_is_brought_back(open_writer, folder, journals):
-    """The last round sees to it, as at the end."""
-    import shutil
-
-    writer = open_writer()
-    writer.append_row({"a": 1.0}, 0)
-    shutil.rmtree(folder.root)
-    writer.rest()
-    assert kinds(journals()[0]) == "header path sparse close"
-
-
 def test_a_fork_of_a_rested_writer_goes_on_by_itself(open_writer, journals):
-    """Parent and child each continue the journal that was left."""
     writer = open_writer()
     writer.append_row({"a": 1.0}, 0)
     name = writer.writer

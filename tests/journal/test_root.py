@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
+from click.testing import CliRunner
+from command import app
 
 from seamark import init_run
 from seamark.errors import ArgumentError
@@ -36,7 +36,6 @@ def make(folder):
 
 
 def test_the_nearest_one_upwards_is_meant(inner):
-    """The working directory comes first, then what is above it; asking creates nothing."""
     assert nearest_root() == inner / ".seamark"
     assert not nearest_root().exists()
     for folder in (inner.parents[2], inner.parents[1], inner.parent, inner):
@@ -45,7 +44,6 @@ def test_the_nearest_one_upwards_is_meant(inner):
 
 
 def test_only_a_folder_is_a_root(inner):
-    """A file or a dead link of that name is passed over."""
     made = make(inner.parents[1])
     (inner / ".seamark").touch()
     (inner.parent / ".seamark").symlink_to("nowhere")
@@ -61,7 +59,6 @@ def test_a_root_may_be_a_link(inner, tmp_path):
 
 
 def test_the_way_up_follows_folders_not_the_way_one_came(inner, tmp_path, monkeypatch):
-    """Through a link, what is above is what is above the folder that it leads to."""
     made = make(inner.parents[1])
     (tmp_path / "short").symlink_to(inner)
     make(tmp_path)
@@ -70,7 +67,6 @@ def test_the_way_up_follows_folders_not_the_way_one_came(inner, tmp_path, monkey
 
 
 def test_home_is_the_last_that_is_looked_in(inner, tmp_path, monkeypatch):
-    """The home directory itself still counts, also where it is named by a link."""
     make(tmp_path)
     assert nearest_root() == inner / ".seamark"
     (tmp_path / "me").symlink_to(tmp_path / "home")
@@ -81,7 +77,6 @@ def test_home_is_the_last_that_is_looked_in(inner, tmp_path, monkeypatch):
 
 
 def test_the_border_of_a_file_system_is_not_crossed(inner, monkeypatch):
-    """A mounted disk says nothing about what is above its place."""
     make(inner.parents[1])
     real = os.stat
 
@@ -100,7 +95,6 @@ def test_the_border_of_a_file_system_is_not_crossed(inner, monkeypatch):
 @pytest.mark.root
 @as_root
 def test_a_folder_of_somebody_else_is_not_looked_in(inner):
-    """Neither for what is in it nor for what is above; from one, only itself is looked in."""
     make(inner.parents[1])
     os.chown(inner.parents[0], OTHER, OTHER)
     assert nearest_root() == inner / ".seamark"
@@ -114,7 +108,6 @@ def test_a_folder_of_somebody_else_is_not_looked_in(inner):
 @as_root
 @pytest.mark.parametrize("where", ["here", "above", "behind a link", "a link"])
 def test_a_root_of_somebody_else_has_to_be_named(inner, tmp_path, where):
-    """The error says whose it is and how to name it; named, it is used as ever."""
     if where in ("here", "above"):
         found = make(inner if where == "here" else inner.parents[1])
         os.chown(found, OTHER, OTHER)
@@ -135,29 +128,23 @@ def test_a_root_of_somebody_else_has_to_be_named(inner, tmp_path, where):
     assert run.root == found
 
 
-def test_recording_goes_where_reading_looks(inner):
+def test_recording_goes_where_reading_looks(inner, capsys, monkeypatch):
     """A script in a sub-folder records into the project's root, says so, and the command reads it
     from any other.
     """
     made = make(inner.parents[1])
-    code = "import seamark; seamark.init_run(capture=dict(git=False)).stop()"
-
-    def run(*words, cwd):
-        return subprocess.run(
-            [sys.executable, *words], cwd=cwd, capture_output=True, text=True, check=True
-        )
-
-    recorded = run("-c", code, cwd=inner)
+    init_run(capture={"git": False}).stop()
     (folder,) = (made / "default").iterdir()
-    assert f"recording to ../../.seamark/default/{folder.name} " in recorded.stderr
-    assert "--root" not in recorded.stderr
+    said = capsys.readouterr().err
+    assert f"recording to ../../.seamark/default/{folder.name} " in said
+    assert "--root" not in said
     other = inner.parent / "other"
     other.mkdir()
-    assert folder.name in run("-m", "seamark", "ls", cwd=other).stdout
+    monkeypatch.chdir(other)
+    assert folder.name in CliRunner().invoke(app, ["ls"]).stdout
 
 
 def test_a_root_inside_a_folder(tmp_path):
-    """What somebody meant who named the folder above; a link or a file is none."""
     assert root_inside(tmp_path) is None
     (tmp_path / ".seamark").touch()
     assert root_inside(tmp_path) is None
@@ -168,7 +155,6 @@ def test_a_root_inside_a_folder(tmp_path):
 
 
 def test_a_working_directory_that_is_gone_is_said_to_be(tmp_path, monkeypatch):
-    """Not that some file does not exist."""
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)

@@ -93,73 +93,44 @@ def test_a_journal_is_shipped_whole(limit, monkeypatch):
     assert len(batches) == 1 or limit < len(made.data)
 
 
-def test_a_torn_tail_is_never_shipped():
-    """Neither while the writer lives nor after it died."""
+def flipped(made, at):
+    data = bytearray(made.data)
+    data[at] ^= 1
+    return bytes(data)
+
+
+def test_damage_is_a_declared_gap_and_what_may_still_turn_good_waits():
+    """As for every reader. A torn tail is never shipped, nor a file that has no frame yet."""
     made = journal()
     for live in (True, False):
         reader = reader_of(made, made.data[:-5], live=live, now=START)
-        data = accepted(shipped(reader), made.file)
-        assert data == made.data[: made.ends[-2]]
-
-
-def test_damage_is_a_declared_gap():
-    """A flipped bit costs its frame; what follows is shipped."""
-    made = journal()
-    at = made.ends[7]
-    data = bytearray(made.data)
-    data[at + 30] ^= 1
-    batches = shipped(reader_of(made, bytes(data)))
-    gaps = [batch for batch in batches if batch.is_gap]
-    assert [(gap.offset, gap.end) for gap in gaps] == [(at, made.ends[8])]
-    kept = accepted(batches, made.file)
-    assert kept == made.data[:at] + bytes(made.ends[8] - at) + made.data[made.ends[8] :]
-
-
-def test_bad_bytes_of_a_live_journal_wait():
-    """As for every reader: they may still turn good."""
-    made = journal()
-    data = bytearray(made.data)
-    data[made.ends[7] + 30] ^= 1
-    reader = reader_of(made, bytes(data), live=True, now=START + 1)
-    assert accepted(shipped(reader), made.file) == made.data[: made.ends[7]]
+        assert accepted(shipped(reader), made.file) == made.data[: made.ends[-2]]
+    at, end = made.ends[7:9]
+    batches = shipped(reader_of(made, flipped(made, at + 30)))
+    assert [(gap.offset, gap.end) for gap in batches if gap.is_gap] == [(at, end)]
+    assert accepted(batches, made.file) == made.data[:at] + bytes(end - at) + made.data[end:]
+    reader = reader_of(made, flipped(made, at + 30), live=True, now=START + 1)
+    assert accepted(shipped(reader), made.file) == made.data[:at]
     assert reader.stopped == "bad"
-
-
-def test_a_damaged_file_header_is_mended():
-    """Its salt is that of the name."""
-    made = journal()
-    batches = shipped(reader_of(made, b"x" * 32 + made.data[32:]))
-    assert accepted(batches, made.file) == made.data
-
-
-def test_a_damaged_header_frame_is_a_gap():
-    """Only the file's own 32 bytes come before it."""
-    made = journal()
-    data = bytearray(made.data)
-    data[60] ^= 1
-    batches = shipped(reader_of(made, bytes(data)))
-    assert batches[0].data == file_header(made.uid)
-    assert (batches[1].offset, batches[1].end) == (FILE_HEADER_BYTES, made.ends[0])
-    accepted(batches, made.file)
-
-
-def test_frames_of_unknown_kinds_are_shipped():
-    """Also those that this version must not pass over: who copies need not know them."""
-    made = journal(3).frame(77, b"from the future")
-    made.row({"a": 1.0}, 9)
-    assert accepted(shipped(reader_of(made)), made.file) == made.data
-
-
-def test_an_empty_or_begun_file_has_nothing_to_ship():
-    """Not even its header: there is no frame yet."""
-    made = journal()
     for size in (0, 5, 32, 40):
         assert shipped(reader_of(made, made.data[:size], live=True, now=START)) == []
 
 
+def test_a_damaged_file_header_is_mended_and_unknown_kinds_are_shipped():
+    """Its salt is that of the name; who copies frames need not know them."""
+    made = journal()
+    batches = shipped(reader_of(made, b"x" * 32 + made.data[32:]))
+    assert accepted(batches, made.file) == made.data
+    batches = shipped(reader_of(made, flipped(made, 60)))  # its HEADER frame
+    assert batches[0].data == file_header(made.uid)
+    assert (batches[1].offset, batches[1].end) == (FILE_HEADER_BYTES, made.ends[0])
+    accepted(batches, made.file)
+    made = journal(3).frame(77, b"from the future").row({"a": 1.0}, 9)
+    assert accepted(shipped(reader_of(made)), made.file) == made.data
+
+
 @given(st.integers(0, 2**32), st.integers(1, 3), st.integers(100, 2000))
 def test_whatever_is_damaged_both_sides_agree(seed, flips, limit):
-    """What is accepted reads as the file does, gaps included."""
     made, chance = journal(), random.Random(seed)
     data = bytearray(made.data)
     for _ in range(flips):
@@ -173,7 +144,6 @@ def test_whatever_is_damaged_both_sides_agree(seed, flips, limit):
 
 @pytest.mark.parametrize(("key", "value"), [("run", "run2"), ("writer", "host-2-one")])
 def test_a_header_for_something_else_is_refused(key, value):
-    """Nobody puts a journal into another run than its own."""
     made = journal(**{key: value}) if key == "writer" else None
     if made is None:
         made = JournalBuilder("one", **{"project": "team/x", "run": "run1", key: value})
@@ -189,7 +159,6 @@ def test_a_run_may_come_in_another_project():
 
 
 def test_a_second_header_is_looked_at_too():
-    """Wherever it stands."""
     made = journal(2)
     start = made.offset
     made.frame(Kind.HEADER, dump_json({"run": "other"}))
@@ -198,7 +167,6 @@ def test_a_second_header_is_looked_at_too():
 
 
 def test_other_bytes_are_refused():
-    """Frames of another journal, torn ones, none, and places where no frame can be."""
     made, other = journal(), JournalBuilder("two").row({"a": 1.0}, 1)
     first = made.ends[0]
     for offset, data in (
@@ -223,7 +191,6 @@ def test_other_bytes_are_refused():
     ["", "x", "a.b", "../x.", "a/b.", ".", ".x.", "nul.", "x\0.", "x.0", "x.g", "x" * 101 + "."],
 )
 def test_names_that_are_no_journal_are_refused(name):
-    """They become names of nothing."""
     with pytest.raises(BatchError):
         check_journal_name(name + "0" * 32 if name.endswith(".") else name)
 
@@ -232,7 +199,6 @@ def test_names_that_are_no_journal_are_refused(name):
     ("offset", "length"), [(0, 8), (32, 0), (32, -8), (32, 7), (33, 8), (32, 2**62), (2**62, 8)]
 )
 def test_gaps_that_cannot_be_are_refused(offset, length):
-    """They begin and end where a frame could, and are no longer than a gap may be."""
     with pytest.raises(BatchError):
         check_gap("w." + "0" * 32, offset, length)
     check_gap("w." + "0" * 32, 32, GAP_BYTES)
@@ -240,7 +206,6 @@ def test_gaps_that_cannot_be_are_refused(offset, length):
 
 @pytest.mark.once
 def test_a_zlib_bomb_is_split_by_who_sends_and_refused_otherwise(monkeypatch):
-    """Inner frames count by what they inflate to."""
     most = INFLATED_BYTES >> 6  # of a limit of 256 MiB, so that little has to be packed here
     monkeypatch.setattr("seamark.journal.shipping.INFLATED_BYTES", most)
     made = journal(1)
@@ -258,7 +223,6 @@ def test_a_zlib_bomb_is_split_by_who_sends_and_refused_otherwise(monkeypatch):
 @pytest.mark.parametrize("limit", [200, 4000, 1 << 20])
 @pytest.mark.parametrize("packed", [0, 40, 200_000])
 def test_frames_as_columns_make_the_same_batches(limit, packed):
-    """Whoever sends much finds frames without a step for each."""
     made = journal(300)
     if packed:
         payload = zlib.compress(dump_json({"op": "set", "path": "x", "value": "x" * packed}))
@@ -275,7 +239,6 @@ def test_frames_as_columns_make_the_same_batches(limit, packed):
 
 
 def test_what_cannot_be_unpacked_counts_as_the_most_that_it_could_become(monkeypatch):
-    """Nobody gets more past a limit by damaging it."""
     monkeypatch.setattr("seamark.journal.shipping.INFLATED_BYTES", 3 * MAX_PAYLOAD_BYTES)
     made = journal(1)
     for _ in range(2):
@@ -287,7 +250,6 @@ def test_what_cannot_be_unpacked_counts_as_the_most_that_it_could_become(monkeyp
 
 
 def test_what_is_packed_is_counted_as_what_it_becomes(monkeypatch):
-    """A batch that would be too much for whoever takes it is made shorter."""
     made = journal(3)
     for _ in range(6):
         made.frame(Kind.OP, zlib.compress(bytes(1 << 20)), flags=ZLIB)

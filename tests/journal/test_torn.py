@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import struct
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from own_calls import own
 
-from seamark.journal import stream as stream_module
 from seamark.journal.format import Kind
 from seamark.journal.reader import JournalReader, decode_json
 
@@ -40,42 +37,6 @@ def steps(journals):
 
 def say(writer, *words):
     return writer.append_ops([{"op": "log", "text": word} for word in words])
-
-
-class Disk:
-    """Has room for so many bytes, and takes the part of a write that fits."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.room: float = float("inf")
-        self.after: Callable[[], None] | None = None
-        self.truncate_error = 0
-        self._write, self._truncate = os.write, os.ftruncate
-        monkeypatch.setattr(os, "write", own(self.write, os.write))
-        monkeypatch.setattr(os, "ftruncate", own(self.ftruncate, os.ftruncate))
-        monkeypatch.setattr(stream_module, "_REOPEN_S", 0.0)
-
-    def write(self, fd: int, data: bytes) -> int:
-        part = data[: int(min(self.room, len(data)))]
-        if not part:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        written = self._write(fd, part)
-        self.room -= written
-        after, self.after = self.after, None
-        if after is not None:
-            after()
-        return written
-
-    def ftruncate(self, fd: int, size: int) -> None:
-        if self.truncate_error:
-            raise OSError(self.truncate_error, os.strerror(self.truncate_error))
-        self.room += os.fstat(fd).st_size - size
-        self._truncate(fd, size)
-
-
-@pytest.fixture
-def disk(monkeypatch, unkept):
-    """No thread beside: its first round may come late, and would write while room is being set."""
-    return Disk(monkeypatch)
 
 
 class TimeIsUpError(TimeoutError):
@@ -103,7 +64,6 @@ def frame_bytes_of(word):
 
 @pytest.mark.parametrize("room", [0, 10, 48, 50, 95, 96, 130])
 def test_a_batch_that_is_half_there_goes_on_with_the_rest(open_writer, disk, journals, room):
-    """What fits stays and counts as written; the others wait and follow, each of them once."""
     writer = open_writer()
     say(writer, "before")
     assert frame_bytes_of("a") == 48
@@ -118,9 +78,7 @@ def test_a_batch_that_is_half_there_goes_on_with_the_rest(open_writer, disk, jou
     assert writer.dropped == {}
 
 
-def test_only_the_rest_of_a_batch_is_lost(open_writer, disk, journals, monkeypatch):
-    """Where there is no room in memory either, what is in the journal does not count as lost."""
-    monkeypatch.setattr("seamark.journal.segment.MAX_RECORDS", 0)
+def test_only_the_rest_of_a_batch_is_lost(open_writer, disk, journals, forgetful):
     writer = open_writer()
     say(writer, "before")
     disk.room = 100
@@ -150,7 +108,6 @@ def test_the_rest_of_a_batch_goes_to_the_next_journal(open_writer, disk, folder)
 
 @pytest.mark.parametrize("room", range(0, 200, 8))
 def test_a_row_whose_names_are_there_follows_them(open_writer, disk, journals, room):
-    """Paths and schema that were written with half a row are not named again."""
     writer = open_writer()
     writer.append_row({"x": 0.0}, 0)
     for _ in range(2):
@@ -281,19 +238,11 @@ def test_what_waited_is_written_once_though_a_handler_raises(
     assert writer.dropped == {}
 
 
-def test_ctrl_c_anywhere_while_catching_up_doubles_nothing(open_writer, disk, journals, folder):
+def test_ctrl_c_anywhere_while_catching_up_doubles_nothing(
+    open_writer, disk, journals, folder, interrupt_at
+):
     """KeyboardInterrupt at any of our own calls, and what waited is there once, and in order."""
-    import shutil
-
-    own, left, interrupted = str(Path(stream_module.__file__).parent), 0, 0
-
-    def interrupt(frame, event, arg):
-        nonlocal left
-        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(own):
-            left -= 1
-            if left == 0:
-                raise KeyboardInterrupt
-
+    interrupted = 0
     for number in range(1, 200, 3):
         writer = open_writer()
         say(writer, "before")
@@ -301,14 +250,10 @@ def test_ctrl_c_anywhere_while_catching_up_doubles_nothing(open_writer, disk, jo
         for word in ("a", "b", "c"):
             say(writer, word, word.upper())
             writer.append_row({word: 1.0, "all": 1.0}, 1)
-        disk.room, left = float("inf"), number
-        sys.setprofile(interrupt)
-        try:
+        disk.room = float("inf")
+        with interrupt_at(number) as hit:
             say(writer, "then")
-        except KeyboardInterrupt:
-            interrupted += 1
-        finally:
-            sys.setprofile(None)
+        interrupted += len(hit)
         say(writer, "after")
         found = [text for text in texts(journals()) if text != "then"]
         assert found == ["before", "a", "A", "b", "B", "c", "C", "after"]
@@ -343,7 +288,6 @@ def test_a_journal_whose_beginning_is_interrupted(
 
 
 def test_positions_count_what_waited_as_soon_as_the_disk_takes_it(open_writer, disk, journals):
-    """A checkpoint that is saved after the disk was full for a while holds all that came before."""
     writer = open_writer()
     say(writer, "before")
     full = writer.positions()
@@ -356,7 +300,6 @@ def test_positions_count_what_waited_as_soon_as_the_disk_takes_it(open_writer, d
 
 
 def test_positions_are_never_in_the_middle_of_a_frame(open_writer, disk, journals, strike):
-    """Also after a write that was torn by an exception."""
     writer = open_writer()
     say(writer, "before")
     disk.room, disk.after = 20, strike

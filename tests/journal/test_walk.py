@@ -116,7 +116,6 @@ JOURNALS = st.lists(LEGAL | HEARTBEATS, max_size=24)
 
 
 def test_frames_names_what_the_plain_loop_gives():
-    """One column for each item of a raw frame, in its order."""
     found = walk(frame_bytes(SALT, 9, -7, b"abc", flags=6, aux=2**32 - 1), SALT)[0]
     assert [column.tolist() for column in columns(found)] == [[0], [9], [6], [2**32 - 1], [-7], [3]]
     assert tuple(Frames.__slots__) == ("place", "kind", "flags", "aux", "t", "length")
@@ -132,7 +131,6 @@ class TestAnyBytes:
     @FEW
     @given(st.binary(max_size=400), st.integers(0, 60), st.integers(0, 2**32 - 1))
     def test_bytes_that_are_no_journal(self, data, start, salt):
-        """Nothing in them is taken for a frame, and nothing raises."""
         agrees(data, salt, min(start, len(data)))
 
     @FEW
@@ -166,7 +164,6 @@ class TestAnyBytes:
     @FEW
     @given(JOURNALS.filter(bool), st.data())
     def test_a_journal_with_flipped_bits(self, frames, data):
-        """Whichever they are, in headers and payloads."""
         journal = bytearray(b"".join(frames))
         for _ in range(data.draw(st.integers(1, 3))):
             bit = data.draw(st.integers(0, 8 * len(journal) - 1))
@@ -185,30 +182,14 @@ class TestAnyBytes:
         assert stop == len(journal)
         agrees(journal, start=data.draw(st.integers(0, len(journal))))
 
-    def test_frames_of_one_padded_size(self):
-        """Payloads of 9 to 16 bytes fill as many words, and each keeps its own length."""
-        lengths = [*range(9, 17)] * 40
-        data = b"".join(
-            frame_bytes(SALT, Kind.TEXT, t, b"x" * length) for t, length in enumerate(lengths)
-        )
-        assert agrees(data)[0].length.tolist() == lengths
-
     def test_a_journal_of_heartbeats(self):
-        """Frames without payload are frames like others, if they are heartbeats."""
         beats = [frame_bytes(SALT, Kind.HEARTBEAT, t, b"") for t in range(300)]
         assert len(agrees(b"".join(beats))[0].place) == 300
         beats[200] = raw_frame(Kind.CLOSE, 200, b"")
         assert agrees(b"".join(beats))[1:] == (200 * FRAME_HEADER_BYTES, True)
 
-    def test_a_journal_of_false_marks(self):
-        """Every word of every payload looks like a frame, and none is taken for one."""
-        word = b"\1\0" + MARK_BYTES + bytes(4)
-        frames = [frame_bytes(SALT, Kind.ROW, t, word * (1 + t % 5)) for t in range(400)]
-        assert len(agrees(b"".join(frames))[0].place) == 400
-
     @pytest.mark.parametrize("tail", [b"", bytes(8), bytes(24), b"\1" * 23, MARK_BYTES * 16])
     def test_what_follows_the_last_frame(self, tail):
-        """Less than a header is too little; as much or more is bad."""
         data = b"".join(rows(300))
         assert agrees(data + tail)[1:] == (len(data), len(tail) >= FRAME_HEADER_BYTES)
 
@@ -220,7 +201,6 @@ class TestAnyBytes:
     st.integers(0, 2**32 - 1),
 )
 def test_key_sets_in_turn(metrics, count, seed):
-    """Enough rows for the tables, or nearly so, of frames with which zlib is quicker or slower."""
     frames = rows(count, metrics, seed=seed, salt=seed)
     assert len(agrees(b"".join(frames), seed)[0].place) == count
 
@@ -231,7 +211,6 @@ LONG_JOURNAL = b"".join(rows(20_000, (1, 3, 10)))
 @settings(max_examples=40)
 @given(st.integers(0, 8 * len(LONG_JOURNAL) - 1), st.integers(0, 8 * len(LONG_JOURNAL) - 1))
 def test_no_flipped_bit_is_overlooked(one, other):
-    """In several stretches of many rows, the first of two wrong bits ends it."""
     data = bytearray(LONG_JOURNAL)
     for bit in {one, other}:
         data[bit // 8] ^= 1 << bit % 8
@@ -239,20 +218,7 @@ def test_no_flipped_bit_is_overlooked(one, other):
     assert stop <= min(one, other) // 8 < stop + 112
 
 
-@settings(max_examples=10)
-@given(st.integers(0, len(LONG_JOURNAL)))
-@pytest.mark.once
-def test_blocks_of_a_long_journal(cut):
-    """A block that ends anywhere, and one that begins where the first ended: all frames, once."""
-    first, stop, bad = agrees(LONG_JOURNAL[:cut])
-    assert not bad
-    second, end, _ = agrees(LONG_JOURNAL[stop:])
-    assert len(first.place) + len(second.place) == 20_000
-    assert stop + end == len(LONG_JOURNAL)
-
-
 def test_a_frame_across_the_end_of_a_stretch():
-    """One that begins in the last words of a stretch is whole, however long it is."""
     stretch = 8 * walk_module._STRETCH
     few = rows(300)
     for length in (8, 16, 168, 176, 3000):

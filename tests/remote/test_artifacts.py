@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from click.testing import CliRunner
+from command import app
+
 import seamark
 
 
@@ -40,3 +43,9 @@ def test_a_version_is_sent_once_it_is_saved(there, tmp_path):
     assert labels == {"train", "data:1"}
     project = seamark.init_project(mode="read-only", **there("three"))
     assert [row["sys/version"] for row in project.fetch_artifacts_table()] == [2]
+    assert project.fetch_artifacts_table(columns=["objects"]).columns == ["sys/id", "objects"]
+    name = f"{there('one')['project']}/data:1"
+    for words in (["export", name, "--format", "json"], ["show", name]):
+        done = CliRunner().invoke(app, [*words, "--remote", there("one")["remote"]])
+        assert done.exit_code == 0, done.output
+        assert one.digest[:12] in done.output

@@ -89,7 +89,6 @@ def contents(given, digest):
 
 
 def test_the_same_content_is_one_version(there, hire, keep):
-    """However many bring it, also where it comes in several parts, to which all of them add."""
     noise = random.Random(1)
     files = {"small": b"small", "big": noise.randbytes(2 * PART + 1000)}
     given = there("reader")
@@ -130,7 +129,6 @@ def test_different_content_is_a_version_each(there, hire):
 
 
 def test_one_is_killed_in_the_middle(there, hire, keep, server):
-    """Nothing half is given out; whoever brings the same goes on where it had come to."""
     content = random.Random(3).randbytes(3 * PART)
     files = {"small": b"small", "big": content}
     given = there("reader")

@@ -61,7 +61,6 @@ def digest_of(made, name):
 
 
 def test_what_no_version_names_goes_and_all_else_stays(there, keep, command, server, tmp_path):
-    """Of one artifact and of another project that has the same content; and what comes again."""
     noise = random.Random(1).randbytes
     both, alone, later = noise(5000), noise(6000), noise(7000)
     mine, theirs = there("one"), {**there("two"), "project": f"{there('x')['project']}-too"}
@@ -119,7 +118,6 @@ class _Slow(io.BytesIO):
 
 
 def test_a_purge_while_its_files_are_on_their_way(there, keep, command, server, tmp_path):
-    """The rest is refused; another version that needs the same bytes goes on with them."""
     content = random.Random(2).randbytes(9 * MEGABYTE)  # two parts
     project = there("one")["project"]
     first = save(there("one"), {"small": b"first"}, tmp_path / "files")
@@ -174,7 +172,6 @@ def test_an_upload_that_nobody_ends_leaves_nothing(there, keep, server, tmp_path
 
 
 def test_who_downloads_what_is_purged_reads_to_its_end(there, keep, command, server, tmp_path):
-    """Bytes stay for an hour after nobody names them; who comes then is told that it is gone."""
     content = random.Random(4).randbytes(40 * MEGABYTE)  # more than lies in buffers on the way
     made = save(there("one"), {"big": content}, tmp_path / "files")
     project = there("one")["project"]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import numpy as np
 import psutil
 import pytest
+from asking import answering as answering_http
 from recording import QUIET
 
 import seamark
@@ -30,36 +29,19 @@ from seamark.remote.protocol import RemoteError, RunKey
 def answering(answer):
     """Answer each question about a verb with what a function returns."""
 
-    class Answering(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            body = pack(answer(self.path.rpartition("/")[2], question))
-            self.send_response(200)
-            self.send_header("Content-Type", "application/msgpack")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answered(path, body):
+        if not body:
+            return 200, {}, b'{"journals": {}, "position": 1}'
+        found = pack(answer(path.rpartition("/")[2], json.loads(body)))
+        return 200, {"Content-Type": "application/msgpack"}, found
 
-        def do_GET(self) -> None:
-            body = b'{"journals": {}, "position": 1}'
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        connection = Connection(f"http://127.0.0.1:{server.server_port}", "t")
+    with answering_http(answered) as port:
+        connection = Connection(f"http://127.0.0.1:{port}", "t")
         yield connection
         connection.close()
-        server.shutdown()
 
 
 def test_the_answers_that_were_asked_for_last_are_kept(monkeypatch):
-    """Of more than can be kept, the one that was asked for longest ago goes."""
     monkeypatch.setattr(asking, "_KEPT", 2)
     asked = []
 
@@ -100,7 +82,6 @@ REST = SeriesPart("p", "r", "b", begins=False, points=Points.none())
     ],
 )
 def test_an_answer_that_leads_nowhere_is_an_error(answer, read):
-    """Nobody waits for a server that never comes to an end, or says nothing."""
     with answering(lambda *_: answer) as connection, pytest.raises(WireError):
         read(RemoteRun(asking.Asking(connection), "p", "r"))
 
@@ -126,8 +107,6 @@ def test_parts_without_end_are_an_error(monkeypatch):
 
 
 def test_a_series_that_begins_again_is_what_came_then():
-    """Points that were read before are hidden now."""
-
     def answer(_, question):
         def part(path, *values, begins=True):
             made = np.array(values)
@@ -152,7 +131,6 @@ def test_a_series_that_begins_again_is_what_came_then():
 
 @pytest.mark.parametrize("answer", [Answer(), Answer(unchanged=True), Answer("x")])
 def test_a_start_is_told_that_a_server_answers_nothing(answer):
-    """As everything else that keeps a server from being asked."""
     with answering(lambda *_: answer) as connection, pytest.raises(RemoteError):
         HttpRemote(connection).opening(RunKey("p", "r"), 5.0)
 

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from command import app
 from recording import QUIET
 
-import seamark
 from seamark import init_run
 from seamark.cli._printed import Printing
 from seamark.cli._runs import Runs
@@ -72,6 +71,10 @@ def test_runs_are_listed_shown_and_compared(call, sent):
     assert "params/lr" in compared.stdout
     exported = call("export", f"{sent}/steep", "--path", "val/loss")
     assert len(exported.stdout.splitlines()) == 31
+    drawn = call("plot", "--project", sent, "--by", "params/lr", "val/*", "--height", "8")
+    assert "params/lr = 2.0 (n = 1)" in drawn.stdout
+    refused = call("plot", "--project", sent, "--by", "params/lr", "val/los")
+    assert (refused.exit_code, "did you mean 'val/loss'" in refused.stderr) == (2, True)
 
 
 def test_what_is_wrong_is_said_in_one_line(call, sent, server):
@@ -130,7 +133,6 @@ finally:
 
 
 def test_reading_a_server_loads_no_database(call, sent, server):
-    """What a command loads is most of its time, and of a database it has no use."""
     del call  # by which the runs are folded
     words = ("ls", "--project", sent), ("compare", f"{sent}/steep", f"{sent}/flat")
     for one in words:
@@ -177,24 +179,3 @@ def test_looking_again_costs_a_few_short_answers(call, sent, server, monkeypatch
     assert len(answers) <= 6, answers
     assert sum(len(body) for _, body in answers) < 1 << 10
     catalog.close()
-
-
-def test_groups_are_drawn_as_below_a_root(call, sent, server, tmp_path):
-    """By the command and from Python: a picture, and the numbers that it is made of."""
-    words = ("plot", "--project", sent, "--by", "params/lr", "val/*", "--height", "8")
-    there = call(*words)
-    here = CliRunner().invoke(app, [*words, "--root", str(tmp_path / "runs")])
-    assert there.exit_code == here.exit_code == 0, there.output
-    assert there.stdout == here.stdout
-    assert "params/lr = 2.0 (n = 1)" in there.stdout
-    found = []
-    for place in ({"remote": server.url}, {}):
-        given = {"root": tmp_path / "runs", "mode": "read-only", **place}
-        with seamark.init_project(sent, **given) as project:
-            (curve,) = project.fetch_group_curves("val/loss", "sys/owner", points=12)
-            found.append([list(map(float, each)) for each in (curve.x, curve.mean, curve.std)])
-            assert set(curve.n) == {2}
-            assert curve.width > 0
-    assert found[0] == found[1]
-    refused = call("plot", "--project", sent, "--by", "params/lr", "val/los")
-    assert (refused.exit_code, "did you mean 'val/loss'" in refused.stderr) == (2, True)

@@ -8,9 +8,7 @@ import pytest
 from keeper_server import keeping
 
 from seamark.errors import ArgumentError, SeamarkError
-from seamark.remote.file import FileRemote
 from seamark.remote.places import canonical, check_uri, open_remote, schemes
-from seamark.remote.protocol import RunKey, Unreachable
 from seamark.testing import RemoteContract
 
 THIRD_PARTY = '''
@@ -141,22 +139,8 @@ class TestThirdParty(RemoteContract):
         return remote.kept[run, journal]
 
 
-def test_half_a_header_is_never_seen_in_another_root(tmp_path):
-    """Readers meet journals only with what came first, and nothing temporary is left."""
-    remote = FileRemote(tmp_path)
-    run = RunKey("p", "r" * 16)
-    from seamark.testing.remotes import Journal
-
-    journal = Journal(run)
-    remote.send(run, journal.name, 0, journal.data)
-    assert [each.name for each in (tmp_path / "p" / run.run / "journal").iterdir()] == [
-        journal.name
-    ]
-
-
 @pytest.mark.usefixtures("third_party")
 def test_what_a_package_does_wrong_names_it():
-    """A person learns which package cannot be used; our own schemes are nobody's to replace."""
     with pytest.raises(SeamarkError, match=r"lab-remotes \(lab_remotes:open_broken\).*no such buc"):
         open_remote("broken://x")
     with pytest.raises(SeamarkError, match="needs a_package_that_nobody_has"):
@@ -181,22 +165,12 @@ def test_what_a_package_does_wrong_names_it():
     ],
 )
 def test_an_address_that_cannot_be_used_says_why(uri, told):
-    """It is a person's mistake, and told where it is made; no secret is repeated."""
     with pytest.raises(ArgumentError, match=told) as error:
         check_uri(uri)
     assert "secret" not in str(error.value)
 
 
 def test_one_place_has_one_name():
-    """However it was written."""
     assert canonical("HTTPS://Lab.Example:443/") == "https://lab.example"
     assert canonical("http://[::1]:80/x/") == "http://[::1]/x"
     assert canonical("file:///mnt/../mnt/runs/") == "file:///mnt/runs"
-
-
-def test_https_where_there_is_no_tls_says_so(keeper):
-    """The name of a constant of OpenSSL helps nobody who mistyped an address."""
-    remote = open_remote(keeper.url.replace("http://", "https://"), None)
-    with pytest.raises(Unreachable, match="does not speak TLS there"):
-        remote.journals(RunKey("p", "0123456789abcdef"))
-    remote.close()

@@ -100,7 +100,6 @@ def test_a_killed_process_is_known_at_once(team, train):
 
 
 def test_only_the_host_of_a_process_tells_of_its_end(tmp_path, train, monkeypatch):
-    """Not one that lives, one that has said its end, or one of another machine or boot."""
     process = train("p", "lives")
     (folder,) = iter_runs(tmp_path / "root")
     assert observations_of(folder.run, folder.journals(), {}) == {}
@@ -126,7 +125,6 @@ def test_only_the_host_of_a_process_tells_of_its_end(tmp_path, train, monkeypatc
 
 
 def test_what_another_machine_says_of_a_process_is_not_believed(team, train, monkeypatch):
-    """An observation that was made after another boot changes nothing."""
     project, sync, state = team
     killed(train(project))
     place = "seamark.remote.ended._place"
@@ -137,7 +135,6 @@ def test_what_another_machine_says_of_a_process_is_not_believed(team, train, mon
 
 
 def test_a_process_that_ends_by_itself_meanwhile_is_not_said_to_be_gone(tmp_path, monkeypatch):
-    """Its end is read once it is known to be gone, not before."""
     run = seamark.init_run("p", root=tmp_path, custom_run_id="one")
     run["loss"].append(1.0)
 

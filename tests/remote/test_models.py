@@ -14,7 +14,6 @@ from seamark.errors import KeyTakenError, RunNotFoundError
 
 
 def test_two_machines_share_a_model(there, tmp_path):
-    """A key that exists there is taken; versions go on counting, and all of it is read there."""
     file = tmp_path / "weights.bin"
     file.write_bytes(b"w" * 5000)
     with seamark.init_model(key="RESNET", name="Big", **there("one")) as model:

@@ -24,7 +24,6 @@ def token_of(**told):
     "place", ["", "project", "a/b/c", "a/", "/b", "a b/c", "me@a/b", "a/b?c=1"]
 )
 def test_a_uri_that_names_no_project_is_refused(place):
-    """A workspace and a project, and nothing else."""
     with pytest.raises(ArgumentError, match=r"^remote: expected .* got "):
         seamark.init_run("demo", remote=f"neptune://{place}", api_token="x")
     assert not Path(".seamark").exists()
@@ -43,7 +42,6 @@ def test_a_uri_that_names_no_project_is_refused(place):
     ],
 )
 def test_a_token_that_cannot_be_shown_is_said_before_anything_is_recorded(token, words):
-    """None, one of another kind, and one that everybody on the way would read."""
     remote = "neptune://team/digits"
     for make in (seamark.init_run, seamark.init_project, seamark.init_model):
         with pytest.raises(ArgumentError, match=words):
@@ -65,7 +63,6 @@ def test_the_token_is_the_one_that_names_a_server(address, monkeypatch):
 
 
 def test_what_is_sent_on_is_read_where_it_was_recorded(monkeypatch):
-    """With it in the environment tables and runs are those of this disk; named, it is refused."""
     with seamark.init_run("demo") as run:
         run["a"] = 1
     monkeypatch.setenv("SEAMARK_REMOTE", "neptune://team/digits")

@@ -75,9 +75,7 @@ def test_what_is_recorded_is_read_whole(first, tmp_path):
     run["model"].download(str(tmp_path / "got.bin"))
     assert (tmp_path / "got.bin").read_bytes() == b"w" * 5000
     run.stop()
-    there = {each.path.name: each.path.read_bytes() for each in before.folder.journals()}
-    here = {each.path.name: each.path.read_bytes() for each in run.folder.journals()}
-    assert there.items() <= here.items()
+    assert journals(before).items() <= journals(run).items()
     # What the second machine recorded since is copied back to the first one.
     assert shippers.flush(given["remote"], 60)
     again = seamark.init_run(root=tmp_path / "a", with_id=before.id, **{**given, "owner": True})
@@ -91,7 +89,6 @@ def test_what_is_recorded_is_read_whole(first, tmp_path):
 
 
 def test_without_an_answer_a_new_writer_starts_and_the_next_start_copies(first, tmp_path, caplog):
-    """A training neither fails nor stands still because a server is away."""
     pytest.importorskip("pandas")
     before, given = first
     away = {**given, "remote": "http://127.0.0.1:9", "owner": True}
@@ -116,7 +113,6 @@ def test_without_an_answer_a_new_writer_starts_and_the_next_start_copies(first, 
 
 
 def test_a_checkpoint_of_a_part_hides_nothing_of_the_rest(first, tmp_path):
-    """What it does not lie beside belongs to it as well."""
     pytest.importorskip("pandas")
     before, given = first
     run = seamark.init_run(root=tmp_path / "b", with_id=before.id, **given)
@@ -133,7 +129,6 @@ def test_a_checkpoint_of_a_part_hides_nothing_of_the_rest(first, tmp_path):
 
 
 def test_what_was_recorded_in_the_step_of_a_checkpoint_belongs_to_it(first, tmp_path):
-    """The server knows the mark that was written when the next step began."""
     pytest.importorskip("pandas")
     before, given = first
     run = seamark.init_run(root=tmp_path / "b", with_id=before.id, **given)
@@ -146,21 +141,11 @@ def test_what_was_recorded_in_the_step_of_a_checkpoint_belongs_to_it(first, tmp_
     assert shippers.flush(given["remote"], 60)
     other = seamark.init_run(root=tmp_path / "c", **given).resumed(state)
     record(other, range(13, 14))
+    assert steps(other) == list(range(14))
     other.stop()
+    assert journals(run).items() <= journals(other).items()
     assert shippers.flush(given["remote"], 60)
-    token = given["api_token"]
-    os.environ["SEAMARK_API_TOKEN"] = token
-    try:
-        found = seamark.init_run(
-            given["project"],
-            root=tmp_path / "d",
-            with_id=before.id,
-            mode="read-only",
-            remote=given["remote"],
-        )
-        assert steps(found) == list(range(14))
-    finally:
-        del os.environ["SEAMARK_API_TOKEN"]
+    assert steps(read(before, given, tmp_path)) == list(range(14))
 
 
 def test_a_requeued_job_finds_its_run_by_the_name_that_its_script_gives(
@@ -204,7 +189,6 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.parametrize("left", ["whole records", "half a record", "zeros"])
 def test_what_a_disk_lost_to_a_power_cut_comes_back(server, tmp_path, left):
-    """The server has the last writes of a disk that lost them."""
     pytest.importorskip("pandas")
     root, env = tmp_path / "root", {**os.environ, "SEAMARK_API_TOKEN": server.token}
     support = str(Path(__file__).parents[1] / "support")
@@ -234,17 +218,14 @@ def test_what_a_disk_lost_to_a_power_cut_comes_back(server, tmp_path, left):
 
 
 def test_an_evaluation_there_is_no_training_here(first, tmp_path):
-    """Who adds to a run that has ended owns nothing; who goes on with another one does."""
     before, given = first
 
     def last(path):
-        given_to_read = {**given, "root": tmp_path / "read", "mode": "read-only"}
-        there = seamark.init_run(with_id=before.id, **given_to_read)
+        there = read(before, given, tmp_path)
         return there.exists(path) and there[path].fetch_points().step[-1]
 
     def state():
-        given_to_read = {**given, "root": tmp_path / "read", "mode": "read-only"}
-        return seamark.init_run(with_id=before.id, **given_to_read)["sys/state"].fetch()
+        return read(before, given, tmp_path)["sys/state"].fetch()
 
     until(lambda: last("loss") == 9)
     for name in ("b", "c"):
@@ -294,7 +275,6 @@ def journals(run):
 
 
 def test_a_copy_that_was_cut_short_goes_on_where_it_stopped(begin, keeper, tmp_path, caplog):
-    """What was copied is not asked for again; meanwhile the run goes on in a new journal."""
     first = recorded(begin, keeper, tmp_path)
     one, two = sorted(journals(first))
     keeper.meddle = lambda method, path, query: (
@@ -335,7 +315,6 @@ HOSTILE = {
 
 @pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE)
 def test_odd_answers_are_not_copied(begin, keeper, tmp_path, answer, caplog):
-    """The training begins; a line says what was wrong, and no file is left that is no journal."""
     first = recorded(begin, keeper, tmp_path)
     keeper.meddle = lambda method, path, query: (
         answer if method == "GET" and "/journals/" in path else None
@@ -350,7 +329,6 @@ def test_odd_answers_are_not_copied(begin, keeper, tmp_path, answer, caplog):
 
 @pytest.mark.parametrize("name", ["../../x.bin", ".hidden", "no-journal", "a/b." + "0" * 32])
 def test_names_of_journals_stay_in_the_folder(begin, keeper, tmp_path, name):
-    """What comes from the wire is a stranger's."""
     first = recorded(begin, keeper, tmp_path)
     keeper.journals["p", first.id] = {name: bytearray(b"x" * 64)}
     before = {path for path in tmp_path.rglob("*") if "b" not in path.relative_to(tmp_path).parts}
@@ -366,7 +344,6 @@ def test_names_of_journals_stay_in_the_folder(begin, keeper, tmp_path, name):
 
 
 def test_the_journals_of_another_run_are_not_copied(begin, keeper, tmp_path):
-    """A server cannot slip them in under a name of this run."""
     first = recorded(begin, keeper, tmp_path)
     other = begin(root=tmp_path / "a", remote=keeper.url)
     other["secret"] = 1
@@ -393,7 +370,6 @@ run.stop()
 
 
 def test_several_processes_copy_one_run_at_the_same_time(server, tmp_path):
-    """Each journal is there once, byte for byte, whoever was first."""
     given: Any = {**QUIET, "remote": server.url, "api_token": server.token}
     first = seamark.init_run("at-once", root=tmp_path / "a", custom_run_id="x", **given)
     for step in range(20_000):
@@ -406,14 +382,14 @@ def test_several_processes_copy_one_run_at_the_same_time(server, tmp_path):
     text = RESUMING.format(support=support, root=str(tmp_path / "b"), **asked)
     several = [
         subprocess.Popen([sys.executable, "-c", text], env=env, stdin=subprocess.PIPE)
-        for _ in range(4)
+        for _ in range(3)
     ]
     for process in several:
         process.stdin.close()  # for which they wait once they have imported everything
-    assert [process.wait(120) for process in several] == [0] * 4
+    assert [process.wait(120) for process in several] == [0] * 3
     run = seamark.init_run("at-once", root=tmp_path / "b", custom_run_id="x", mode="read-only")
     assert journals(first).items() <= journals(run).items()
-    assert len(journals(run)) == len(journals(first)) + 4
+    assert len(journals(run)) == len(journals(first)) + 3
 
 
 RECORDING = """
@@ -431,7 +407,6 @@ assert shipper.flush({url!r}, 60)
 
 
 def test_a_copy_leaves_alone_what_another_process_is_copying(server, tmp_path):
-    """Half a frame is removed only while no other process appends the other half."""
     env = {**os.environ, "SEAMARK_API_TOKEN": server.token}
     given = {"support": str(Path(__file__).parents[1] / "support"), "url": server.url}
     given["project"] = "half-copied"
@@ -455,7 +430,6 @@ def test_a_copy_leaves_alone_what_another_process_is_copying(server, tmp_path):
 
 
 def test_a_copy_of_who_only_adds_reads_the_run_on_its_server(first, tmp_path, monkeypatch):
-    """What travels to another process knows where the run is; a token does not travel."""
     before, given = first
     monkeypatch.setenv("SEAMARK_API_TOKEN", given["api_token"])
     run = seamark.init_run(root=tmp_path / "b", with_id=before.id, owner=False, **given)
@@ -488,7 +462,6 @@ def read(run, given, tmp_path):
 
 
 def test_an_evaluation_does_not_take_over_a_run_that_this_disk_knows_better(server, tmp_path):
-    """The server still has it as interrupted; here it was completed while the server was away."""
     given: Any = {**QUIET, "project": "x/knows-better", "api_token": server.token}
     given |= {"remote": server.url, "custom_run_id": "x", "root": tmp_path / "a"}
     run = seamark.init_run(**given)
@@ -505,29 +478,8 @@ def test_an_evaluation_does_not_take_over_a_run_that_this_disk_knows_better(serv
     assert [one["owner"] for one in headers(evaluation)].count(True) == 2
 
 
-def test_a_checkpoint_of_a_completed_run_copies_it_before_it_goes_on(first, tmp_path):
-    """Its marks are in the journals of the other machine."""
-    pytest.importorskip("pandas")
-    _, given = first
-    given = {**given, "custom_run_id": "marked"}
-    run = seamark.init_run(root=tmp_path / "a", **given)
-    record(run, range(5))
-    state = run.checkpoint_state(marked=True)
-    record(run, range(5, 6))  # still of the step in which it was saved
-    run.session.resume.mark_checkpoint()
-    record(run, range(6, 9))
-    run.stop()
-    assert shippers.flush(given["remote"], 60)
-    other = seamark.init_run(root=tmp_path / "c", **given).resumed(state)
-    record(other, range(6, 7))
-    assert steps(other) == list(range(7))
-    other.stop()
-    assert journals(run).items() <= journals(other).items()
-
-
 @pytest.mark.parametrize("part", ["nothing", "an old part"])
 def test_a_checkpoint_without_the_server_hides_nothing_of_other_machines(first, tmp_path, part):
-    """Whoever saved it did not know their journals, whether it had some of the run or nothing."""
     pytest.importorskip("pandas")
     _, given = first
     given = {**given, "custom_run_id": part, "owner": True}

@@ -30,7 +30,7 @@ from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
 from seamark.remote.http.run import RemoteRun
 from seamark.remote.places import open_remote
-from seamark.remote.protocol import Refused, Unreachable
+from seamark.remote.protocol import Refused, RunKey, Unreachable
 from seamark.remote.sync import sync_run, unsent_data
 from seamark.store.query.selection import Selection
 
@@ -85,14 +85,14 @@ class Both:
             assert done.problems == []
         catalog = self.there()
         wanted = {
-            (one.project, one.run): sum(remote.journals(one_key(one)).values())
-            for one in iter_runs(self.root)
+            key: sum(remote.journals(key).values())
+            for key in (RunKey(one.project, one.run) for one in iter_runs(self.root))
         }
-        for (project, run), position in wanted.items():
-            catalog._asking.edited(one_key_of(project, run), position)
+        for key, position in wanted.items():
+            catalog._asking.edited(key, position)
         remote.close()
-        for project, run in wanted:  # reads wait until that much is folded
-            catalog.view(project, run)
+        for key in wanted:  # reads wait until that much is folded
+            catalog.view(*key)
 
     def there(self) -> RemoteCatalog:
         """Return the runs of the server."""
@@ -108,16 +108,6 @@ class Both:
 _SLOPES = {"steep": 2.0, "flat": 0.5}
 
 
-def one_key(folder):
-    return one_key_of(folder.project, folder.run)
-
-
-def one_key_of(project, run):
-    from seamark.remote.protocol import RunKey
-
-    return RunKey(project, run)
-
-
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     with running_server(tmp_path_factory.mktemp("server")) as server:
@@ -130,7 +120,6 @@ def _token(both, monkeypatch):
 
 
 def test_a_token_that_is_given_is_shown_for_reading(both, monkeypatch):
-    """One from the environment is for those who gave none."""
     monkeypatch.setenv("SEAMARK_API_TOKEN", "wrong")
     there = {"remote": both.server.url, "api_token": both.server.token, "mode": "read-only"}
     run = init_run("team/digits", with_id="steep", **there)
@@ -142,7 +131,6 @@ def test_a_token_that_is_given_is_shown_for_reading(both, monkeypatch):
 
 
 def test_times_of_a_query_are_those_of_who_asks(both, monkeypatch):
-    """Of whatever attribute, quoted or not; what names an offset, or is no time, stays."""
     monkeypatch.setenv("TZ", "Pacific/Kiritimati")  # fourteen hours before UTC
     time.tzset()
     try:
@@ -197,32 +185,24 @@ def test_a_project_is_read(both, monkeypatch, caplog):
 
 @pytest.mark.parametrize("variable", [False, True], ids=["not set", "same server"])
 def test_what_the_code_names_is_read(both, monkeypatch, *, variable):
-    """A remote before a root, a root before the environment; for runs and for projects."""
     if variable:
         monkeypatch.setenv("SEAMARK_REMOTE", both.server.url)
     empty, url = both.root.parent / "empty", both.server.url
     run = init_run("team/digits", with_id="flat", remote=url, root=empty, mode="read-only")
     assert run["params/lr"].fetch() == 0.5
     run.stop()
-    assert init_project("team/digits", remote=url, root=empty).fetch_runs_table().total == 2
+    for remote in (url, both.root.as_uri()):
+        project = init_project("team/digits", remote=remote, root=empty)
+        assert project.fetch_runs_table().total == 2
     with pytest.raises(RunNotFoundError, match="empty"):
         init_run("team/digits", with_id="flat", root=empty, mode="read-only")
     with pytest.raises(RunNotFoundError, match="does not exist"):  # as the server answers
         init_run("team/digits", custom_run_id="no", remote=url, root=empty, mode="read-only")
 
 
-def test_another_root_is_a_remote_too(both, monkeypatch):
-    project = init_project("team/digits", remote=both.root.as_uri())
-    assert project.fetch_runs_table().total == 2
-    run = init_run("team/digits", with_id="flat", remote=both.root.as_uri(), mode="read-only")
-    assert run["params/lr"].fetch() == 0.5
-    run.stop()
-
-
 @pytest.mark.parametrize("reset", [False, True], ids=["ends", "reset"])
 @pytest.mark.thorough
 def test_a_download_goes_on_where_it_broke_off(both, tmp_path, *, reset):
-    """Each connection is cut after a part of the file; what came is not asked for again."""
     address = urlsplit(both.server.url)
     model = both.there().view("team/digits", both.ids["steep"]).attribute("model")
     assert model is not None

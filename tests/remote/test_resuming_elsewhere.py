@@ -30,7 +30,6 @@ def header(run):
 
 
 def test_families_steps_attempt_and_times_go_on(begin, keeper):
-    """What is recorded now follows what is there."""
     pytest.importorskip("pandas")
     import time
 
@@ -71,7 +70,6 @@ def test_a_clock_far_ahead_is_not_followed(begin, keeper, caplog):
     ids="".join,
 )
 def test_odd_answers_are_taken_for_nothing(begin, keeper, odd):
-    """What comes from the wire is a stranger's."""
     keeper.openings["p", RUN] = opening(1) | odd
     run = begin(remote=keeper.url, with_id=RUN)
     run["y"].append(1.0)
@@ -124,7 +122,6 @@ def test_a_checkpoint_of_a_run_that_is_only_there_goes_on_with_it(begin, keeper)
 
 
 def test_project_logs_are_sent_too(keeper, tmp_path):
-    """What is recorded in the project itself, under its own name."""
     import seamark
 
     with seamark.init_project("p", root=tmp_path / "root", remote=keeper.url) as project:

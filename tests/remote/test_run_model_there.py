@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from click.testing import CliRunner
-from command import app
 from recording import QUIET
 from server_waits import until
 
@@ -28,7 +26,6 @@ def read(given, run):
 
 
 def test_groups_parents_and_inherited_tags(there):
-    """A project's log that lies on the server alone counts when a run begins elsewhere."""
     one, two = there("one"), there("two")
     with seamark.init_project(**one) as project:
         project["tags/team"] = "vision"
@@ -60,7 +57,6 @@ def test_groups_parents_and_inherited_tags(there):
 
 
 def test_parameters_metrics_statistics_and_times(there):
-    """What two attempts kept adds up; a changed parameter is shown as it is."""
     one = there("one")
     run = begin(one, params={"lr": 0.1, "layers": {"n": 2}}, keep={"gpu/*": seamark.Statistics()})
     run.params.update({"lr": 0.2})
@@ -95,7 +91,6 @@ def test_parameters_metrics_statistics_and_times(there):
 
 
 def test_states_errors_claims_and_duplicates(there):
-    """A run that waits is claimed by one of two machines, and goes on there."""
     maker = there("maker")
     waiting = begin(maker, params={"lr": 0.1}, start=False)
     waiting.stop()
@@ -128,7 +123,6 @@ def test_states_errors_claims_and_duplicates(there):
 
 
 def test_moving_documents_and_trash(there, tmp_path):
-    """A name that is there is settled by the server; a document comes back as the same run."""
     here = {"project": there("x")["project"], "root": tmp_path / "apart"}
     url = there("x")["remote"]
     with begin(there("one"), name="train") as first:
@@ -159,46 +153,7 @@ def test_moving_documents_and_trash(there, tmp_path):
         assert len(project.fetch_runs_table(trashed=True)) == 1
 
 
-def test_artifacts_are_exported_and_purged(there, tmp_path, monkeypatch):
-    """A version that was purged comes back from no folder, and leaves the others whole."""
-    file = tmp_path / "data.bin"
-    saved = []
-    for text in ("one", "two"):
-        file.write_text(text * 1000)
-        with seamark.init_artifact(name="data", **there("one")) as made:
-            made.add_file(file)
-        saved.append(made)
-    first, second = saved
-    monkeypatch.setenv("SEAMARK_REMOTE", there("one")["remote"])
-    project = there("one")["project"]
-
-    def command(*words):
-        done = CliRunner().invoke(app, list(words))
-        assert done.exit_code == 0, done.output
-        return done.output
-
-    told = command("export", f"{project}/data:1", "--format", "json")
-    assert first.digest in told
-    listed = command("ls", "--kind", "artifact", "--project", project, "--json")
-    assert first.digest in listed
-    assert second.digest in listed
-    command("trash", f"{project}/data:1")
-    assert "purged" in command("purge", "--yes", "--project", project).lower()
-    read_only = {"mode": "read-only", **there("reader")}
-    with pytest.raises(errors.RunNotFoundError):
-        seamark.init_artifact("data:1", **read_only)
-    left = seamark.init_artifact("data:2", **read_only)
-    assert left.digest == second.digest
-    back = left.download(tmp_path / "back")
-    assert (back / "data.bin").read_bytes() == file.read_bytes()
-    with seamark.init_project(**read_only) as opened:
-        table = opened.fetch_artifacts_table(columns=["objects"])
-        assert table.columns == ["sys/id", "objects"]
-        assert len(table) == 1
-
-
 def test_states_errors_and_reports_are_those_of_the_folder(there):
-    """A run that waited, a word beside its state, when it began and ended, and what went wrong."""
     here = there("here")
     run = begin(here, start=False)
     run.stop()

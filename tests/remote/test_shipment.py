@@ -16,7 +16,6 @@ class Writing:
 
 
 def test_a_new_journal_does_not_disturb_who_waits(tmp_path):
-    """It may be found at any moment while somebody adds up what is left."""
     folder = RunFolder(tmp_path, "p", "run1")
     folder.journal_dir.mkdir(parents=True)
     shipment, writing = Shipment(folder), Writing()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import http.server
 import socketserver
-import threading
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
+from asking import answering, serving
 
 pytest.importorskip("urllib3")
 
@@ -19,37 +16,10 @@ from seamark.remote.http.connection import Connection
 from seamark.remote.login import login
 
 
-@contextmanager
-def answering(server):
-    """Have a server answer for a block; its port."""
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 def saying(status, body, **headers):
     """Return a web server that has one answer to everything."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self.send_response(status)
-            for name, value in {"Content-Length": str(len(body)), **headers}.items():
-                self.send_header(name.replace("_", "-"), value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_POST = do_GET  # noqa: N815 - by http.server
-
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    return http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return answering(lambda *_: (status, named, body))
 
 
 def sending(data):
@@ -60,7 +30,7 @@ def sending(data):
             self.request.recv(1 << 16)
             self.request.sendall(data)
 
-    return socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+    return serving(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler))
 
 
 PAGE = b"<html>not what you are looking for</html>"
@@ -87,9 +57,8 @@ NEWER = {"Seamark_Now": "1700000000000000000"}
     ],
 )
 def test_a_stranger_is_told_from_a_server(make, said):
-    """With the address that was asked, in words that say what to look at."""
     with (
-        answering(make()) as port,
+        make() as port,
         RemoteCatalog(Connection(f"http://127.0.0.1:{port}")) as runs,
         pytest.raises(SeamarkError, match=said) as told,
     ):
@@ -99,16 +68,14 @@ def test_a_stranger_is_told_from_a_server(make, said):
 
 
 def test_a_web_page_is_no_server_to_log_in_to():
-    """Nothing is kept for it."""
     asked = "is it a Seamark server"
-    with answering(saying(200, PAGE)) as port, pytest.raises(SeamarkError, match=asked):
+    with saying(200, PAGE) as port, pytest.raises(SeamarkError, match=asked):
         login(f"http://127.0.0.1:{port}", "seamark_x")
 
 
 def test_https_is_not_spoken_everywhere():
-    """That the port speaks http is said, instead of words of OpenSSL."""
     with (
-        answering(saying(200, PAGE)) as port,
+        saying(200, PAGE) as port,
         RemoteCatalog(Connection(f"https://127.0.0.1:{port}")) as runs,
         pytest.raises(SeamarkError, match="does not speak TLS there"),
     ):
@@ -125,5 +92,4 @@ def test_https_is_not_spoken_everywhere():
     ],
 )
 def test_the_address_of_the_api_is_that_of_the_server(given, address):
-    """Whoever copies it from a request means the server."""
     assert str(Address.of(given)) == address

@@ -1,9 +1,14 @@
-"""Asking a server over a real socket, without any of Seamark's own client."""
+"""Asking a server over a real socket, and answering, without any of Seamark's own code."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import BaseServer
 from typing import Any
 
 import urllib3
@@ -61,3 +66,41 @@ def ask(
             {name.lower(): value for name, value in answer.headers.items()},
             answer.data,
         )
+
+
+@contextlib.contextmanager
+def answering(
+    answer: Callable[[str, bytes], tuple[int, Mapping[str, str], bytes]],
+) -> Iterator[int]:
+    """Answer requests with status, headers and body of ``answer(path, body)``; give the port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, headers, found = answer(self.path, body)
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(found)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(found)
+
+        do_POST = do_GET  # noqa: N815 - by http.server
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as port:
+        yield port
+
+
+@contextlib.contextmanager
+def serving(server: BaseServer) -> Iterator[int]:
+    """Have a server answer for a block; give its port."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

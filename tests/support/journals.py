@@ -10,6 +10,7 @@ import json
 import re
 import struct
 import zlib
+from collections.abc import Iterable
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -120,23 +121,30 @@ class Journal:
 
     def points(self) -> list[tuple[str, Point]]:
         """Return the points of float series, each with its path, in the order of the file."""
-        paths: dict[int, str] = {}
-        schemas: dict[int, list[str]] = {}
-        found: list[tuple[str, Point]] = []
-        for frame in self.frames:
-            if frame.kind in (Kind.PATH, Kind.SCHEMA):
-                (number,) = struct.unpack_from("<I", frame.payload)
-                if frame.kind == Kind.PATH:
-                    paths[number] = frame.payload[4:].decode()
-                else:
-                    schemas[number] = [
-                        paths[no] for (no,) in struct.iter_unpack("<I", frame.payload[4:])
-                    ]
-            elif frame.kind in (Kind.ROW, Kind.SPARSE):
-                found += _row(frame, paths, schemas)
-            elif frame.kind == Kind.COLUMN:
-                found += _column(frame, paths)
-        return found
+        return points_in(self.frames)
+
+
+def points_in(frames: Iterable[Any]) -> list[tuple[str, Point]]:
+    """Return the points of float series among the frames of a journal, each with its path."""
+    paths: dict[int, str] = {}
+    schemas: dict[int, list[str]] = {}
+    found: list[tuple[str, Point]] = []
+    for frame in frames:
+        if frame.kind in (Kind.PATH, Kind.SCHEMA):
+            (number,) = struct.unpack_from("<I", frame.payload)
+            known = paths if frame.kind == Kind.PATH else schemas
+            assert number not in known, "a number has one meaning in a journal"
+            if frame.kind == Kind.PATH:
+                paths[number] = frame.payload[4:].decode()
+            else:
+                schemas[number] = [
+                    paths[no] for (no,) in struct.iter_unpack("<I", frame.payload[4:])
+                ]
+        elif frame.kind in (Kind.ROW, Kind.SPARSE):
+            found += _row(frame, paths, schemas)
+        elif frame.kind == Kind.COLUMN:
+            found += _column(frame, paths)
+    return found
 
 
 def _frame(data: bytes, at: int, salt: int) -> Frame | None:
@@ -168,9 +176,11 @@ def _row(
     if frame.kind == Kind.ROW:
         names = schemas[frame.aux]
     else:
-        (size,) = struct.unpack_from("<I", payload, at)
+        size, zero = struct.unpack_from("<II", payload, at)
+        assert zero == 0
         names = [paths[number] for number in struct.unpack_from(f"<{size}I", payload, at + 8)]
         at += 8 + 4 * size + -4 * size % 8
+    assert len(payload) == at + 8 * len(names)
     values = struct.unpack_from(f"<{len(names)}d", payload, at)
     return [(name, Point(step, value, time)) for name, value in zip(names, values, strict=True)]
 

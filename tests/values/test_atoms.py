@@ -41,39 +41,32 @@ def back(value):
 
 @pytest.mark.parametrize(
     "value",
-    [object(), b"bytes", 1j, np.complex64(1), lambda: 1, np.void(b"x"), Exception],
+    [object(), b"bytes", 1j, np.complex64(1), lambda: 1, np.void(b"x"), Exception, deque([1])],
     ids=lambda value: type(value).__name__,
 )
 def test_what_cannot_be_kept_is_refused_with_its_type_and_a_way_out(value):
-    """A value that has no atom raises at the call, names its type and what to do instead."""
     with pytest.raises(ValueKindError, match=type(value).__name__) as caught:
         encode_atom(value)
     assert "stringify_unsupported" in str(caught.value)
 
 
-def test_the_odd_element_of_a_container_is_named_with_its_place():
-    """In nested values the message says where the mistake is."""
-    with pytest.raises(ValueKindError, match=r"object at \[1\]\.optimizer\[0\]"):
-        encode_atom([1, {"optimizer": [object()]}])
-
-
-def test_containers_that_never_end_are_refused():
-    """A list that holds itself, and one nested too deep for readers, raise instead of hanging."""
+def test_a_generator_is_not_consumed_and_no_container_goes_on_for_ever():
+    numbers = iter([1, 2])
     itself: list[object] = []
     itself.append(itself)
     deep: list[object] = []
     for _ in range(100):
         deep = [deep]
-    with pytest.raises(ValueKindError, match="holds itself"):
-        encode_atom(itself)
-    with pytest.raises(ValueKindError, match="64 levels"):
-        encode_atom(deep)
-
-
-def test_a_large_array_is_refused_with_its_size():
-    """An array beyond what one value should be is not turned into megabytes of JSON."""
-    with pytest.raises(ValueKindError, match="20000 elements"):
-        encode_atom(np.zeros(20_000))
+    for value, told in (
+        (numbers, "iterator"),
+        ([1, {"optimizer": [object()]}], r"object at \[1\]\.optimizer\[0\]"),
+        (itself, "holds itself"),
+        (deep, "64 levels"),
+        (np.zeros(20_000), "20000 elements"),
+    ):
+        with pytest.raises(ValueKindError, match=told):
+            encode_atom(value)
+    assert list(numbers) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +94,6 @@ def test_a_large_array_is_refused_with_its_size():
     ids=lambda value: type(value).__name__,
 )
 def test_values_come_back_as_they_were(value, kind):
-    """Type and value survive the journal exactly, ints of any size included."""
     found = back(value)
     assert encode_atom(value).type == kind
     assert found == value
@@ -110,7 +102,6 @@ def test_values_come_back_as_they_were(value, kind):
 
 
 def test_json_deeper_than_any_that_is_written_is_refused():
-    """Whoever writes it again would run out of stack."""
     for text in ("[" * 5000 + "]" * 5000, '{"a":' * 100 + "1" + "}" * 100):
         with pytest.raises(ValueKindError):
             decode_atom("json", text)
@@ -132,7 +123,6 @@ def test_nan_comes_back_alone_and_inside_a_list():
 
 @given(st.integers() | st.floats(allow_nan=False) | st.text() | st.booleans() | st.none())
 def test_every_single_value_comes_back(value):
-    """Round trip of atoms; text comes back as itself, or visibly escaped and marked as such."""
     found = back(value)
     if isinstance(value, str) and isinstance(encode_atom(value).value, Escaped):
         assert found == escape(value)
@@ -172,7 +162,6 @@ def test_nul_and_lone_surrogates_stand_as_visible_escapes(text, shown):
 
 
 def test_enums_paths_and_the_like_are_kept_as_what_people_write():
-    """Values with one obvious text or number are kept as that."""
     assert encode_atom(Colour.RED) == ("string", "Colour.RED")
     assert encode_atom(Level.HIGH) == ("int", 3)
     assert encode_atom(Name.ADAM) == ("string", "adam")
@@ -184,15 +173,12 @@ def test_enums_paths_and_the_like_are_kept_as_what_people_write():
 
 
 def test_sets_and_tuples_are_lists_in_an_order_that_does_not_change():
-    """Two processes that keep the same set write the same text."""
     assert decode_atom(*encode_atom({"b", "a", "c"})) == ["a", "b", "c"]
     assert decode_atom(*encode_atom((1, 2))) == [1, 2]
     assert encode_atom({1, "a", None}) == encode_atom({None, "a", 1})
 
 
 def test_mappings_and_dataclasses_inside_lists_are_objects():
-    """Containers inside a list stay readable, with text for keys; keys that meet are both kept."""
-
     @dataclass
     class Layer:
         width: int
@@ -202,7 +188,6 @@ def test_mappings_and_dataclasses_inside_lists_are_objects():
 
 
 def test_a_naive_datetime_is_local_time():
-    """Atoms of time always carry an offset."""
     naive = datetime(2026, 6, 1, 12)  # noqa: DTZ001
     found = back(naive)
     assert found == naive.astimezone()
@@ -229,14 +214,12 @@ def test_a_naive_datetime_is_local_time():
     ids=repr,
 )
 def test_numpy_values_become_python_values(value, expected):
-    """NumPy scalars and small arrays lose their library, not their value."""
     found = back(value)
     assert found == expected
     assert type(found) is type(expected)
 
 
 def test_tensors_become_values():
-    """A tensor with one number is that number, a small one a list, whatever autograd says."""
     torch = pytest.importorskip("torch")
     assert back(torch.tensor(2)) == 2
     assert back(torch.tensor([[1]]).bool().squeeze()) is True
@@ -248,19 +231,9 @@ def test_tensors_become_values():
 
 
 def test_times_of_pandas_are_datetimes():
-    """Timestamps are times, and "not a time" is nothing."""
     pd = pytest.importorskip("pandas")
     assert back(pd.Timestamp("2026-01-01", tz="UTC")) == datetime(2026, 1, 1, tzinfo=timezone.utc)
     assert back(pd.NaT) is None
-
-
-def test_omegaconf_lists_are_lists():
-    """A configuration's list is kept like any other list."""
-    omegaconf = pytest.importorskip("omegaconf")
-    assert back(omegaconf.OmegaConf.create([1, {"a": "${oc.env:HOME}"}])) == [
-        1,
-        {"a": "${oc.env:HOME}"},
-    ]
 
 
 @pytest.mark.parametrize(
@@ -281,23 +254,11 @@ def test_omegaconf_lists_are_lists():
     ],
 )
 def test_a_damaged_atom_is_refused_and_nothing_else_happens(kind, value):
-    """Readers can rely on one error for what a journal should not hold."""
     with pytest.raises(ValueKindError, match="atom"):
         decode_atom(kind, value)
 
 
-def test_other_sequences_are_refused_rather_than_consumed():
-    """A generator is not read by being assigned."""
-    numbers = iter([1, 2])
-    with pytest.raises(ValueKindError):
-        encode_atom(numbers)
-    assert list(numbers) == [1, 2]
-    with pytest.raises(ValueKindError):
-        encode_atom(deque([1]))
-
-
 def test_no_library_is_imported_to_recognise_its_values():
-    """The values cost nothing but the standard library."""
     import subprocess
 
     code = (

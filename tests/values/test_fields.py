@@ -33,7 +33,6 @@ class Watching:
 
 
 def test_containers_become_paths():
-    """Every kind of named container nests; lists stay values."""
     value = {
         "model": OrderedDict(width=3),
         "args": argparse.Namespace(a=1, b=argparse.Namespace(c=2)),
@@ -41,6 +40,11 @@ def test_containers_become_paths():
         "user": UserDict(y=2),
         "opt": Optimizer(),
         "layers": [1, 2],
+        "watching": Watching(0.5),
+        "empty": {},
+        "none": argparse.Namespace(),
+        1: "x",
+        "a/b": "y",
     }
     assert flatten(value, "p") == {
         "p/model/width": 3,
@@ -51,47 +55,28 @@ def test_containers_become_paths():
         "p/opt/lr": 0.1,
         "p/opt/betas": (0.9, 0.99),
         "p/layers": [1, 2],
+        "p/watching/lr": 0.5,
+        "p/watching/reads": 0,
+        "p/empty": {},
+        "p/none": {},
+        "p/1": "x",
+        "p/a/b": "y",
     }
-
-
-def test_the_root_of_a_run_is_the_empty_path():
-    """Assigning to the run itself puts keys at the top."""
     assert flatten({"a": {"b": 1}}, "") == {"a/b": 1}
 
 
-def test_an_empty_container_is_a_value_of_its_own():
-    """Nothing vanishes, also not an empty dictionary."""
-    assert flatten({"a": {}, "b": argparse.Namespace()}, "p") == {"p/a": {}, "p/b": {}}
-
-
-def test_keys_are_text_and_slashes_go_down():
-    """Keys become path parts as Neptune made them."""
-    assert flatten({1: "x", "a/b": "y"}, "p") == {"p/1": "x", "p/a/b": "y"}
-
-
 def test_two_keys_for_one_path_are_a_mistake():
-    """Neither of two values is dropped silently."""
+    value: dict[str, object] = {}
+    value["again"] = value
+    with pytest.raises(ValueKindError, match="holds itself"):
+        flatten(value, "p")
     with pytest.raises(ArgumentError, match="p/1"):
         flatten({1: "x", "1": "y"}, "p")
     with pytest.raises(ArgumentError, match="p/a/b"):
         flatten({"a": {"b": 1}, "a/b": 2}, "p")
 
 
-def test_a_container_that_holds_itself_is_a_mistake():
-    """A cycle raises instead of recursing without end."""
-    value: dict[str, object] = {}
-    value["again"] = value
-    with pytest.raises(ValueKindError, match="holds itself"):
-        flatten(value, "p")
-
-
-def test_fields_are_read_without_running_properties():
-    """Looking at an object does not run its code."""
-    assert flatten(Watching(0.5), "p") == {"p/lr": 0.5, "p/reads": 0}
-
-
 def test_leaves_are_not_gone_into():
-    """Single values, classes and lists are no containers."""
     for leaf in (1, "x", [1], Optimizer, None, Slotted(), {1, 2}):
         assert not is_container(leaf)
         assert flatten(leaf, "p") == {"p": leaf}
@@ -100,7 +85,6 @@ def test_leaves_are_not_gone_into():
 
 
 def test_omegaconf_follows_nodes_and_calls_no_resolver(monkeypatch):
-    """References inside a configuration are values; what would be called stays as written."""
     omegaconf = pytest.importorskip("omegaconf")
     monkeypatch.setenv("SECRET", "hunter2")
     config = omegaconf.OmegaConf.create(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seamark.journal.format import dump_json
 from seamark.paths import check_path
-from seamark.values import Escaped, decode_atom, parameters
+from seamark.values import decode_atom, parameters
 
 
 def values(params, path="p"):
@@ -86,7 +86,6 @@ def test_containers_nest_and_types_stay():
 
 
 def test_nothing_is_called_and_callables_are_their_names():
-    """No function, class, object or property of the user's runs by being recorded."""
     here = __name__
     found = values(
         {
@@ -112,7 +111,6 @@ def test_nothing_is_called_and_callables_are_their_names():
 
 
 def test_text_of_objects_holds_no_addresses():
-    """Two runs with equal parameters read as equal."""
     one, other = values({"model": Model()}), values({"model": Model()})
     assert one == other
     assert one["p/model"] == f"<{__name__}.Model object>"
@@ -134,7 +132,6 @@ def test_small_tensors_and_arrays_are_values_and_large_ones_a_summary():
 
 
 def test_torch_objects():
-    """Tensors, devices, dtypes and modules of PyTorch have readable forms."""
     torch = pytest.importorskip("torch")
     found = values(
         {
@@ -165,7 +162,6 @@ def test_torch_objects():
 
 
 def test_odd_objects_never_raise():
-    """Objects that fail whatever they are asked are recorded as their type."""
     target = Model()
     dead = weakref.proxy(target)
     del target
@@ -187,7 +183,6 @@ def test_odd_objects_never_raise():
 
 
 def test_cycles_and_depth_end():
-    """Containers that hold themselves, thousands of levels and shared references are survived."""
     cycle: dict[str, object] = {"a": 1}
     cycle["self"] = cycle
     cycle["list"] = [cycle]
@@ -222,12 +217,10 @@ def test_cycles_and_depth_end():
     ],
 )
 def test_keys_that_are_no_paths_become_some_visibly(key, path):
-    """No key is refused, and none becomes another silently."""
     assert values({key: 5}) == {path: 5}
 
 
 def test_keys_that_meet_are_both_kept():
-    """The second of two keys with one path gets a number."""
     assert values({1: "a", "1": "b", "x": {"y": 1}, "x/y": 2}) == {
         "p/1": "a",
         "p/1~2": "b",
@@ -244,14 +237,7 @@ def test_a_key_too_long_for_a_path_is_kept_whole_in_the_value():
     assert list(found.values()) == [{key: 5}]
 
 
-def test_text_that_utf8_cannot_hold_is_marked():
-    """Visible escapes carry their mark, for the journal's flag."""
-    assert isinstance(parameters({"a": "\ud800"}, "p")["p/a"].value, Escaped)
-
-
 def test_an_attribute_of_a_dataclass_that_is_a_property_is_not_read():
-    """Dataclass fields are read from where they are stored."""
-
     @dataclass
     class Config:
         lr: float = 0.1

@@ -10,8 +10,6 @@ from seamark.values import series_leaves
 
 
 def test_leaves_of_containers():
-    """Mappings and fields go on by name, sequences and vectors by index, texts apart."""
-
     @dataclass
     class Part:
         a: float
@@ -25,7 +23,6 @@ def test_leaves_of_containers():
 
 
 def test_what_is_neither_number_nor_text_is_left_to_the_row():
-    """Which says what is wrong with it; containers that hold themselves end."""
     loop = {"a": 1.0}
     loop["loop"] = loop
     matrix = np.ones((2, 2))
@@ -37,7 +34,6 @@ def test_what_is_neither_number_nor_text_is_left_to_the_row():
 
 
 def test_tensors():
-    """Scalars become plain numbers, vectors one number for each element."""
     torch = pytest.importorskip("torch")
     found = series_leaves(
         {"a": torch.tensor(2.5, requires_grad=True), "b": torch.arange(2), "none": torch.ones(0)}
@@ -50,7 +46,6 @@ def test_tensors():
 
 @pytest.mark.gpu
 def test_device_tensors_move_in_one_transfer(monkeypatch):
-    """Scalars and vectors together cost one synchronisation with the device."""
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")

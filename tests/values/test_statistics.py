@@ -39,7 +39,6 @@ def close(given, exact, parts=1e-13):
 @example([0.0, 1e-300], 0, random.Random(0))
 @example([1e-160, 3e-160, 2e-162], 0, random.Random(0))
 def test_they_are_those_of_exact_arithmetic(numbers, skip, rng):
-    """Of any numbers, in one piece or merged from several, whatever lies far from the others."""
     cut = rng.randrange(len(numbers) + 1)
     whole, merged = seen(numbers, skip), seen(numbers[:cut], skip)
     merged.merge(seen(numbers[cut:], max(0, skip - cut)))
@@ -81,7 +80,6 @@ def test_a_billion_observations_are_as_exact_as_a_few():
 
 
 def test_what_is_not_finite_is_counted_apart():
-    """One NaN, one infinity or one overflow does not take the others with it."""
     found = seen([1.0, math.nan, 3.0, math.inf, -math.inf])
     assert (found.count, found.mean, found.not_finite, found.last) == (2, 2.0, 3, 3.0)
     huge = seen([1e308, 1e308, -1e308])
@@ -94,7 +92,6 @@ def test_what_is_not_finite_is_counted_apart():
 
 @given(st.lists(st.floats(), max_size=30), st.integers(0, 3))
 def test_they_travel_whole(numbers, skip):
-    """As a dict, as an array, through pickle; and go on there as they would here."""
     found = seen(numbers, skip)
     for again in (
         Statistics.from_dict(found.state_dict()),
@@ -127,13 +124,11 @@ def test_they_travel_whole(numbers, skip):
     ],
 )
 def test_states_of_strangers_are_checked(kind, state, complaint):
-    """What is no state is refused with what was expected and what was given."""
     with pytest.raises(ArgumentError, match=complaint):
         load_aggregate(kind, state)
 
 
 def test_what_is_no_number_is_refused_at_once():
-    """Not when somebody looks at them; and so is what is no number of observations to skip."""
     for each in (Statistics(), Last(), Ring(2)):
         with pytest.raises(ValueKindError, match="str"):
             each.update("1.5")
@@ -150,7 +145,6 @@ def test_what_is_no_number_is_refused_at_once():
 
 
 def test_a_ring_keeps_the_last_and_counts_all():
-    """Merged, those of the later one come last."""
     one, other = Ring(3), Ring(3)
     for at in range(5):
         one.update(at)
@@ -163,17 +157,7 @@ def test_a_ring_keeps_the_last_and_counts_all():
     assert math.isnan(Last.from_dict(last.state_dict()).last)
 
 
-def test_no_observation_is_kept():
-    """However many come before somebody asks."""
-    found = Statistics()
-    for _ in range(100_000):
-        found.update(1.0)
-    assert len(found._waiting) < 10_000
-    assert found.count == 100_000
-
-
 def test_threads_lose_nothing():
-    """Who reads takes in what waits, while others go on adding."""
     found = Statistics()
 
     def work():
@@ -187,15 +171,5 @@ def test_threads_lose_nothing():
         each.start()
     for each in threads:
         each.join()
+    assert len(found._waiting) < 10_000  # none is kept
     assert (found.count, found.sum) == (80_000, 80_000.0)
-
-
-def test_the_order_hardly_matters():
-    """Shuffled, sums stay exact and the rest within a rounding or two."""
-    rng = random.Random(0)
-    numbers = [rng.gauss(1e9, 1e-3) for _ in range(5000)]
-    one = seen(numbers)
-    rng.shuffle(numbers)
-    other = seen(numbers)
-    assert one.sum == other.sum
-    assert other.var == pytest.approx(one.var, rel=1e-13)

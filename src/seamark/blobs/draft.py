@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import os
 import stat
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from seamark.blobs.store import (
@@ -41,10 +41,8 @@ _SMALL: Final = 1 << 20
 """Bytes that are read at once."""
 _AT_ONCE: Final = 4
 """How many files are read and written at the same time."""
-_TELLING_S: Final = 0.1
-"""How often it is told how far it is."""
-_MOST_OPEN: Final = 32
-"""How many folders of other versions stay open while files are stored."""
+_PART: Final = 16
+"""At most so many files are stored by one call of a pool, which costs as much as a small file."""
 _FEW: Final = 64
 """So many contents are forced to disk one by one; what others wrote there does not matter then."""
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
@@ -58,7 +56,8 @@ class DraftBlobs:
         self._others: dict[str, RunFolder] | None = None
         self._at = f"{folder.blobs_dir}/"
         self._written: list[str] = []
-        self._folders: _Folders  # while files are stored
+        self._failed = False
+        self._own = -1  # descriptor of its folder while files are stored
 
     def store(
         self, paths: Iterable[str], progress: Callable[[int], object]
@@ -71,12 +70,33 @@ class DraftBlobs:
         make_folder(self._folder.blobs_dir)
         if self._others is None:
             self._others = dict(self._known())
-        wanted = list(paths)
-        self._folders = _Folders(self._folder)
-        try:
-            return _Each(self._store, wanted, min(len(wanted), _AT_ONCE)).results(progress)
-        finally:
-            self._folders.close()
+        wanted, self._failed = list(paths), False
+        found: list[tuple[str, int]] = []
+        size = max(1, min(_PART, len(wanted) // _PART))  # large files are few
+        parts = [wanted[at : at + size] for at in range(0, len(wanted), size)]
+        with (
+            closing_fd(open_folder(self._folder.blobs_dir)) as self._own,
+            ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="seamark-artifact") as pool,
+        ):
+            try:
+                for part in pool.map(self._store_part, parts):
+                    found += part
+                    progress(len(found))
+            finally:  # calls that have begun are finished, no others begin
+                self._failed = True
+        return found
+
+    def _store_part(self, paths: Iterable[str]) -> list[tuple[str, int]]:
+        found = []
+        for path in paths:
+            if self._failed:
+                break
+            try:
+                found.append(self._store(path))
+            except BaseException:
+                self._failed = True
+                raise
+        return found
 
     def sync(self) -> None:
         """Force the contents and their names to disk."""
@@ -116,7 +136,7 @@ class DraftBlobs:
         if len(content) < like.st_size:
             content = read_all(fd, like.st_size + 1)  # some file servers give it in parts
         sha256, size = hashlib.sha256(content).hexdigest(), len(content)
-        if self._link(sha256, size, like.st_mode, content):
+        if self._link(sha256, size, like.st_mode):
             return sha256, size
         rights = 0o666 & (stat.S_IMODE(like.st_mode) | stat.S_IRUSR | stat.S_IWUSR)
         try:
@@ -142,123 +162,30 @@ class DraftBlobs:
                 return sha256, size
         return copy_blob(self._folder, fd)
 
-    def _link(self, sha256: str, size: int, mode: int, content: bytes | None = None) -> bool:
-        # A ``content`` in memory is compared with what is there, which says as much as its digest
-        # does.
+    def _link(self, sha256: str, size: int, mode: int) -> bool:
         other = self._others.get(sha256) if self._others else None
         if other is None:
             return False
-        opened: list[int] = []
         try:
-            at = self._folders.get(other.run, opened)
-            fd = open_in(at, sha256)
-            opened.append(fd)
-            there = os.fstat(fd)
-            if there.st_size != size or not _is(fd, sha256, size, content):
-                return False
-            with contextlib.suppress(FileExistsError):  # two files alike
-                os.link(
-                    sha256,
-                    sha256,
-                    src_dir_fd=at,
-                    dst_dir_fd=self._folders.own,
-                    follow_symlinks=False,
-                )
-            narrow(fd, mode)
-            linked = os.stat(sha256, dir_fd=self._folders.own, follow_symlinks=False)
-            if os.path.samestat(linked, there):
-                return True
+            with (
+                closing_fd(open_folder(other.blobs_dir)) as at,
+                closing_fd(open_in(at, sha256)) as fd,
+            ):
+                there = os.fstat(fd)
+                if there.st_size != size or digest_of(fd) != (sha256, size):
+                    return False
+                with contextlib.suppress(FileExistsError):  # two files alike
+                    own = self._own
+                    os.link(sha256, sha256, src_dir_fd=at, dst_dir_fd=own, follow_symlinks=False)
+                narrow(fd, mode)
+                linked = os.stat(sha256, dir_fd=self._own, follow_symlinks=False)
+                if os.path.samestat(linked, there):
+                    return True
         except OSError as error:  # gone meanwhile, or a disk without links
             let_pass(error)
             return False
-        finally:
-            for each in opened:
-                os.close(each)
         narrow_blob(self._folder, sha256, mode)
         return has_blob(self._folder, sha256, size)
-
-
-class _Folders:
-    def __init__(self, draft: RunFolder) -> None:
-        self._draft = draft
-        self._open: dict[str, int] = {}
-        self._lock = threading.Lock()
-        self.own = open_folder(draft.blobs_dir)
-
-    def get(self, version: str, lent: list[int]) -> int:
-        """Return a descriptor of another version's folder; in ``lent`` if the caller closes it."""
-        if (fd := self._open.get(version)) is not None:
-            return fd
-        with self._lock:
-            if (fd := self._open.get(version)) is None:
-                other = RunFolder(self._draft.root, self._draft.project, version)
-                fd = open_folder(other.blobs_dir)
-                if len(self._open) < _MOST_OPEN:
-                    self._open[version] = fd
-                else:
-                    lent.append(fd)
-        return fd
-
-    def close(self) -> None:
-        for fd in (self.own, *self._open.values()):
-            os.close(fd)
-
-
-def _is(fd: int, sha256: str, size: int, content: bytes | None) -> bool:
-    if content is None:
-        return digest_of(fd) == (sha256, size)
-    found = os.read(fd, size + 1)
-    return (found if len(found) >= size else read_all(fd, size + 1)) == content
-
-
-class _Each:
-    # Each thread takes the next one by itself: what a pool does for each costs more than to store a
-    # small file.
-
-    def __init__(
-        self, store: Callable[[str], tuple[str, int]], paths: Iterable[str], most: int
-    ) -> None:
-        self._store = store
-        self._left = iter(enumerate(paths))
-        self._lock = threading.Lock()
-        self._found: dict[int, tuple[str, int]] = {}
-        self._failures: list[BaseException] = []
-        self._threads = [
-            threading.Thread(target=self._work, name=f"seamark-artifact-{number}", daemon=True)
-            for number in range(most)
-        ]
-
-    def results(self, progress: Callable[[int], object]) -> list[tuple[str, int]]:
-        """Return the results of a function; calls that have begun are finished before it raises."""
-        begun = []
-        try:
-            for one in self._threads:
-                one.start()
-                begun.append(one)
-            for one in begun:
-                while one.is_alive():
-                    one.join(_TELLING_S)
-                    progress(len(self._found))
-        except BaseException as error:
-            self._failures.append(error)
-            raise
-        finally:
-            for one in begun:
-                one.join()
-        if self._failures:
-            raise self._failures[0]
-        return [self._found[at] for at in range(len(self._found))]
-
-    def _work(self) -> None:
-        while not self._failures:
-            with self._lock:
-                at, path = next(self._left, (-1, ""))
-            if at < 0:
-                return
-            try:
-                self._found[at] = self._store(path)
-            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-                self._failures.append(error)
 
 
 def _sync_all(folder: str) -> bool:

@@ -54,6 +54,7 @@ __all__ = [
     "open_blob",
     "open_source",
     "put_bytes",
+    "put_stream",
     "read_all",
     "remove_blob",
     "remove_leftovers",
@@ -187,6 +188,22 @@ def copy_blob(
             _move(folder, path, sha256)
             sync_folder(folder.blobs_dir)
     return sha256, size
+
+
+def put_stream(folder: RunFolder, source: BinaryIO, sha256: str, size: int) -> None:
+    """Store a content from an open file, forced to disk; ValueError if it has other bytes."""
+    with _new_file(folder) as (fd, path):
+        digest, left = hashlib.sha256(), size
+        while left and (block := source.read(min(_BLOCK, left))):
+            digest.update(block)
+            write_all(fd, memoryview(block))
+            left -= len(block)
+        if left or digest.hexdigest() != sha256:
+            msg = f"file {sha256}: what was read has another content"
+            raise ValueError(msg)
+        os.fsync(fd)
+        _move(folder, path, sha256)
+        sync_folder(folder.blobs_dir)
 
 
 def adopt(folder: RunFolder, path: Path) -> tuple[str, int]:

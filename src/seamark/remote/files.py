@@ -80,16 +80,25 @@ class _Watched:
     Attributes:
         there: Digests that need no more thought: they are there, or will never be.
         seen: Time of the folder's last change when all that was in it was there, ns; 0 for never.
-        finished: After how many looks everything was seen; None as long as files may come.
+        looked: When the last look began that found everything sent, seconds of `time.monotonic`.
+        finished: When nothing more was expected, the same; None as long as files may come.
     """
 
     folder: RunFolder
     there: set[str] = field(default_factory=set)
     seen: int = 0
-    looks: int = 0
-    left: tuple[int, int] = (0, 0)
+    looked: float = 0.0
     over: bool = False
-    finished: int | None = None
+    finished: float | None = None
+
+    def is_sent(self, since: float) -> bool:
+        """Return whether all files are sent that were there at a time, or will never be."""
+        return self.over or self.looked >= since
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing more to do."""
+        return self.finished is not None and self.is_sent(self.finished)
 
 
 class FileSender:
@@ -109,7 +118,6 @@ class FileSender:
         self._changed = threading.Condition()
         self._runs: dict[RunKey, _Watched] = {}
         self._thread: threading.Thread | None = None
-        self._hurry = False
         self._told: set[str] = set()
 
     def watch(self, folder: RunFolder) -> None:
@@ -126,42 +134,28 @@ class FileSender:
         """Expect no further files of a run; known ones are still sent."""
         with self._changed:
             if (run := self._runs.get(_key(folder))) is not None:
-                run.finished = run.looks + 2  # the look under way may have begun too early
-                self._wake()
+                run.finished = time.monotonic()
+                self._changed.notify_all()
 
     def flush(self, seconds: float, folder: RunFolder | None = None) -> bool:
         """Wait until the files of one run, or of all, are sent; return whether they are."""
-        end = time.monotonic() + seconds
+        now = time.monotonic()
         with self._changed:
             key = None if folder is None else _key(folder)
             waited = [run for each, run in self._runs.items() if key in (None, each)]
-            # A look that is under way may have begun before the last file came. Where no more are
-            # expected the thread itself knows when it is done, and may end then.
-            wanted = [(run, run.looks + 2) for run in waited]
-
-            def is_left(run: _Watched, looks: int) -> bool:
-                return run.looks < (run.finished or looks) and not run.over
-
-            while any(is_left(run, looks) for run, looks in wanted):
-                left = end - time.monotonic()
+            # Where no more are expected the thread may end after that.
+            while not all(run.is_sent(run.finished or now) for run in waited):
+                left = now + seconds - time.monotonic()
                 if left <= 0 or self._thread is None or not self._thread.is_alive():
                     return False
-                self._wake()
+                self._changed.notify_all()
                 self._changed.wait(min(left, 0.25))
         return True
 
     @property
     def busy(self) -> bool:
         """Whether files may still be sent; takes no lock, for signal handlers."""
-        runs = list(self._runs.values())
-        return any(not (one.over or 0 < (one.finished or 0) <= one.looks) for one in runs)
-
-    @property
-    def left(self) -> tuple[int, int]:
-        """Number of files that are known not to be sent yet, and their bytes."""
-        with self._changed:
-            known = [run.left for run in self._runs.values()]
-        return sum(count for count, _ in known), sum(size for _, size in known)
+        return not all(one.over or one.is_done for one in list(self._runs.values()))
 
     def _start(self) -> None:
         if self._thread is None:
@@ -175,10 +169,6 @@ class FileSender:
             with quietly(only=RuntimeError):  # no more threads, or the interpreter is ending
                 thread.start()
                 self._thread = thread
-
-    def _wake(self) -> None:
-        self._hurry = True
-        self._changed.notify_all()
 
     # ------------------------------------------------------------------ on the thread
 
@@ -202,17 +192,13 @@ class FileSender:
 
     def _rest(self, wait_s: float | None, pause: float) -> bool:
         with self._changed:
-            done = [key for key, run in self._runs.items() if _is_done(run)]
-            for key in done:
-                del self._runs[key]
+            self._runs = {key: run for key, run in self._runs.items() if not run.is_done}
             self._changed.notify_all()
             if not self._runs:
                 self._thread = None
                 return True
             if wait_s is None:
-                if not self._hurry:
-                    self._changed.wait(self._look_s)
-                self._hurry = any(run.finished is not None for run in self._runs.values())
+                self._changed.wait(self._look_s)
             else:  # whoever waits may not hurry a remote that is away
                 until = time.monotonic() + max(wait_s, pause * _chance.uniform(0.5, 1.0))
                 while (left := until - time.monotonic()) > 0:
@@ -223,6 +209,7 @@ class FileSender:
         with self._changed:
             runs = [(key, run) for key, run in self._runs.items() if not run.over]
         for key, run in runs:
+            began = time.monotonic()
             try:
                 self._send(remote, key, run)
             except Busy as error:
@@ -236,9 +223,7 @@ class FileSender:
                 self._warn_once(f"files of run {key.run} are not sent: {error}")
             except OSError as error:  # it will be looked at again
                 log.debug("seamark: %s cannot be read: %s", run.folder.path, error)
-            with self._changed:
-                run.looks += 1
-                run.left = (0, 0)
+            run.looked = began
         return None
 
     def _send(self, remote: Remote, key: RunKey, run: _Watched) -> None:
@@ -250,12 +235,9 @@ class FileSender:
         sizes = files_of(run.folder)
         new = sizes.keys() - run.there
         if new:
-            run.left = len(new), sum(sizes[each] for each in new)
             missing = set(remote.missing_blobs(key, sorted(new))) & new
             run.there |= new - missing
-            todo = sorted(missing, key=lambda each: sizes[each])  # small ones first
-            for number, digest in enumerate(todo):
-                run.left = len(todo) - number, sum(sizes[each] for each in todo[number:])
+            for digest in sorted(missing, key=lambda each: sizes[each]):  # small ones first
                 self._send_one(remote, run, digest, sizes[digest])
         # Another change within the same tick of the disk's clock would not be seen.
         run.seen = changed if time.time_ns() - changed > _TICK_NS else 0
@@ -271,10 +253,6 @@ class FileSender:
         if line not in self._told:
             self._told.add(line)
             self._say(line)
-
-
-def _is_done(run: _Watched) -> bool:
-    return run.finished is not None and (run.over or run.looks >= run.finished)
 
 
 def _key(folder: RunFolder) -> RunKey:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from seamark.errors import JournalError
-from seamark.journal.format import FILE_HEADER_BYTES, Kind
-from seamark.journal.headers import header_of, writer_lives
+from seamark.journal.format import FILE_HEADER_BYTES
+from seamark.journal.headers import may_grow
 from seamark.journal.reader import JournalReader
 from seamark.journal.safe import names_in
 from seamark.journal.shipping import Batch, next_batch
 from seamark.process.interrupts import quietly
-from seamark.process.liveness import process_alive, process_facts
 from seamark.remote.protocol import Diverged, Gap, RunKey, TooLong, Unreachable
 
 if TYPE_CHECKING:
@@ -198,7 +197,6 @@ class Shipment:
         self.later = self.refused_until = 0.0
         self.failures = 0
         self.given_up = False
-        self._short: set[str] = set()  # writer ids of journals that lost their end
         self._mine = f"-{os.getpid()}-"  # part of the writer ids of this process
         self._sources: list[weakref.ref[Writing]] = []
         self._ids: frozenset[str] = frozenset()
@@ -279,29 +277,6 @@ class Shipment:
                 self.tails = {**self.tails, writer: Tail(path, mine=mine)}
                 self.placed = False
 
-    def compare(self, kept: Mapping[str, int]) -> list[tuple[str, int, int]]:
-        """Return name, bytes there and bytes here of journals that newly have lost their end here.
-
-        Only power loss makes a journal shorter than it was. Journals of other machines are not
-        looked at: where a disk is shared, what they write may be seen late.
-        """
-        found = []
-        host = process_facts()["host"]
-        names: Sequence[str] = ()
-        with quietly(only=OSError):
-            names = [name for name in names_in(self.folder.journal_dir) if name in kept]
-        for name in names:
-            writer, path = name.rpartition(".")[0], self.folder.journal_dir / name
-            if writer in self._ids or writer in self._short:
-                continue
-            with quietly(only=OSError):  # not readable: `seamark fsck` tells
-                here, there = path.stat().st_size, kept[name]
-                if here >= there or writer_lives(path) or header_of(path).get("host") != host:
-                    continue
-                self._short.add(writer)
-                found.append((name, there, here))
-        return found
-
     def look_now(self) -> None:
         """Schedule an immediate check of everything; only the wait after a refusal remains."""
         with quietly(only=RuntimeError):
@@ -333,6 +308,4 @@ class Shipment:
 
 def _has_ended(path: Path) -> bool:
     with JournalReader(path) as reader:
-        last, alive = reader.last_frame(), process_alive(reader.header())
-        is_closed = last is not None and last.kind == Kind.CLOSE
-        return is_closed or alive is False or (alive is None and reader.is_finished())
+        return not may_grow(reader)

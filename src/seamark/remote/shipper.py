@@ -363,15 +363,7 @@ class Shipper:
             for tail in shipment.tails.values():
                 tail.place(kept.get(tail.name, 0))
             shipment.placed = asked = True
-            if kept:
-                for name, there, here in shipment.compare(kept):
-                    log.warning(
-                        "seamark: journal %s has %d bytes on this disk and %d at %s, where they "
-                        "stay: a power cut may have cost its last writes. The run goes on in a "
-                        "journal of its own",
-                        *(name, here, there, self.name),
-                    )
-                shipment.position = max(shipment.position, sum(kept.values()))
+            shipment.position = max(shipment.position, sum(kept.values()))
         for tail in shipment.tails.values():
             asked = self._step(remote, shipment, tail) or asked
         self._files.watch(shipment.folder)  # behind the journals that name them

@@ -10,17 +10,18 @@ import io
 import json
 import os
 import re
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import BadStatusLine, RemoteDisconnected
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError
+from urllib3.util import Retry
 
 from seamark.remote.http.address import API, Address, is_loopback, shown, token_of
 from seamark.remote.protocol import (
@@ -49,29 +50,19 @@ STALLED_S: Final = 30.0
 class _Http(HTTPConnection):
     def connect(self) -> None:
         super().connect()
-        _patient(self.sock)
+        if self.sock is not None:  # else a limit of 5 s would count for each piece on a slow link
+            self.sock.settimeout(STALLED_S)
 
 
-class _Https(HTTPSConnection):
-    def connect(self) -> None:
-        super().connect()
-        _patient(self.sock)
+class _Https(_Http, HTTPSConnection):
+    pass
 
 
-def _patient(sock: socket.socket | None) -> None:
-    if sock is not None:  # else a limit of 5 s would count for each piece on a slow link
-        sock.settimeout(STALLED_S)
-
-
-class HttpPool(HTTPConnectionPool):
-    """Connections over http."""
-
+class _HttpPool(HTTPConnectionPool):
     ConnectionCls = _Http
 
 
-class HttpsPool(HTTPSConnectionPool):
-    """Connections over https."""
-
+class _HttpsPool(HTTPSConnectionPool):
     ConnectionCls = _Https
 
 
@@ -183,8 +174,7 @@ class Connection:
         path: str,
         *,
         query: Mapping[str, Any] | None = None,
-        body: bytes | BinaryIO | None = None,
-        size: int | None = None,
+        body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         answer_s: float | None = None,
         most: int | None = None,
@@ -195,8 +185,7 @@ class Connection:
             method: Of HTTP.
             path: Below `API`, quoted; see `run_path`.
             query: What follows the ``?``; None is left out.
-            body: What is sent; a file is sent from where it stands.
-            size: Of a file that is sent, in bytes.
+            body: What is sent.
             headers: Beside the usual ones.
             answer_s: In the place of the connection's own.
             most: The same.
@@ -216,7 +205,6 @@ class Connection:
                 path,
                 query=query,
                 body=body,
-                size=size,
                 headers=headers,
                 answer_s=answer_s,
             ) as response,
@@ -265,8 +253,7 @@ class Connection:
         path: str,
         *,
         query: Mapping[str, Any] | None = None,
-        body: bytes | BinaryIO | None = None,
-        size: int | None = None,
+        body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         answer_s: float | None = None,
     ) -> Iterator[Any]:
@@ -279,17 +266,15 @@ class Connection:
             given = {key: value for key, value in query.items() if value is not None}
             url = f"{url}?{urlencode(given, doseq=True)}"
         sent = {**self._headers(), **(headers or {})}
-        if isinstance(body, bytes):
-            # In pieces: the time limit of a socket counts for each of them, and a slow link may
-            # take minutes for all.
-            size, body = len(body), io.BytesIO(body)
-        if size is not None:
-            sent["Content-Length"] = str(size)
+        if body is not None:
+            sent["Content-Length"] = str(len(body))
         with self.translate_errors():
             response = self._opened().request(
                 method,
                 self._url(url),
-                body=body,
+                # In pieces: the time limit of a socket counts for each of them, and a slow link may
+                # take minutes for all.
+                body=None if body is None else io.BytesIO(body),
                 headers=sent,
                 timeout=self._timeout(answer_s),
                 retries=False,
@@ -344,8 +329,6 @@ class Connection:
     @contextlib.contextmanager
     def translate_errors(self) -> Iterator[None]:
         """Raise what urllib3 and sockets raise as `Unreachable`."""
-        from urllib3.exceptions import HTTPError
-
         try:
             yield
         except RemoteError:
@@ -443,15 +426,11 @@ def _words(told: Mapping[str, Any]) -> tuple[str, str, int | None]:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    told = headers.get("Retry-After", "")
-    with contextlib.suppress(ValueError):
-        return min(_MOST_WAIT_S, max(0.0, float(told)))
-    with contextlib.suppress(ValueError, TypeError, OverflowError):
-        from email.utils import parsedate_to_datetime
-
-        due = parsedate_to_datetime(told).timestamp()
-        return min(_MOST_WAIT_S, max(0.0, due - time.time()))
-    return 0.0
+    try:
+        told = Retry().parse_retry_after(headers.get("Retry-After", ""))
+    except (HTTPError, OverflowError, ValueError):
+        return 0.0
+    return min(_MOST_WAIT_S, told)
 
 
 def _why(error: BaseException) -> str:
@@ -492,5 +471,5 @@ def _pool(address: Address) -> Any:
     made: Any = urllib3.ProxyManager(proxy) if proxy else urllib3.PoolManager()
     made.connection_pool_kw.update(maxsize=4, blocksize=_PIECE)
     if not proxy:
-        made.pool_classes_by_scheme = {"http": HttpPool, "https": HttpsPool}
+        made.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
     return made

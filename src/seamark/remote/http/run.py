@@ -7,7 +7,7 @@ import functools
 import hashlib
 import io
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
@@ -200,6 +200,8 @@ _MOST_BYTES: Final = 1 << 19
 """Bytes of a question, roughly."""
 _MOST_LAST: Final = 1 << 24
 _VERBS: Final = verbs_of(Reader)
+_OF_OVERVIEW: Final = frozenset({"state", "reason", "signal", "traceback"})
+"""Properties of a reader that are fields of `Overview`."""
 
 
 def reader(asking: Asking, project: str, run: str) -> Reader:
@@ -221,7 +223,9 @@ class RemoteRun:
         self._known: dict[str, Any] = {}
         self.contents = RemoteContents(asking, RunKey(project, run))
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_OVERVIEW:
+            return getattr(self.overview(), name)
         if (verb := _VERBS.get(name)) is None:
             raise AttributeError(name)
         return functools.partial(self._ask_verb, verb)
@@ -259,26 +263,6 @@ class RemoteRun:
         """Request all facts but points at once, so that they are of one moment."""
         facts: Facts = self._ask("facts", Facts)
         self._known.update({one.name: getattr(facts, one.name) for one in fields(Facts)})
-
-    @property
-    def state(self) -> str:
-        """State of the run."""
-        return self.overview().state
-
-    @property
-    def reason(self) -> str:
-        """Cause of the run's last recorded state: an error or a signal; empty if not known."""
-        return self.overview().reason
-
-    @property
-    def signal(self) -> str:
-        """The signal that made it, if one did; else empty."""
-        return self.overview().signal
-
-    @property
-    def traceback(self) -> str | None:
-        """Path of the traceback that belongs to the run's end; None if there is none."""
-        return self.overview().traceback
 
     def crash(self) -> Crash | None:
         """Return how the process ended that trained the run; None unless the run crashed."""

@@ -22,7 +22,7 @@ from recording import NOTHING, QUIET
 
 import seamark
 from seamark import init_run
-from seamark.capture.output.hiding import Hiding
+from seamark.capture.output.hiding import hide
 from seamark.capture.output.recording import (
     Recording,
     cut,
@@ -733,7 +733,7 @@ def test_what_follows_a_name_anywhere_is_hidden(text):
 )
 def test_a_log_stays_readable(text):
     """Numbers, words, markers and types are no secrets, and a prompt has none."""
-    hidden = Secrets().text(Hiding(Secrets()).hide(text))
+    hidden = Secrets().text(hide(text, Secrets()))
     assert hidden == text
 
 

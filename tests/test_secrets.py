@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -111,8 +112,11 @@ SCRIPT = """
         try:
             with run:
                 password = planted["variable in a frame"]
-                connect(password=planted["exception"])
-        except ConnectionError:
+                try:
+                    connect(password=planted["exception"])
+                except ConnectionError as error:
+                    raise RuntimeError(planted["api token"] + " refused") from error
+        except RuntimeError:
             print("trained")
 
     if __name__ == "__main__":
@@ -186,6 +190,7 @@ def test_no_planted_secret_reaches_the_disk_or_the_screen(hosts):
     run = seamark.init_run(with_id=folder.name, mode="read-only")
     assert run["params/cloud/aws"].fetch() == {"secret_access_key": BY_NAME, "region": "eu"}
     assert run["params/tokenizer"].fetch() == "bert"
+    assert any(b"refused" in path.read_bytes() for path in files)
     assert run["child"].fetch() == {"token": BY_NAME, "n": 1}
     assert run.exists("data")
 
@@ -225,6 +230,7 @@ def test_a_word_given_as_a_token_is_no_secret(word):
 def test_addresses_of_artifacts_and_checkpoints_hold_no_secrets(url, kept):
     """By name in query and fragment, by shape anywhere, and the token itself."""
     with seamark.init_run(capture={"packages": False, "git": False}, api_token="given-7f3a") as run:
+        assert b"given-7f3a" not in pickle.dumps(run)
         run["data"].track_files(url)
         run.session.recorder.contents.files.refer("model", url)
     with seamark.init_run(with_id=run.id, mode="read-only") as again:
@@ -235,7 +241,6 @@ def test_addresses_of_artifacts_and_checkpoints_hold_no_secrets(url, kept):
 
 
 def test_the_values_of_the_training_are_left_alone():
-    """Only what is written is changed."""
     params = {"token": "t0k", "nested": [{"password": "x"}], "argv": ["--token", "x"]}
     given = copy.deepcopy(params)
     recorded("params", params)
@@ -269,7 +274,6 @@ def test_it_can_be_switched_off(monkeypatch):
 
 
 def test_names_and_expressions_come_from_a_variable(monkeypatch):
-    """One a line."""
     monkeypatch.setenv("SEAMARK_SECRETS", "patient_id\n\\d{3}-\\d{2} \\w+\n")
     given = {"patient_id": "Bob", "x": "123-45 abc", "y": 1}
     assert recorded("p", given) == {
@@ -303,13 +307,11 @@ def test_a_project_hides_secrets_too(monkeypatch):
     ],
 )
 def test_a_mistake_is_told_at_once(given, says):
-    """What was expected, and what was given."""
     with pytest.raises(seamark.errors.ArgumentError, match=says):
         seamark.init_run(**given)
 
 
 def test_metrics_are_not_looked_at(monkeypatch):
-    """A series of numbers costs what it did."""
     from seamark.capture.secrets import secrets
 
     with seamark.init_run(capture={"packages": False, "git": False}) as run:

@@ -148,7 +148,6 @@ def test_a_pid_is_used_again(tmp_path, header, crash, ago, silent_s):
 
 
 def test_only_the_kernel_is_believed(tmp_path, header, crash):
-    """Services write into its log as well."""
     kernel_log(tmp_path, (9, KILLED.format(pid=header["pid"])), facility=1)
     assert crash().reason == "process gone"
 
@@ -199,7 +198,6 @@ def test_a_new_group_of_the_same_name_says_nothing(tmp_path, crash):
     ],
 )
 def test_what_a_header_says_raises_nothing(tmp_path, crash, noted):
-    """It is a stranger's."""
     group(tmp_path, "docker", 7)
     assert crash(cgroup=noted).reason in ("process gone", "heartbeat lost")
 
@@ -207,7 +205,6 @@ def test_what_a_header_says_raises_nothing(tmp_path, crash, noted):
 @pytest.mark.parametrize("value", [None, "", -1, 1e308, [], {}, True, 10**30])
 @pytest.mark.parametrize("key", ["pid", "start", "boot", "host", "pid_namespace", "cgroup"])
 def test_no_header_raises(crash, key, value):
-    """Whatever stands in it."""
     assert isinstance(crash(**{key: value}), Crash)
 
 
@@ -286,6 +283,5 @@ def test_a_process_is_known_by_its_start():
 
 
 def test_a_boot_has_an_id():
-    """The same at every call."""
     assert boot_id() == boot_id()
     assert len(boot_id() or "") == 36

@@ -130,7 +130,6 @@ CHANGES = [
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_the_diff_applied_to_the_commit_is_what_was_executed(repository, tmp_path, change):
-    """Byte for byte, with modes and links."""
     (repository / "dos.txt").write_bytes(b"a\r\nb\r\nc\r\n")
     commit(repository)
     change(repository)
@@ -183,7 +182,6 @@ def test_of_a_submodule_the_commit_is_told(repository, tmp_path):
 
 
 def test_what_does_not_fit_is_left_out(repository, tmp_path, monkeypatch):
-    """And named; the rest still applies."""
     monkeypatch.setattr(changes, "MAX_DIFF", 4000)
     names = ("a.txt", "b.txt", "c.txt", "d.txt")
     for name in names:
@@ -277,7 +275,6 @@ def test_untracked_files_are_listed_unless_they_are_ignored(repository, tmp_path
 
 
 def test_of_very_many_untracked_files_the_first_are_listed(repository, monkeypatch):
-    """And that there are more is said."""
     monkeypatch.setattr(changes, "_MAX_UNTRACKED", 31)
     for number in range(9):
         (repository / f"{number}.txt").write_text("x")
@@ -290,7 +287,6 @@ def test_of_very_many_untracked_files_the_first_are_listed(repository, monkeypat
 
 
 def test_variables_run_nothing_for_its_changes(repository, tmp_path, monkeypatch):
-    """Git has several that name programs."""
     hostile = Hostile(repository, tmp_path / "canary")
     hostile.attribute("*.py diff=evil filter=evil")
     hostile.change("PASS\n")
@@ -330,7 +326,6 @@ PLANTED = {
 def test_planted_secrets_are_hidden_and_what_is_added_still_applies(
     repository, tmp_path, monkeypatch
 ):
-    """Numbers of lines stay what they were."""
     monkeypatch.setenv("SOME_PASSWORD", "planted-variable")
     for name, text in PLANTED.items():
         (repository / name).write_text(text)

@@ -64,7 +64,6 @@ def test_a_changed_file_is_dirty_and_a_new_one_is_not(repository):
 
 
 def test_a_detached_head_has_no_branch_and_a_first_branch_no_commit(repository, tmp_path):
-    """Null, and not the word HEAD."""
     commit = git(repository, "rev-parse", "HEAD")
     git(repository, "checkout", "-q", "--detach")
     assert found(repository) == {"commit": commit, "branch": None, "remote": None, "dirty": False}
@@ -174,7 +173,6 @@ def test_what_is_known_when_time_runs_out_is_kept(
 
 @pytest.mark.once
 def test_a_training_neither_waits_for_a_git_that_hangs_nor_leaves_it_behind(scripts, slow_git):
-    """Everything else is recorded; the run is completed."""
     code = """
         import os, seamark
         with seamark.init_run() as run:
@@ -379,7 +377,6 @@ def test_a_changed_file_with_a_filter_is_not_judged(repository):
 
 
 def test_a_configuration_that_is_too_long_to_read_judges_nothing(repository):
-    """A filter may stand behind what was read."""
     with_filter(repository)
     (repository / "data.bin").write_text("xyz\n")
     with (repository / ".git" / "config").open("a") as config:
@@ -441,7 +438,6 @@ def test_a_command_of_git_has_bounded_memory(repository, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("given", [5, ["repo"], object])
 def test_a_git_ref_that_names_nothing_is_refused(given):
-    """At once, and exactly."""
     with pytest.raises(ArgumentError) as caught:
         Settings.of(git_ref=given)
     said = "git_ref: expected a path, True, False, None or Neptune's GitRef, got "
@@ -452,7 +448,6 @@ def test_a_git_ref_that_names_nothing_is_refused(given):
     "given", [None, True, False, "repo", Path("repo"), GitRef(), GitRef("repo"), GitRefDisabled()]
 )
 def test_a_git_ref_that_names_something_is_taken(given):
-    """Neptune's, too; a path is kept as text."""
     kept = Settings.of(git_ref=given).git_ref
     if isinstance(given, Path):
         assert kept == "repo"

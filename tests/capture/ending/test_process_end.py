@@ -46,7 +46,6 @@ def test_an_uncaught_exception_fails_every_run_and_ends_the_process_as_before(sc
 
 
 def test_ctrl_c_interrupts_the_run_and_still_dies_of_sigint(scripts):
-    """KeyboardInterrupt is observed, not caught."""
     code = """
         import os, signal
         OBSERVED
@@ -149,7 +148,6 @@ def test_a_hook_over_ours_that_calls_it_does_not_tell_the_run_twice(scripts):
     ],
 )
 def test_each_part_of_a_failure_has_a_switch(scripts, switches, state, traced):
-    """Neptune's capture_traceback and fail_on_exception, each on its own."""
     scripts.run(f"import seamark\nrun = seamark.init_run({switches})\nraise ValueError('x')\n")
     recorded = scripts.recorded()
     assert recorded.states[-1]["state"] == state

@@ -318,7 +318,6 @@ def test_children_and_what_they_started_are_counted():
 
 
 def test_a_process_that_vanishes_is_left_out(monkeypatch):
-    """Between listing and looking."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         gone = psutil.Process(child.pid)
         child.communicate(b"\n")

@@ -78,13 +78,11 @@ def test_an_outer_limit_that_is_tighter_counts(tmp_path):
 
 @pytest.mark.parametrize("odd", ["", "-5", "0 0", "many", "9" * 40, "1 2 3", "150000 0"])
 def test_what_makes_no_sense_is_no_limit(odd, tmp_path):
-    """An unknown kernel may write anything; nothing raises."""
     tree = {**DOCKER_V2, "sys/fs/cgroup/memory.max": odd, "sys/fs/cgroup/cpu.max": odd}
     assert told(tree, tmp_path) == (None, None)
 
 
 def test_a_group_whose_use_is_not_told_still_has_its_limit(tmp_path):
-    """Some sandboxes show limits and nothing else."""
     tree = {
         name: text
         for name, text in DOCKER_V2.items()

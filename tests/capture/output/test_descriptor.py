@@ -323,7 +323,6 @@ def test_order_at_the_end(trained):
 
 
 def test_one_stream_alone(trained):
-    """The other stream is left as it is."""
     training = trained("os.write(1, b'out\\n'); os.write(2, b'err\\n')", "2")
     assert sorted(training.end().splitlines()) == [b"err", b"out"]
     assert training.recorded() == b"err\n"
@@ -422,7 +421,6 @@ def test_a_file_that_grows_too_fast(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read all")
 def test_a_file_that_cannot_be_read(tmp_path):
-    """Whoever starts is told, and nothing has changed."""
     before = held()
     with leading_to(tmp_path / "log", os.O_APPEND):
         (tmp_path / "log").chmod(0o200)
@@ -648,7 +646,6 @@ def test_a_killed_helper_is_replaced_at_the_end_for_children_that_go_on(trained,
 
 
 def test_a_child_that_prints_without_end_does_not_hold_up_the_end(tmp_path, piped):
-    """All that was written before is recorded nevertheless."""
     piped.begin()
     source = DescriptorSource(1, tmp_path)
     source.start()
@@ -764,7 +761,6 @@ def test_a_destination_that_was_opened_to_append(trained, where):
 
 
 def test_a_record_that_is_full(trained):
-    """All is shown, in order."""
     training = trained(
         """
         import resource
@@ -853,7 +849,6 @@ def test_a_device_is_left_alone(trained):
 
 @pytest.mark.parametrize("fd", [1, 2])
 def test_a_descriptor_that_is_closed(trained, fd):
-    """It stays closed, and whoever starts is told."""
     training = trained(
         f"""
         from seamark.capture.output.descriptor import NotCapturableError
@@ -899,7 +894,6 @@ def test_a_helper_that_does_not_start(monkeypatch, tmp_path, piped, python):
 
 
 def test_a_helper_that_is_killed_as_it_starts(monkeypatch, tmp_path, piped):
-    """Another one is started."""
     piped.begin()
     python = tmp_path / "python"
     once = f"test -e {tmp_path}/once || {{ touch {tmp_path}/once; kill -9 $$; }}"

@@ -167,7 +167,6 @@ def test_the_thread_lies_down_while_nothing_is_printed(stdout):
 
 @printing
 def test_nested_runs_each_record_from_start_to_stop(stdout):
-    """One function for both, whichever stops first."""
     first = init_run(**ON)
     print("one")
     second = init_run(**ON)
@@ -294,7 +293,6 @@ def test_what_stands_in_for_stdout_works_as_ever(stdout, monkeypatch, wrap, reco
 
 @printing
 def test_arguments_of_somebody_elses_write_are_passed_on(stdout, monkeypatch):
-    """By place and by name."""
     monkeypatch.setattr(sys, "stdout", logger := Logger(stdout))
     run = init_run(**ON)
     sys.stdout.write("a", flush=True)
@@ -306,7 +304,6 @@ def test_arguments_of_somebody_elses_write_are_passed_on(stdout, monkeypatch):
 
 @printing
 def test_one_object_for_both_streams_is_recorded_once(stdout, monkeypatch):
-    """``sys.stderr = sys.stdout``."""
     monkeypatch.setattr(sys, "stderr", stdout)
     run = init_run(**ON)
     print("out")
@@ -403,7 +400,6 @@ def test_a_forked_child_records_nothing_and_prints(stdout):
 
 @printing
 def test_a_namespace_of_ones_own(stdout):
-    """``monitoring_namespace`` holds the series."""
     run = init_run(monitoring_namespace="mon", **ON)
     print("text")
     run.stop()
@@ -540,7 +536,6 @@ def test_a_cut_takes_no_more_than_it_may(text, most):
 
 @pytest.mark.parametrize("whole", ["\x1b[38;5;12m", "é"])
 def test_nothing_is_cut_in_two(whole):
-    """Neither a character nor an escape sequence."""
     text = "x" * 20 + whole + "y" * 20
     for most in range(20, 20 + size_of(whole)):
         assert cut(text, most) == 20
@@ -578,7 +573,6 @@ def test_the_rest_of_a_secret_is_hidden():
 
 
 def test_a_key_that_never_ends_hides_no_training():
-    """Somebody printed the first line of one."""
     lines = [f"step {number} loss 0.5\n" for number in range(2_000)]
     run = record_in(["-----BEGIN PRIVATE KEY-----\n", *lines], secrets=Secrets())
     assert "".join(run.texts).endswith("".join(lines[-1000:]))
@@ -718,7 +712,6 @@ def test_the_beginning_of_a_known_value_waits_for_one_period(monkeypatch):
 
 @printing
 def test_what_waited_is_recorded_though_nothing_follows(stdout, monkeypatch):
-    """The thread wakes up for it."""
     monkeypatch.setenv("DB_PASSWORD", KNOWN)
     run = init_run(**ON)
     print(f"it is {KNOWN[:6]}", end="")
@@ -728,7 +721,6 @@ def test_what_waited_is_recorded_though_nothing_follows(stdout, monkeypatch):
 
 
 def test_a_known_value_is_not_cut_where_there_are_no_blanks(monkeypatch):
-    """A point ends before it."""
     monkeypatch.setenv("DB_PASSWORD", KNOWN)
     for before in range(FRAME_BYTES - len(KNOWN), FRAME_BYTES, 5):
         run = record_in(["x" * before + KNOWN + "y" * 9 + "\n"], secrets=Secrets())
@@ -881,7 +873,6 @@ def test_what_finds_no_room_is_counted(stdout):
 
 @printing
 def test_public_arguments(stdout):
-    """The limit reaches the stream."""
     with seamark.init_run(**ON | {"capture": NOTHING | {"limit": "100B"}}):
         print("a" * 60)
         print("b" * 60)

@@ -327,7 +327,6 @@ def test_a_process_without_stdout(write, tmp_path):
 
 @pytest.mark.slow
 def test_workers_of_a_data_loader_print_and_record_nothing(write, tmp_path):
-    """Forked ones; what they print is shown."""
     pytest.importorskip("torch")
     path = write("""
         import torch.utils.data as data

@@ -222,7 +222,6 @@ def test_masking_takes_any_text(text):
     )
 )
 def test_no_password_survives_its_name(password):
-    """Whatever characters it is made of."""
     if password in "password=***--" or MASK in password:
         return
     assert mask_arguments(["--password=" + password], environment={}) == ["--password=" + MASK]
@@ -302,7 +301,6 @@ def test_secrets_in_configurations_are_hidden(name, text):
     ],
 )
 def test_configurations_without_secrets_stay(name, text):
-    """Configurations are what runs are compared by."""
     assert mask_file(text, name=name) == text
 
 

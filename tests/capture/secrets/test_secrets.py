@@ -56,7 +56,6 @@ def test_a_string_is_hidden_for_its_name(name):
     ],
 )
 def test_other_names_hide_nothing(name):
-    """Whole words, and the last ones."""
     value = {"p": {name: SECRET, "sub": [{name: SECRET}]}}
     assert recorded(value) == value
 
@@ -145,7 +144,6 @@ def test_other_strings_are_kept_as_they_are(text):
     ],
 )
 def test_options_are_hidden_within_any_string(given, kept):
-    """In values, in lists, in messages."""
     assert recorded({"x": given, "y": [given]}) == {"x": kept, "y": [kept]}
     assert Secrets().message(given) == kept
     error = subprocess.CalledProcessError(1, ["x.py", "--api-key=K77", "--password", "two words"])
@@ -165,7 +163,6 @@ def test_options_are_hidden_within_any_string(given, kept):
     ],
 )
 def test_names_within_literals_of_source_lines_are_hidden(line, kept):
-    """What is filled in later stays."""
     before = '  File "a.py", line 1, in f\n    '
     assert Secrets().message(before + line) == before + (kept or line)
 
@@ -248,7 +245,6 @@ def test_what_stands_below_or_beside_a_name_is_hidden(given, kept):
 
 
 def test_what_is_assigned_below_a_name_is_hidden():
-    """The path says it."""
     atoms = Secrets().atoms({"p/api_keys/openai": Atom("string", "S1")})
     assert atoms["p/api_keys/openai"].value == BY_NAME
 
@@ -416,6 +412,5 @@ def test_switched_off_only_what_was_given_as_a_token_is_hidden(monkeypatch):
 
 @pytest.mark.parametrize(("entries", "error"), [(["a("], ValueError), ([3], TypeError)])
 def test_what_is_no_name_and_no_expression_is_refused(entries, error):
-    """With what was given."""
     with pytest.raises(error, match="expected names and regular expressions, got "):
         more_of(entries)

@@ -114,7 +114,6 @@ def test_secrets_in_code_of_c_are_hidden(code):
     ],
 )
 def test_a_key_of_several_literals_is_hidden(begin, end):
-    """Whatever tool wrote it."""
     code = f'key = (\n    "{begin}\\n"\n    "planted\\n"\n    "{end}\\n"\n)\nrest = "stays"\n'
     hidden = mask_code(code)
     assert "planted" not in hidden

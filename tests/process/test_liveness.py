@@ -19,20 +19,9 @@ from seamark.process.liveness import (
 )
 
 FIRST = 0xEFFFFFFC
-
-
 S = 10**9
-
-
 NOW = 1_790_000_000 * S
-
-
-UP = 50_000.0
-
-
-"""Seconds since boot at NOW."""
-
-
+UP = 50_000.0  # seconds since boot at NOW
 GROUPS = "docker/4f5c/init"
 
 
@@ -86,20 +75,12 @@ MEMCG = (
     "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
     "oom_memcg=/job,task_memcg=/job,task=python,pid={pid},uid=0"
 )
-
-
 KILLED = (
     "Memory cgroup out of memory: Killed process {pid} (python) total-vm:75260kB, "
     "anon-rss:64256kB, file-rss:6360kB, shmem-rss:0kB, UID:0 pgtables:188kB oom_score_adj:0"
 )
-
-
 OLD = "Killed process {pid} (python) total-vm:75260kB, anon-rss:64256kB, file-rss:6360kB"
-
-
 GLOBAL = "Out of memory: Killed process {pid} (python) total-vm:75260kB, anon-rss:64256kB"
-
-
 SEGFAULT = "python[{pid}]: segfault at 0 ip 00007f6a2c sp 00007ffd1 error 4 in libfoo.so[7f6a+10]"
 
 

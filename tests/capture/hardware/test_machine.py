@@ -11,7 +11,6 @@ from cgroup_trees import (
     HYBRID,
     KUBERNETES_V2,
     SLURM_V1,
-    SYSTEMD_V2,
     write_tree,
 )
 
@@ -39,7 +38,6 @@ def told(tree, root):
         (BESIDE, (2.0, 90.0), (4 * GIB, 2 * GIB)),
         (DOCKER_V1_FREE, None, None),
         (KUBERNETES_V2, (4.0, 8.0), (8 * GIB, 5 * GIB)),
-        (SYSTEMD_V2, None, (3 * GIB, GIB)),
         (SLURM_V1, None, (32 * GIB, 20 * GIB)),
         (HYBRID, None, None),
         ({}, None, None),
@@ -50,7 +48,6 @@ def told(tree, root):
         "beside",
         "no limit",
         "pod",
-        "scope",
         "slurm",
         "hybrid",
         "no groups",

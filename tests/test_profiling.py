@@ -65,7 +65,6 @@ def test_one_duration_has_every_statistic():
 
 
 def test_statistics_are_those_of_all_durations_whatever_the_batches():
-    """Taking rows in at odd moments changes nothing."""
     durations = [(number * 7919) % 10_007 + 1 for number in range(5_000)]
     samples = empty()
     for number, ns in enumerate(durations):

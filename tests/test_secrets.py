@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -110,8 +112,11 @@ SCRIPT = """
         try:
             with run:
                 password = planted["variable in a frame"]
-                connect(password=planted["exception"])
-        except ConnectionError:
+                try:
+                    connect(password=planted["exception"])
+                except ConnectionError as error:
+                    raise RuntimeError(planted["api token"] + " refused") from error
+        except RuntimeError:
             print("trained")
 
     if __name__ == "__main__":
@@ -185,6 +190,7 @@ def test_no_planted_secret_reaches_the_disk_or_the_screen(hosts):
     run = seamark.init_run(with_id=folder.name, mode="read-only")
     assert run["params/cloud/aws"].fetch() == {"secret_access_key": BY_NAME, "region": "eu"}
     assert run["params/tokenizer"].fetch() == "bert"
+    assert any(b"refused" in path.read_bytes() for path in files)
     assert run["child"].fetch() == {"token": BY_NAME, "n": 1}
     assert run.exists("data")
 
@@ -224,6 +230,7 @@ def test_a_word_given_as_a_token_is_no_secret(word):
 def test_addresses_of_artifacts_and_checkpoints_hold_no_secrets(url, kept):
     """By name in query and fragment, by shape anywhere, and the token itself."""
     with seamark.init_run(capture={"packages": False, "git": False}, api_token="given-7f3a") as run:
+        assert b"given-7f3a" not in pickle.dumps(run)
         run["data"].track_files(url)
         run.session.recorder.contents.files.refer("model", url)
     with seamark.init_run(with_id=run.id, mode="read-only") as again:
@@ -234,10 +241,10 @@ def test_addresses_of_artifacts_and_checkpoints_hold_no_secrets(url, kept):
 
 
 def test_the_values_of_the_training_are_left_alone():
-    """Only what is written is changed."""
     params = {"token": "t0k", "nested": [{"password": "x"}], "argv": ["--token", "x"]}
+    given = copy.deepcopy(params)
     recorded("params", params)
-    assert params == {"token": "t0k", "nested": [{"password": "x"}], "argv": ["--token", "x"]}
+    assert params == given
 
 
 def test_one_line_says_so_and_the_run_lists_the_places(caplog):
@@ -251,32 +258,22 @@ def test_one_line_says_so_and_the_run_lists_the_places(caplog):
     again = seamark.init_run(with_id=run.id, mode="read-only")
     assert again["sys/masked"].fetch() == {"a/token", "b/password"}
     assert "2 values (a/token, b/password)" in command("show", "latest")
-
-
-def test_nothing_is_said_where_nothing_is_hidden(caplog):
-    """Most runs."""
+    caplog.clear()
     with seamark.init_run(params={"lr": 0.1, "tokenizer": "bert"}) as run:
         run.log_metrics({"loss": 1.0})
     assert not seamark.init_run(with_id=run.id, mode="read-only").exists("sys/masked")
     assert "secret" not in caplog.text
 
 
-@pytest.mark.parametrize("given", [{"secrets": False}, {}], ids=["argument", "variable"])
-def test_it_can_be_switched_off(given, monkeypatch):
-    """By an argument or by a variable."""
-    if not given:
-        monkeypatch.setenv("SEAMARK_MASK_SECRETS", "0")
-    assert recorded("params", {"token": "t0k"}, **given) == {"token": "t0k"}
-
-
-def test_an_argument_takes_precedence_over_the_variable(monkeypatch):
-    """As everywhere."""
+def test_it_can_be_switched_off(monkeypatch):
+    """By a variable, or by an argument, which takes precedence."""
+    assert recorded("params", {"token": "t0k"}, secrets=False) == {"token": "t0k"}
     monkeypatch.setenv("SEAMARK_MASK_SECRETS", "0")
+    assert recorded("params", {"token": "t0k"}) == {"token": "t0k"}
     assert recorded("token", "t0k", secrets=True) == BY_NAME
 
 
 def test_names_and_expressions_come_from_a_variable(monkeypatch):
-    """One a line."""
     monkeypatch.setenv("SEAMARK_SECRETS", "patient_id\n\\d{3}-\\d{2} \\w+\n")
     given = {"patient_id": "Bob", "x": "123-45 abc", "y": 1}
     assert recorded("p", given) == {
@@ -310,13 +307,11 @@ def test_a_project_hides_secrets_too(monkeypatch):
     ],
 )
 def test_a_mistake_is_told_at_once(given, says):
-    """What was expected, and what was given."""
     with pytest.raises(seamark.errors.ArgumentError, match=says):
         seamark.init_run(**given)
 
 
 def test_metrics_are_not_looked_at(monkeypatch):
-    """A series of numbers costs what it did."""
     from seamark.capture.secrets import secrets
 
     with seamark.init_run(capture={"packages": False, "git": False}) as run:

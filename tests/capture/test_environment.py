@@ -49,11 +49,6 @@ def facts(root: Path, **environment: str) -> dict[str, Any]:
     return {name: fact for name, fact in told.items() if not name.startswith("torch/")}
 
 
-def test_a_plain_host_is_in_nothing(tmp_path):
-    """Also one on which containers of others run."""
-    assert facts(tree(tmp_path, proc__self__mountinfo=HOST, proc__self__cgroup="0::/\n")) == {}
-
-
 @pytest.mark.parametrize(
     ("files", "environment", "wanted"),
     [
@@ -62,6 +57,8 @@ def test_a_plain_host_is_in_nothing(tmp_path):
             {},
             {"container": "docker", "container_id": SHORT},
         ),
+        # A host on which containers of others run.
+        ({"proc__self__mountinfo": HOST, "proc__self__cgroup": "0::/\n"}, {}, {}),
         ({"DOTdockerenv": ""}, {}, {"container": "docker"}),
         (
             {"proc__self__cgroup": f"4:memory:/docker/{ID}\n1:cpu:/docker/{ID}\n"},
@@ -163,7 +160,6 @@ SLURM = {
     ],
 )
 def test_clusters_and_services(tmp_path, environment, wanted):
-    """What their variables say."""
     found = facts(tmp_path, **environment)
     assert wanted.items() <= found.items()
     assert set(found) - set(wanted) <= {"service_id"}
@@ -185,8 +181,6 @@ def test_a_pod(tmp_path):
 
 
 def test_other_variables_are_not_read(tmp_path):
-    """Neither by name nor all at once."""
-
     asked: set[str] = set()
 
     class Watched(dict[str, str]):
@@ -257,7 +251,6 @@ def _paths() -> str:
 
 
 def test_the_real_ones(tmp_path):
-    """Of this process: its system and its Python."""
     found = environment_facts("monitoring/w")
     assert found["monitoring/w/environment/kernel"] == platform.release()
     python = f"{platform.python_implementation()} {platform.python_version()}"

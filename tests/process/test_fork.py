@@ -74,7 +74,6 @@ def test_in_the_order_of_registration():
 
 
 def test_one_that_fails_keeps_no_other_from_its_turn():
-    """The child goes on with everything else whole."""
     kept = [Thing("broken", fail), Thing("whole")]
     assert in_a_child()[-1] == "whole"
     assert "broken" not in in_a_child()

@@ -68,7 +68,6 @@ def test_what_is_ours_stops_there():
 
 
 def test_one_may_be_used_again_and_inside_itself():
-    """It keeps nothing between two uses."""
     lost: list[Exception] = []
     quiet = quietly(lost.append)
     with quiet:

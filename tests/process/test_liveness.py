@@ -19,20 +19,9 @@ from seamark.process.liveness import (
 )
 
 FIRST = 0xEFFFFFFC
-
-
 S = 10**9
-
-
 NOW = 1_790_000_000 * S
-
-
-UP = 50_000.0
-
-
-"""Seconds since boot at NOW."""
-
-
+UP = 50_000.0  # seconds since boot at NOW
 GROUPS = "docker/4f5c/init"
 
 
@@ -86,20 +75,12 @@ MEMCG = (
     "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
     "oom_memcg=/job,task_memcg=/job,task=python,pid={pid},uid=0"
 )
-
-
 KILLED = (
     "Memory cgroup out of memory: Killed process {pid} (python) total-vm:75260kB, "
     "anon-rss:64256kB, file-rss:6360kB, shmem-rss:0kB, UID:0 pgtables:188kB oom_score_adj:0"
 )
-
-
 OLD = "Killed process {pid} (python) total-vm:75260kB, anon-rss:64256kB, file-rss:6360kB"
-
-
 GLOBAL = "Out of memory: Killed process {pid} (python) total-vm:75260kB, anon-rss:64256kB"
-
-
 SEGFAULT = "python[{pid}]: segfault at 0 ip 00007f6a2c sp 00007ffd1 error 4 in libfoo.so[7f6a+10]"
 
 
@@ -148,7 +129,6 @@ def test_a_pid_is_used_again(tmp_path, header, crash, ago, silent_s):
 
 
 def test_only_the_kernel_is_believed(tmp_path, header, crash):
-    """Services write into its log as well."""
     kernel_log(tmp_path, (9, KILLED.format(pid=header["pid"])), facility=1)
     assert crash().reason == "process gone"
 
@@ -199,7 +179,6 @@ def test_a_new_group_of_the_same_name_says_nothing(tmp_path, crash):
     ],
 )
 def test_what_a_header_says_raises_nothing(tmp_path, crash, noted):
-    """It is a stranger's."""
     group(tmp_path, "docker", 7)
     assert crash(cgroup=noted).reason in ("process gone", "heartbeat lost")
 
@@ -207,7 +186,6 @@ def test_what_a_header_says_raises_nothing(tmp_path, crash, noted):
 @pytest.mark.parametrize("value", [None, "", -1, 1e308, [], {}, True, 10**30])
 @pytest.mark.parametrize("key", ["pid", "start", "boot", "host", "pid_namespace", "cgroup"])
 def test_no_header_raises(crash, key, value):
-    """Whatever stands in it."""
     assert isinstance(crash(**{key: value}), Crash)
 
 
@@ -286,6 +264,5 @@ def test_a_process_is_known_by_its_start():
 
 
 def test_a_boot_has_an_id():
-    """The same at every call."""
     assert boot_id() == boot_id()
     assert len(boot_id() or "") == 36

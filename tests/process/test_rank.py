@@ -90,7 +90,6 @@ def test_a_process_group_that_is_initialised_comes_first(monkeypatch):
 
 
 def test_a_process_group_that_is_not_there_yet_says_nothing(monkeypatch):
-    """Nor one that is only half imported."""
     process_group(monkeypatch, initialized=False)
     assert current_rank(TORCHRUN) == Rank(3, 8, "torchrun", "RANK")
     put_module(monkeypatch, "torch.distributed")
@@ -122,7 +121,6 @@ def test_what_lightning_was_told_counts_unless_it_is_zero(monkeypatch, module):
 
 
 def test_the_answer_is_never_remembered(monkeypatch):
-    """What was asked too early is asked again."""
     monkeypatch.delenv("RANK", raising=False)
     assert current_rank().rank == 0
     monkeypatch.setenv("RANK", "1")

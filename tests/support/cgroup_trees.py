@@ -12,17 +12,11 @@ GIB: Final = 2**30
 NO_LIMIT_1: Final = 9223372036854771712
 """What version 1 writes where there is no limit."""
 
-_V1_MOUNT = "{id} 30 0:{id} {root} /sys/fs/cgroup/{name} ro,nosuid - cgroup cgroup rw,{name}\n"
-
 Tree = dict[str, str]
 
 DOCKER_V2: Final[Tree] = {
     # docker run --cpus 1.5 --memory 2g, with a namespace of groups of its own
     "proc/self/cgroup": "0::/\n",
-    "proc/self/mountinfo": (
-        "615 614 0:54 / /proc rw,nosuid - proc proc rw\n"
-        "619 618 0:29 / /sys/fs/cgroup ro,nosuid,nodev - cgroup2 cgroup rw,nsdelegate\n"
-    ),
     "sys/fs/cgroup/memory.max": f"{2 * GIB}\n",
     "sys/fs/cgroup/memory.current": f"{GIB + 300_000_000}\n",
     "sys/fs/cgroup/memory.stat": f"anon {GIB}\nfile 300000000\ninactive_file 250000000\n",
@@ -34,10 +28,6 @@ DOCKER_V1: Final[Tree] = {
     # docker run --cpus 2 --memory 4g: the path is the host's, what is mounted begins at it
     "proc/self/cgroup": (
         "12:memory:/docker/4f1e\n5:cpu,cpuacct:/docker/4f1e\n1:name=systemd:/docker/4f1e\n"
-    ),
-    "proc/self/mountinfo": (
-        _V1_MOUNT.format(id=40, root="/docker/4f1e", name="memory")
-        + _V1_MOUNT.format(id=41, root="/docker/4f1e", name="cpu,cpuacct")
     ),
     "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{4 * GIB}\n",
     "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{3 * GIB}\n",
@@ -59,7 +49,6 @@ _POD = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod7c1.slice
 KUBERNETES_V2: Final[Tree] = {
     # A container without limits of its own in a pod that has some, seen with the host's groups
     "proc/self/cgroup": f"0::{_POD}/cri-containerd-91a.scope\n",
-    "proc/self/mountinfo": "31 24 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n",
     f"sys/fs/cgroup{_POD}/cri-containerd-91a.scope/memory.max": "max\n",
     f"sys/fs/cgroup{_POD}/cri-containerd-91a.scope/memory.current": f"{5 * GIB}\n",
     f"sys/fs/cgroup{_POD}/cri-containerd-91a.scope/memory.stat": "inactive_file 0\n",
@@ -75,32 +64,12 @@ KUBERNETES_V2: Final[Tree] = {
     "sys/fs/cgroup/kubepods.slice/cpu.max": "max 100000\n",
 }
 
-SYSTEMD_V2: Final[Tree] = {
-    # systemd-run --user --scope -p MemoryMax=3G: in a slice that has no limit, of a user with one
-    "proc/self/cgroup": "0::/user.slice/user-1000.slice/user@1000.service/run-r5.scope\n",
-    "proc/self/mountinfo": "31 24 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-    "sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/run-r5.scope/memory.max": (
-        f"{3 * GIB}\n"
-    ),
-    "sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/run-r5.scope/memory.current": (
-        f"{GIB}\n"
-    ),
-    "sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/run-r5.scope/cgroup.procs": "1\n",
-    "sys/fs/cgroup/user.slice/user-1000.slice/memory.max": f"{16 * GIB}\n",
-    "sys/fs/cgroup/user.slice/user-1000.slice/memory.current": f"{9 * GIB}\n",
-    "sys/fs/cgroup/user.slice/cpu.max": "max 100000\n",
-}
-
 SLURM_V1: Final[Tree] = {
     # sbatch --mem=32G, ConstrainRAMSpace=yes: the job is limited, its steps and tasks are not
     "proc/self/cgroup": (
         "9:memory:/slurm/uid_1000/job_77/step_0/task_0\n"
         "4:cpuset:/slurm/uid_1000/job_77/step_0\n"
         "3:cpu,cpuacct:/\n"
-    ),
-    "proc/self/mountinfo": (
-        _V1_MOUNT.format(id=35, root="/", name="memory")
-        + _V1_MOUNT.format(id=36, root="/", name="cpu,cpuacct")
     ),
     "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{NO_LIMIT_1}\n",
     "sys/fs/cgroup/memory/slurm/uid_1000/memory.limit_in_bytes": f"{NO_LIMIT_1}\n",
@@ -117,10 +86,6 @@ SLURM_V1: Final[Tree] = {
 HYBRID: Final[Tree] = {
     # A host with version 1 for controllers and version 2 for systemd alone; no limits
     "proc/self/cgroup": "4:memory:/\n1:name=systemd:/user.slice\n0::/user.slice\n",
-    "proc/self/mountinfo": (
-        _V1_MOUNT.format(id=35, root="/", name="memory")
-        + "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
-    ),
     "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{NO_LIMIT_1}\n",
     "sys/fs/cgroup/unified/user.slice/cgroup.procs": "1\n",
 }

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from git_repositories import ARMED, Hostile, git, make_repository
+from git_repositories import Hostile, git, make_repository
 
 from seamark.capture.code import changes
 from seamark.capture.code.hiding import hide_in_patch
@@ -130,7 +130,6 @@ CHANGES = [
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_the_diff_applied_to_the_commit_is_what_was_executed(repository, tmp_path, change):
-    """Byte for byte, with modes and links."""
     (repository / "dos.txt").write_bytes(b"a\r\nb\r\nc\r\n")
     commit(repository)
     change(repository)
@@ -144,47 +143,22 @@ def test_the_diff_applied_to_the_commit_is_what_was_executed(repository, tmp_pat
     assert hide_in_patch(diff.content, Secrets()) == diff.content
 
 
-def test_several_changes_are_counted(repository):
-    """Beside the fact that there are some."""
-    for name in "abc":
-        (repository / name).write_text(name)
-    commit(repository)
-    for name in "abc":
-        (repository / name).write_text(name * 2)
-    assert taken(repository)[0]["source_code/git/files_changed"] == 3
-
-
-def test_a_clean_repository_has_no_diff(repository):
-    """Not even if the times of its files are others."""
+def test_where_nothing_can_be_compared_there_is_no_diff(repository, tmp_path):
+    """Nothing has changed but a time; there is no commit yet; there is no working tree."""
     os.utime(repository / "train.py", (1, 1))
     facts, kept = taken(repository)
     assert kept == {}
     assert "source_code/git/files_changed" not in facts
-
-
-def test_without_a_commit_there_is_nothing_to_compare_with(tmp_path):
-    """What is added has changed all the same."""
-    git(tmp_path, "init", "-q")
-    (tmp_path / "a.py").write_text("a\n")
-    git(tmp_path, "add", "a.py")
-    facts, kept = taken(tmp_path)
-    assert facts["source_code/git/dirty"] is True
-    assert kept == {}
-
-
-def test_a_working_tree_beside_its_repository_has_its_own_diff(repository, tmp_path):
-    """``git worktree``."""
-    other = tmp_path / "other"
-    git(repository, "worktree", "add", "-q", str(other))
-    (other / "train.py").write_text("other\n")
-    assert b"+other" in taken(other)[1]["diff"].content
-    assert taken(repository)[1] == {}
-
-
-def test_a_bare_repository_has_no_changes(tmp_path):
-    """There is no working tree."""
     git(tmp_path, "init", "-q", "--bare", "bare.git")
     assert taken(tmp_path / "bare.git")[1] == {}
+    new = tmp_path / "new"
+    new.mkdir()
+    git(new, "init", "-q")
+    (new / "a.py").write_text("a\n")
+    git(new, "add", "a.py")
+    facts, kept = taken(new)
+    assert facts["source_code/git/dirty"] is True
+    assert kept == {}
 
 
 def test_of_a_submodule_the_commit_is_told(repository, tmp_path):
@@ -208,7 +182,6 @@ def test_of_a_submodule_the_commit_is_told(repository, tmp_path):
 
 
 def test_what_does_not_fit_is_left_out(repository, tmp_path, monkeypatch):
-    """And named; the rest still applies."""
     monkeypatch.setattr(changes, "MAX_DIFF", 4000)
     names = ("a.txt", "b.txt", "c.txt", "d.txt")
     for name in names:
@@ -226,58 +199,15 @@ def test_what_does_not_fit_is_left_out(repository, tmp_path, monkeypatch):
     assert (clean / "c.txt").read_text() == "y\n" * 20
 
 
-def test_binary_files_are_left_out(repository, tmp_path):
-    """New, changed, deleted and turned into a link; the rest still applies."""
-    (repository / "sub").mkdir()
-    names = ("changed.bin", "gone.bin", "sub/link.bin")
-    for name in names:
-        (repository / name).write_bytes(bytes(range(200)) * 2)
-    commit(repository)
-    (repository / "changed.bin").write_bytes(bytes(range(199)) * 2)
-    (repository / "gone.bin").unlink()
-    (repository / "sub/link.bin").unlink()
-    (repository / "sub/link.bin").symlink_to("../train.py")
-    (repository / "new.bin").write_bytes(b"\0")
-    git(repository, "add", "new.bin")
-    (repository / "train.py").write_text("changed\n")
-    facts, kept = taken(repository)
-    assert facts["source_code/git/files_changed"] == 5
-    assert kept["diff"].left_out.startswith("4 files are left out: ")
-    assert all(name in kept["diff"].left_out for name in (*names, "new.bin"))
-    clean = applied(repository, kept["diff"].content, tmp_path / "clean")
-    assert (clean / "train.py").read_text() == "changed\n"
-    assert (clean / "gone.bin").exists()
-
-
-def test_a_file_with_a_filter_is_left_out(repository):
-    """What the repository has of it is not what is on disk: git-lfs."""
+def test_what_git_cannot_compare_is_left_out(repository, tmp_path):
+    """Binary files, a file with a filter (git-lfs), a pipe, a conflict; the rest still applies."""
     git(repository, "config", "filter.upper.clean", "tr a-z A-Z")
-    (repository / ".gitattributes").write_text("*.bin filter=upper\n")
-    (repository / "data.bin").write_text("abc\n")
-    commit(repository)
-    (repository / "data.bin").write_text("xyz\n")
-    (repository / "train.py").write_text("changed\n")
-    diff = taken(repository)[1]["diff"]
-    assert diff.left_out == "1 file is left out: data.bin (filter upper)"
-    assert b"xyz" not in diff.content
-    assert b"+changed" in diff.content
-
-
-def test_a_pipe_in_the_place_of_a_tracked_file_is_left_out(repository):
-    """Git would wait for somebody to write into it."""
-    (repository / "other.py").write_text("x\n")
-    commit(repository)
-    (repository / "train.py").unlink()
-    os.mkfifo(repository / "train.py")
-    (repository / "other.py").write_text("y\n")
-    diff = taken(repository)[1]["diff"]
-    assert "train.py (no regular file)" in diff.left_out
-    assert b"+y" in diff.content
-
-
-def test_files_in_conflict_are_left_out(repository, tmp_path):
-    """The rest still applies."""
-    (repository / "aaa.py").write_text("x\n")
+    (repository / ".gitattributes").write_text("*.up filter=upper\n")
+    (repository / "data.up").write_text("abc\n")
+    for name in ("changed.bin", "gone.bin", "link.bin"):
+        (repository / name).write_bytes(bytes(range(200)) * 2)
+    for name in ("aaa.py", "pipe.py"):
+        (repository / name).write_text("x\n")
     commit(repository)
     git(repository, "checkout", "-q", "-b", "other")
     (repository / "train.py").write_text("other\n")
@@ -289,11 +219,25 @@ def test_files_in_conflict_are_left_out(repository, tmp_path):
         ["git", "-c", "user.name=a", "-c", "user.email=a@b", "merge", "-q", "other"],
         cwd=repository, capture_output=True, check=False,
     )  # fmt: skip
+    (repository / "data.up").write_text("xyz\n")
+    (repository / "changed.bin").write_bytes(bytes(range(199)) * 2)
+    for name in ("gone.bin", "link.bin", "pipe.py"):
+        (repository / name).unlink()
+    (repository / "link.bin").symlink_to("train.py")
+    os.mkfifo(repository / "pipe.py")
     (repository / "aaa.py").write_text("y\n")
-    diff = taken(repository)[1]["diff"]
-    assert diff.left_out == "1 file is left out: train.py (in conflict)"
+    facts, kept = taken(repository)
+    diff = kept["diff"]
+    assert facts["source_code/git/files_changed"] == 7
+    assert diff.left_out.startswith("6 files are left out: ")
+    assert "data.up (filter upper)" in diff.left_out
+    assert "pipe.py (no regular file)" in diff.left_out
+    assert "train.py (in conflict)" in diff.left_out
+    assert diff.left_out.count(".bin (binary, or more than") == 3
+    assert b"xyz" not in diff.content
     clean = applied(repository, diff.content, tmp_path / "clean")
     assert (clean / "aaa.py").read_text() == "y\n"
+    assert (clean / "gone.bin").exists()
 
 
 # --------------------------------------------------------------------- untracked files
@@ -331,7 +275,6 @@ def test_untracked_files_are_listed_unless_they_are_ignored(repository, tmp_path
 
 
 def test_of_very_many_untracked_files_the_first_are_listed(repository, monkeypatch):
-    """And that there are more is said."""
     monkeypatch.setattr(changes, "_MAX_UNTRACKED", 31)
     for number in range(9):
         (repository / f"{number}.txt").write_text("x")
@@ -343,19 +286,7 @@ def test_of_very_many_untracked_files_the_first_are_listed(repository, monkeypat
 # --------------------------------------------------------------------- a stranger's repository
 
 
-@pytest.mark.parametrize("arm", ARMED, ids=lambda arm: arm.__name__)
-def test_nothing_that_a_repository_names_is_run_for_its_changes(repository, tmp_path, arm):
-    """The same set-ups as for its facts, with something to compare and to list."""
-    hostile = Hostile(repository, tmp_path / "canary")
-    arm(hostile)
-    (repository / "untracked.py").write_text("x")
-    hostile.canary.unlink(missing_ok=True)
-    taken(repository)
-    assert not hostile.canary.exists()
-
-
 def test_variables_run_nothing_for_its_changes(repository, tmp_path, monkeypatch):
-    """Git has several that name programs."""
     hostile = Hostile(repository, tmp_path / "canary")
     hostile.attribute("*.py diff=evil filter=evil")
     hostile.change("PASS\n")
@@ -378,16 +309,6 @@ def test_variables_run_nothing_for_its_changes(repository, tmp_path, monkeypatch
     assert not hostile.canary.exists()
 
 
-def test_the_index_stays_as_it_is(repository):
-    """Somebody may be committing."""
-    (repository / "train.py").write_text("changed\n")
-    index = repository / ".git" / "index"
-    before = index.read_bytes()
-    assert "diff" in taken(repository)[1]
-    assert index.read_bytes() == before
-    assert not (repository / ".git" / "index.lock").exists()
-
-
 # --------------------------------------------------------------------- secrets
 
 
@@ -405,7 +326,6 @@ PLANTED = {
 def test_planted_secrets_are_hidden_and_what_is_added_still_applies(
     repository, tmp_path, monkeypatch
 ):
-    """Numbers of lines stay what they were."""
     monkeypatch.setenv("SOME_PASSWORD", "planted-variable")
     for name, text in PLANTED.items():
         (repository / name).write_text(text)

@@ -35,7 +35,6 @@ def test_every_distribution_stands_there_with_its_version():
 
 
 def test_the_first_one_on_the_path_counts(tmp_path, monkeypatch):
-    """As for imports."""
     for folder, version in (("first", "2.0"), ("second", "1.0")):
         info = tmp_path / folder / "some_package-9.dist-info"
         info.mkdir(parents=True)
@@ -87,7 +86,6 @@ def test_what_came_from_no_index_tells_where_from_without_credentials(tmp_path, 
     ["", "{", "[]", "[" * 100_000, {"url": 1}, {"url": "file:///a\nb==1"}, "{}" + " " * (1 << 17)],
 )
 def test_a_damaged_note_of_where_a_package_is_from_counts_for_nothing(tmp_path, monkeypatch, noted):
-    """Its version is known all the same."""
     distribution(tmp_path, "some", noted)
     monkeypatch.setattr("sys.path", [str(tmp_path)])
     assert installed_packages() == "some==1.0"
@@ -129,7 +127,6 @@ def test_a_recorded_environment_is_listed(monkeypatch):
 
 
 def test_what_is_no_package_is_not_listed(prefix):
-    """Never an error."""
     meta = prefix / "conda-meta"
     (meta / "noname.json").write_text("{}")
     (meta / "history").write_text("==> now <==\n")
@@ -138,18 +135,13 @@ def test_what_is_no_package_is_not_listed(prefix):
     assert conda_packages() == "pytorch=2.0.1=py3.10_cuda11.7_cudnn8.5.0_0"
 
 
-def test_without_conda_there_is_nothing(monkeypatch, tmp_path):
-    """No variable, or a folder that is none."""
-    monkeypatch.setattr("sys.prefix", str(tmp_path))
-    monkeypatch.delenv("CONDA_PREFIX", raising=False)
-    assert conda_packages() == ""
-    monkeypatch.setenv("CONDA_PREFIX", str(tmp_path / "missing"))
-    assert conda_packages() == ""
-
-
 def test_the_environment_of_python_counts_where_none_is_activated(monkeypatch, prefix):
-    """A cluster job calls its Python by path."""
+    """A cluster job calls its Python by path; without conda there is nothing."""
     (prefix / "conda-meta" / "a-1-0.json").write_text("{}")
     monkeypatch.delenv("CONDA_PREFIX")
     monkeypatch.setattr("sys.prefix", str(prefix))
     assert conda_packages() == "a=1=0"
+    monkeypatch.setenv("CONDA_PREFIX", str(prefix / "missing"))
+    assert conda_packages() == "a=1=0"
+    monkeypatch.setattr("sys.prefix", str(prefix / "missing"))
+    assert conda_packages() == ""

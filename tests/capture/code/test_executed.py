@@ -48,15 +48,8 @@ def version_of(scripts) -> object:
 # --------------------------------------------------------------------- the script
 
 
-def test_the_script_is_kept_by_default(scripts):
-    """Under its name relative to the working directory."""
-    assert scripts.run(WHOLE).code == 0
-    assert files_of(scripts) == {"script.py": (scripts.folder / "script.py").read_text()}
-
-
 @pytest.mark.parametrize("switch", ["script=True), source_files=[]", "script=False)"])
 def test_no_script_is_kept_where_that_is_said(scripts, switch):
-    """Neptune's empty list, and the switch."""
     assert scripts.run(WHOLE.replace("packages=False)", f"packages=False, {switch}", 1)).code == 0
     assert files_of(scripts) == {}
 
@@ -68,13 +61,15 @@ def test_files_that_are_named_stand_in_for_the_script(scripts):
     assert files_of(scripts) == {"conf.py": 'password = "hunter2x"\n'}
 
 
-def test_a_module_that_is_started_is_kept_under_its_path(scripts):
-    """python -m package.module, and a package's __main__."""
+def test_a_module_is_named_as_it_was_started_and_kept_under_its_path(scripts):
     (scripts.folder / "pack").mkdir()
     scripts.write("", "pack/__init__.py")
     for name, started in (("train", "pack.train"), ("__main__", "pack")):
         scripts.write(WHOLE, f"pack/{name}.py")
-        assert scripts.start([sys.executable, "-m", started]).code == 0
+        assert scripts.start([sys.executable, "-m", started, "a"]).code == 0
+        atoms = scripts.recorded().atoms
+        assert atoms["source_code/entrypoint"] == f"-m {started}"
+        assert atoms["source_code/arguments"] == ["a"]
         assert set(files_of(scripts, name)) == {f"pack/{name}.py"}
         shutil.rmtree(scripts.root)
 
@@ -100,7 +95,6 @@ def test_what_is_installed_is_not_kept(scripts):
 
 @pytest.mark.once
 def test_of_a_virtual_environment_nothing_is_kept(scripts):
-    """Whatever folder of it a script lies in."""
     command = [sys.executable, "-m", "venv", "--without-pip", "env"]
     subprocess.run(command, cwd=scripts.folder, check=True)
     scripts.write(WHOLE, "env/tool.py")
@@ -110,7 +104,6 @@ def test_of_a_virtual_environment_nothing_is_kept(scripts):
 
 
 def test_code_without_a_file_keeps_none(scripts):
-    """python -c and standard input."""
     import textwrap
 
     code = textwrap.dedent(WHOLE)
@@ -126,7 +119,6 @@ def test_code_without_a_file_keeps_none(scripts):
 
 
 def test_a_spawned_worker_keeps_the_script_of_its_parent(scripts):
-    """ddp_spawn: rank 0 is a child."""
     code = f"""
         import multiprocessing
         def work():
@@ -135,19 +127,20 @@ def test_a_spawned_worker_keeps_the_script_of_its_parent(scripts):
             process = multiprocessing.get_context("spawn").Process(target=work)
             process.start(); process.join()
     """
-    ended = scripts.run(code)
+    ended = scripts.run(code, "--x")
     assert (ended.code, ended.stderr) == (0, "")
     assert set(files_of(scripts)) == {"script.py"}
+    atoms = scripts.recorded().atoms
+    assert atoms["source_code/entrypoint"] == "script.py"
+    assert atoms["source_code/arguments"] == ["--x"]
 
 
 def test_planted_secrets_are_hidden_and_noted(scripts):
     """The script is kept unasked; what has no literal stays as it is."""
     code = WHOLE + '    token = str(1)\n    login(token="planted-1") if 0 else 0\n'
     assert scripts.run(code).code == 0
-    (text,) = files_of(scripts).values()
-    assert "planted" not in text
-    assert 'login(token="***")' in text
-    assert "token = str(1)" in text
+    written = (scripts.folder / "script.py").read_text()
+    assert files_of(scripts) == {"script.py": written.replace("planted-1", "***")}
     kept = b"".join(path.read_bytes() for path in scripts.root.rglob("*") if path.is_file())
     assert b"planted" not in kept
     (folder,) = (scripts.root / "default").iterdir()
@@ -216,7 +209,6 @@ def test_what_is_imported_while_the_run_goes_on_counts(scripts, tmp_path):
 
 
 def test_too_much_code_has_no_version(scripts, tmp_path):
-    """Null, and why."""
     code = "    import seamark.capture.code.executed as e\n    e._MAX_MODULES = 1\n" + IMPORTS
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "__init__.py").write_text("")

@@ -63,41 +63,31 @@ def test_a_changed_file_is_dirty_and_a_new_one_is_not(repository):
     assert found(repository)["dirty"] is True
 
 
-def test_a_detached_head_has_no_branch(repository):
-    """Null, and not the word HEAD."""
+def test_a_detached_head_has_no_branch_and_a_first_branch_no_commit(repository, tmp_path):
     commit = git(repository, "rev-parse", "HEAD")
     git(repository, "checkout", "-q", "--detach")
     assert found(repository) == {"commit": commit, "branch": None, "remote": None, "dirty": False}
-
-
-def test_a_repository_without_a_commit_has_a_branch(tmp_path):
-    """Straight after git init."""
     git(tmp_path, "init", "-q", "-b", "main")
     assert found(tmp_path) == {"commit": None, "branch": "main", "remote": None, "dirty": False}
 
 
-def test_an_only_remote_of_another_name_is_told(repository):
-    """The first one, if there is no origin."""
+def test_the_address_is_that_of_origin_else_of_the_first_remote(repository):
+    """As it is configured: url.<base>.insteadOf is how tokens are handed to git in CI."""
+    git(repository, "config", "url.https://x:top-token@host/.insteadOf", "https://host/")
     git(repository, "remote", "add", "upstream", "git@host:org/repo.git")
     git(repository, "remote", "add", "zweite", "/srv/x")
     assert found(repository)["remote"] == "host:org/repo.git"
-
-
-def test_a_token_that_the_configuration_puts_into_addresses_stays_out(repository):
-    """url.<base>.insteadOf is how tokens are handed to git in CI."""
     git(repository, "remote", "add", "origin", "https://host/org/repo.git")
-    git(repository, "config", "url.https://x:top-token@host/.insteadOf", "https://host/")
     assert found(repository)["remote"] == "https://host/org/repo.git"
 
 
-def test_outside_of_a_repository_nothing_is_recorded(tmp_path):
-    """And neither in a folder that is not there."""
+def test_where_there_is_nothing_to_ask_nothing_is_recorded(repository, tmp_path, monkeypatch):
+    """No repository, no folder, a run that has stopped, no git: no error, no message."""
     assert found(tmp_path) == {}
     assert found(tmp_path / "missing") == {}
-
-
-def test_without_git_nothing_is_recorded(repository, tmp_path, monkeypatch):
-    """No error, no message."""
+    probe = GitProbe(repository)
+    probe.cancel()
+    probe.find(pytest.fail, pytest.fail)
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     assert found(repository) == {}
 
@@ -162,15 +152,6 @@ def test_a_git_that_hangs_is_killed_with_all_it_started(slow_git, tmp_path):
     wait_until_gone(slow_git)
 
 
-def test_a_probe_that_was_cancelled_asks_nothing(repository):
-    """A run may stop before its thread came to that."""
-    probe = GitProbe(repository)
-    probe.cancel()
-    facts: dict[str, object] = {}
-    probe.find(facts.update, lambda _: None)
-    assert facts == {}
-
-
 @pytest.mark.parametrize(("command", "known"), [("status", 3), ("diff-index", 4)])
 def test_what_is_known_when_time_runs_out_is_kept(
     repository, tmp_path, monkeypatch, command, known
@@ -192,7 +173,6 @@ def test_what_is_known_when_time_runs_out_is_kept(
 
 @pytest.mark.once
 def test_a_training_neither_waits_for_a_git_that_hangs_nor_leaves_it_behind(scripts, slow_git):
-    """Everything else is recorded; the run is completed."""
     code = """
         import os, seamark
         with seamark.init_run() as run:
@@ -276,6 +256,7 @@ def test_nothing_that_a_repository_names_is_run(repository, tmp_path, arm):
     hostile = Hostile(repository, tmp_path / "canary")
     command = arm(hostile)
     commit = None if arm.__name__ == "directory_elsewhere" else git(repository, "rev-parse", "HEAD")
+    (repository / "untracked.py").write_text("x")
     hostile.canary.unlink(missing_ok=True)
     assert found(repository).get("commit", commit)
     assert not hostile.canary.exists()
@@ -294,13 +275,6 @@ def test_a_pipe_in_the_place_of_a_file_costs_the_time_that_git_gets(repository, 
     (repository / place).unlink()
     os.mkfifo(repository / place)
     assert "dirty" not in found(repository, timeout_s=0.5)
-
-
-def test_a_pipe_in_the_place_of_a_tracked_file_is_a_change(repository):
-    """Nobody reads it."""
-    (repository / "train.py").unlink()
-    os.mkfifo(repository / "train.py")
-    assert found(repository)["dirty"] is True
 
 
 @pytest.mark.root
@@ -356,7 +330,10 @@ def test_the_index_stays_as_it_is(repository):
     before = index.read_bytes()
     os.utime(repository / "train.py", (1, 1))
     assert found(repository)["dirty"] is False
+    (repository / "train.py").write_text("changed\n")
+    assert found(repository)["dirty"] is True
     assert index.read_bytes() == before
+    assert not (repository / ".git" / "index.lock").exists()
 
 
 # --------------------------------------------------------------------- filters, and settings
@@ -380,15 +357,10 @@ def settle(repository: Path) -> None:
     git(repository, "update-index", "--refresh")
 
 
-def test_files_with_a_filter_are_clean_if_the_index_knows_them(repository):
-    """Their sizes and times are those of the commit, so nothing has to be compared."""
-    with_filter(repository)
-    assert found(repository)["dirty"] is False
-
-
 def test_a_changed_file_with_a_filter_is_not_judged(repository):
     """Its filter would have to run for that; null, and why."""
     with_filter(repository)
+    assert found(repository)["dirty"] is False  # size and time are those that the index knows
     (repository / "data.bin").write_text("xyz\n")
     facts = found(repository)
     assert facts["dirty"] is None
@@ -397,10 +369,14 @@ def test_a_changed_file_with_a_filter_is_not_judged(repository):
     )
     (repository / "train.py").write_text("changed\n")
     assert found(repository)["dirty"] is True
+    tree = git(repository, "rev-parse", "HEAD^{tree}")
+    (repository / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+    facts = found(repository)
+    assert facts["dirty"] is None
+    assert facts["dirty_unknown"] == "git cannot compare the files with the commit"
 
 
 def test_a_configuration_that_is_too_long_to_read_judges_nothing(repository):
-    """A filter may stand behind what was read."""
     with_filter(repository)
     (repository / "data.bin").write_text("xyz\n")
     with (repository / ".git" / "config").open("a") as config:
@@ -434,25 +410,6 @@ def test_settings_that_say_how_files_compare_are_heeded(repository):
     assert found(repository)["dirty"] is True
 
 
-def test_a_damaged_repository_is_not_judged(repository):
-    """Null, and why."""
-    tree = git(repository, "rev-parse", "HEAD^{tree}")
-    (repository / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
-    facts = found(repository)
-    assert facts["dirty"] is None
-    assert facts["dirty_unknown"] == "git cannot compare the files with the commit"
-
-
-def test_a_working_tree_beside_its_repository_and_a_submodule_are_compared(repository, tmp_path):
-    """``git worktree``: the index is elsewhere."""
-    other = tmp_path / "other"
-    git(repository, "worktree", "add", "-q", str(other))
-    assert found(other)["dirty"] is False
-    (other / "train.py").write_text("changed\n")
-    assert found(other)["dirty"] is True
-    assert found(repository)["dirty"] is False
-
-
 @pytest.mark.parametrize("kind", ["sha1", "sha256"])
 def test_both_kinds_of_names_for_objects_are_known(tmp_path, kind):
     """A repository with SHA-256 says so in its configuration."""
@@ -481,7 +438,6 @@ def test_a_command_of_git_has_bounded_memory(repository, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("given", [5, ["repo"], object])
 def test_a_git_ref_that_names_nothing_is_refused(given):
-    """At once, and exactly."""
     with pytest.raises(ArgumentError) as caught:
         Settings.of(git_ref=given)
     said = "git_ref: expected a path, True, False, None or Neptune's GitRef, got "
@@ -492,7 +448,6 @@ def test_a_git_ref_that_names_nothing_is_refused(given):
     "given", [None, True, False, "repo", Path("repo"), GitRef(), GitRef("repo"), GitRefDisabled()]
 )
 def test_a_git_ref_that_names_something_is_taken(given):
-    """Neptune's, too; a path is kept as text."""
     kept = Settings.of(git_ref=given).git_ref
     if isinstance(given, Path):
         assert kept == "repo"

@@ -60,11 +60,10 @@ def test_literals_that_look_like_secrets_are_hidden(code, kept):
     ],
 )
 def test_expressions_and_words_stay_as_they_are(code):
-    """Code that is kept is code that runs."""
     assert hide_in_code(code, SECRETS, "train.py") == code
 
 
-@pytest.mark.parametrize("before", [0, 100, 16_300, 40_000])
+@pytest.mark.parametrize("before", [0, 16_300])
 @pytest.mark.parametrize("key", KEYS, ids=["PEM", "SSH2", "PuTTY"])
 def test_a_key_of_several_lines_is_hidden_line_by_line(key, before):
     """Wherever it stands in the pieces that are searched, and whatever tool wrote it."""
@@ -87,7 +86,6 @@ def test_a_long_key_is_hidden_whole(key, name):
 
 
 def test_files_that_are_no_code_are_searched_as_values_are():
-    """There a literal needs no quotes."""
     text = "db:\n  password: planted\n  port: 1\nDB_TOKEN=planted\n"
     assert "planted" not in hide_in_code(text, SECRETS, "settings.yaml")
     assert hide_in_code(text, SECRETS, "train.py") == text

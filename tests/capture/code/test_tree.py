@@ -217,7 +217,6 @@ def test_a_git_folder_apart_without_a_way_back_is_not_compared(tmp_path):
 
 
 def test_rules_of_the_user_are_handed_to_git_if_they_are_a_file(tmp_path, monkeypatch):
-    """Git would wait for a pipe."""
     repository = make_repository(tmp_path / "repo")
     (repository / "new.py").write_text("")
     rules = tmp_path / "rules"

@@ -46,7 +46,6 @@ def test_an_uncaught_exception_fails_every_run_and_ends_the_process_as_before(sc
 
 
 def test_ctrl_c_interrupts_the_run_and_still_dies_of_sigint(scripts):
-    """KeyboardInterrupt is observed, not caught."""
     code = """
         import os, signal
         OBSERVED
@@ -72,43 +71,24 @@ def test_a_script_that_exits(scripts, exit_code):
         assert last["error"] == {"type": "SystemExit", "message": exit_code.strip("'")}
 
 
-def test_an_exit_that_is_caught_ends_nothing(scripts):
-    """Nor does one in a thread."""
+def test_an_exit_that_is_caught_and_the_end_of_a_thread_end_nothing(scripts):
+    """The process goes on, and nobody has to call stop at its end."""
     code = """
         import sys, threading
         OBSERVED
-        thread = threading.Thread(target=sys.exit, args=(3,))
-        thread.start(); thread.join()
+        for work in (lambda: sys.exit(3), lambda: 1 / 0):
+            thread = threading.Thread(target=work)
+            thread.start(); thread.join()
         try:
             sys.exit(3)
         except SystemExit:
             pass
     """
     bare, ours = both(scripts, code)
-    assert (ours.code, ours.stderr) == (bare.code, bare.stderr) == (0, "")
-    assert [one["state"] for one in scripts.recorded().states] == ["running", "completed"]
-
-
-def test_a_script_that_just_ends_leaves_its_run_completed(scripts):
-    """Nobody has to call stop."""
-    bare, ours = both(scripts, "OBSERVED\n")
-    assert (ours.code, ours.stderr) == (bare.code, bare.stderr) == (0, "")
-    assert [one["state"] for one in scripts.recorded().states] == ["running", "completed"]
-
-
-def test_an_exception_in_a_thread_fails_nothing(scripts):
-    """A worker thread that dies does not end the process."""
-    code = """
-        import threading
-        OBSERVED
-        thread = threading.Thread(target=lambda: 1 / 0, name="worker")
-        thread.start(); thread.join()
-    """
-    bare, ours = both(scripts, code)
     assert ours.code == bare.code == 0
-    assert "ZeroDivisionError" in ours.stderr
+    assert ours.stderr.count("ZeroDivisionError") == bare.stderr.count("ZeroDivisionError") == 1
     recorded = scripts.recorded()
-    assert recorded.states[-1]["state"] == "completed"
+    assert [one["state"] for one in recorded.states] == ["running", "completed"]
     assert not [path for path in recorded.atoms if path.endswith("traceback")]
 
 
@@ -160,31 +140,14 @@ def test_a_hook_over_ours_that_calls_it_does_not_tell_the_run_twice(scripts):
         assert [one["state"] for one in run.states] == ["running", "failed"]
 
 
-def test_an_exception_that_cannot_be_printed_still_fails_the_run(scripts):
-    """A broken __str__ hides nothing."""
-    code = """
-        class Odd(Exception):
-            def __str__(self):
-                raise RuntimeError("no text")
-        OBSERVED
-        raise Odd
-    """
-    bare, ours = both(scripts, code)
-    assert (ours.code, ours.stderr) == (bare.code, bare.stderr)
-    last = scripts.recorded().states[-1]
-    assert (last["state"], last["error"]["type"]) == ("failed", "Odd")
-
-
 @pytest.mark.parametrize(
     ("switches", "state", "traced"),
     [
         ("capture_traceback=False", "failed", False),
         ("fail_on_exception=False", "completed", True),
-        ("capture_traceback=False, fail_on_exception=False", "completed", False),
     ],
 )
 def test_each_part_of_a_failure_has_a_switch(scripts, switches, state, traced):
-    """Neptune's capture_traceback and fail_on_exception, each on its own."""
     scripts.run(f"import seamark\nrun = seamark.init_run({switches})\nraise ValueError('x')\n")
     recorded = scripts.recorded()
     assert recorded.states[-1]["state"] == state
@@ -249,46 +212,34 @@ def test_ignored_sigterm_stays_ignored(scripts):
     assert scripts.recorded().states[-1]["state"] == "completed"
 
 
-def test_the_switch_leaves_sigterm_alone(scripts):
-    """Signals that are not captured: no handler at all."""
-    code = """
-        import signal, seamark
-        run = seamark.init_run(capture=dict(signals=False))
-        print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
-    """
-    assert scripts.run(code).stdout == "True\n"
-
-
 def test_handlers_go_with_the_last_run(scripts):
-    """Two runs, one registration; what was found is put back when the last one stops."""
+    """Two runs, one registration; what was found is put back when the last one stops, or in a
+    forked child, which dies of SIGTERM at once only so. What others put over ours stays.
+    """
     code = """
-        import signal, sys, seamark
+        import os, signal, sys, seamark
         tools = getattr(sys, "monitoring", None)
-        found = signal.getsignal(signal.SIGTERM), sys.excepthook
-        runs = [seamark.init_run(capture=dict(git=False, packages=False)) for _ in range(2)]
-        ours = signal.getsignal(signal.SIGTERM), sys.excepthook
+        handlers = lambda: (signal.getsignal(signal.SIGTERM), sys.excepthook)
+        begin = lambda: seamark.init_run(capture=dict(git=False, packages=False))
+        found = handlers()
+        runs = [begin() for _ in range(2)]
+        ours = handlers()
+        if os.fork() == 0:
+            os._exit(0 if handlers() == found else 1)
+        assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
         runs[0].stop()
-        assert (signal.getsignal(signal.SIGTERM), sys.excepthook) == ours
+        assert handlers() == ours
         runs[1].stop()
-        assert (signal.getsignal(signal.SIGTERM), sys.excepthook) == found
+        assert handlers() == found
         assert all(one not in ours for one in found)
         assert tools is None or [tools.get_tool(number) for number in range(6)] == [None] * 6
-    """
-    ended = scripts.run(code)
-    assert (ended.code, ended.stderr) == (0, "")
-
-
-def test_a_handler_that_was_put_over_ours_is_left_when_the_run_stops(scripts):
-    """We take back only what is ours."""
-    code = """
-        import signal, sys, seamark
-        run = seamark.init_run(capture=dict(git=False, packages=False))
+        run = begin()
         mine, hook = lambda *_: None, lambda *_: None
         signal.signal(signal.SIGTERM, mine); sys.excepthook = hook
         run.stop()
-        assert signal.getsignal(signal.SIGTERM) is mine and sys.excepthook is hook
+        assert handlers() == (mine, hook)
     """
-    ended = scripts.run(code)
+    ended = scripts.run(code, env={"PYTHONWARNINGS": "ignore::DeprecationWarning"})
     assert (ended.code, ended.stderr) == (0, "")
 
 
@@ -359,7 +310,7 @@ assert (signal.getsignal(signal.SIGTERM), sys.excepthook) == found
 """
 
 
-@pytest.mark.parametrize("end", ["raise ValueError('x')", "sys.exit(3)", KILL])
+@pytest.mark.parametrize("end", ["raise ValueError('x')", KILL])
 def test_the_end_of_the_process_says_nothing_about_a_run_at_rest(scripts, end):
     """A sweep goes on with the next trial; what happens there is no business of this one."""
     assert scripts.run(RESTING + end).code != 0
@@ -391,32 +342,26 @@ run.set_state("running")
     assert len(captured) == len(set(captured))
 
 
-def test_sigusr_and_sigint_are_never_touched(scripts):
-    """A handler of SIGUSR1 would turn Lightning's SLURM requeue off."""
+def test_signals_that_are_not_ours_are_left_alone(scripts):
+    """A handler of SIGUSR1 would turn Lightning's SLURM requeue off; SIGTERM has a switch, and
+    only the main thread may install a handler: elsewhere that is no error.
+    """
     code = """
-        import signal, seamark
+        import signal, threading, seamark
         names = signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP
         before = [signal.getsignal(name) for name in names]
-        run = seamark.init_run()
+        made = [seamark.init_run(capture=dict(signals=False))]
+        thread = threading.Thread(target=lambda: made.append(seamark.init_run()))
+        thread.start(); thread.join()
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        made[1]["a"] = 1
+        made.append(seamark.init_run())
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
         assert [signal.getsignal(name) for name in names] == before
     """
     ended = scripts.run(code)
     assert (ended.code, ended.stderr) == (0, "")
-
-
-def test_a_run_of_another_thread_leaves_signals_alone(scripts):
-    """Only the main thread may install handlers; elsewhere that is no error."""
-    code = """
-        import signal, threading, seamark
-        made = []
-        thread = threading.Thread(target=lambda: made.append(seamark.init_run()))
-        thread.start(); thread.join()
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        made[0]["a"] = 1
-    """
-    ended = scripts.run(code)
-    assert (ended.code, ended.stderr) == (0, "")
-    assert scripts.recorded().states[-1]["state"] == "completed"
+    assert [run.states[-1]["state"] for run in scripts.all_recorded()] == ["completed"] * 3
 
 
 def test_sigterm_in_the_middle_of_a_record_loses_neither(scripts):
@@ -556,19 +501,6 @@ def test_how_a_forked_child_ends_says_nothing_about_the_run(scripts):
     assert [one["state"] for one in recorded.states] == ["running", "completed"]
     assert recorded.journals == 1
     assert not [path for path in recorded.atoms if path.endswith("traceback")]
-
-
-def test_a_forked_child_has_the_handlers_that_were_there_before(scripts):
-    """A child that waits in C code dies of SIGTERM at once only without a handler of Python's."""
-    code = """
-        import os, signal, sys, seamark
-        found = signal.getsignal(signal.SIGTERM), sys.excepthook
-        run = seamark.init_run(capture=dict(git=False, packages=False))
-        if os.fork() == 0:
-            os._exit(0 if found == (signal.getsignal(signal.SIGTERM), sys.excepthook) else 1)
-        sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
-    """
-    assert scripts.run(code).code == 0
 
 
 def test_the_main_thread_is_found_while_garbage_is_collected(scripts):

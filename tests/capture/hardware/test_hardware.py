@@ -14,7 +14,7 @@ import psutil
 import pytest
 from cgroup_trees import DOCKER_V2, GIB, write_tree
 
-from seamark.capture.hardware import BEGIN_S, EVERY_S, FIRST_S, Hardware, Sampler, between
+from seamark.capture.hardware import BEGIN_S, EVERY_S, FIRST_S, Hardware, Sampling, between
 from seamark.capture.hardware.machine import Machine, Reading, Values, usage
 
 MIB = 2**20
@@ -30,25 +30,16 @@ class Clock:
         return self.now
 
 
-class Commands:
-    """Commands that come at given times; between them the clock goes on to what is waited for."""
+class End:
+    """The end of a run at a given time; until then the clock goes on to what is waited for."""
 
-    def __init__(self, clock, *planned) -> None:
-        self._clock = clock
-        self._planned = sorted(planned, key=lambda one: one[0])
-
-    def empty(self) -> bool:
-        return not self._planned
+    def __init__(self, clock, at) -> None:
+        self._clock, self._at = clock, at
 
     def get(self, timeout):
-        if self._planned and self._planned[0][0] <= self._clock.now + timeout:
-            at, *command = self._planned.pop(0)
-            self._clock.now = max(at, self._clock.now)
-            return tuple(command)
-        if not timeout and self._planned:  # nobody listens, and somebody will
-            self._clock.now = self._planned[0][0]
-        self._clock.now += timeout
-        raise queue.Empty
+        self._clock.now = min(self._clock.now + timeout, self._at)
+        if self._clock.now < self._at:
+            raise queue.Empty
 
 
 class Steady(Machine):
@@ -106,81 +97,46 @@ class Recorded:
         self.rows.append((self.clock.now if self.clock else 0.0, dict(numbers)))
 
 
-class Held:
-    """Takes what would be added to a sampler."""
-
-    def add(self, listener) -> None:
-        self.listener = listener
-
-
-def listener_of(run, **given):
-    held = Held()
-    Hardware(run, "m", sampler=held, **given).start()
-    return held.listener
-
-
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
 
 
-def serve(clock, *planned):
-    """Run a sampler to its end; return its machine."""
-    machine = Steady(clock)
-    Sampler(lambda: machine, clock, Commands(clock, *planned)).serve()
+def sample(run, clock, end, machine=None, **given):
+    """Sample a run to its end; return its machine."""
+    machine = machine or Steady(clock)
+    sampling = Sampling(run, "m", machine=lambda: machine, clock=clock, **given)
+    sampling._ended = End(clock, end)
+    sampling.sample()
     return machine
 
 
 # ------------------------------------------------------------------ when
 
 
-def test_samples_come_soon_then_at_an_interval_and_at_the_end(clock):
-    """The first one after two seconds, of what was since half a second; the last is of the rest."""
+@pytest.mark.parametrize(
+    ("end", "rows"),
+    [
+        (0.4, []),
+        (1.4, []),
+        (1.5, [1.5]),
+        (2.5, [2.0]),
+        (3.0, [2.0, 3.0]),
+        (27.5, [2.0, 12.0, 22.0, 27.5]),
+    ],
+)
+def test_samples_come_soon_then_at_an_interval_and_at_the_end(clock, end, rows):
+    """The first is of the time since half a second; each of a second at least."""
     run = Recorded(clock)
-    one = listener_of(run)
-    machine = serve(clock, (0, one, True), (27.5, one, False))
+    machine = sample(run, clock, end)
     assert (BEGIN_S, FIRST_S, EVERY_S) == (0.5, 2.0, 10.0)
-    assert [at for at, _ in run.rows] == [2.0, 12.0, 22.0, 27.5]
-    assert machine.reads == [0.5, 2.0, 12.0, 22.0, 27.5]
-    assert machine.closed
-    assert one.ended.get_nowait() is True
+    assert [at for at, _ in run.rows] == rows
+    assert machine.reads == ([0.5] if end > BEGIN_S else []) + rows
+    assert machine.closed == (end > BEGIN_S)
 
 
-@pytest.mark.parametrize(("end", "rows"), [(0.4, 0), (1.4, 0), (1.5, 1), (2.5, 1), (3.0, 2)])
-def test_the_last_sample_is_of_a_second_at_least(clock, end, rows):
-    """A rate of less says nothing; a run that was shorter has no sample."""
-    run = Recorded(clock)
-    one = listener_of(run)
-    serve(clock, (0, one, True), (end, one, False))
-    assert len(run.rows) == rows
-
-
-def test_all_runs_of_a_process_share_readings(clock):
-    """Who would be due within a second of another one is told then."""
-    first, second = Recorded(clock), Recorded(clock)
-    one, two = listener_of(first), listener_of(second)
-    machine = serve(clock, (0, one, True), (0.25, two, True), (30, one, False), (31.25, two, False))
-    assert [at for at, _ in first.rows] == [2.0, 12.0, 22.0, 30.0]
-    assert [at for at, _ in second.rows] == [2.0, 12.0, 22.0, 31.25]
-    assert machine.reads == [0.5, 0.75, 2.0, 12.0, 22.0, 30.0, 31.25]
-    assert [one.ended.get_nowait(), two.ended.get_nowait()] == [False, True]
-
-
-def test_a_run_that_cannot_record_takes_nothing_from_others(clock):
-    """Nor from the thread."""
-
-    class Broken(Recorded):
-        def append_numbers(self, numbers) -> None:
-            raise OSError
-
-    broken, run = listener_of(Broken(clock)), Recorded(clock)
-    one = listener_of(run)
-    serve(clock, (0, broken, True), (0, one, True), (13, broken, False), (15, one, False))
-    assert [at for at, _ in run.rows] == [2.0, 12.0, 15.0]
-
-
-def test_a_machine_that_cannot_be_read_is_asked_again(clock):
-    """A sample is missing then, and nothing else."""
+def test_a_failure_costs_one_sample(clock):
+    """Of the machine, or of the run that records."""
 
     class Failing(Steady):
         def read(self):
@@ -188,10 +144,15 @@ def test_a_machine_that_cannot_be_read_is_asked_again(clock):
                 raise OSError
             return super().read()
 
-    run, machine = Recorded(clock), Failing(clock)
-    one = listener_of(run)
-    Sampler(lambda: machine, clock, Commands(clock, (0, one, True), (12.5, one, False))).serve()
-    assert [at for at, _ in run.rows] == [12.0]
+    class Full(Recorded):
+        def append_numbers(self, numbers) -> None:
+            if self.clock.now == 12.0:
+                raise OSError
+            super().append_numbers(numbers)
+
+    run = Full(clock)
+    sample(run, clock, 22.5, Failing(clock))
+    assert [at for at, _ in run.rows] == [22.0]
     assert run.rows[0][1]["m/cpu"] == pytest.approx(40)
 
 
@@ -201,8 +162,7 @@ def test_a_machine_that_cannot_be_read_is_asked_again(clock):
 def test_rates_are_those_of_the_time_between_two_samples(clock):
     """Each run's own; the names are the same in every row, which keeps rows small."""
     run = Recorded(clock)
-    one = listener_of(run)
-    serve(clock, (0, one, True), (23, one, False))
+    sample(run, clock, 23)
     expected = {
         "m/cpu": pytest.approx(40.0),
         "m/memory": 12.0,
@@ -236,9 +196,7 @@ def test_one_gpu_has_no_number_and_several_have_theirs(clock):
     ]:
         run, machine = Recorded(clock), Steady(clock)
         machine.gpus = gpus
-        one, begun = listener_of(run), clock.now
-        commands = Commands(clock, (begun, one, True), (begun + 3, one, False))
-        Sampler(lambda machine=machine: machine, clock, commands).serve()
+        sample(run, clock, clock.now + 3, machine)
         assert {name for name in run.rows[0][1] if "gpu" in name} == names
 
 
@@ -261,41 +219,19 @@ def test_a_host_is_told_of_once_and_a_rank_tells_of_itself(
         monkeypatch.setenv(name, value)
     run, machine = Recorded(clock), Steady(clock)
     machine.gpus, machine.own = (0, 1), frozenset(own)
-    one = listener_of(run)
-    Sampler(lambda: machine, clock, Commands(clock, (0, one, True), (3, one, False))).serve()
+    sample(run, clock, 3, machine)
     names = {name.removeprefix("m/") for name in run.rows[0][1]}
     assert ("cpu" in names, "memory" in names, "disk_free" in names) == (host, host, host)
     assert {"process_cores", "process_memory"} <= names
     assert {name for name in names if name.startswith("gpu_") and "power" not in name} == gpus
 
 
-@pytest.mark.parametrize("facts", [True, False])
-@pytest.mark.parametrize("metrics", [True, False])
+@pytest.mark.parametrize(("facts", "metrics"), [(True, False), (False, True)])
 def test_facts_and_numbers_have_switches_of_their_own(facts, metrics, clock):
     """Facts say where a run ran, and belong to ``capture={"host": ...}``."""
-    run, held = Recorded(clock), Held()
-    held.listener = None
-    Hardware(run, "m", facts=facts, metrics=metrics, sampler=held).start()
-    if held.listener is None:
-        assert not facts
-        assert not metrics
-        return
-    serve(clock, (0, held.listener, True), (5, held.listener, False))
+    run = Recorded(clock)
+    sample(run, clock, 5, facts=facts, metrics=metrics)
     assert (bool(run.facts), bool(run.rows)) == (facts, metrics)
-
-
-def test_facts_are_recorded_once(clock):
-    """A run that goes on after a rest is on the same machine."""
-    run, held = Recorded(clock), Held()
-    held.remove = lambda *_: None
-    hardware = Hardware(run, "m", sampler=held)
-    for at in (0, 10):
-        hardware.start()
-        hardware.start()  # started already: nothing
-        run.facts.clear()
-        serve(clock, (at, held.listener, True), (at + 3, held.listener, False))
-        hardware.stop(1)
-        assert bool(run.facts) == (at == 0)
 
 
 # ------------------------------------------------------------------ a real machine
@@ -382,7 +318,6 @@ def test_children_and_what_they_started_are_counted():
 
 
 def test_a_process_that_vanishes_is_left_out(monkeypatch):
-    """Between listing and looking."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         gone = psutil.Process(child.pid)
         child.communicate(b"\n")
@@ -393,61 +328,62 @@ def test_a_process_that_vanishes_is_left_out(monkeypatch):
 # ------------------------------------------------------------------ the thread
 
 
-def test_the_thread_is_one_and_gone_when_nobody_listens():
-    """A daemon; the next run gets a new one."""
-    sampler = Sampler()
-    runs = [Hardware(Recorded(), "m", sampler=sampler) for _ in range(3)]
-    for _ in range(2):
-        others = set(threading.enumerate())  # of runs of other tests
-        for one in runs:
-            one.start()
-        new = set(threading.enumerate()) - others
-        named = [one for one in new if one.name == "seamark-hardware"]
-        assert [one.daemon for one in named] == [True]
-        for one in runs:
-            one.stop(60)
-            one.stop(60)
-        named[0].join(60)
-        assert sampler._thread is None or not sampler._thread.is_alive()
+def hardware_threads():
+    return [one for one in threading.enumerate() if one.name == "seamark-hardware"]
 
 
-class Stuck(Machine):
+class Told(Machine):
     """A machine that answers when it is told to, as a driver that hangs."""
 
-    made = 0
-
-    def __init__(self, let) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.let = let
-        self.asked = threading.Event()
-        type(self).made += 1
+        self.let, self.asked = threading.Event(), threading.Event()
 
     def facts(self):
         self.asked.set()
         self.let.wait()
-        yield {"late": 1}
+        yield {"told": 1}
 
 
-def test_a_machine_that_hangs_holds_nothing_up_and_is_not_asked_twice():
-    """Stopping gives up, and what it says later is recorded nowhere."""
-    let = threading.Event()
-    machine = Stuck(let)
-    sampler = Sampler(lambda: machine)
-    first, second = Recorded(), Recorded()
-    one = Hardware(first, "m", sampler=sampler)
-    two = Hardware(second, "m", metrics=False, sampler=sampler)
-    one.start()
+def test_facts_are_recorded_once_and_the_thread_ends_with_the_run():
+    """A daemon; a run that goes on after a rest is on the same machine."""
+    run, machine = Recorded(), Told()
+    machine.let.set()
+    hardware = Hardware(run, "m", machine=lambda: machine)
+    hardware.start()
+    hardware.start()  # started already: nothing
+    (thread,) = hardware_threads()
+    assert thread.daemon
     assert machine.asked.wait(60)
-    thread = sampler._thread
-    one.stop(0.01)  # does not return before something answers, or the time is over
-    two.start()
-    assert sampler._thread is thread
+    hardware.stop(60)
+    thread.join(60)
+    assert run.facts == {"m/environment/told": 1}
+    run.facts.clear()
+    hardware.start()
+    (thread,) = hardware_threads()
+    hardware.stop(60)
+    hardware.stop(60)
+    thread.join(60)
+    assert run.facts == {}
+    none = Hardware(run, "m", facts=False, metrics=False)
+    none.start()
+    none.stop(60)
+    assert hardware_threads() == []
+
+
+def test_a_machine_that_hangs_holds_nothing_up():
+    """Stopping gives up, and what it says later is recorded nowhere."""
+    run, machine = Recorded(), Told()
+    hardware = Hardware(run, "m", machine=lambda: machine)
+    hardware.start()
+    assert machine.asked.wait(60)
+    (thread,) = hardware_threads()
+    hardware.stop(0.01)  # does not return before something answers, or the time is over
     assert thread.is_alive()
-    let.set()
-    two.stop(60)
+    machine.let.set()
     thread.join(60)
     assert not thread.is_alive()
-    assert (first.facts, first.rows) == ({}, [])
+    assert (run.facts, run.rows) == ({}, [])
 
 
 def test_ctrl_c_after_a_sample_ends_the_process_as_ever(scripts):

@@ -22,7 +22,7 @@ from recording import NOTHING, QUIET
 
 import seamark
 from seamark import init_run
-from seamark.capture.output.hiding import Hiding
+from seamark.capture.output.hiding import hide
 from seamark.capture.output.recording import (
     Recording,
     cut,
@@ -96,28 +96,28 @@ def test_the_stream_stays_what_it_is(stdout):
     assert printed(ROOT) == {"stdout": "a\nb\nc\nd-1\n"}
 
 
-def test_where_nothing_is_printed_there_is_no_path():
-    """No empty series."""
-    init_run(**ON).stop()
-    assert points(ROOT) == {}
-
-
 @pytest.mark.parametrize(
     "given",
     [
         {"mode": "disabled"},
         {"capture_stdout": False},
         {"mode": "read-only", "with_id": "latest"},
+        "rank 1",
     ],
 )
 @printing
-def test_where_nothing_is_recorded_the_stream_is_untouched(stdout, given):
-    """Disabled, switched off, opened for reading."""
+def test_where_nothing_is_recorded_the_stream_is_untouched(stdout, given, monkeypatch):
+    """Disabled, switched off, opened for reading, or rank 1 of a run that rank 0 records."""
     init_run(**QUIET).stop()
+    if given == "rank 1":
+        monkeypatch.setenv("RANK", "1")
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        given = {}
     run = init_run(**{**ON, "capture_stderr": False, **given})
     assert vars(stdout).get("write") is None
     assert threads() == []
     run.stop()
+    assert points(ROOT) == {}
 
 
 def test_a_run_that_begins_in_a_redirection_records_what_is_shown(monkeypatch):
@@ -133,17 +133,6 @@ def test_a_run_that_begins_in_a_redirection_records_what_is_shown(monkeypatch):
     run.stop()
     assert (kept.getvalue(), written(stream)) == ("kept\n", "shown\n")
     assert printed(ROOT) == {"stdout": "shown\n"}
-
-
-@printing
-def test_silent_ranks_leave_the_stream_alone(stdout, monkeypatch):
-    """Rank 1 of a run that only rank 0 records."""
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    run = init_run(**ON)
-    run.log_metrics({"loss": 1.0}, 0)
-    assert vars(stdout).get("write") is None
-    run.stop()
 
 
 @printing
@@ -178,7 +167,6 @@ def test_the_thread_lies_down_while_nothing_is_printed(stdout):
 
 @printing
 def test_nested_runs_each_record_from_start_to_stop(stdout):
-    """One function for both, whichever stops first."""
     first = init_run(**ON)
     print("one")
     second = init_run(**ON)
@@ -239,27 +227,6 @@ def test_what_is_redirected_is_not_printed(stdout):
     run.stop()
     assert elsewhere.getvalue() == "elsewhere\n"
     assert printed(ROOT)["stdout"] == "here\n"
-
-
-def test_a_redirection_that_is_there_first_is_recorded_and_put_back():
-    """A run that begins and ends inside of one, to what may be a file or a window."""
-
-    class Window(io.TextIOBase):
-        text = ""
-
-        def write(self, text):
-            self.text += text
-            return len(text)
-
-        def getvalue(self):
-            return self.text
-
-    with contextlib.redirect_stdout(Window()) as elsewhere:
-        run = init_run(**ON)
-        print("inside")
-        run.stop()
-    assert elsewhere.getvalue() == "inside\n"
-    assert printed(ROOT)["stdout"] == "inside\n"
 
 
 class Logger:
@@ -326,7 +293,6 @@ def test_what_stands_in_for_stdout_works_as_ever(stdout, monkeypatch, wrap, reco
 
 @printing
 def test_arguments_of_somebody_elses_write_are_passed_on(stdout, monkeypatch):
-    """By place and by name."""
     monkeypatch.setattr(sys, "stdout", logger := Logger(stdout))
     run = init_run(**ON)
     sys.stdout.write("a", flush=True)
@@ -338,7 +304,6 @@ def test_arguments_of_somebody_elses_write_are_passed_on(stdout, monkeypatch):
 
 @printing
 def test_one_object_for_both_streams_is_recorded_once(stdout, monkeypatch):
-    """``sys.stderr = sys.stdout``."""
     monkeypatch.setattr(sys, "stderr", stdout)
     run = init_run(**ON)
     print("out")
@@ -434,20 +399,7 @@ def test_a_forked_child_records_nothing_and_prints(stdout):
 
 
 @printing
-def test_each_recording_rank_has_its_own(stdout, monkeypatch):
-    """``ranks="all"``: in the namespace of its writer."""
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("RANK", "1")
-    run = init_run(custom_run_id="together", ranks="all", **ON)
-    run.log_metrics({"loss": 1.0}, 0)
-    print("of rank 1")
-    run.stop()
-    assert of_runs(run) == ["of rank 1\n"]
-
-
-@printing
 def test_a_namespace_of_ones_own(stdout):
-    """``monitoring_namespace`` holds the series."""
     run = init_run(monitoring_namespace="mon", **ON)
     print("text")
     run.stop()
@@ -584,23 +536,13 @@ def test_a_cut_takes_no_more_than_it_may(text, most):
 
 @pytest.mark.parametrize("whole", ["\x1b[38;5;12m", "é"])
 def test_nothing_is_cut_in_two(whole):
-    """Neither a character nor an escape sequence."""
     text = "x" * 20 + whole + "y" * 20
     for most in range(20, 20 + size_of(whole)):
         assert cut(text, most) == 20
 
 
-def test_an_unfinished_line_is_recorded_and_goes_on():
-    """What was printed is there, whether its line has ended or not."""
-    run = record_in(["loading", "...", " done\n"])
-    assert run.texts == ["loading", "...", " done\n"]
-
-
 # --------------------------------------------------------------------- secrets
 
-KEY = "\n".join(
-    ["-----BEGIN RSA PRIVATE KEY-----", *["q8Zk" * 16] * 30, "-----END RSA PRIVATE KEY-----"]
-)
 SECRETS = {
     "token=": ["token=", "hunter2secretA9", "\n"],
     "in one": ["token=hunter2secretA9\n"],
@@ -630,20 +572,7 @@ def test_the_rest_of_a_secret_is_hidden():
     assert text.endswith(" ok\nnext\n")
 
 
-@pytest.mark.parametrize("cuts", [[40], [40, 700, 1200], [10, 40], [1990]])
-def test_a_private_key_is_hidden_line_by_line(cuts):
-    """Also if it is printed with pauses; what follows it is not."""
-    text = f"before\n{KEY}\nafter\n"
-    starts, ends = [0, *cuts], [*cuts, len(text)]
-    run = record_in([text[a:b] for a, b in zip(starts, ends, strict=True)], secrets=Secrets())
-    recorded = "".join(run.texts)
-    assert "q8Zk" not in recorded
-    assert recorded.startswith("before\n")
-    assert recorded.endswith("after\n")
-
-
 def test_a_key_that_never_ends_hides_no_training():
-    """Somebody printed the first line of one."""
     lines = [f"step {number} loss 0.5\n" for number in range(2_000)]
     run = record_in(["-----BEGIN PRIVATE KEY-----\n", *lines], secrets=Secrets())
     assert "".join(run.texts).endswith("".join(lines[-1000:]))
@@ -733,25 +662,31 @@ def test_what_follows_a_name_anywhere_is_hidden(text):
 )
 def test_a_log_stays_readable(text):
     """Numbers, words, markers and types are no secrets, and a prompt has none."""
-    hidden = Secrets().text(Hiding(Secrets()).hide(text))
+    hidden = Secrets().text(hide(text, Secrets()))
     assert hidden == text
 
 
-@pytest.mark.parametrize("begins", ["PGP PRIVATE KEY BLOCK", "OPENSSH PRIVATE KEY"])
-def test_keys_are_hidden_line_by_line(begins):
-    """Whatever wrote them, with a pause after each line."""
-    lines = [f"-----BEGIN {begins}-----\n", *["q8Zk" * 16 + "\n"] * 9, f"-----END {begins}-----\n"]
-    run = record_in([*lines, "after\n"], secrets=Secrets())
-    assert "q8Zk" not in "".join(run.texts)
-    assert "".join(run.texts).endswith("after\n")
+BODY = ["q8Zk" * 16 + "\n"] * 9
+KEYS = {
+    "PGP": ["-----BEGIN PGP PRIVATE KEY BLOCK-----", "-----END PGP PRIVATE KEY BLOCK-----"],
+    "OpenSSH": ["-----BEGIN OPENSSH PRIVATE KEY-----", "-----END OPENSSH PRIVATE KEY-----"],
+    "PuTTY": ["PuTTY-User-Key-File-2: ssh-rsa", "Private-MAC: 0a1b"],
+}
 
 
-def test_a_key_of_putty_is_hidden_line_by_line():
-    """It ends with its checksum."""
-    lines = ["PuTTY-User-Key-File-2: ssh-rsa\n", *["q8Zk" * 16 + "\n"] * 9, "Private-MAC: 0a1b\n"]
-    run = record_in([*lines, "after\n"], secrets=Secrets())
-    assert "q8Zk" not in "".join(run.texts)
-    assert "".join(run.texts).endswith("after\n")
+@pytest.mark.parametrize("cuts", [None, [40], [10, 40], [40, 200, 500], [690]])
+@pytest.mark.parametrize(("begin", "end"), KEYS.values(), ids=KEYS)
+def test_a_private_key_is_hidden_though_it_is_printed_with_pauses(begin, end, cuts):
+    """After each line, or anywhere; what follows it is not hidden."""
+    lines = ["before\n", f"{begin}\n", *BODY, f"{end}\n", "after\n"]
+    pieces = lines
+    if cuts is not None:
+        text = "".join(lines)
+        pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    recorded = "".join(record_in(pieces, secrets=Secrets()).texts)
+    assert "q8Zk" not in recorded
+    assert recorded.startswith("before\n")
+    assert recorded.endswith("after\n")
 
 
 KNOWN = "tG7kQ2pLx9ZbW4nV8sRdYf3m"
@@ -777,7 +712,6 @@ def test_the_beginning_of_a_known_value_waits_for_one_period(monkeypatch):
 
 @printing
 def test_what_waited_is_recorded_though_nothing_follows(stdout, monkeypatch):
-    """The thread wakes up for it."""
     monkeypatch.setenv("DB_PASSWORD", KNOWN)
     run = init_run(**ON)
     print(f"it is {KNOWN[:6]}", end="")
@@ -787,7 +721,6 @@ def test_what_waited_is_recorded_though_nothing_follows(stdout, monkeypatch):
 
 
 def test_a_known_value_is_not_cut_where_there_are_no_blanks(monkeypatch):
-    """A point ends before it."""
     monkeypatch.setenv("DB_PASSWORD", KNOWN)
     for before in range(FRAME_BYTES - len(KNOWN), FRAME_BYTES, 5):
         run = record_in(["x" * before + KNOWN + "y" * 9 + "\n"], secrets=Secrets())
@@ -802,25 +735,17 @@ def test_what_looks_hidden_hides_nothing_else():
 
 @printing
 def test_nobody_is_warned_in_the_middle_of_what_is_printed(stdout, caplog):
-    """A secret that is printed is hidden and listed; the training's stderr has no line more."""
-    run = init_run(**ON)
-    print("token=hunter2secretA9")
-    run.stop()
-    assert printed(ROOT)["stdout"] == "token=***\n"
-    assert caplog.text == ""
-    again = init_run(with_id=run.id, mode="read-only")
-    assert again["sys/masked"].fetch() == set(points(ROOT))
-
-
-@printing
-def test_a_value_that_is_hidden_is_warned_of_after_output_too(stdout, caplog):
-    """Output takes no warning away from what a person records."""
+    """A secret that is printed is hidden and listed; what a person records is warned of."""
     run = init_run(**ON)
     print("token=hunter2secretA9")
     run.session.rest()
+    assert caplog.text == ""
     run["params/api_token"] = "hunter2secretA9"
     run.stop()
     assert "params/api_token" in caplog.text
+    assert printed(ROOT)["stdout"] == "token=***\n"
+    again = init_run(with_id=run.id, mode="read-only")
+    assert again["sys/masked"].fetch() == {*points(ROOT), "params/api_token"}
 
 
 # --------------------------------------------------------------------- how much
@@ -948,7 +873,6 @@ def test_what_finds_no_room_is_counted(stdout):
 
 @printing
 def test_public_arguments(stdout):
-    """The limit reaches the stream."""
     with seamark.init_run(**ON | {"capture": NOTHING | {"limit": "100B"}}):
         print("a" * 60)
         print("b" * 60)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ast
-import json
 import random
-import subprocess
-import sys
 import sysconfig
 from pathlib import Path
 
@@ -117,7 +114,6 @@ def test_secrets_in_code_of_c_are_hidden(code):
     ],
 )
 def test_a_key_of_several_literals_is_hidden(begin, end):
-    """Whatever tool wrote it."""
     code = f'key = (\n    "{begin}\\n"\n    "planted\\n"\n    "{end}\\n"\n)\nrest = "stays"\n'
     hidden = mask_code(code)
     assert "planted" not in hidden
@@ -180,73 +176,3 @@ MANY = ", ".join(f"a{at}" for at in range(150))
 )
 def test_a_secret_is_hidden_far_from_its_brackets(code):
     assert "planted" not in hide_in_code(code, Secrets(), "a.py")
-
-
-PIECES = [
-    *("'", '"', '"""', "\\'", "'\\", "`", "#", "/*", "//", "'a", 'f"{', "{", "(", "[", "x=(", ")"),
-    *("token=", "token='", "token=[", "token=str(", "tokens=('a',", "or '", "x or 'a'", "token:x="),
-    *("'token':", "'token',", "get('token',", "secrets={'a':", "'--token',", "default='a' ", "a "),
-    *("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "'a'\n", "'\\n", "# a: b c d\n"),
-    *("secrets:\n", " secrets:\n", "- a\n", "token: |\n", "name: token\n", "value: a\n", "<token>"),
-    *("curl -u a", "curl ", "mysql -", "mysql ", "-p a", "a:", "a:\n", "token: [", "token: {a,"),
-    *(
-        "login a password ",
-        "[secrets]\n",
-        "key='token' value='",
-        "ENV token a\n",
-        "\t",
-        "%s",
-        "!a\n",
-    ),
-    *(
-        "# define token ",
-        "token = a b\n",
-        "a.b.",
-        "secrets: [a, ",
-        "secrets: {a: {",
-        "\n" + " " * 40,
-    ),
-    *("kind: Secret\n", "kind: Secret\ndata:\n", 'token=\\"', "key.", "key=key=", "token:f(x,{"),
-]
-LINEAR = """
-import json, sys, time
-from functools import partial
-
-from seamark.capture.code.hiding import hide_in_code
-from seamark.capture.secrets import Secrets
-from seamark.capture.secrets.masking import mask_code, mask_file
-
-def cpu_s(mask, piece, size):
-    text = piece * (size // len(piece))
-    start = time.process_time()
-    mask(text)
-    return time.process_time() - start
-
-KINDS = [mask_code, partial(mask_code, name="a.js"), partial(mask_code, name="a.c"), mask_file,
-         partial(hide_in_code, secrets=Secrets(), name="a.ipynb"),
-         partial(mask_file, name=".pgpass")]
-
-def grows_too_fast(mask, piece):
-    return cpu_s(mask, piece, 1 << 16) > 24 * (cpu_s(mask, piece, 1 << 13) + 0.002)
-
-for at, mask in enumerate(KINDS):
-    for piece in json.load(open(sys.argv[1])):
-        if all(grows_too_fast(mask, piece) for _ in range(4)):
-            print(at, repr(piece))
-print("done")
-"""
-
-
-@pytest.mark.thorough
-def test_time_grows_with_the_length_of_a_text_and_no_faster(tmp_path):
-    """A file of somebody else's must not hold the interpreter."""
-    pieces = tmp_path / "pieces.json"
-    pieces.write_text(json.dumps(PIECES))
-    done = subprocess.run(
-        [sys.executable, "-c", LINEAR, str(pieces)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=True,
-    )
-    assert done.stdout == "done\n"

@@ -151,8 +151,9 @@ class Walk:
             return
         if not os.path.isdir(place):
             while glob.has_magic(base):
-                wanted.insert(0, os.path.basename(base))
-                base = os.path.dirname(base)
+                part, base = os.path.basename(base), os.path.dirname(base)
+                if not (part == _ANY_FOLDERS and wanted[:1] == [part]):  # twice means it once
+                    wanted.insert(0, part)
             if not wanted or not os.path.isdir(base):
                 return
         # Here, on a thread: a folder of PATH may hang.
@@ -237,21 +238,13 @@ def _is_meant(wanted: Sequence[str], names: Sequence[str]) -> bool:
 
     A name that begins with a dot is meant only by a part that does.
     """
-    reached = {0}  # parts that the next name may be
-    for name in (*names, ""):
-        for at in range(len(wanted)):
-            if at in reached and wanted[at] == _ANY_FOLDERS:  # which may be none
-                reached.add(at + 1)
-        if len(wanted) in reached:
-            return True
-        after: set[int] = set()
-        for at in reached:
-            part = wanted[at]
-            if name.startswith(".") and not part.startswith("."):
-                continue
-            if part == _ANY_FOLDERS:
-                after.add(at)
-            elif fnmatch.fnmatchcase(name, part):
-                after.add(at + 1)
-        reached = after
-    return False
+    if not wanted:
+        return True
+    part, rest = wanted[0], wanted[1:]
+    if part == _ANY_FOLDERS and _is_meant(rest, names):  # which may be none
+        return True
+    if not names or (names[0].startswith(".") and not part.startswith(".")):
+        return False
+    if part == _ANY_FOLDERS:
+        return _is_meant(wanted, names[1:])
+    return fnmatch.fnmatchcase(names[0], part) and _is_meant(rest, names[1:])

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from seamark.capture.output.hiding import Hiding
+from seamark.capture.output.hiding import hide, unfinished_secret_from
 from seamark.capture.output.source import FRAME_BYTES, WRITTEN, size_of
 from seamark.pictures.terminal import collapse
 from seamark.process import fork
@@ -128,7 +128,7 @@ class Recording:
     """Records the output of one source. Everything but `path` belongs to one thread at a time.
 
     Attributes:
-        holds: Whether the beginning of a known value waits for the rest of it, for one period.
+        holds: Whether something that may be part of a secret waits for the rest, for one period.
         until: Time, on the clock, after which text is only counted.
     """
 
@@ -150,7 +150,7 @@ class Recording:
         self._run = run
         self._clock = clock
         self._allowance = Allowance(limit)
-        self._hiding = Hiding(secrets)
+        self._secrets = secrets
         self._held = ""
         self._lost = 0
         self._gap: int | None = None
@@ -166,10 +166,8 @@ class Recording:
     def record(self, new: str) -> None:
         """Record output of the source; without output, text that was held back long enough."""
         text = self._held + new
-        whole = unfinished_from(text)
-        if new and whole == len(text):
-            # What nothing was added to is no value that is being printed.
-            whole = self._hiding.open_value_start(text)
+        whole = unfinished_secret_from(text, self._secrets, is_quiet=not new)
+        whole = min(whole, unfinished_from(text))
         self.holds = whole < len(text) and bool(new)
         self._held = text[whole:]
         self._keep(text[:whole])
@@ -204,7 +202,7 @@ class Recording:
                 self._count_omitted(size_of(text), f"more than {self._allowance.end()}")
                 break
             if taken < len(text):  # a value is not cut in two
-                taken = self._hiding.open_value_start(text[:taken]) or taken
+                taken = unfinished_secret_from(text[:taken], self._secrets) or taken
             self._end_gap()
             self._allowance.spend(size_of(text[:taken]))
             self._append(text[:taken])
@@ -218,7 +216,7 @@ class Recording:
 
     def _append(self, text: str) -> None:
         self._in_line = not text.endswith("\n")
-        kept = self._hiding.hide(text)
+        kept = hide(text, self._secrets)
         if kept:
             self._run.append_text(self.path, kept)
         if kept != text:

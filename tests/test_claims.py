@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from recording import QUIET
 import seamark
 from seamark import errors
 from seamark.journal.reader import SETTLE_NS
-from seamark.journal.reservations import CLAIMS, MOST_CLAIMS, Claims
+from seamark.journal.reservations import CLAIMS, MOST_CLAIMS
 
 HALF_A_MINUTE_NS = 30 * 10**9
 """How long a claimant may be kept from what it does, between two lines of a test."""
@@ -341,20 +340,6 @@ class TestStrangers:
             claim(project)
         assert not list(tmp_path.glob("*.1"))
 
-    def test_merged_folders(self):
-        """Two machines claimed the same run as number 1: it is read, and one of them is told."""
-        (only,) = begin()
-        with seamark.init_project("team/x") as project:
-            run = claim(project)
-            file = project.folder.path.parent / CLAIMS / f"{only}.1"
-            told = json.loads(file.read_text())
-            file.write_text(json.dumps({**told, "host": "elsewhere", "key": "0" * 16}))
-            assert not run.release()
-            run.stop()
-            assert project.fetch_runs_table(columns=["sys/state"]).total == 1
-            standing = Claims(project.folder.root, "team/x").states()[only]
-            assert (standing.number, standing.held) == (1, True)
-
 
 class TestGroups:
     def test_one_worker_gets_a_group(self):
@@ -387,32 +372,3 @@ class TestGroups:
             later.session.recorded.index.now_ns = lambda: clock
             assert later.claim_group().name == "folds"
             assert not group.release()
-
-
-def test_random_claims_and_a_plain_model():
-    """Any order of claims, releases, stops and changes gives what a plain set gives."""
-    ids = begin(4)
-    chance = random.Random(3)
-    held: dict[str, seamark.Run] = {}
-    todo = set(ids)
-    with seamark.init_project("team/x") as project:
-        for _ in range(30):
-            if held and chance.random() < 0.5:
-                name = chance.choice(sorted(held))
-                run = held.pop(name)
-                if chance.random() < 0.3:
-                    run["todo"] = False
-                    todo.discard(name)
-                if chance.random() < 0.3:
-                    assert run.release()
-                    assert not run.release()
-                    assert "sys/claimed_by" not in run
-                run.stop()
-            else:
-                run = claim(project)
-                free = [one for one in ids if one in todo and one not in held]
-                assert (run and run.id) == (free[0] if free else None)
-                if run:
-                    held[run.id] = run
-        for run in held.values():
-            run.stop()

@@ -113,7 +113,6 @@ WRONG: list[tuple[tuple[Any, ...], Any, str]] = [
     (("project",), "a/.models/b", "project: "),
     (("kind",), "model", "kind: expected a run, got str: 'model'"),
     (("attributes",), [], "attributes: expected an object, got list: []"),
-    (("attributes", "values/f", "type"), "float64", "attributes['values/f'].type: expected one of"),
     (("attributes", "values/no", "value"), 1, "attributes['values/no'].value: expected a value of"),
     (("attributes", "when", "value"), "now", "attributes.when.value: expected a value of type dat"),
     (("attributes", "text", "family"), "x", "attributes.text.family: expected one of the families"),
@@ -136,20 +135,13 @@ WRONG: list[tuple[tuple[Any, ...], Any, str]] = [
         "2300-01-01T00:00:00+00:00",
         "attributes['sys/cr",
     ),
-    (
-        ("attributes", "sys/running_time", "value"),
-        -1,
-        "attributes['sys/running_time'].value: expec",
-    ),
     (("series",), None, "series: expected an object with the points of 'gone'"),
     (("series", "loss"), None, "series.loss: expected an object with step, value, time and attem"),
     (("series", "loss", "value", 2), "3", "series.loss.value[2]: expected a number, 'nan', 'inf'"),
-    (("series", "loss", "value", 2), True, "series.loss.value[2]: expected a number, 'nan', 'inf'"),
     (("series", "loss", "value", 2), 10**400, "series.loss.value[2]: expected a number that fits"),
     (("series", "loss", "step", 0), "nan", "series.loss.step[0]: expected a finite number, got"),
     (("series", "loss", "step"), [1], "series.loss.value: expected 1 as step has, got 4"),
     (("series", "loss", "time", 1), "2026-13-01T00:00:00Z", "series.loss.time[1]: expected a time"),
-    (("series", "loss", "time", 1), "NaT", "series.loss.time[1]: expected a time such as"),
     (("series", "loss", "attempt", 3), -2, "series.loss.attempt[3]: expected the number of an att"),
     (("texts", "log", "value", 0), {"sha256": "x"}, "texts.log.value[0]: expected a text"),
     (
@@ -177,10 +169,15 @@ def test_a_wrong_value_is_named_by_its_place(place, value, said, document):
         seamark.from_dict(broken, root=SECOND)
     assert str(caught.value).startswith(said)
     assert not SECOND.exists()
+
+
+def test_of_several_documents_the_wrong_one_is_named(document):
+    """And none of them is imported."""
+    broken = {**document, "project": 3}
     Path("x.json").write_text(json.dumps({"runs": [document, broken]}), encoding="utf-8")
     done = command("import", "x.json", root=SECOND)
     assert done.exit_code == 2
-    assert f"runs[1].{said}"[:30] in done.stderr
+    assert "runs[1].project: expected a name" in done.stderr
     assert not SECOND.exists()
 
 
@@ -301,30 +298,3 @@ def _do(run, what, path, value):
         run.session.resume.begin_again()
     else:
         run["sys/tags"].add(value)
-
-
-@pytest.fixture
-def server(tmp_path):
-    pytest.importorskip("fastapi")
-    from served import whole_server
-
-    with whole_server(tmp_path / "server") as found:
-        yield found
-
-
-def test_a_server_tells_the_same_document(server):
-    """Also of a run that came to it out of a document."""
-    document = recorded().to_dict()
-    there = seamark.from_dict(document, root=SECOND)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SEAMARK_API_TOKEN", server.token)
-        done = command("sync", there.id, "--to", server.url, root=SECOND)
-        assert done.exit_code in (0, 1), done.output
-        seen = seamark.init_run("team/p", with_id=there.id, remote=server.url, mode="read-only")
-        told = seen.to_dict()
-        assert len(seen.transfers) == 1
-        for path in [*told["attributes"]]:  # what the transfer adds
-            if path.startswith("sys/transfers/") or path == "sys/modification_time":
-                told["attributes"].pop(path)
-                document["attributes"].pop(path, None)
-        assert told == document

@@ -14,7 +14,7 @@ import sys
 import threading
 import types as python_types
 import zipfile
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
@@ -71,43 +71,29 @@ class Optimizer:
     betas: tuple[float, float] = (0.9, 0.999)
 
 
-@pytest.mark.parametrize(
-    ("value", "expected", "type_"),
-    [
-        (1, 1, "int"),
+def test_atoms_come_back_as_they_were(run, again):
+    """An atom keeps its value and its type; which types there are is tested with the values."""
+    when = datetime(2026, 11, 21, 8, 0, 0, 123456, timezone.utc)
+    given = (
         (2**100, 2**100, "int"),
-        (-(2**63) - 1, -(2**63) - 1, "int"),
-        (0.5, 0.5, "float"),
         (1.0, 1.0, "float"),
-        (math.inf, math.inf, "float"),
         (True, True, "bool"),
-        ("text", "text", "string"),
-        ("", "", "string"),
         ("Grüße 🚢\n\t", "Grüße 🚢\n\t", "string"),
         (None, None, "null"),
-        (np.float32(0.5), 0.5, "float"),
         (np.int64(7), 7, "int"),
-        (np.array(3), 3, "int"),
-        ([1, "a", None, [0.5]], [1, "a", None, [0.5]], "json"),
-        ((1, 2), [1, 2], "json"),
-        ([], [], "json"),
+        ((1, "a", None, [0.5]), [1, "a", None, [0.5]], "json"),
         ({}, {}, "json"),
-        (datetime(2026, 11, 21, 8, 0, 0, 123456, timezone.utc), None, "datetime"),
-        (datetime(2026, 11, 21, 8, tzinfo=timezone(timedelta(hours=-5))), None, "datetime"),
-    ],
-    ids=lambda value: f"{value!r:.20}",
-)
-def test_atoms_come_back_as_they_were(run, again, value, expected, type_):
-    """An atom keeps its value and its type."""
-    run["a/b"] = value
-    expected = value if type_ == "datetime" else expected
-    for reader in (run, again()):
-        fetched = reader["a/b"].fetch()
-        assert fetched == expected
-        assert type(fetched) is type(expected)
-        assert reader.get_attribute_type("a/b") == type_
-        assert reader.exists("a/b")
-        assert reader.exists("a")
+        (when, when, "datetime"),
+    )
+    for value, expected, type_ in given:
+        run["a/b"] = value
+        for reader in (run, again()):
+            fetched = reader["a/b"].fetch()
+            assert fetched == expected
+            assert type(fetched) is type(expected)
+            assert reader.get_attribute_type("a/b") == type_
+            assert reader.exists("a/b")
+            assert reader.exists("a")
 
 
 def test_containers_are_taken_apart(run, again):
@@ -128,53 +114,6 @@ def test_containers_are_taken_apart(run, again):
     }
     run.assign({"x": {"y": 5}})
     assert run["x/y"].fetch() == 5
-
-
-ODD = [
-    Colour(),
-    1j,
-    b"bytes",
-    lambda: 0,
-    dict,
-    math,
-    object(),
-    {1, 2},
-    {"deep": {"er": Colour()}},
-    [Colour()],
-    np.zeros((200, 200)),
-]
-
-
-@pytest.mark.parametrize("value", ODD, ids=lambda value: f"{value!r:.12}")
-def test_a_mapping_is_taken_as_hyperparameters_are(run, value):
-    """What has no form of its own is kept as `log_hyperparams` keeps it; nothing beside it is lost.
-
-    Assignments raised here once, and people lost the learning rate beside an activation.
-    """
-    run["a"] = {"good": 1, "bad": value, "tags": {"x", "y"}}
-    assert run["a/good"].fetch() == 1
-    assert run["a/tags"].fetch() == {"x", "y"}
-    expected = {path: decode_atom(*atom) for path, atom in parameters({"bad": value}, "a").items()}
-    assert {path: run[path].fetch() for path in expected} == expected
-    run["b"] = stringify_unsupported({"good": 1, "bad": value})  # is not needed, and does no harm
-    assert run["b/good"].fetch() == 1
-
-
-@pytest.mark.parametrize(
-    "value",
-    [Colour(), 1j, b"bytes", object(), [Colour()], {1, 2}, np.zeros((200, 200))],
-    ids=lambda value: f"{value!r:.12}",
-)
-def test_single_values_that_cannot_be_kept(run, value):
-    """A mistake at this line: the error names the path and the type, and nothing is written."""
-    before = ops(run)
-    with pytest.raises(ValueKindError, match=r"a.*got "):
-        run["a"] = value
-    assert ops(run) == before
-
-
-def test_what_has_a_name_is_assigned_as_its_name(run):
-    """Classes, functions, modules and partials, without a mapping around them."""
     run["class"], run["function"], run["module"] = Colour, os.path.join, math
     run["partial"] = functools.partial(Colour, 3)
     assert run["class"].fetch().endswith("Colour")
@@ -183,17 +122,45 @@ def test_what_has_a_name_is_assigned_as_its_name(run):
     assert run["partial"].fetch().startswith("functools.partial(")
 
 
+ODD = [Colour(), 1j, lambda: 0, dict, {1, 2}, {"deep": {"er": Colour()}}, np.zeros((200, 200))]
+
+
+def test_a_mapping_is_taken_as_hyperparameters_are(run):
+    """What has no form of its own is kept as `log_hyperparams` keeps it; nothing beside it is lost.
+
+    Assignments raised here once, and people lost the learning rate beside an activation.
+    """
+    for at, value in enumerate(ODD):
+        path = f"a{at}"
+        run[path] = {"good": 1, "bad": value, "tags": {"x", "y"}}
+        assert run[f"{path}/good"].fetch() == 1
+        assert run[f"{path}/tags"].fetch() == {"x", "y"}
+        kept = parameters({"bad": value}, path).items()
+        expected = {each: decode_atom(*atom) for each, atom in kept}
+        assert {each: run[each].fetch() for each in expected} == expected
+    run["b"] = stringify_unsupported({"good": 1, "bad": ODD})  # is not needed, and does no harm
+    assert run["b/good"].fetch() == 1
+
+
+def test_single_values_that_cannot_be_kept(run):
+    """A mistake at this line: the error names the path and the type, and nothing is written."""
+    before = ops(run)
+    for value in (Colour(), 1j, b"bytes", [Colour()], {1, 2}, np.zeros((200, 200))):
+        with pytest.raises(ValueKindError, match=r"a.*got "):
+            run["a"] = value
+    with pytest.raises(ValueKindError, match=r"^'p/model/head': expected None, .* got object"):
+        run["p"]["model/head"] = object()
+    assert ops(run) == before
+
+
 @pytest.mark.parametrize(
     ("path", "what"),
     [
         ("", "empty"),
         ("/", "leading slash"),
-        ("a\x00b", "control"),
         ("a\nb", "control"),
-        ("a\x85b", "control"),
         ("\udc80", "control"),
         ("ä" * 513, "1024"),
-        (5, "string"),
         (None, "string"),
     ],
     ids=repr,
@@ -242,9 +209,7 @@ def test_a_path_may_be_1024_bytes_long(run, again):
         run["p"][path]
 
 
-@pytest.mark.parametrize(
-    "name", ["id", "owner", "state", "creation_time", "trashed", "running_time"]
-)
+@pytest.mark.parametrize("name", ["id", "state", "running_time"])
 def test_derived_fields_refuse_assignment(run, name):
     """What is derived from the run cannot be written, by any verb, and says so."""
     at = f"sys/{name}"
@@ -281,7 +246,7 @@ def test_nested_handlers(run):
 # -------------------------------------------------------------------- long and odd texts
 
 
-@pytest.mark.parametrize("text", ["a\x00b", "\udc80", "x\ud800\udfff", "\\x00"], ids=ascii)
+@pytest.mark.parametrize("text", ["a\x00b\udc80", "\\x00"], ids=ascii)
 def test_what_utf8_cannot_hold_stands_as_escapes(run, again, text):
     """Lone surrogates and NUL are kept visibly, flagged as changed, wherever a text can stand."""
     from seamark.values import escape
@@ -302,8 +267,8 @@ def test_what_utf8_cannot_hold_stands_as_escapes(run, again, text):
 @pytest.mark.once
 @pytest.mark.parametrize(
     "text",
-    ["x" * (4 << 20), "x" * ((4 << 20) + 1), "\x01" * (3 << 20), "🚢" * (3 << 20)],
-    ids=["4 MiB", "4 MiB + 1", "control characters", "four bytes each"],
+    ["x" * ((4 << 20) + 1), "\x01" * (3 << 20)],
+    ids=["4 MiB + 1", "control characters"],
 )
 def test_very_long_texts(run, again, text):
     """A text of any length is kept whole; beyond about 4 MiB it is a blob."""
@@ -437,45 +402,45 @@ def test_extend(run, again):
     assert not reader.exists("nothing")
 
 
-def test_log_is_append(run):
-    """The older name takes one value or several, with step and time by position."""
+def test_every_argument_of_neptune_is_taken(run):
+    """Those of ``append``, ``extend`` and of ``log``, an older name of both, in Neptune 1.14."""
     run["a"].log(0.5)
     run["a"].log([1.5, 2.5])
     run["a"].log(3.5, 10)
     run["t"].log(["x", "y"])
-    assert run["a"].fetch_points().step.tolist() == [0, 1, 2, 10]
+    told = {"name": "a name", "description": "what it shows", "wait": True}
+    run["a"].append(1.0, step=12, timestamp=3.0, min=0, max=2, unit="m", **told)
+    run["a"].extend([1.0], steps=[13], timestamps=[4.0], min=0, **told)
+    run["a"].log(1.0, step=14, timestamp=5.0, unit="m", **told)
+    assert run["a"].fetch_points().step.tolist() == [0, 1, 2, 10, 12, 13, 14]
     assert run["t"].fetch() == "y"
 
 
-@pytest.mark.parametrize("step", [math.nan, math.inf, "3", 1j, [1]], ids=repr)
-def test_steps_that_are_no_numbers(run, step):
-    """They raise, and nothing is written."""
+def test_wrong_steps_and_times(run):
+    """They raise, and nothing is written; as many steps and times as values are expected."""
     before = ops(run)
-    with pytest.raises(ArgumentError, match="step"):
-        run["a"].append(1.0, step=step)
-    with pytest.raises(ArgumentError, match="step"):
-        run["a"].extend([1.0], steps=[step])
-    assert ops(run) == before
-    assert not run.exists("a")
-
-
-def test_wrong_lengths(run):
-    """As many steps and times as values, or an error that says how many there are."""
+    for step in (math.nan, "3"):
+        with pytest.raises(ArgumentError, match="step"):
+            run["a"].append(1.0, step=step)
+        with pytest.raises(ArgumentError, match="step"):
+            run["a"].extend([1.0], steps=[step])
     with pytest.raises(ArgumentError, match=r"steps: expected 2.*got 1"):
         run["a"].extend([1, 2], steps=[1])
     with pytest.raises(ArgumentError, match=r"timestamps: expected 1.*got 2"):
         run["a"].extend([1], timestamps=[1, 2])
     with pytest.raises(ArgumentError, match="timestamp"):
         run["a"].append(1, timestamp="yesterday")
+    assert ops(run) == before
+    assert not run.exists("a")
 
 
-@pytest.mark.parametrize("value", [Colour(), 1j, b"x", {1}, object], ids=lambda v: f"{v!r:.9}")
-def test_points_without_a_place(run, value):
+def test_points_without_a_place(run):
     """What is no number, text, file or histogram is refused by its type."""
-    with pytest.raises(ValueKindError, match=type(value).__name__):
-        run["a"].append(value)
-    with pytest.raises(ValueKindError, match=r"one kind|got"):
-        run["a"].extend([1.0, value])
+    for value in (Colour(), 1j, {1}):
+        with pytest.raises(ValueKindError, match=type(value).__name__):
+            run["a"].append(value)
+        with pytest.raises(ValueKindError, match=r"one kind|got"):
+            run["a"].extend([1.0, value])
     with pytest.raises(ValueKindError, match="one kind"):
         run["a"].extend([1.0, "text"])
 
@@ -564,24 +529,15 @@ def test_a_path_holds_one_family(run, first, tmp_path, monkeypatch):
     assert run.get_attribute_type("x/y") in (second, "int")
 
 
-def test_a_value_and_a_namespace_of_one_name(run):
-    """``a`` and ``a/b`` may both hold values; the structure shows ``a`` under ``""``."""
-    run["a/b"] = 2
-    run["a"] = 1
-    run["a/c/d"].append(0.5)
-    structure = run.get_structure()
-    assert structure["a"][""] == 1
-    assert structure["a"]["b"] == 2
-    assert run["a"].fetch() == 1
-    assert run["a/b"].fetch() == 2
-
-
 def test_a_family_conflict_leaves_nothing_half_written(run):
     """One wrong path in an assignment of many: none of them is written or taken."""
     run["a/series"].append(1.0)
     before = ops(run)
     with pytest.raises(FamilyError, match="a/series"):
         run["a"] = {"fine": 1, "series": 2, "also": 3}
+    assert ops(run) == before
+    with pytest.raises(FileNotFoundError, match="missing"):
+        run["a"] = {"fine": 1, "file": File("missing.txt")}
     assert ops(run) == before
     run["a/fine"].append(1.0)
 
@@ -607,24 +563,10 @@ def test_several_series_are_extended_all_or_none(run, frames, verb, value, error
     run["x/a"] = "free"
 
 
-def test_a_value_that_cannot_be_kept_is_named_with_its_path(run):
-    """Which one was it?"""
-    with pytest.raises(ValueKindError, match=r"^'p/model/head': expected None, .* got object"):
-        run["p"]["model/head"] = object()
-
-
-def test_what_cannot_be_shown_is_refused_as_well(run):
-    """Ints of over 4,300 digits, and objects whose repr raises."""
+def test_a_number_of_too_many_digits_is_refused(run):
+    """Although Python does not show it."""
     with pytest.raises(ValueKindError, match="expected a number, a string"):
         run["x"].append(10**5000)
-
-
-def test_a_missing_file_leaves_nothing_half_written(run):
-    """An assignment that names a file which is not there writes none of its values."""
-    before = ops(run)
-    with pytest.raises(FileNotFoundError, match="missing"):
-        run["a"] = {"fine": 1, "file": File("missing.txt")}
-    assert ops(run) == before
 
 
 # -------------------------------------------------------------------- deleting
@@ -646,15 +588,9 @@ def test_delete(run, again):
         del run["a/b"]
     run["a/b"].append(1.0)
     assert again()["a/b"].fetch_points().step.tolist() == [0]
-
-
-def test_delete_what_another_process_wrote(run, again):
-    """A writer that did not write a path may delete it."""
-    run["a"] = 1
-    other = init_run("p", root=run.root, with_id=run.id, owner=False)
-    del other["a"]
-    other.stop()
-    assert not again().exists("a")
+    with init_run("p", root=run.root, with_id=run.id, owner=False) as other:
+        del other["ab"]  # which another process wrote
+    assert not again().exists("ab")
 
 
 # -------------------------------------------------------------------- files
@@ -732,6 +668,10 @@ def test_tracked_files_are_downloaded_while_they_are_the_same(run, tmp_path):
     (tmp_path / "data" / "a.txt").write_text("other")
     with pytest.raises(FileMissingError, match="no longer the file that was recorded"):
         run["data"].download(str(tmp_path / "again"))
+    before = run["data"].fetch_hash()
+    run["data"].track_files(str(tmp_path / "data"))
+    assert run["data"].fetch_hash() != before
+    assert not run.folder.blobs_dir.exists()
     run["data"].download(str(tmp_path / "again"), references=True)
     assert (tmp_path / "again" / "a.txt").read_text() == "other"
     (tmp_path / "data" / "in" / "b.txt").unlink()
@@ -739,51 +679,7 @@ def test_tracked_files_are_downloaded_while_they_are_the_same(run, tmp_path):
         run["data"].download(str(tmp_path / "more"), references=True)
 
 
-def test_bounds_and_unit_of_a_chart_are_accepted(run):
-    """As Neptune's verbs take them; the points are the same."""
-    run["loss"].append(1.0, min=0, max=2, unit="m")
-    run["loss"].extend([0.5], min=0)
-    run["loss"].log(0.25, unit="m")
-    assert run["loss"].fetch_points().value.tolist() == [1.0, 0.5, 0.25]
-    with pytest.raises(UnknownArgumentError, match="min"):
-        run["loss"].append(1.0, mim=0)
-
-
-def test_artifacts(run, again, tmp_path):
-    """Tracked files are described, not copied; their hash tells whether they changed."""
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "x.csv").write_text("1,2")
-    run["data"].track_files(str(tmp_path / "data"))
-    before = again()["data"].fetch_hash()
-    (entry,) = again()["data"].fetch_files_list()
-    assert entry["size"] == 3
-    (tmp_path / "data" / "x.csv").write_text("1,3")
-    run["data"].track_files(str(tmp_path / "data"))
-    assert again()["data"].fetch_hash() != before
-    run.mark_input(str(tmp_path / "data" / "x.csv"))
-    run.mark_output("s3://bucket/model")
-    assert again().get_attribute_type("artifacts/outputs/model") == "artifact"
-    assert again()["artifacts/inputs/x.csv"].fetch_files_list() != [entry]
-    assert not run.folder.blobs_dir.exists()
-
-
 # -------------------------------------------------------------------- reading
-
-
-def test_what_is_not_there(run):
-    """Reading it is an error that names the path and the run; asking whether it exists is not."""
-    run["a"] = 1
-    for act in (
-        run["b"].fetch,
-        run["b"].fetch_last,
-        run["b"].fetch_points,
-        run["b"].fetch_hash,
-        run["b"].download,
-        lambda: run.get_attribute_type("b"),
-    ):
-        with pytest.raises(MissingFieldError, match=r"'b'"):
-            act()
-    assert not run.exists("b")
 
 
 def test_reading_another_family(run):
@@ -800,11 +696,6 @@ def test_reading_another_family(run):
     ):
         with pytest.raises(SeamarkError, match="a single value"):
             act()
-
-
-def test_a_single_value_has_no_last_point(run):
-    """It is called what it is, not by the name of its family."""
-    run["a"] = 1
     with pytest.raises(MissingFieldError, match="expected a series, got a single val"):
         run["a"].fetch_last()
 
@@ -824,7 +715,9 @@ def test_a_path_with_nothing_there_names_the_nearest(run, asked, near):
     """Whatever verb asks, of the paths of the run."""
     run["val/loss"].append(1.0)
     run["parameters/lr"] = 0.1
+    assert run.exists(asked) == (asked == "val")
     acts = [run[asked].fetch_points, run[asked].fetch_last, run[asked].fetch_bytes]
+    acts += [run[asked].fetch_hash]
     acts += [] if asked == "val" else [run[asked].fetch, run[asked].download, run[asked].pop]
     acts += [lambda: run[asked].fetch_points(points=5), lambda: run.get_attribute_type(asked)]
     for act in acts:
@@ -844,8 +737,12 @@ def test_structure(run, capsys):
     """`get_structure` and `print_structure` show the tree of what was recorded."""
     run["a/b"] = 1
     run["a/c"].append("x")
+    run["ab/c"] = 2
+    run["ab"] = 3  # a value and a namespace of one name
     structure = run.get_structure()
     assert structure["a"]["b"] == 1
+    assert structure["ab"] == {"": 3, "c": 2}
+    assert (run["ab"].fetch(), run["ab/c"].fetch()) == (3, 2)
     assert structure["sys"]["id"] == run.id
     run.print_structure()
     printed = capsys.readouterr().out
@@ -970,40 +867,20 @@ def test_plain_numbers_of_known_series_are_checked_as_ever(run):
 
 
 @pytest.mark.parametrize("mode", ["offline", "disabled"])
-@pytest.mark.parametrize(
-    ("verb", "given", "wrong", "near"),
-    [
-        ("append", {"stp": 5}, "stp", "step"),
-        ("append", {"steps": 5}, "steps", "step"),
-        ("append", {"time_stamp": 5}, "time_stamp", "timestamp"),
-        ("append", {"name": "x", "descripton": "y"}, "descripton", "description"),
-        ("extend", {"steeps": [5]}, "steeps", "steps"),
-        ("extend", {"step": [5]}, "step", "steps"),
-        ("extend", {"timestamp": [5]}, "timestamp", "timestamps"),
-        ("log", {"stp": 5}, "stp", "step"),
-        ("log", {"descriptions": "y"}, "descriptions", "description"),
-    ],
-)
-def test_a_mistyped_argument_costs_no_step(tmp_path, mode, verb, given, wrong, near):
+def test_a_mistyped_argument_costs_no_step(tmp_path, mode):
     """It is refused at once, in a disabled run too, and nothing is recorded under a wrong step."""
     with init_run("p", root=tmp_path, mode=mode, **QUIET) as run:
-        value = [1.0] if verb == "extend" else 1.0
-        expected = f"{verb}[(][)] got an unknown argument '{wrong}'; did you mean '{near}'[?]"
-        with pytest.raises(UnknownArgumentError, match=expected):
-            getattr(run["loss"], verb)(value, **given)
+        for verb, given, wrong, near in (
+            ("append", {"stp": 5}, "stp", "; did you mean 'step'[?]"),
+            ("append", {"name": "x", "descripton": "y"}, "descripton", "; did you mean 'desc"),
+            ("append", {"mim": 0}, "mim", "; did you mean 'min'"),
+            ("extend", {"step": [5]}, "step", "; did you mean 'steps'[?]"),
+            ("extend", {"timestamp": [5]}, "timestamp", "; did you mean 'timestamps'[?]"),
+            ("log", {"stp": 5}, "stp", "; did you mean 'step'[?]"),
+            ("log", {"zzz": 5}, "zzz", "$"),
+        ):
+            value = [1.0] if verb == "extend" else 1.0
+            expected = f"^{verb}[(][)] got an unknown argument '{wrong}'{near}"
+            with pytest.raises(UnknownArgumentError, match=expected):
+                getattr(run["loss"], verb)(value, **given)
         assert not run.exists("loss")
-
-
-def test_an_argument_like_no_other_is_refused_without_a_guess(run):
-    """It is a TypeError, as that of any function, also where nothing is to be logged."""
-    with pytest.raises(TypeError, match=r"^log[(][)] got an unknown argument 'zzz'$"):
-        run["loss"].log([], zzz=1)
-
-
-def test_every_argument_of_neptune_is_taken(run):
-    """Those of ``append``, ``extend`` and ``log`` in Neptune 1.14, with their two further words."""
-    told = {"name": "a name", "description": "what it shows", "wait": True}
-    run["a"].append(1.0, step=2, timestamp=3.0, **told)
-    run["a"].extend([1.0], steps=[3], timestamps=[4.0], **told)
-    run["a"].log(1.0, step=4, timestamp=5.0, **told)
-    assert run["a"].fetch_points().step.tolist() == [2, 3, 4]

@@ -262,19 +262,17 @@ def test_whoever_adds_to_something_writes_it_when_the_process_ends():
     assert not list(Path(".seamark/default/.artifacts/data").iterdir())
 
 
-def test_ranks_add_up_at_one_path():
+def test_ranks_add_up_at_one_path(monkeypatch):
     """Series stand below ranks/<n>/, what is kept does not."""
-    code = """
-    run = seamark.init_run(**quiet, ranks="all", custom_run_id="all", keep={"gpu/*": Statistics()})
-    rank = int(os.environ["RANK"])
-    for at in range(10):
-        run.log_metrics({"gpu/power": float(rank), "loss": 1.0})
-    run["own"].keep(Last())
-    run["own"].append(5.0)
-    run.stop()
-    """
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    given = {"ranks": "all", "custom_run_id": "all", "keep": {"gpu/*": Statistics()}, **QUIET}
     for rank in range(3):
-        assert script(code, RANK=str(rank), WORLD_SIZE="3")[0] == 0
+        monkeypatch.setenv("RANK", str(rank))
+        with seamark.init_run(**given) as run:
+            for _ in range(10):
+                run.log_metrics({"gpu/power": float(rank), "loss": 1.0})
+            run["own"].keep(Last())
+            run["own"].append(5.0)
     run = seamark.init_run(custom_run_id="all", mode="read-only")
     found = run["gpu/power"].fetch()
     assert (found.count, found.mean) == (30, 1.0)
@@ -318,18 +316,17 @@ def test_it_is_written_once_a_second_at_most(monkeypatch):
     assert opened(run)["a"].fetch().count == 40
 
 
-def test_runs_that_record_nothing_take_it_all(tmp_path):
+def test_runs_that_record_nothing_take_it_all(monkeypatch):
     """Disabled runs, silent ranks."""
-    code = """
-    run = seamark.init_run(**quiet, keep={"a": Statistics()})
-    run["b"].keep(Last())
-    run["b"].append(1.0)
-    run.log_metrics({"a": 1.0})
-    print(run["b"].fetch())
-    """
-    assert script(code, RANK="1", WORLD_SIZE="2") == (0, "None\n")
     with seamark.init_run(mode="disabled", keep={"a": Last()}) as run:
         run["b"].keep(Ring(1)).append(1.0)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with seamark.init_run(**QUIET, keep={"a": Statistics()}) as run:
+        run["b"].keep(Last())
+        run["b"].append(1.0)
+        run.log_metrics({"a": 1.0})
+        assert run["b"].fetch() is None
 
 
 def test_tables_and_queries_have_it_as_a_series():

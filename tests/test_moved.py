@@ -93,11 +93,13 @@ def moved(request, folder):
     return way(Path("second").absolute(), folder)
 
 
-@pytest.mark.parametrize("whose", ["ours", "a stranger's"])
-def test_checkpoints_are_downloaded_from_the_new_place(folder, moved, whose, monkeypatch):
+def test_checkpoints_are_downloaded_from_the_new_place(folder, moved, monkeypatch):
     """Whoever recorded the run: it lies in the folder that is read."""
-    if whose != "ours":  # another host has another name, and its reader another uid
-        monkeypatch.setattr("seamark.blobs.contents.are_recorded_by_user", lambda _: False)
+    # Another host has another name, and its reader another uid.
+    with monkeypatch.context() as patch:
+        patch.setattr("seamark.blobs.contents.are_recorded_by_user", lambda _: False)
+        opened(moved, folder)[CHECKPOINT].download("stranger.ckpt")
+    assert Path("stranger.ckpt").read_bytes() == WEIGHTS
     run = opened(moved, folder)
     run[CHECKPOINT].download("out.ckpt")
     assert Path("out.ckpt").read_bytes() == WEIGHTS
@@ -107,6 +109,7 @@ def test_checkpoints_are_downloaded_from_the_new_place(folder, moved, whose, mon
     assert Path("shards/0.pt").read_bytes() == b"shard"
 
 
+@pytest.mark.parametrize("moved", [copy], indirect=True)
 def test_the_command_says_where_checkpoints_are_now(folder, moved):
     """Values stay as they were recorded."""
     place = moved / folder.project / folder.run / "files" / "checkpoints" / "best.ckpt"
@@ -151,7 +154,6 @@ def test_records_without_the_key_are_found_by_project_and_run(tmp_path):
 NAMES = [
     "../secret",
     "files/../../secret",
-    "/{home}/secret",
     "files//x",
     "./files/x",
     "..",
@@ -159,22 +161,21 @@ NAMES = [
     "x" * 300,
     3,
     ["files"],
-    {"files": "x"},
 ]
 
 
-@pytest.mark.parametrize("name", NAMES, ids=[str(number) for number in range(len(NAMES))])
-def test_a_name_that_leads_out_of_the_run_is_no_record(tmp_path, name):
+def test_a_name_that_leads_out_of_the_run_is_no_record(tmp_path):
     """It is refused where all records are checked, and nothing else suffers."""
     (tmp_path / "secret").write_bytes(b"secret")
-    name = name.format(home=str(tmp_path)[1:]) if isinstance(name, str) else name
     folder = RunFolder(tmp_path / "root", "p", "r1")
-    file = {"name": "s", "size": 6, "ref": "/nowhere/s", "inside": name}
-    builder = JournalBuilder("evil").assign(lr=0.1).op("file", path="a", file=file)
+    builder = JournalBuilder("evil").assign(lr=0.1)
+    for number, name in enumerate([*NAMES, f"/{str(tmp_path)[1:]}/secret"]):
+        file = {"name": "s", "size": 6, "ref": "/nowhere/s", "inside": name}
+        builder.op("file", path=f"a{number}", file=file)
     builder.close().save(folder)
     run = opened(folder.root, folder)
     assert run["lr"].fetch() == 0.1
-    assert not run.exists("a")
+    assert not any(path.startswith("a") for path in run.session.recorded.families())
     assert command(folder.root, "show", "r1").exit_code == 0
     assert "unusable record" in command(folder.root, "fsck").stdout
 
@@ -251,6 +252,7 @@ def test_fsck_reads_checkpoints_in_the_folder(folder, harm):
     assert command(ROOT, "fsck", folder.run).exit_code == 0
 
 
+@pytest.mark.parametrize("moved", [move, synchronise], indirect=True)
 def test_checkpoints_of_a_moved_run_are_taken_over(folder, moved):
     """A training that goes on there removes its files there, and the record follows."""
     given: Any = {"root": moved, "custom_run_id": "one", **QUIET}

@@ -359,15 +359,6 @@ def test_two_processes_bring_one_name_at_once(root_place):
                 assert said == sorted(ends.get(conflict, ["False"] * 2))
 
 
-def test_names_are_settled_one_after_the_other(root_place):
-    """Many at once get names that nobody else has."""
-    runs = [record() for _ in range(8)]
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda run: seamark.sync(run, root_place.uri, root=ROOT), runs))
-    wanted = {"one", *(f"one-{number}" for number in range(2, 9))}
-    assert set(root_place.names().values()) == wanted
-
-
 @pytest.mark.thorough
 def test_a_transfer_to_a_server_that_is_killed_goes_on(place):
     """As one to a root."""
@@ -469,7 +460,11 @@ def test_a_run_settles_its_name_as_it_begins(root_place):
         begin(conflict="ask")
 
 
-@pytest.mark.parametrize("by", ["command", "python", "remote"])
+@pytest.mark.parametrize(
+    ("place", "by"),
+    [("root", "command"), ("root", "python"), ("server", "remote")],
+    indirect=["place"],
+)
 def test_a_run_takes_along_the_artifacts_that_it_read_and_made(place, by):
     """Of its own project and of another, before the run; others stay."""
     made = {}
@@ -498,7 +493,9 @@ def test_a_run_takes_along_the_artifacts_that_it_read_and_made(place, by):
         seamark.init_artifact("other:1", project="team/p", mode="read-only", **place.read)
 
 
-@pytest.mark.parametrize("by", ["command", "python"])
+@pytest.mark.parametrize(
+    ("place", "by"), [("root", "command"), ("server", "python")], indirect=["place"]
+)
 def test_all_comes_in_the_project_that_is_named(place, by):
     """With its artifacts, and what the run says of them; here all stays where it is."""
     with seamark.init_artifact(name="read", project="team/other", root=ROOT) as read:

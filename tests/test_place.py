@@ -23,10 +23,6 @@ def test_a_root_that_cannot_be_a_folder_is_refused_at_once(tmp_path):
         with pytest.raises(JournalError, match="root: expected a folder that can be written"):
             seamark.init_run(root=root)
     assert file.read_text() == "x"
-
-
-def test_a_root_that_is_no_path_is_refused(tmp_path):
-    """The message says what was expected and what was given."""
     with pytest.raises(ArgumentError, match="root: expected a path or None, got int: 5"):
         seamark.init_run(root=5)
     with pytest.raises(ArgumentError, match="NUL"):

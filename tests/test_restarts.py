@@ -80,27 +80,13 @@ def test_restarted_job_goes_on(start, job):
     assert sorted(header["attempt"] for header in journals.headers(run)) == [0, 1, 2]
 
 
-@pytest.mark.once
-def test_another_command_line_is_told(start, started):
-    """A run that stays behind is named, unless it was completed: then its work is done."""
-    done = start(SLURM, ["--fold=0"], value=1, die=False)
-    left = start(SLURM, ["--fold=1"], value=1)
-    restarted = started(again(SLURM, 1), ["--fold=1", "--resume"], value=2)
-    new = restarted.stdout.strip()
-    assert new not in (done, left)
-    (line,) = [
-        line
-        for line in restarted.stderr.splitlines()
-        if "was started with a different command line" in line
-    ]
-    assert left in line
-    assert "custom_run_id" in line
-    must = {"resume": "must"}
-    refused = start(again(SLURM, 1), ["--fold=1", "--fresh"], value=2, run=must)
-    assert refused.endswith(f"(this job recorded run {left} with a different command line)")
+def test_another_command_line_is_another_run(start):
+    """Each command line goes on with its own run."""
+    first = start(SLURM, ["--fold=1"], value=1)
+    new = start(again(SLURM, 1), ["--fold=1", "--resume"], value=2)
+    assert new != first
     assert start(again(SLURM, 2), ["--fold=1", "--resume"], value=3) == new
-    assert start(again(SLURM, 2), ["--fold=1"], value=3) == left
-    assert "different command line" not in started(again(SLURM, 2), ["--fold=2"], value=1).stderr
+    assert start(again(SLURM, 2), ["--fold=1"], value=3) == first
 
 
 @pytest.mark.once

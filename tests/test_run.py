@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from journals import Journal, Kind, headers, journals
+from journals import Journal, headers, journals
 from journals import operations as ops
 from recording import QUIET
 
@@ -79,14 +79,11 @@ def in_python(code, *args, **environment):
 # -------------------------------------------------------------------- arguments
 
 
-@pytest.mark.parametrize(
-    ("wrong", "near"),
-    [("tag", "tags"), ("custom_id", "custom_run_id"), ("capture_stdouts", "capture_stdout")],
-)
-def test_unknown_arguments(start, root, wrong, near):
+def test_unknown_arguments(start, root):
     """They are a TypeError that names the nearest argument; nothing is created."""
-    with pytest.raises(UnknownArgumentError, match=f"'{wrong}'.*did you mean '{near}'"):
-        start(**{wrong: 1})
+    for wrong, near in (("tag", "tags"), ("custom_id", "custom_run_id")):
+        with pytest.raises(UnknownArgumentError, match=f"'{wrong}'.*did you mean '{near}'"):
+            start(**{wrong: 1})
     with pytest.raises(TypeError):
         start(zzzz=1)
     assert not root.exists()
@@ -105,7 +102,6 @@ def test_neptunes_arguments_are_accepted(start, caplog):
     ("given", "error", "message"),
     [
         ({"mode": "ofline"}, ArgumentError, "mode.*'offline'"),
-        ({"mode": "ONLINE"}, ArgumentError, "mode"),
         ({"ranks": "one"}, ArgumentError, "ranks"),
         ({"resume": True}, ArgumentError, "resume"),
         ({"dependencies": 3}, ArgumentError, "dependencies: expected 'infer'"),
@@ -113,22 +109,14 @@ def test_neptunes_arguments_are_accepted(start, caplog):
         ({"checkpoints": "copy"}, ArgumentError, "checkpoints"),
         ({"name": 5}, ArgumentError, "name: expected a string"),
         ({"params": 5}, ArgumentError, "params: expected a mapping, .*, got int: 5"),
-        ({"params": "x"}, ArgumentError, "params: expected a mapping"),
-        ({"params": [1]}, ArgumentError, "params: expected a mapping"),
         ({"api_token": b"x"}, ArgumentError, "api_token"),
         ({"with_id": "a", "custom_run_id": "b"}, ArgumentError, "with_id and custom_run_id"),
         ({"mode": "read-only"}, ArgumentError, "with_id"),
         ({"tags": [1]}, ValueKindError, "tags"),
-        ({"project": "a//b"}, PathError, "project"),
         ({"project": "a/blobs"}, PathError, "such as 'blobs-project'"),
         ({"project": "Journal"}, PathError, "reserved"),
         ({"project": "../up"}, PathError, "project"),
-        ({"project": "a\\b"}, PathError, "project"),
-        ({"project": "con"}, PathError, "device"),
-        ({"project": "dot."}, PathError, "dot"),
-        ({"project": "x" * 101}, PathError, "100"),
         ({"with_id": "../../etc"}, RunNotFoundError, "no run"),
-        ({"with_id": "unknown"}, RunNotFoundError, "unknown"),
         ({"with_id": "unknown", "mode": "read-only"}, RunNotFoundError, "unknown"),
         ({"custom_run_id": "unknown", "mode": "read-only"}, RunNotFoundError, "no run"),
     ],
@@ -156,13 +144,6 @@ def test_values_of_the_arguments(start):
     assert "sqrt" in reader["parameters/loss"].fetch()
     assert reader["parameters/big"].fetch() == "x" * (5 << 20)
     assert (run.name, run.project, ID.fullmatch(run.id) is not None) == ("First run", "p", True)
-
-
-def test_odd_texts_in_arguments(start):
-    """Surrogates and NUL in names and tags are kept as escapes, not raised about."""
-    run = start(name="a\udc80", tags=["\x00", "ok"], description="\ud800")
-    assert reopened(run)["sys/name"].fetch() == "a\\udc80"
-    assert reopened(run)["sys/tags"].fetch() == {"\\x00", "ok"}
 
 
 def test_environment(start, monkeypatch, tmp_path):
@@ -202,16 +183,16 @@ def test_defaults(monkeypatch, tmp_path):
 # -------------------------------------------------------------------- modes
 
 
-@pytest.mark.parametrize("mode", ["online", "async", "sync", "offline"])
-def test_writing_modes_are_the_same(start, mode):
+def test_writing_modes_are_the_same(start):
     """Each writes to this disk and reads from it."""
-    run = start(mode=mode)
-    run["a"] = 1
-    run.sync()
-    run.wait()
-    assert run["a"].fetch() == 1
-    run.stop()
-    assert reopened(run)["sys/state"].fetch() == "completed"
+    for mode in ("async", "sync", "offline"):
+        run = start(mode=mode)
+        run["a"] = 1
+        run.sync()
+        run.wait()
+        assert run["a"].fetch() == 1
+        run.stop()
+        assert reopened(run)["sys/state"].fetch() == "completed"
 
 
 def test_disabled_creates_nothing(start, root, tmp_path):
@@ -258,17 +239,7 @@ def test_disabled_creates_nothing(start, root, tmp_path):
     assert list(Path(os.environ["XDG_CACHE_HOME"]).iterdir()) == []
 
 
-def test_a_disabled_row_costs_a_call(start):
-    """After the first call the quick way of a disabled run is a function that does nothing."""
-    run = start(mode="disabled")
-    run.log_metrics({"a": 1})
-    assert run.session.recorder.row.__code__.co_consts in (
-        (None,),
-        ("Record nothing, at no cost: the row of a disabled run.", None),
-    )
-
-
-def test_read_only(start, frames):
+def test_read_only(start, frames, caplog):
     """A run opened for reading reads, writes nothing and stops as often as one likes."""
     run = start()
     run["a"] = 1
@@ -279,21 +250,15 @@ def test_read_only(start, frames):
     assert reader["m"].fetch_points().step.tolist() == [3]
     with pytest.raises(ReadOnlyError, match=run.id):
         reader["a"] = 2
-    reader.log_metrics({"m": 1.0})
+    for step in range(3):
+        reader.log_metrics({"m": 1.0}, step=step)
+    assert caplog.text.count("nothing is recorded") == 1
     reader.stop()
     reader.stop()
     assert reader["a"].fetch() == 1
     assert frames(run) == before
     assert reader.session.recorder.positions() == {}
     assert len(run.folder.journals()) == 1
-
-
-def test_log_metrics_into_a_read_only_run_warns_once(start, caplog):
-    """It stands in training loops, so it raises nothing."""
-    reader = reopened(start())
-    for step in range(3):
-        reader.log_metrics({"a": 1.0}, step=step)
-    assert len([one for one in caplog.records if "nothing is recorded" in one.getMessage()]) == 1
 
 
 def test_debug_records_into_a_temporary_root():
@@ -466,10 +431,6 @@ def test_context_manager(start):
         assert [tuple(op["error"].values()) for op in ops(run) if op.get("error")] == (
             [why] if why else []
         )
-
-
-def test_fail_on_exception_can_be_switched_off(start):
-    """The run is completed then; the exception goes on as ever."""
     run = start(fail_on_exception=False)
     with pytest.raises(ValueError, match="x"), run:
         raise ValueError("x")  # noqa: EM101
@@ -523,20 +484,20 @@ ODD: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("metrics", [name for name in ODD if name not in ("nan", "inf")])
-@pytest.mark.parametrize("step", ["none", "number", "text", "nan", "wild itself"])
-@pytest.mark.parametrize("timestamp", ["none", "text", "inf", "wild itself"])
-def test_log_metrics_never_raises(tmp_path, metrics, step, timestamp):
+def test_log_metrics_never_raises(tmp_path):
     """Not for any argument, whether the run was started, is silent, for reading or stopped."""
-    metrics, step, timestamp = ODD[metrics], ODD[step], ODD[timestamp]
-    with make_run(project="p", root=tmp_path, **QUIET) as run:
-        run.log_metrics(metrics, step, timestamp=timestamp)
-        run.log_metrics({"a": 1.0}, 0)
-        run.log_metrics(metrics, step, timestamp=timestamp)
-        run["below"].log_metrics(metrics, step, timestamp=timestamp)
-    run.log_metrics(metrics, step, timestamp=timestamp)
-    if run.folder.journal_dir.is_dir():
-        reopened(run).log_metrics(metrics, step, timestamp=timestamp)
+    given = [(metrics, "none", "none") for metrics in ODD]
+    steps, times = ("number", "text", "nan", "wild itself"), ("none", "text", "inf", "wild itself")
+    given += [("text", step, when) for step in steps for when in times]
+    for metrics, step, when in given:
+        row, at = (ODD[metrics], ODD[step]), {"timestamp": ODD[when]}
+        with make_run(project="p", root=tmp_path, **QUIET) as run:
+            run.log_metrics(*row, **at)
+            run.log_metrics({"a": 1.0}, 0)
+            run.log_metrics(*row, **at)
+            run["below"].log_metrics(*row, **at)
+        run.log_metrics(*row, **at)
+    reopened(run).log_metrics(*row, **at)
 
 
 def test_log_metrics_keeps_what_it_can(start, caplog):
@@ -568,18 +529,6 @@ def test_log_metrics_with_a_time(start):
     points = reopened(run)["a"].fetch_points()
     assert points.value.tolist() == [1.0, 2.0]
     assert points.time_ns.tolist() == [1580702706789013000, 12_500_000_000]
-
-
-def test_positions(start):
-    """What a checkpoint stores: where each journal of this process ends, exactly."""
-    run = start()
-    run.log_metrics({"a": 1.0}, 0)
-    (writer, end), *others = run.session.recorder.positions().items()
-    assert (writer, others) == (run.writer, [])
-    kinds = {frame.end: frame.kind for frame in journals(run)[0].frames}
-    assert kinds[end] in (Kind.SPARSE, Kind.HEARTBEAT)
-    run.log_metrics({"a": 1.0}, 1)
-    assert run.session.recorder.positions()[writer] > end
 
 
 # -------------------------------------------------------------------- processes, pickles
@@ -682,24 +631,6 @@ def test_secrets_are_nowhere(root, tmp_path):
             journal = Journal(path)
             assert journal.rest == b""
             assert not any(b"sEcReT" in frame.payload for frame in journal.frames)
-
-
-def test_ranks_that_do_not_record(start, root, monkeypatch):
-    """Rank 1 holds a silent run with the same verbs; with ``ranks="all"`` it records."""
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    run = start()
-    run["a"] = 1
-    run["huge"] = "x" * (5 << 20)
-    run.log_metrics({"a": 0.5})
-    run["f"].upload("not/there")
-    assert run["a"].fetch() is None
-    run.stop()
-    assert not root.exists()
-    everyone = start(ranks="all", custom_run_id="job")
-    everyone.log_metrics({"a": 0.5})
-    assert [header["rank"] for header in headers(everyone)] == [1]
 
 
 def test_threads_may_start_a_lazy_run_together(root):

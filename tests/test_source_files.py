@@ -49,29 +49,9 @@ def test_files_folders_and_patterns_are_kept():
     assert names_of(run) == {"train.py", "lib/a.py", "lib/b.txt", "other/c.py"}
 
 
-def test_the_working_directory_is_that_of_the_start(tmp_path, monkeypatch):
-    """Hydra changes it right after."""
+def test_start_up_waits_for_no_file(tmp_path, monkeypatch):
+    """A thread looks for them in the working directory of the start; the end of the run waits."""
     write("lib/a.py")
-    begin = threading.Event()
-    keep = SourceFiles._keep
-
-    def later(self):
-        begin.wait()
-        keep(self)
-
-    monkeypatch.setattr(SourceFiles, "_keep", later)
-    run = seamark.init_run(source_files="lib", root=tmp_path / "root")
-    monkeypatch.chdir(tmp_path)
-    begin.set()
-    run.stop()
-    again = seamark.init_run(with_id=run.id, mode="read-only", root=tmp_path / "root")
-    again[PATH].download("out")
-    assert (tmp_path / "out" / "lib" / "a.py").is_file()
-
-
-def test_start_up_waits_for_no_file(monkeypatch):
-    """However many there are: a thread looks for them, and the end of the run waits."""
-    write("a.py")
     begun, go_on = threading.Event(), threading.Event()
     keep = SourceFiles._keep
 
@@ -81,12 +61,16 @@ def test_start_up_waits_for_no_file(monkeypatch):
         keep(self)
 
     monkeypatch.setattr(SourceFiles, "_keep", held_up)
-    run = seamark.init_run(source_files="a.py")
+    run = seamark.init_run(source_files="lib", root=tmp_path / "root")
     assert begun.wait(60)
     run.log_metrics({"loss": 1.0})
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")  # as Hydra does
     go_on.set()
     run.stop()
-    assert names_of(run) == {"a.py"}
+    again = seamark.init_run(with_id=run.id, mode="read-only", root=tmp_path / "root")
+    again[PATH].download("out")
+    assert Path("out/lib/a.py").is_file()
 
 
 @pytest.mark.parametrize(("limit", "most"), [("_MAX_FILES", 7), ("_MAX_BYTES", 7 * 9)])
@@ -117,24 +101,6 @@ def test_a_folder_with_very_many_files_is_not_looked_at_to_its_end(monkeypatch, 
         pass
     assert len(looked) < 30
     assert len(names_of(run)) == 10
-
-
-def test_runs_and_repositories_are_not_looked_into():
-    """``source_files="."`` means the code."""
-    write("train.py", ".git/objects/x", "lib/__pycache__/a.pyc", ".seamark/other/notes.txt")
-    with seamark.init_run(source_files=".") as run:
-        pass
-    assert names_of(run) == {"train.py"}
-
-
-def test_a_pattern_without_a_match_costs_a_warning(caplog, capfd):
-    """And neither a training nor data."""
-    with seamark.init_run(source_files="missing/*.py") as run:
-        run["a"] = 1
-    assert caplog.text.count("source_files: expected an existing file") == 1
-    assert "completed" in (said := capfd.readouterr().err)
-    assert "lost" not in said
-    assert seamark.init_run(with_id=run.id, mode="read-only")["a"].fetch() == 1
 
 
 # --------------------------------------------------------------------- what is ignored
@@ -217,20 +183,12 @@ def test_without_git_folders_with_rules_are_left_out_and_that_is_said(monkeypatc
     assert "expected an existing file" not in caplog.text
 
 
-def test_a_named_folder_is_kept_though_ignored_but_not_what_is_ignored_in_it():
-    """By rules above it, too."""
-    write("made/a.py", "conf/.env", "conf/sub/.env")
-    Path(".git").mkdir()
-    Path(".gitignore").write_text(".env\nmade/\n")
-    with seamark.init_run(source_files=["made", "conf"]) as run:
-        pass
-    assert names_of(run) == {"made/a.py"}
-
-
-def test_without_git_a_folder_without_rules_is_kept(monkeypatch):
-    """Neither the repository's own folder nor what Python has compiled is looked into."""
+@pytest.mark.parametrize("path", [None, ""], ids=["git", "no git"])
+def test_a_folder_without_rules_is_kept(monkeypatch, path):
+    """Neither runs, nor the repository's own folder, nor what Python has compiled."""
     write("lib/a.py", "lib/a.log", "lib/__pycache__/a.pyc", ".git/HEAD", ".seamark/x")
-    monkeypatch.setenv("PATH", "")
+    if path is not None:
+        monkeypatch.setenv("PATH", path)
     with seamark.init_run(source_files=".") as run:
         pass
     assert names_of(run) == {"lib/a.py", "lib/a.log"}
@@ -271,7 +229,7 @@ def left_out(run):
     return seamark.init_run(with_id=run.id, mode="read-only")["source_code/files_left_out"].fetch()
 
 
-@pytest.mark.parametrize("target", ["code", "code/**/*.py", "code/*/*.py", "code/*"])
+@pytest.mark.parametrize("target", ["code", "code/**/*.py"])
 def test_links_to_folders_are_not_followed(target):
     """``ln -s / data`` would have the whole machine be looked at."""
     write("code/lib/a.py", "outside/b.py")
@@ -282,7 +240,7 @@ def test_links_to_folders_are_not_followed(target):
     assert names_of(run) == {"code/lib/a.py"}
 
 
-@pytest.mark.parametrize("target", ["code", "code/**/*", "code/*"])
+@pytest.mark.parametrize("target", ["code", "code/*"])
 def test_a_link_to_a_file_elsewhere_is_not_kept_unless_it_is_named(target):
     """``src/shadow`` may lead to ``/etc/shadow``."""
     write("code/a.py", "code/.git/config", "code/.gitignore", "code/secret.txt", "outside.py")
@@ -389,13 +347,16 @@ def test_a_walk_that_is_stopped_tells_so(monkeypatch):
     assert left_out(run) == "0 files are kept, the rest is left out (the run has ended)"
 
 
-def test_a_missing_target_does_not_cost_the_others(caplog):
-    """Nor does a file that nobody may read."""
+def test_a_missing_target_costs_a_warning(caplog, capfd):
+    """And neither a training, nor data, nor the other targets."""
     write("a.py")
-    with seamark.init_run(source_files=["missing", "a.py"]) as run:
-        pass
+    with seamark.init_run(source_files=["missing", "missing/*.py", "a.py"]) as run:
+        run["a"] = 1
     assert names_of(run) == {"a.py"}
+    assert caplog.text.count("source_files: expected an existing file") == 2
     assert "got 'missing'" in caplog.text
+    assert "completed" in (said := capfd.readouterr().err)
+    assert "lost" not in said
 
 
 @pytest.mark.parametrize(
@@ -403,9 +364,7 @@ def test_a_missing_target_does_not_cost_the_others(caplog):
     [
         (5, "int: 5"),
         (["a.py", 5], "int: 5"),
-        (b"a.py", "bytes: b'a.py'"),
         ({"a": 1}, "dict: {'a': 1}"),
-        (True, "bool: True"),
     ],
 )
 def test_what_names_no_files_is_refused(given, got):

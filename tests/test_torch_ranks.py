@@ -12,7 +12,7 @@ from journals import headers
 
 import seamark
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 SCRIPT = str(Path(__file__).with_name("torch_ranks.py"))
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", SCRIPT]
 
@@ -69,15 +69,3 @@ def test_one_run_for_each_training_under_torchrun():
         else:
             assert not run.exists("ranks")
             assert writers(run) == [0]
-
-
-def test_data_parallel_on_the_cpu_is_one_process(tmp_path):
-    """As far as a CPU goes: one replica, which records like any other module."""
-    net = torch.nn.DataParallel(torch.nn.Linear(4, 1))
-    with seamark.init_run("p", capture={"git": False, "packages": False}) as run:
-        for step in range(3):
-            run["loss"].append(net(torch.ones(2, 4)).pow(2).mean(), step=step)
-    assert len(points_of(run, "loss")) == 3
-    assert run["sys/state"].fetch() == "completed"
-    assert writers(run) == [0]
-    assert not run.exists("distributed")

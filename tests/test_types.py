@@ -208,7 +208,6 @@ def test_content_in_memory_can_be_saved(tmp_path):
 @pytest.mark.parametrize(
     ("edges", "counts", "error"),
     [
-        ([0, 1], [], ArgumentError),
         ([0], [], ArgumentError),
         ([0, 1], [1, 2], ArgumentError),
         ([1, 0], [1], ArgumentError),
@@ -256,15 +255,12 @@ def test_a_histogram_of_extremes_holds_every_value():
 @pytest.mark.parametrize(
     ("values", "bins", "error", "says"),
     [
-        ([], 64, ArgumentError, "at least one finite value"),
         ([math.nan, math.inf], 64, ArgumentError, "at least one finite value"),
         (["a"], 64, ValueKindError, "expected numbers"),
         ([1j], 64, ValueKindError, "expected numbers"),
         (5, 64, ValueKindError, "expected numbers, or edges and counts, got int"),
-        (object(), 64, ValueKindError, "got object"),
         ([[1], [2, 3]], 64, ValueKindError, "expected numbers"),
         ([1, 2], 0, ArgumentError, "bins: expected a positive whole number, got 0"),
-        ([1, 2], 1.5, ArgumentError, "bins: expected a positive whole number, got 1.5"),
     ],
 )
 def test_values_that_cannot_be_counted_are_refused(values, bins, error, says):

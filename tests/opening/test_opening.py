@@ -113,7 +113,7 @@ def returned(answer):
 
 
 def replace_run(job, run):
-    return Restart(run, job.attempt, None)
+    return Restart(run, job.attempt)
 
 
 NEW = "a new id"
@@ -183,8 +183,6 @@ ROWS: tuple[Row, ...] = (
         {}, {"restarts": 1, "job": Restart(folder(OTHER), 1)}, {"run": OTHER, "continues": True, "begun": Attempt(1, None), "job_run": JOB}),
     ("a restarted job that recorded nothing begins a run",
         {}, {"restarts": 1}, {"run": NEW, "continues": False, "begun": None, "job_run": JOB}),
-    ("a run of another command line is passed over, and named",
-        {}, {"restarts": 1, "job": Restart(passed_over=OTHER)}, {"run": NEW, "passed_over": OTHER}),
     ("a run that is named begins an attempt after a restart",
         {"custom_run_id": "x"}, {"restarts": 2, "job": Restart(attempt=2)}, {"run": by_custom_id("x"), "begun": Attempt(2, None), "continues": False}),
     ("a run that another job recorded stays in its attempt",
@@ -330,10 +328,7 @@ def decided(found, world, expected):
         "asked": world.asked,
         "seen": world.seen,
         "warns": expected.get("warns"),
-        **{
-            key: getattr(found.origin, key)
-            for key in ("begun", "continues", "job_run", "passed_over")
-        },
+        **{key: getattr(found.origin, key) for key in ("begun", "continues", "job_run")},
     }
     if expected.get("run") == NEW:
         assert facts["run"] not in (ID, OTHER)

@@ -23,7 +23,7 @@ AGAIN = {"SLURM_JOB_ID": "17", "SLURM_RESTART_COUNT": "1"}
 TWICE = {**AGAIN, "SLURM_RESTART_COUNT": "2"}
 TASK = {**AGAIN, "SLURM_JOB_ID": "18", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "3"}
 ME = {fact: process_facts()[fact] for fact in ("host", "pid", "start")}
-NOTHING = (None, None, None)
+NOTHING = (None, None)
 
 Left = tuple[str, dict[str, Any]]
 
@@ -35,43 +35,39 @@ def left(run, **facts):
 
 
 # fmt: off
-ROWS: tuple[tuple[str, dict[str, str], JobRun, list[Left], tuple[str | None, int | None, str | None]], ...] = (
+ROWS: tuple[tuple[str, dict[str, str], JobRun, list[Left], tuple[str | None, int | None]], ...] = (
     ("a restarted job goes on with the run that it recorded",
-        AGAIN, MINE, [left("a")], ("a", 1, None)),
+        AGAIN, MINE, [left("a")], ("a", 1)),
     ("a job that is restarted once more begins the attempt after the newest",
-        TWICE, MINE, [left("a"), left("a", **NEXT)], ("a", 2, None)),
+        TWICE, MINE, [left("a"), left("a", **NEXT)], ("a", 2)),
     ("a job that was not restarted begins a run",
         {"SLURM_JOB_ID": "17"}, MINE, [left("a")], NOTHING),
     ("another job begins a run",
         AGAIN, MINE, [left("a", job="slurm:18")], NOTHING),
     ("a task of an array goes on with its own run",
-        TASK, MINE, [left("a", job="slurm:17_3"), left("b", job="slurm:17_4")], ("a", 1, None)),
+        TASK, MINE, [left("a", job="slurm:17_3"), left("b", job="slurm:17_4")], ("a", 1)),
     ("another task of the array, another array and the job itself are left alone",
         TASK, MINE, [left("a", job="slurm:17_4"), left("b", job="slurm:19_3"), left("c")], NOTHING),
     ("runs of one process are told apart by their order",
-        AGAIN, MINE._replace(ordinal=1), [left("a"), left("b", ordinal=1), left("c", ordinal=2)], ("b", 1, None)),
+        AGAIN, MINE._replace(ordinal=1), [left("a"), left("b", ordinal=1), left("c", ordinal=2)], ("b", 1)),
     ("runs of a process and of its children are told apart",
-        AGAIN, MINE._replace(process="Process-1"), [left("a"), left("b", process="Process-1")], ("b", 1, None)),
+        AGAIN, MINE._replace(process="Process-1"), [left("a"), left("b", process="Process-1")], ("b", 1)),
     ("scripts of one job are told apart by their command lines",
-        AGAIN, MINE, [left("a"), left("b", argv=OTHER_FOLD)], ("a", 1, None)),
-    ("a run of another command line is passed over, and named",
-        AGAIN, MINE, [left("a", argv=OTHER_FOLD)], (None, None, "a")),
-    ("a run of another process, or of another place in the order, is not passed over",
-        AGAIN, MINE, [left("a", argv=OTHER_FOLD, ordinal=1), left("b", argv=OTHER_FOLD, process="Process-1")], NOTHING),
-    ("of several that are passed over the newest is named that did not complete",
-        AGAIN, MINE, [left("a", argv=OTHER_FOLD), left("b", argv="argv-2"), left("c", argv="argv-3", completed=True)], (None, None, "b")),
-    ("a command line that was passed over before goes on with its own run from then on",
-        TWICE, MINE, [left("a", argv=OTHER_FOLD), left("b", restarts=1)], ("b", 1, None)),
+        AGAIN, MINE, [left("a"), left("b", argv=OTHER_FOLD)], ("a", 1)),
+    ("another command line begins a run",
+        AGAIN, MINE, [left("a", argv=OTHER_FOLD)], NOTHING),
+    ("a command line that changed goes on with its own run from then on",
+        TWICE, MINE, [left("a", argv=OTHER_FOLD), left("b", restarts=1)], ("b", 1)),
     ("the newest run is the one that began last, whatever its id",
-        AGAIN, MINE, [left("v"), left("a"), left("k")], ("k", 1, None)),
+        AGAIN, MINE, [left("v"), left("a"), left("k")], ("k", 1)),
     ("a run that this restart goes on with already is not taken a second time",
-        AGAIN, MINE, [left("a"), left("b"), left("b", **NEXT)], ("a", 1, None)),
+        AGAIN, MINE, [left("a"), left("b"), left("b", **NEXT)], ("a", 1)),
     ("a run that this process itself goes on with already is found again",
-        AGAIN, MINE, [left("a"), left("a", **NEXT, **ME)], ("a", 1, None)),
+        AGAIN, MINE, [left("a"), left("a", **NEXT, **ME)], ("a", 1)),
     ("once all are taken, another run begins",
         AGAIN, MINE, [left("a"), left("a", **NEXT)], NOTHING),
     ("a rank joins the attempt that another rank has begun",
-        AGAIN, MINE, [left("a"), left("a", rank=1, **NEXT)], ("a", 1, None)),
+        AGAIN, MINE, [left("a"), left("a", rank=1, **NEXT)], ("a", 1)),
 )
 # fmt: on
 
@@ -86,10 +82,10 @@ def test_restart(environment, job_run, journals, expected, tmp_path, monkeypatch
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     save(tmp_path, journals)
-    run, attempt, passed_over = expected
+    run, attempt = expected
     folder = None if run is None else RunFolder(tmp_path, "p", run)
     found = restart_of_unnamed(RunFolder(tmp_path, "p", "new"), job_run)
-    assert found == Restart(folder, attempt, passed_over)
+    assert found == Restart(folder, attempt)
 
 
 @pytest.mark.parametrize(
@@ -109,17 +105,13 @@ def test_a_run_that_was_named_begins_an_attempt_if_the_job_recorded_it(
         monkeypatch.setenv(name, value)
     save(tmp_path, journals)
     folder = RunFolder(tmp_path, "p", "a")
-    assert restart_of_named(folder) == Restart(folder, attempt, None)
+    assert restart_of_named(folder) == Restart(folder, attempt)
 
 
 def save(root, journals):
     """Write journals, each a second later than the one before."""
     counts: dict[str, int] = defaultdict(int)
     for number, (run, facts) in enumerate(journals):
-        completed = facts.get("completed", False)
-        given = {key: value for key, value in facts.items() if key != "completed"}
         counts[run] += 1
-        builder = JournalBuilder(f"w{counts[run]}", t=START + number * 10**9, **given)
-        if completed:
-            builder.op("state", state="completed").close()
+        builder = JournalBuilder(f"w{counts[run]}", t=START + number * 10**9, **facts)
         builder.save(RunFolder(root, "p", run))

@@ -12,13 +12,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _WORD = re.compile(r"[\w$]+")
+_TOKEN = re.compile(
+    r"""<!--.*?-->|<(?P<end>/?)(?P<name>\0|/|[a-zA-Z][\w.-]*|(?=>))"""
+    r"""(?P<rest>(?:"[^"]*"|'[^']*'|[^>"'])*)>|[<>]|&\#?\w+;""",
+    re.DOTALL,
+)
+_ATTRIBUTE = re.compile(
+    r"""\.\.\.\0|(?P<name>[a-zA-Z_:@][\w:.-]*)(?P<value>=(?:"[^"]*"|'[^']*'|(?:(?!/$)[^\s"'])*))?"""
+)
 _BEFORE_REGEX = re.compile(
     r"|return|typeof|case|in|of|delete|void|throw|new|else|do|instanceof|await|yield"
     r"|.*[=(,:\[!&|?{};+*%<>~^-]"
 )
 """What a slash that follows begins an expression with."""
-_TAG = re.compile(r"/?[a-zA-Z][\w.-]*|//?")
-_NAME = re.compile(r"[a-zA-Z_:@][\w:.-]*")
 HOLE = "\0"
 """Stands in a template where ``${...}`` stood."""
 
@@ -153,145 +159,64 @@ def _template(code: str, at: int, tag: str, found: list[Template]) -> int:
 
 def mistakes(template: Template) -> Iterator[str]:
     """Yield what htm would draw otherwise than it looks, each with its line."""
-    reader = _Markup(template)
-    try:
-        reader.read()
-    except WrongError as error:
-        reader.told.append(str(error))
-    yield from reader.told
-
-
-class _Markup:
-    """Reads what stands in a template, as htm does."""
-
-    def __init__(self, template: Template) -> None:
-        self.template, self.text, self.at = template, template.text, 0
-        self.open: list[tuple[str, int]] = []
-        self.holes = iter(template.holes)
-        self.told: list[str] = []
-
-    def line(self) -> int:
-        before = self.text[: self.at]
-        passed = self.template.holes[: before.count(HOLE)]
-        return self.template.line + before.count("\n") + sum(hole.count("\n") for hole in passed)
-
-    def say(self, what: str) -> None:
-        self.told.append(f"line {self.line()}: {what}")
-
-    def hole(self) -> str:
-        self.at += 1
-        return f"${{{next(self.holes).strip()}}}"
-
-    def read(self) -> None:
-        while self.at < len(self.text):
-            char = self.text[self.at]
-            if char == HOLE:
-                self.hole()
-            elif self.text.startswith("<!--", self.at):
-                end = _after(self.text, "-->", self.at)
-                while self.text.count(HOLE, self.at, end):
-                    self.at = self.text.index(HOLE, self.at)
-                    self.hole()
-                self.at = end
-            elif char == "<":
-                self.tag()
-            else:
-                if char == ">":
-                    self.say("> stands alone")
-                if char == "&" and re.match(r"&(#?\w+);", self.text[self.at :]):
-                    self.say("htm knows no entities: write the character itself")
-                self.at += 1
-        for name, line in self.open:
-            self.told.append(f"line {line}: <{name}> is not closed")
-
-    def tag(self) -> None:
-        begun = self.line()
-        self.at += 1
-        closes = self.text.startswith("/", self.at)
-        if closes:
-            self.at += 1
-        if self.text.startswith(HOLE, self.at):
-            name = self.hole()
-        elif closes and self.text.startswith("/", self.at):
-            name, self.at = "/", self.at + 1
-        elif closes and self.text.startswith(">", self.at):
-            name = "/"
-        elif word := _TAG.match(self.text, self.at):
-            name, self.at = word[0], word.end()
-        else:
-            self.say("< begins no tag")
+    opened: list[tuple[str, int]] = []
+    for token in _TOKEN.finditer(template.text):
+        word, line = token[0], _line_of(template, token.start())
+        if word == "<" and (tag := _WORD.match(template.text, token.end())):
+            half = re.search("""([\\w:.-]+)=["'][^"']*$""", template.text[token.end() :])
+            yield f"line {line}: {half[1] if half else 'a part'} of <{tag[0]}> is not ended"
             return
-        if closes:
-            self.close(name)
-            return
-        if not self.attributes(name):
-            self.open.append((name, begun))
+        if word in ("<", "<>"):
+            yield f"line {line}: < begins no tag"
+        elif word == ">":
+            yield f"line {line}: > stands alone"
+        elif word[0] == "&":
+            yield f"line {line}: htm knows no entities: write the character itself"
+        elif not word.startswith("<!--"):
+            name = _name_of(template, token)
+            if token["end"]:
+                yield from (f"line {line}: {told}" for told in _close(name, opened))
+                continue
+            yield from (f"line {line}: {told}" for told in _attributes(name, token["rest"]))
+            if not token["rest"].endswith("/"):
+                opened.append((name, line))
+    for name, line in opened:
+        yield f"line {line}: <{name}> is not closed"
 
-    def close(self, name: str) -> None:
-        self.space()
-        if not self.text.startswith(">", self.at):
-            self.say(f"</{name}> is not closed")
-        self.at += 1
-        if not self.open:
-            self.say(f"</{name}> closes nothing")
-            return
-        opened, line = self.open.pop()
-        if name not in ("/", opened):
-            self.say(f"</{name}> closes <{opened}> of line {line}")
 
-    def space(self) -> None:
-        while self.text[self.at : self.at + 1].isspace():
-            self.at += 1
+def _line_of(template: Template, at: int) -> int:
+    before = template.text[:at]
+    passed = template.holes[: before.count(HOLE)]
+    return template.line + before.count("\n") + sum(hole.count("\n") for hole in passed)
 
-    def attributes(self, tag: str) -> bool:
-        """Read up to the end of the tag, and return whether that closes it."""
-        seen: set[str] = set()
-        while True:
-            self.space()
-            rest = self.text[self.at : self.at + 3]
-            if not rest:
-                raise WrongError(self.line(), f"<{tag} is not ended")
-            if rest.startswith("/>"):
-                self.at += 2
-                return True
-            if rest.startswith(">"):
-                self.at += 1
-                return False
-            if rest == "..." and self.text[self.at + 3 : self.at + 4] == HOLE:
-                self.at += 3
-                self.hole()
-            elif name := _NAME.match(self.text, self.at):
-                self.at = name.end()
-                if name[0] in seen:
-                    self.say(f"<{tag}> has {name[0]} twice")
-                seen.add(name[0])
-                self.value(tag, name[0])
-            else:
-                raise WrongError(self.line(), f"{rest!r} in <{tag}>")
 
-    def value(self, tag: str, name: str) -> None:
-        if not self.text.startswith("=", self.at):
-            return
-        self.at += 1
-        quote = self.text[self.at : self.at + 1]
-        if quote in ("'", '"'):
-            self.at += 1
-            ends = quote
-        else:
-            ends = " \n\t>"
-        begun = self.at
-        while self.text[self.at : self.at + 1] not in ends or self.at >= len(self.text):
-            if self.at >= len(self.text):
-                raise WrongError(self.line(), f"{name} of <{tag}> is not ended")
-            if ends != quote and self.text.startswith("/>", self.at):
-                break
-            if self.text[self.at] == HOLE:
-                self.hole()
-            else:
-                self.at += 1
-        if self.at == begun and ends != quote:
-            self.say(f"{name} of <{tag}> has no value")
-        if ends == quote:
-            self.at += 1
-        if name == "style" and self.text[begun : self.at].strip("'\"") != HOLE:
-            self.say("a style as text is refused by the page's policy")
+def _name_of(template: Template, token: re.Match[str]) -> str:
+    if token["name"] != HOLE:
+        return token["name"] or "/"
+    return f"${{{template.holes[template.text.count(HOLE, 0, token.start())].strip()}}}"
+
+
+def _close(name: str, opened: list[tuple[str, int]]) -> Iterator[str]:
+    if not opened:
+        yield f"</{name}> closes nothing"
+        return
+    last, line = opened.pop()
+    if name not in ("/", last):
+        yield f"</{name}> closes <{last}> of line {line}"
+
+
+def _attributes(tag: str, rest: str) -> Iterator[str]:
+    seen: set[str] = set()
+    for found in _ATTRIBUTE.finditer(rest):
+        name, value = found["name"], found["value"]
+        if name is None:
+            continue
+        if name in seen:
+            yield f"<{tag}> has {name} twice"
+        seen.add(name)
+        if value == "=":
+            yield f"{name} of <{tag}> has no value"
+        if name == "style" and value is not None and value[1:].strip("'\"") != HOLE:
+            yield "a style as text is refused by the page's policy"
+    if left := _ATTRIBUTE.sub("", rest).strip().removesuffix("/").strip():
+        yield f"{left!r} in <{tag}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seamark.cli._app import misuse, root_option
+from seamark.cli._app import root_option
 from seamark.cli._runs import open_runs, project_option, run_argument
 from seamark.cli._screen import dumps
 from seamark.reading.words import clean
@@ -13,13 +13,10 @@ from seamark.reading.words import clean
 @click.command(short_help="Show where a run or an artifact comes from, and what came of it.")
 @run_argument
 @project_option
-@click.option("--dot", "as_dot", is_flag=True, help="Write a graph for Graphviz.")
 @click.option("--json", "as_json", is_flag=True, help="Write one strict JSON document.")
 @root_option
 @click.pass_context
-def lineage(
-    context: click.Context, run: str, project: str | None, *, as_dot: bool, as_json: bool
-) -> None:
+def lineage(context: click.Context, run: str, project: str | None, *, as_json: bool) -> None:
     """Show what led to a run, an artifact or a model version, and what came of it.
 
     That is what run.mark_input and run.mark_output recorded, over all generations: the runs that
@@ -29,20 +26,15 @@ def lineage(
     Examples:
       seamark lineage latest                 the newest run
       seamark lineage digits:3               a version of an artifact
-      seamark lineage digits:best --dot | dot -Tsvg > digits.svg
       seamark lineage latest --json | jq '.nodes[].label'
     """
     from seamark.run.lineage import lineage_of
 
-    if as_dot and as_json:
-        misuse("expected one of --dot and --json, got both")
     runs = open_runs(context, project)
     ref = runs.find(run, project)
     found = lineage_of(runs.index, (ref.project, ref.run))
     if as_json:
         click.echo(dumps(found.to_dict()))
-    elif as_dot:
-        click.echo(found.to_dot())
     else:
         for line in str(found).split("\n"):
             click.echo(clean(line))

@@ -68,15 +68,12 @@ class Origin:
         lineage: The same for a run, its copies in other processes, and the run it switches to.
         job_run: Which of the runs of its job it is; None for a run with a given id.
         continues: Whether the run was chosen because it exists.
-        passed_over: Id of a run that this job recorded before it was restarted, by another command
-            line; None if there is none.
     """
 
     lineage: str = field(default_factory=partial(secrets.token_hex, 8))
     job_run: JobRun | None = None
     begun: Attempt | None = None
     continues: bool = False
-    passed_over: str | None = None
 
 
 @dataclass(frozen=True)
@@ -347,7 +344,7 @@ def _continue_job(
         return folder, Origin(job_run=job_run)
     earlier = world.restarted(folder, job_run)
     if earlier.run is None:
-        return folder, Origin(job_run=job_run, passed_over=earlier.passed_over)
+        return folder, Origin(job_run=job_run)
     begun = None if earlier.attempt is None else Attempt(earlier.attempt, None)
     return earlier.run, Origin(job_run=job_run, begun=begun, continues=job_run is not None)
 

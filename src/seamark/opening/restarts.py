@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from seamark.errors import ArgumentError
 from seamark.journal import reservations
 from seamark.journal.folder import RunFolder
-from seamark.journal.format import Kind, is_long
+from seamark.journal.format import is_long
 from seamark.journal.headers import first_record_ns, header_of, headers, writer_lives
-from seamark.journal.reader import JournalReader
 from seamark.opening.place import first_remote, open_catalog, readable
 from seamark.process import fork
 from seamark.process.interrupts import quietly
@@ -78,7 +77,6 @@ class JobRun(NamedTuple):
 
 
 _ordinals = itertools.count()
-_STATE: Final = b'{"op":"state","state":'
 
 
 def newest_attempt(folder: RunFolder) -> int:
@@ -114,13 +112,11 @@ def _attempt_of(header: Mapping[str, Any]) -> int | None:
 class Restart(NamedTuple):
     """Run that a restarted job continues.
 
-    ``attempt`` is 0-based, None if the job did not record the run. ``passed_over`` is the id of a
-    run that did not complete and was recorded by another command line, or None.
+    ``attempt`` is 0-based, None if the job did not record the run.
     """
 
     run: RunFolder | None = None
     attempt: int | None = None
-    passed_over: str | None = None
 
 
 def restart_of_named(folder: RunFolder) -> Restart:
@@ -138,20 +134,13 @@ def restart_of_unnamed(folder: RunFolder, job_run: JobRun) -> Restart:
         names = os.listdir(folder.root / folder.project)  # noqa: PTH208
     except OSError:
         return Restart()
-    found: list[tuple[int, str, bool]] = []
-    for name in names:
-        one = RunFolder(folder.root, folder.project, name)
-        made_by = _recorded_before_restart(one) if name[0] != "." else []
-        if any(each[1:] == job_run[1:] for each in made_by):
-            found.append((first_record_ns(one), name, job_run in made_by))
-    passed_over = None
-    for _, name, same in sorted(found, reverse=True):  # the newest first
-        one = RunFolder(folder.root, folder.project, name)
-        if same:
-            return restart_of_named(one)
-        if passed_over is None:
-            passed_over = None if _is_completed(one) else name
-    return Restart(passed_over=passed_over)
+    runs = [RunFolder(folder.root, folder.project, name) for name in names if name[0] != "."]
+    found = [
+        (first_record_ns(one), one) for one in runs if job_run in _recorded_before_restart(one)
+    ]
+    if not found:
+        return Restart()
+    return restart_of_named(max(found, key=lambda one: (one[0], one[1].run))[1])
 
 
 def _recorded_before_restart(folder: RunFolder) -> list[tuple[Any, ...]]:
@@ -166,21 +155,6 @@ def _recorded_before_restart(folder: RunFolder) -> list[tuple[Any, ...]]:
             return []
         found.append(tuple(map(header.get, JobRun._fields)))
     return found
-
-
-def _is_completed(folder: RunFolder) -> bool:
-    last = (0, False)
-    for journal in folder.journals():
-        with contextlib.suppress(OSError), JournalReader(journal.path) as reader:
-            end = reader.last_frame()
-            if end is None or not header_of(journal.path).get("owner"):
-                continue
-            noted = None
-            if end.kind == Kind.CLOSE and b'"rotate"' not in end.payload:  # else it is far from it
-                noted = next(reader.frames_that_begin(_STATE), None)
-            completed = noted is not None and noted.payload.startswith(_STATE + b'"completed"')
-            last = max(last, (end.t, completed))
-    return last[1]
 
 
 def attempt_after(found: Iterable[Mapping[str, Any]]) -> int | None:

@@ -64,7 +64,7 @@ class Config:
 def read_config(
     what: str, given: Any, options: Iterable[str], check: Callable[[str, str, Any], object]
 ) -> Config:
-    """Read a file, checked by ``check(option, key, value)``; errors name the place, 1-based."""
+    """Read a file, checked by ``check(option, key, value)``; errors name the file and the key."""
     if isinstance(given, Mapping):
         msg = f"{what}: expected the path of a YAML file, got a mapping: give it as params="
         raise ArgumentError(msg)
@@ -82,82 +82,16 @@ def read_config(
     checks: dict[str, Check] = {
         name: functools.partial(check, name) for name in options if name not in _NOT_IN_FILES
     }
-    values = _File(what, os.fspath(given), checks | {"inputs": _check_inputs}).read(data)
-    return Config(str(path), values, values.pop("inputs", {}))
+    try:
+        return _config_of(str(path), _load(data), checks | {"inputs": _check_inputs})
+    except SeamarkError as error:
+        msg = f"{what}: {os.fspath(given)}: {error}"
+        raise ArgumentError(msg) from None
 
 
-class _File:
-    def __init__(self, what: str, path: str, checks: Mapping[str, Check]) -> None:
-        self._what, self._path, self._checks = what, path, checks
-
-    def _wrong(self, mark: Any, message: object) -> ArgumentError:
-        at = "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"
-        return ArgumentError(f"{self._what}: {self._path}{at}: {message}")
-
-    def read(self, data: bytes) -> dict[str, Any]:
-        yaml: Any = import_module("yaml")  # for those who have such a file
-        try:
-            loader = _loader_class(yaml)(data)
-            root = loader.get_single_node()
-            if root is None:
-                return {}
-            if not isinstance(root, yaml.MappingNode):
-                kind = "a list" if isinstance(root, yaml.SequenceNode) else "a single value"
-                raise self._wrong(root.start_mark, f"expected keys and values, got {kind}")
-            return self._values(root, lambda node: loader.construct_object(node, deep=True))
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            raise self._wrong(mark, error.problem or error.context) from None
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            if isinstance(error, SeamarkError):
-                raise
-            raise self._wrong(None, str(error).split("\n", 1)[0]) from None
-
-    def _values(self, root: Any, construct: Callable[[Any], Any]) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        called: dict[str, str] = {}
-        for key, node in root.value:
-            given = str(key.value)
-            name = _OLD.get(given, given)
-            if name not in self._checks:
-                raise self._wrong(key.start_mark, self._unknown(given))
-            if name in called:
-                other = called[name] if given == name else given
-                msg = f"expected one of {name!r} and {other!r}, got both"
-                raise self._wrong(key.start_mark, msg)
-            called[name] = given
-            value = construct(node)
-            if given == "folder" and isinstance(value, str):
-                value = value.strip("/")  # with which folders of t9k.em begin
-            if value is not None:
-                kept = self._check(name, given, value, node.start_mark)
-                values[name] = kept if name == "inputs" else value
-        if old := [f"{name!r} for {given!r}" for name, given in called.items() if name != given]:
-            log.warning("seamark: %s: the names here are %s", self._path, ", ".join(old))
-        return values
-
-    def _check(self, name: str, key: str, value: Any, mark: Any) -> Any:
-        try:
-            return self._checks[name](key, value)
-        except SeamarkError as error:
-            is_word = isinstance(value, (int, float)) and "expected a string" in str(error)
-            hint = " (in quotes it is a text)" if is_word else ""
-            raise self._wrong(mark, f"{error}{hint}") from None
-
-    def _unknown(self, given: str) -> str:
-        if why := _NOT_IN_FILES.get(given):
-            return f"{given!r} cannot be given here: {why}"
-        if given in REPLACED:
-            return f"{given!r} is no argument; write {REPLACED[given].replace('=', ': ')}"
-        meant = ARGUMENTS.get(given)
-        near = difflib.get_close_matches(given, [*self._checks, *_OLD], 1)
-        hint = meant if meant in self._checks else near[0] if near else None
-        tail = f"; did you mean {hint!r}?" if hint else ""
-        return f"expected 'inputs' or an argument of init_run, got {given!r:.80}{tail}"
-
-
-def _loader_class(yaml: Any) -> Any:
-    """Return a loader with the numbers of YAML 1.2 that refuses duplicate keys."""
+def _load(data: bytes) -> Any:
+    """Return the content of a YAML file, with the numbers of YAML 1.2."""
+    yaml: Any = import_module("yaml")  # for those who have such a file
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
         yaml_implicit_resolvers = {  # noqa: RUF012 - as PyYAML has it
@@ -165,23 +99,70 @@ def _loader_class(yaml: Any) -> Any:
             for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
 
-        def compose_mapping_node(self, anchor: Any) -> Any:
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - as PyYAML has it
             """Refuse duplicate keys, of which PyYAML drops the first."""
-            node = super().compose_mapping_node(anchor)
-            known: dict[str, Any] = {}
-            for key, _ in node.value:
-                name = key.value if isinstance(key, yaml.ScalarNode) else None
-                if name in known and name != "<<":
-                    line = known[name].line + 1
-                    msg = f"expected each key once, got {name!r:.80} again (first in line {line})"
-                    raise yaml.MarkedYAMLError(problem=msg, problem_mark=key.start_mark)
-                if name is not None:
-                    known[name] = key.start_mark
-            return node
+            names = [key.value for key, _ in node.value if isinstance(key.value, str)]
+            if again := next((one for one in names if names.count(one) > 1 and one != "<<"), None):
+                raise yaml.constructor.ConstructorError(
+                    problem=f"expected each key once, got {again!r:.80} again",
+                    problem_mark=node.start_mark,
+                )
+            return super().construct_mapping(node, deep=True)
 
     whole = re.compile(f"(?:{_FLOAT.pattern})$")
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", whole, list("-+0123456789."))
-    return Loader
+    try:
+        return yaml.load(data, Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ArgumentError(" ".join(str(error).split())[:400]) from None
+
+
+def _config_of(path: str, content: Any, checks: Mapping[str, Check]) -> Config:
+    if not isinstance(content, Mapping | None):
+        kind = "a list" if isinstance(content, list) else "a single value"
+        msg = f"expected keys and values, got {kind}"
+        raise ArgumentError(msg)
+    values: dict[str, Any] = {}
+    called: dict[str, str] = {}
+    for given, value in (content or {}).items():
+        name = _OLD.get(given, given)
+        if name not in checks:
+            raise ArgumentError(_unknown(str(given), checks))
+        if name in called:
+            other = called[name] if given == name else given
+            msg = f"expected one of {name!r} and {other!r}, got both"
+            raise ArgumentError(msg)
+        called[name] = given
+        if given == "folder" and isinstance(value, str):
+            value = value.strip("/")  # noqa: PLW2901 - with which folders of t9k.em begin
+        if value is not None:
+            kept = _checked(checks[name], given, value)
+            values[name] = kept if name == "inputs" else value
+    if old := [f"{name!r} for {given!r}" for name, given in called.items() if name != given]:
+        log.warning("seamark: %s: the names here are %s", path, ", ".join(old))
+    return Config(path, values, values.pop("inputs", {}))
+
+
+def _checked(check: Check, key: str, value: Any) -> Any:
+    try:
+        return check(key, value)
+    except SeamarkError as error:
+        is_word = isinstance(value, (int, float)) and "expected a string" in str(error)
+        hint = " (in quotes it is a text)" if is_word else ""
+        msg = f"{error}{hint}"
+        raise ArgumentError(msg) from None
+
+
+def _unknown(given: str, checks: Mapping[str, Check]) -> str:
+    if why := _NOT_IN_FILES.get(given):
+        return f"{given!r} cannot be given here: {why}"
+    if given in REPLACED:
+        return f"{given!r} is no argument; write {REPLACED[given].replace('=', ': ')}"
+    meant = ARGUMENTS.get(given)
+    near = difflib.get_close_matches(given, [*checks, *_OLD], 1)
+    hint = meant if meant in checks else near[0] if near else None
+    tail = f"; did you mean {hint!r}?" if hint else ""
+    return f"expected 'inputs' or an argument of init_run, got {given!r:.80}{tail}"
 
 
 def _check_inputs(what: str, given: Any) -> dict[str, str]:

@@ -177,7 +177,7 @@ class Introduction:
         return files
 
     def greet(self, origin: Origin) -> None:
-        """Print where the run is recorded, and why it is a new one if that may surprise."""
+        """Print where the run is recorded."""
         recorder, begun = self._recorder, origin.begun
         if not recorder.positions():  # a warning has said why nothing can be written yet
             return
@@ -186,13 +186,6 @@ class Introduction:
             remotes = self._options.remotes
             sent = f", sending to {_named(remotes)}" if remotes else ""
             _print_line(recorder.folder, what, sent, self.called(origin), remotes)
-        if origin.passed_over and not (begun or origin.continues or self.told):
-            log.warning(
-                "seamark: this job was restarted and records a new run: run %s, which it recorded "
-                "before, was started with a different command line. Give custom_run_id to continue "
-                "one run whatever the command line is",
-                origin.passed_over,
-            )
 
     def called(self, origin: Origin) -> str:
         """Return the generated name of a run that this process made without a name, else its id."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 from collections import deque
@@ -340,20 +339,6 @@ class Lineage:
                 {"source": one.source, "target": one.target, "name": one.name} for one in self.edges
             ],
         }
-
-    def to_dot(self) -> str:
-        """Return it in the language of Graphviz."""
-        numbers = {node: f"n{at}" for at, node in enumerate(self.nodes)}
-        lines = ["digraph lineage {", "  rankdir=LR;"]
-        for node in self.nodes.values():
-            shape = "box" if node.kind == "run" else "ellipse"
-            bold = ", style=bold" if node.id == self.start.id else ""
-            label = json.dumps(str(node), ensure_ascii=False)
-            lines.append(f"  {numbers[node.id]} [label={label}, shape={shape}{bold}];")
-        for edge in self.edges:
-            label = json.dumps(edge.name, ensure_ascii=False)
-            lines.append(f"  {numbers[edge.source]} -> {numbers[edge.target]} [label={label}];")
-        return "\n".join([*lines, "}"])
 
 
 def lineage_of(catalog: Catalog, ref: Ref) -> Lineage:

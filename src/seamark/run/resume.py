@@ -71,8 +71,6 @@ class Resume:
             f"that names one, or a restart of a job that recorded one in project "
             f"{self._folder.project!r} below {self._folder.root}; got none of these"
         )
-        if origin.passed_over:
-            msg += f" (this job recorded run {origin.passed_over} with a different command line)"
         raise RunNotFoundError(msg)
 
     @property

@@ -145,6 +145,7 @@ def test_a_mistake_is_refused_where_it_is_made(run):
         with pytest.raises(PathError, match="path: expected"):
             run.chrono(name)
     for given, complaint in (
+        ({"cuda": "on"}, "cuda: expected one of 'off'"),
         ({"on_start": 3}, "on_start: expected a function"),
         ({"keep": "mean"}, "keep: expected Statistics"),
     ):
@@ -186,3 +187,34 @@ def test_a_forked_child_keeps_its_own(run):
         os.waitpid(child, 0)
     assert run["chronos/both"].fetch().count == 1
     assert run["chronos/both/child"].fetch().count == 1
+
+
+def test_without_a_device_the_clock_is_the_wall(run, clock, caplog):
+    """And one warning says so."""
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a device")
+    for cuda in ("events", "synchronize"):
+        with run.chrono(cuda, cuda=cuda):
+            clock(1.0)
+    assert sums(run, "events", "synchronize") == [(1, 1.0), (1, 1.0)]
+    assert caplog.text.count("there is no CUDA device") == 1
+
+
+@pytest.mark.gpu
+def test_events_time_what_the_device_does(run):
+    """Not the moment that it takes to hand the work over."""
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("there is no device")
+    matrix = torch.randn(4096, 4096, device="cuda")
+    for cuda in ("events", "synchronize", "off"):
+        for _ in range(20):
+            with run.chrono(cuda, cuda=cuda):
+                _ = matrix @ matrix
+        torch.cuda.synchronize()
+    run.session.rest("completed")
+    found = {name: run[f"chronos/{name}"].fetch() for name in ("events", "synchronize", "off")}
+    assert {each.count for each in found.values()} == {20}
+    assert found["events"].min > 0
+    assert found["events"].min <= found["synchronize"].max

@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from seamark.errors import RunNotFoundError
 from seamark.reading.curves import Drawing, Look, RunCurve
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from seamark.reading.points import Attempt
-    from seamark.reading.reader import Reader
     from seamark.reading.tables import RunsTable
 
 __all__ = [
@@ -261,9 +260,26 @@ _SINGLE: Final = math.ulp(0.0)
 """Parts of this width hold one x each."""
 
 
+class _Draws(Protocol):
+    """Part of `seamark.reading.reader.Reader` that drawing a series needs."""
+
+    @property
+    def project(self) -> str:
+        """Project path."""
+
+    @property
+    def name(self) -> str:
+        """Run id."""
+
+    def drawing(
+        self, path: str, look: Look | None = None, attempt: Attempt = "latest", since: str = ""
+    ) -> Drawing:
+        """Return a series as it is drawn."""
+
+
 def curves_of_runs(
     refs: Iterable[tuple[str, str]],
-    reader_of: Callable[[str, str], Reader],
+    reader_of: Callable[[str, str], _Draws],
     paths: Sequence[str],
     look: Look,
     attempt: Attempt = "latest",
@@ -278,7 +294,7 @@ def curves_of_runs(
 
 
 def _curves_of_run(
-    reader: Reader,
+    reader: _Draws,
     paths: Sequence[str],
     look: Look,
     attempt: Attempt,

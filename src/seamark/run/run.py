@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from seamark.opening.machine import open_run
 from seamark.opening.opening import Saved
@@ -96,7 +96,7 @@ class Run(Container):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._chronos = Chronos(session.recorder)
+        self._chronos = Chronos(session.recorder, session.lifecycle)
         self._loops = Loops(session.recorder)
         self._associations = Associations(session.recorder, session.options)
         self._params = Held(session)
@@ -347,6 +347,7 @@ class Run(Container):
         keep: Keep | None = None,
         on_start: Callable[[], object] | None = None,
         on_end: Callable[[], object] | None = None,
+        cuda: Literal["off", "events", "synchronize"] = "off",
     ) -> Chrono:
         """Return a timer of a block, ``with run.chrono("batch"):``, or as a decorator of functions.
 
@@ -357,15 +358,18 @@ class Run(Container):
         Args:
             name: Path below ``chronos/``.
             keep: What is kept; ``seamark.Statistics()`` if left out.
-            on_start: Called without arguments before the clock starts, such as
+            on_start: Called without arguments before the clock starts.
+            on_end: Called without arguments before the clock stops, such as
                 ``torch.cuda.synchronize``.
-            on_end: Called without arguments before the clock stops.
+            cuda: ``"events"`` times what a GPU does, between two CUDA events, and waits for
+                nothing; ``"synchronize"`` waits for it before the clock starts and before it stops.
+                Without a device both are ``"off"``.
 
         Raises:
             PathError: If the name breaks the grammar of paths.
             ArgumentError: If another argument has a value that cannot be used.
         """
-        return self._chronos.chrono(name, keep, on_start, on_end)
+        return self._chronos.chrono(name, keep, on_start, on_end, cuda)
 
     def progress(
         self, iterable: Iterable[T], name: str, *, total: int | None = None, start: int = 0

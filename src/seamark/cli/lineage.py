@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seamark.cli._app import misuse, root_option
+from seamark.cli._app import json_option, misuse, root_option
 from seamark.cli._runs import open_runs, project_option, run_argument
 from seamark.cli._screen import dumps
 from seamark.reading.words import clean
@@ -14,7 +14,7 @@ from seamark.reading.words import clean
 @run_argument
 @project_option
 @click.option("--dot", "as_dot", is_flag=True, help="Write a graph for Graphviz.")
-@click.option("--json", "as_json", is_flag=True, help="Write one strict JSON document.")
+@json_option
 @root_option
 @click.pass_context
 def lineage(

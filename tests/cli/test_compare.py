@@ -81,13 +81,8 @@ def test_a_metric_tells_its_last_value_and_its_best(cli, two):
     assert everything["val/loss:max"] == ["3.6", "4.6 (+1)"]
     assert everything["val/loss:count"] == ["10", "10"]
     assert everything["count"] == ["9.0", "9.0"]
-
-
-def test_everything_is_shown_when_asked(cli, two):
-    """What is the same too."""
-    shown = lines(cli("compare", *two, "--all"))
-    assert shown["parameters/bs"] == ["32", "32"]
-    assert shown["source_code/git/branch"] == ["main", "main"]
+    assert everything["parameters/bs"] == ["32", "32"]
+    assert everything["source_code/git/branch"] == ["main", "main"]
 
 
 def test_what_processes_and_ranks_recorded_only_if_asked(cli, two):

@@ -41,11 +41,6 @@ def names(cli, *words):
     return [int(row["sys/name"].split()[1]) for row in listed(cli, "--columns", "sys/name", *words)]
 
 
-def test_newest_first(cli, five):
-    """Without any option."""
-    assert [row["run"] for row in listed(cli)] == five[::-1]
-
-
 def test_paths_that_are_called_like_columns_are_columns_of_their_own(cli, start):
     """A run may record what it likes, even a path ``project``."""
     one = start("real")
@@ -60,6 +55,7 @@ def test_paths_that_are_called_like_columns_are_columns_of_their_own(cli, start)
 
 
 CHOSEN = (
+    ([], [4, 3, 2, 1, 0]),
     (["--asc"], [0, 1, 2, 3, 4]),
     (["--limit", "2"], [4, 3]),
     (["--project", "team/a"], [2, 1, 0]),
@@ -143,12 +139,6 @@ def test_terminals_get_lines_that_fit(terminal, five, columns):
     assert max(map(len, table)) <= columns
     if columns == 20:
         assert "no room for" in " ".join(plain)
-
-
-def test_no_runs_is_no_error(cli, root):
-    """An empty list for programs."""
-    assert listed(cli) == []
-    assert cli("ls").exit_code == 0
 
 
 MEANINGLESS = (

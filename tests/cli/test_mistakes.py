@@ -34,7 +34,8 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     (["compare", "good", "slow", "--path", "vall/loss"], "'vall/loss'", "'val/loss'"),
     # the type
     (["ls", "--limit", "many"], "'many'", "--limit"),
-    (["plot", "good", "val/loss", "--smooth", "0.5"], "0.5", "at least 1"),
+    (["plot", "good", "val/loss", "--smooth", "0.5"], "at least 1", "not the weight"),
+    (["plot", "good", "val/loss", "--smooth", "nan"], "nan", "at least 1"),
     (["watch", "good", "--interval", "0"], "0.0", "0.1<=x<=86400"),
     (["export", "good", "--format", "xml"], "'xml'", "'json'"),
     (["completion", "tcsh"], "'tcsh'", "'zsh'"),

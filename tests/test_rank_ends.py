@@ -223,7 +223,7 @@ def test_a_rank_that_died_before_its_first_record_is_named(tmp_path, monkeypatch
     ]
     shown = seamark(tmp_path, "show", "latest")
     assert "4: 2 completed, 2 missing" in shown
-    for words in (shown, seamark(tmp_path, "stragglers", "latest")):
+    for words in (shown, seamark(tmp_path, "show", "latest", "--ranks")):
         assert "! ranks 1, 3 never recorded anything" in words
     ranks = json.loads(seamark(tmp_path, "show", "latest", "--json"))["ranks"]
     assert [one["last_seen"] is None for one in ranks] == [False, True, False, True]

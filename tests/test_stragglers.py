@@ -11,7 +11,7 @@ from command import app
 from recording import QUIET
 
 from seamark import init_run
-from seamark.cli.stragglers import seconds_text, verdict
+from seamark.cli._ranks import milliseconds, verdict
 from seamark.errors import MissingFieldError
 from seamark.reading.rank_words import RankTiming
 from seamark.run.run import make_run
@@ -73,7 +73,7 @@ def test_ranks_that_wait_for_each_other_are_told_by_their_own_time(tmp_path):
     assert (slowest.rank, slowest.own_s, slowest.mean_s) == (2, pytest.approx(0.061), 0.1)
     assert slowest.slowdown == pytest.approx(0.061 / 0.0205)
     assert all(one.slowdown < 1.1 for one in others)
-    shown = seamark(tmp_path, "stragglers", "latest")
+    shown = seamark(tmp_path, "show", "latest", "--ranks")
     assert shown.exit_code == 0
     header, first, *rest = shown.stdout.splitlines()
     assert header.split()[:7] == ["RANK", "HOST", "PID", "STATE", "TIMES", "OWN", "MEAN"]
@@ -83,7 +83,7 @@ def test_ranks_that_wait_for_each_other_are_told_by_their_own_time(tmp_path):
     sentence = shown.stdout.splitlines()[-1]
     assert sentence.startswith("Rank 2 on ")
     assert "is the slowest: 61 ms of its own in a step, 2.98 times the median" in sentence
-    told = json.loads(seamark(tmp_path, "stragglers", "latest", "--json").stdout)
+    told = json.loads(seamark(tmp_path, "show", "latest", "--ranks", "--json").stdout)
     assert [one["rank"] for one in told["ranks"]] == [2, 1, 0]
     assert told["ranks"][0]["own_s"] == pytest.approx(0.061)
     assert told["verdict"] == sentence
@@ -95,12 +95,8 @@ def test_ranks_of_one_speed_are_called_that(tmp_path):
     assert verdict(timings).startswith("No rank stands out: the slowest, rank 0 on h, takes 2%")
     assert "profiling/own_time_s would show it" in verdict(timings)
     assert verdict([RankTiming(3, mean_s=1.0), RankTiming(4)]).startswith("Only rank 3 recorded")
-    assert [seconds_text(s) for s in (math.nan, 2.5, 0.0123, 4.2e-5)] == [
-        "",
-        "2.5 s",
-        "12.3 ms",
-        "42 us",
-    ]
+    texts = [milliseconds(one) for one in (math.nan, 2.5, 0.0123, 4.2e-5)]
+    assert texts == ["", "2500 ms", "12.3 ms", "0.042 ms"]
 
 
 def test_runs_without_ranks_or_times_are_told_apart(tmp_path):
@@ -112,7 +108,7 @@ def test_runs_without_ranks_or_times_are_told_apart(tmp_path):
     with pytest.raises(MissingFieldError, match="no rank recorded profiling/step_time_s"):
         untimed.stragglers()
     for place, words in (("alone", "only one rank"), ("untimed", "no rank recorded")):
-        shown = seamark(tmp_path / place, "stragglers", "latest")
+        shown = seamark(tmp_path / place, "show", "latest", "--ranks")
         assert (shown.exit_code, shown.stdout) == (2, "")
         assert words in shown.stderr
     fresh = make_run(project="p", root=tmp_path / "new", **QUIET)

@@ -17,7 +17,7 @@ pytest.importorskip("pytorch_lightning")
 import seamark
 from seamark.capture import Secrets
 from seamark.capture.secrets.secrets import BY_NAME
-from seamark.lightning import NeptuneLogger, SeamarkLogger
+from seamark.lightning import SeamarkLogger
 from seamark.lightning._host import folder_name, hide_in_files, state_after, without_secrets
 from seamark.lightning._logger import MetricPaths
 from seamark.lightning._resume import Checkpoints
@@ -257,10 +257,6 @@ def test_arguments_reach_the_run(name, tmp_path):
     assert getattr(logger.own_run.session.options, name) == given
     with pytest.raises(TypeError, match=f"did you mean '{name}'"):
         SeamarkLogger(**{name + "_": given})
-
-
-def test_old_name_is_the_same_class():
-    assert NeptuneLogger is SeamarkLogger
 
 
 def test_core_does_not_load_the_adapter():

@@ -34,6 +34,7 @@ def test_every_command_teaches_with_examples(cli, command):
     assert f"  seamark {command}" in shown
     assert "--root" in shown or command in _WITHOUT_RUNS
     assert max(map(len, shown.splitlines())) <= 80
+    assert shown.count("--quiet") == 1
 
 
 def test_a_root_that_is_named_must_exist(shell, tmp_path):

@@ -83,15 +83,6 @@ def test_a_killed_process_is_gone(cli, root):
     assert told["value"] == "process gone"
 
 
-def test_whatever_ended_it_no_more_is_said_than_is_known(root):
-    """A signal that was sent leaves no trace behind, nor does `os._exit`."""
-    for after in ("os.kill(os.getpid(), signal.SIGSEGV)", "os._exit(0)"):
-        process, run = training(after=f"import os, signal; {after}")
-        with process:
-            process.wait(60)
-        assert value(run, "sys/crash_reason") == "process gone"
-
-
 @pytest.fixture
 def small_group():
     """A control group below this process's own with 128 MB of memory, where one can be made."""

@@ -183,36 +183,36 @@ def test_tags_of_several_runs(cli, record):
     assert cli("tag", "three").stdout == "three: (no tags)\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["tag", "nobody", "--add", "x"], "no run 'nobody'"),
-        (["tag", "one", "best"], "no run 'best'"),
-        (["tag", "one", "best"], "to add a tag: seamark tag one --add best"),
-        (["tag"], "which runs?"),
-        (["tag", "one", "--add", ""], "tag: expected some text, got ''"),
-        (["tag", "one", "--add", "a\x1b[31m"], "tag: expected no control characters"),
-        (["tag", "one", "--add", "x", "--remove", "x"], "--add and --remove for 'x', got both"),
-        (["rename", "nobody", "x"], "no run 'nobody'"),
-        (["rename", "one"], "Missing argument 'NAME'"),
-        (["rename", "one", "  "], "name: expected some text, got '  '"),
-        (["rename", "one", "two\nlines"], r"expected no control characters, got 'two\nlines'"),
-        (["rename", "one", "\u202eevil"], r"expected no control characters, got '\u202eevil'"),
-        (["describe", "nobody", "x"], "no run 'nobody'"),
-        (["describe", "one", ""], "description: expected some text, got ''"),
-        (["describe", "one", "\x07"], "description: expected no control characters"),
-        (["describe", "one", "x", "--remove"], "describe: expected TEXT or --remove, got both"),
-        (["describe", "one"], "description (from standard input): expected some text, got ''"),
-    ],
+MISTAKES = (
+    (["tag", "nobody", "--add", "x"], "no run 'nobody'"),
+    (["tag", "one", "best"], "no run 'best'"),
+    (["tag", "one", "best"], "to add a tag: seamark tag one --add best"),
+    (["tag"], "which runs?"),
+    (["tag", "one", "--add", ""], "tag: expected some text, got ''"),
+    (["tag", "one", "--add", "a\x1b[31m"], "tag: expected no control characters"),
+    (["tag", "one", "--add", "x", "--remove", "x"], "--add and --remove for 'x', got both"),
+    (["rename", "nobody", "x"], "no run 'nobody'"),
+    (["rename", "one"], "Missing argument 'NAME'"),
+    (["rename", "one", "  "], "name: expected some text, got '  '"),
+    (["rename", "one", "two\nlines"], r"expected no control characters, got 'two\nlines'"),
+    (["rename", "one", "\u202eevil"], r"expected no control characters, got '\u202eevil'"),
+    (["describe", "nobody", "x"], "no run 'nobody'"),
+    (["describe", "one", ""], "description: expected some text, got ''"),
+    (["describe", "one", "\x07"], "description: expected no control characters"),
+    (["describe", "one", "x", "--remove"], "describe: expected TEXT or --remove, got both"),
+    (["describe", "one"], "description (from standard input): expected some text, got ''"),
 )
-def test_mistakes_are_exact(cli, record, root, words, message):
+
+
+def test_mistakes_are_exact(cli, record, root):
     """What was expected, and what was given; nothing is changed."""
     run = record("p", name="one")
     before = facts(root, run)
-    done = cli(*words)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert message in done.stderr
-    assert facts(root, run) == before
+    for words, message in MISTAKES:
+        done = cli(*words)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert message in done.stderr, words
+        assert facts(root, run) == before
 
 
 @pytest.mark.once

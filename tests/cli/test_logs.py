@@ -94,12 +94,10 @@ def test_times_and_since(cli, printed):
     assert f"nothing was printed since {tomorrow} 00:00:00" in none.stderr
     for since in ("10m", "-10m", "2020-01-01", "2020-01-01T10:30"):
         assert cli("logs", run, "--since", since).stdout == "one\n", since
-    clock = time.strftime("%H:%M", time.localtime(time.time() + 120))
-    assert cli("logs", run, "--since", clock).stdout == "one\n"  # of yesterday: it is still to come
-    for wrong in ("ten", "25:00", "14:60"):
+    for wrong in ("ten", "14:30"):
         result = cli("logs", run, "--since", wrong)
         assert result.exit_code == 2
-        assert "expected 10m, 14:30, or a time" in result.stderr
+        assert "expected 10m, or a time" in result.stderr
 
 
 def test_no_output_is_said(cli, record):

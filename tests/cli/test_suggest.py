@@ -42,15 +42,6 @@ def test_nothing_that_deletes_is_proposed():
     assert {*_SYNONYMS.values()} <= {*_COMMANDS}
 
 
-@pytest.mark.parametrize("typed", ["rm", "delete", "remove"])
-def test_who_wants_to_delete_is_told_where_to_read(cli, typed):
-    """As a text, not as a command to repeat."""
-    done = cli(typed, "quick-otter")
-    assert done.exit_code == 2
-    assert "to move a run to the trash see: seamark trash --help" in done.stderr
-    assert "did you mean" not in done.stderr
-
-
 @pytest.mark.once
 @pytest.mark.thorough
 def test_quiet_leaves_hints_out_and_errors_in(shell, record):
@@ -69,9 +60,3 @@ def test_quiet_leaves_hints_out_and_errors_in(shell, record):
     done = shell("--quiet", "show", "nobody")
     assert done.returncode == 2
     assert "no run 'nobody'" in done.stderr
-
-
-def test_every_command_can_be_quiet(cli):
-    """The option stands in the help of each, once."""
-    for command in _COMMANDS:
-        assert cli(command, "--help").stdout.count("--quiet") == 1

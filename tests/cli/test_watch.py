@@ -199,12 +199,12 @@ def test_lags_are_those_of_common_series():
     assert lags([Attribute("ranks/1/x", "atom", "int", 1)]) == {}
 
 
-@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon"])
-def test_intervals_are_seconds(cli, root, seconds):
+def test_intervals_are_seconds(cli, root):
     """A number of them that can be waited for."""
-    done = cli("watch", "--interval", seconds)
-    assert done.exit_code == 2
-    assert "--interval" in done.stderr
+    for seconds in ["0", "-1", "nan", "inf", "soon"]:
+        done = cli("watch", "--interval", seconds)
+        assert done.exit_code == 2
+        assert "--interval" in done.stderr
 
 
 @pytest.mark.once

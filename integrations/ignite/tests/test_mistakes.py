@@ -116,6 +116,8 @@ def test_the_rank_that_saves_is_a_rank(logger, wrong):
 @pytest.mark.parametrize(
     ("given", "error"),
     [
+        ({"optimizers": "wrong"}, TypeError),
+        ({"evaluators": "wrong"}, TypeError),
         ({"optimizers": {"a": 5}}, TypeError),
         ({"evaluators": {"a": 5}}, TypeError),
         ({"optimizers": {"a//b": None}}, PathError),
@@ -180,3 +182,7 @@ def test_files_and_numbers_of_runs_are_what_they_should_be(kind):
     for wrong in ("x", None, 1.5, 7, -7):
         with pytest.raises(ArgumentError, match="run: expected the number of a run"):
             profiler.stats(run=wrong)
+    with pytest.raises(ArgumentError, match="expected"):
+        profiler.stats(engine=Engine(lambda *_: None))
+    with pytest.raises(ArgumentError, match="'wide' or 'long'"):
+        profiler.write_results("", layout="tall")

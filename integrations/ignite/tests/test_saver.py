@@ -73,15 +73,6 @@ def test_loading_back(keeper, net):
     assert all(torch.equal(net.state_dict()[name], wanted[name]) for name in wanted)
 
 
-def test_downloaded_file_is_the_checkpoint(keeper, tmp_path):
-    """Through the run's own verb."""
-    saver = SeamarkSaver(keeper)
-    saver({"a": torch.ones(3)}, "one.pt")
-    keeper.experiment.wait()
-    keeper["one.pt"].download(str(tmp_path / "copy.pt"))
-    assert torch.equal(torch.load(tmp_path / "copy.pt", weights_only=True)["a"], torch.ones(3))
-
-
 def test_name_that_comes_twice(keeper, read):
     """The later bytes are the file, whether or not the first was removed in between."""
     saver = SeamarkSaver(keeper)

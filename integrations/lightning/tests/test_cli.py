@@ -112,44 +112,6 @@ def test_twice_in_one_folder(fit, cli_arguments):
         assert len(list(run.glob("files/**/checkpoints/*.ckpt"))) == 1
 
 
-def test_saved_configuration_can_be_used_again(fit, cli_arguments):
-    """What LightningCLI writes for the logger is what it reads."""
-    fit(*cli_arguments, "--trainer.logger.name=again", "--trainer.logger.prefix=p")
-    (config,) = Path(".seamark/default").glob("*/files/config.yaml")
-    assert "seamark.lightning" in config.read_text()
-    fit("--config", str(config))
-    assert len(list(Path(".seamark/default").glob("*/journal"))) == 2
-
-
-@pytest.mark.launches
-def test_secret_in_the_configuration_is_nowhere_in_the_root(program, cli_arguments):
-    """Neither in what the callback above logs, nor in the file that LightningCLI saves."""
-    program("fit", *cli_arguments, "--trainer.logger.api_key=tok-5e1f")
-    (journal,) = Path(".seamark/default").glob("*/journal/*")
-    assert b"max_epochs" in journal.read_bytes()
-    for path in Path(".seamark").rglob("*"):
-        assert path.is_dir() or b"tok-5e1f" not in path.read_bytes(), path
-    (config,) = Path(".seamark/default").glob("*/files/config.yaml")
-    program("fit", "--config", str(config))
-
-
-@pytest.mark.thorough
-@pytest.mark.launches
-def test_a_parameter_named_like_a_secret_is_nowhere_in_the_root(program, cli_arguments):
-    """It is an argument, and stands in what is logged and in the file that LightningCLI saves.
-
-    Checkpoints are Lightning's own: it keeps the module's parameters in them as they are.
-    """
-    done = program("fit", *cli_arguments, "--model.token=tok-5e1f")
-    (config,) = Path(".seamark/default").glob("*/files/config.yaml")
-    assert "token: '*** (name looks like a secret)'" in config.read_text()
-    assert "'sys/masked'" in done.stderr
-    for path in Path(".seamark").rglob("*"):
-        own = path.suffix == ".ckpt"
-        assert own or path.is_dir() or b"tok-5e1f" not in path.read_bytes(), path
-    program("fit", "--config", str(config))
-
-
 def test_secret_in_the_configuration_of_a_stage_that_fails_early(fit, cli_arguments):
     """LightningCLI has saved its file then, and the logger was not asked for the graph yet."""
     key = "--trainer.logger.api_key=tok-5e1f"
@@ -315,6 +277,8 @@ def test_secrets_of_the_configuration_are_in_no_record(fit, cli_arguments, capsy
     assert yaml.safe_load(kept)["data"]["password"] == "*** (name looks like a secret)"
     for secret in ("hunter2hunter2", "s3cr3tw0rd", "tok-5e1f"):
         assert secret not in kept
+    for path in Path(".seamark").rglob("*"):
+        assert path.is_dir() or b"tok-5e1f" not in path.read_bytes(), path
 
 
 def test_the_configuration_of_each_stage_is_kept_once(fit, cli_arguments):

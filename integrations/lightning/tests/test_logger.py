@@ -709,8 +709,3 @@ def test_all_ranks_of_one(host, trainer, tiny, read):
         assert found[f"profiling/{name}"].value.count == 2
     assert not [path for path in found if "ranks/" in path]
     assert not read(other, "profiling")
-
-
-def test_ranks_are_zero_or_all():
-    with pytest.raises(ValueError, match="ranks: expected one of 'zero', 'all', got 'some'"):
-        SeamarkLogger(ranks="some")

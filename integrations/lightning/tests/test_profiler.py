@@ -161,12 +161,6 @@ def test_a_given_run_gets_the_times(trainer, tiny, tmp_path):
         assert run.exists("fold/profiling/actions/run_training_batch_s")
 
 
-def test_without_a_logger_there_is_only_the_report(trainer, tiny):
-    profiler = TimeProfiler()
-    trainer(logger=False, profiler=profiler).fit(tiny)
-    assert by_name(profiler)["run_training_batch"].count == 2
-
-
 @pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt()])
 def test_a_failed_fit_can_be_fitted_again(trainer, tiny, logger, error):
     """What the exception left open hinders nobody."""

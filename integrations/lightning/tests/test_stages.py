@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import os
 import pickle
@@ -122,13 +121,16 @@ def test_hyperparameters_of_module_and_data_are_recorded(host, trainer, tiny, lo
 
 
 def test_all_stages_go_to_one_run(trainer, tiny, logger, read):
-    """fit, validate, test, predict and another fit."""
+    """fit, validate, test, predict and another fit; while one runs, the run does."""
+    seen = []
+    tiny.on_test_start = lambda: seen.append(logger.experiment.state)
     fit = trainer(logger=logger)
     fit.fit(tiny)
     for stage in (fit.validate, fit.test):
         stage(tiny, verbose=False)
         assert state_of(read, logger) == "completed"
     fit.predict(tiny)
+    assert seen == ["running"]
     fit.fit_loop.max_epochs = 2
     fit.fit(tiny)
     found = read(logger)
@@ -136,16 +138,6 @@ def test_all_stages_go_to_one_run(trainer, tiny, logger, read):
     assert found["training/train/loss"].value.count == 4
     headers = [header_of(each.path) for each in logger.experiment.folder.journals()]
     assert [one["continues"] for one in headers].count(None) == 1
-
-
-def test_running_again_while_the_next_stage_runs(trainer, tiny, logger, read):
-    """A completed run that is written to is running."""
-    seen = []
-    tiny.on_test_start = lambda: seen.append(logger.experiment.state)
-    fit = trainer(logger=logger)
-    fit.fit(tiny)
-    fit.test(tiny, verbose=False)
-    assert seen == ["running"]
 
 
 def test_logging_after_finalize(trainer, tiny, logger, read):
@@ -256,12 +248,6 @@ def test_several_loggers_side_by_side(host, trainer, tiny, read):
     assert read(loggers[1])["b/model/checkpoints/epoch=0-step=2"].family == "file"
 
 
-def test_logger_behind_another(host, trainer, tiny, logger, read):
-    """Checkpoints then lie in the other logger's folder, and are recorded all the same."""
-    trainer(logger=[host.loggers.CSVLogger("csv"), logger]).fit(tiny)
-    assert read(logger)["training/model/checkpoints/epoch=0-step=2"].family == "file"
-
-
 def test_trainer_pickles_with_its_logger(trainer, tiny, logger, read):
     """The logger also after a fit, when it has held on to callbacks."""
     fit = trainer(logger=logger)
@@ -298,17 +284,6 @@ def test_subclass_is_told_every_metric(trainer, tiny, read):
     ]
 
 
-def test_two_runs_in_a_row(trainer, helpers, read):
-    """A sweep in one process: a run for each."""
-    versions = set()
-    for _ in range(3):
-        logger = SeamarkLogger(project="sweep")
-        trainer(logger=logger).fit(helpers.module_class()())
-        logger.experiment.stop()
-        versions.add(logger.version)
-    assert len(versions) == 3
-
-
 def test_stopped_run_does_not_stop_the_training(trainer, tiny, logger, read):
     """Whoever stops the run too early loses records, not the training."""
     trainer(logger=logger).fit(tiny)
@@ -317,16 +292,6 @@ def test_stopped_run_does_not_stop_the_training(trainer, tiny, logger, read):
     fit.test(tiny, verbose=False)
     assert fit.callback_metrics["test/loss"] is not None
     assert "training/test/loss" not in read(logger)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_root_that_cannot_be_written(trainer, tiny):
-    """A wrong root is a warning, and the training goes on."""
-    Path("file").touch()
-    logger = SeamarkLogger(root="file/below", save_dir="elsewhere")
-    fit = trainer(logger=logger)
-    fit.fit(tiny)
-    assert fit.global_step == 2
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -397,16 +362,6 @@ def test_start_that_is_refused_leaves_the_run_alone(trainer, helpers, read, agai
     assert len(logger.own_run.folder.journals()) == 1
 
 
-def test_reading_while_training(trainer, tiny, logger):
-    """The run of the logger reads what it wrote a moment ago."""
-    seen = []
-    tiny.on_train_epoch_end = lambda: seen.append(
-        logger.experiment["training/train/loss"].fetch_last()
-    )
-    trainer(logger=logger).fit(tiny)
-    assert len(seen) == 1
-
-
 def test_hooks_of_the_module_use_the_run(trainer, tiny, logger, read):
     """``self.logger.experiment`` is the Run, with all its verbs."""
 
@@ -421,15 +376,6 @@ def test_hooks_of_the_module_use_the_run(trainer, tiny, logger, read):
     assert found["own/best/loss"].value == 0.5
 
 
-def test_namespace_handler_is_the_experiment(trainer, tiny, read):
-    run = seamark.init_run()
-    logger = SeamarkLogger(run=run["part"], prefix="")
-    tiny.at_step = lambda module: module.logger.experiment["own"].append(1.0)
-    trainer(logger=logger).fit(tiny)
-    assert read(logger)["part/own"].value.count == 2
-    run.stop()
-
-
 @pytest.mark.parametrize("stage", ["validate", "test", "predict"])
 def test_stages_without_a_fit(trainer, tiny, logger, read, stage):
     """Each of them is a training's worth of a run."""
@@ -442,18 +388,3 @@ def test_fast_dev_run_records_nothing(trainer, tiny, logger):
     """Lightning replaces the loggers itself."""
     trainer(logger=logger, fast_dev_run=True).fit(tiny)
     assert not list(os.scandir("."))
-
-
-def test_learning_rate_monitor(host, trainer, helpers, logger, read):
-    """Lightning's own callbacks that talk to loggers."""
-    torch = importlib.import_module("torch")
-    model = helpers.module_class()()
-
-    def configure_optimizers():
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1)]
-
-    model.configure_optimizers = configure_optimizers
-    monitor = host.callbacks.LearningRateMonitor("step")
-    trainer(logger=logger, callbacks=[monitor]).fit(model)
-    assert read(logger)["training/lr-SGD"].value.count == 2

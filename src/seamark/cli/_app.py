@@ -43,6 +43,7 @@ __all__ = [
     "Misuse",
     "about_command",
     "app",
+    "json_option",
     "main",
     "options",
     "root_only",
@@ -159,7 +160,6 @@ _COMMANDS: Final = {
     "watch": "watch",
     "logs": "logs",
     "plot": "plot",
-    "stragglers": "stragglers",
     "export": "export",
     "lineage": "lineage",
     "changes": "changes",
@@ -233,6 +233,12 @@ root_option = options(
     ),
 )
 """``--root`` and ``--remote``, which may also come before the command's name."""
+json_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Write one strict JSON document; NaN and infinities as strings.",
+)
 _QUIET: Final = click.Option(
     ["--quiet"],
     is_flag=True,

@@ -18,8 +18,9 @@ from seamark.process.liveness import (
     REBOOTED,
     SEGMENTATION_FAULT,
 )
+from seamark.reading.attributes import CHANGES
 from seamark.reading.contents import label_of, source_label
-from seamark.reading.facts import health_of, machine_lines
+from seamark.reading.facts import health_of, is_parameter, machine_lines
 from seamark.reading.names import generated_name
 from seamark.reading.rank_words import rank_facts, rank_problems
 from seamark.reading.words import (
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CODE",
+    "change_text",
+    "changes_of",
     "details",
     "exact_text",
     "extreme_text",
@@ -131,6 +134,23 @@ def text_or_record(view: Reader, text: str | Mapping[str, Any], path: str) -> An
     except OSError as error:
         note(f"{view.name}: {path}: {error}; its record is used instead", style="warning")
         return dict(text) if isinstance(text, Mapping) else text
+
+
+def changes_of(view: Reader, attributes: Sequence[Attribute]) -> Mapping[str, Any]:
+    """Return how parameters changed, by path; nothing is read if there are none."""
+    found = view.attribute(CHANGES) if any(map(is_parameter, attributes)) else None
+    return found.value if found is not None and isinstance(found.value, dict) else {}
+
+
+def change_text(changes: Mapping[str, Any], path: str, *, exact: bool) -> str:
+    """Return the previous value of a parameter; empty if it was never changed."""
+    told = changes.get(path, ())
+    if len(told) < 2:  # noqa: PLR2004 - one before and one after
+        return ""
+    was = value_text(told[-2]["value"], exact=exact)
+    until = value_text(datetime.fromisoformat(told[-1]["time"]), exact=exact)
+    more = f", {plural(len(told) - 1, 'change')}" if len(told) > 2 else ""  # noqa: PLR2004
+    return f"was {was} until {until}{more}"
 
 
 def extreme_text(value: float, number: Callable[[float], str]) -> str:

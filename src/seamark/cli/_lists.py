@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._app import misuse
 from seamark.cli._facts import exact_text
 from seamark.cli._runs import names_of
-from seamark.cli._screen import Cell, Column, Screen, note, note_hidden_columns
+from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note, note_hidden_columns
 from seamark.cli.export import write_rows
 from seamark.paths import is_inside
-from seamark.reading.words import clean, human_number, human_time, value_text
+from seamark.reading.words import (
+    age_words,
+    clean,
+    duration_words,
+    human_number,
+    human_time,
+    value_text,
+)
 
 if TYPE_CHECKING:
     from seamark.cli._runs import Runs
     from seamark.reading.groups import RunGroups, Spread
 
-__all__ = ["PLACES", "list_places", "print_groups"]
+__all__ = ["PLACES", "cell_of", "list_places", "print_groups"]
 
 
+_SETS: Final = frozenset({"sys/tags", "sys/group_tags", "sys/aliases"})
 _SUMS: Final = ("n", "odd", "mean", "median", "std", "min", "max")
 
 
@@ -141,22 +149,34 @@ def _print(rows: Sequence[Row], kind: str, shown: Sequence[str]) -> None:
             for name in shown
         ),
     ]
+    now = datetime.now(timezone.utc)
     lines = [
         [
             Cell(clean(str(row[kind])), "cyan"),
             *([Cell(clean(row["project"]))] if several else []),
-            *(_cell(row.get(name), screen) for name in shown),
+            *(cell_of(row.get(name), name, screen, now) for name in shown),
         ]
         for row in rows
     ]
     note_hidden_columns(screen.table(titles, lines))
 
 
-def _cell(value: Any, screen: Screen) -> Cell:
+def cell_of(value: Any, name: str, screen: Screen, now: datetime) -> Cell:
+    """Return the cell of a value at a path."""
     if value is None:
         return Cell("")
-    if isinstance(value, datetime):
-        return Cell(human_time(value), "dim")
-    if isinstance(value, list):
+    if name == "sys/state":
+        return Cell(clean(str(value)), STATE_STYLES.get(str(value), ""))
+    if name in _SETS and isinstance(value, list):
         return Cell(clean(", ".join(map(str, value))), "dim")
-    return Cell(value_text(value, exact=not screen.terminal))
+    if isinstance(value, datetime):
+        return Cell(
+            age_words((now - value).total_seconds()) if screen.terminal else human_time(value),
+            "dim",
+        )
+    if name == "sys/running_time" and isinstance(value, int | float):
+        return Cell(duration_words(value))
+    if isinstance(value, float) and screen.terminal:
+        return Cell(human_number(value))
+    style = {"sys/id": "cyan", "sys/name": "bold"}.get(name, "")
+    return Cell(value_text(value, exact=not screen.terminal), style)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import re
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.cli._facts import text_or_record
-from seamark.pictures.terminal import ROWS, Terminal
+from seamark.pictures.terminal import ROWS, Line, Terminal
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import JournalInfo
@@ -30,13 +29,8 @@ __all__ = [
 ]
 
 STREAMS: Final = ("stdout", "stderr")
-_LATE_NS: Final = 10 * 10**9
-"""A line that has not changed for so long is final, unless the cursor is in it or above it."""
-_REDRAWN: Final = re.compile(r"\r[^\x00-\x1f\x7f-\x9f]+")
-"""A line that is written anew, as a progress bar is."""
 _FEW: Final = 500
-_MOST_WAITING: Final = 100_000
-"""Lines that are held so that they are in order."""
+_LATE_NS: Final = 10 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,72 +162,28 @@ def _process(journal: JournalInfo) -> Process:
     )
 
 
-class _Screen:
-    def __init__(self, process: Process, path: str, *, colours: bool) -> None:
-        self.terminal = Terminal(colours=colours)
-        self.process = process
-        self.path = path
-        self._latest = 0
-        self._redrawn: Part | None = None
-
-    def feed(self, part: Part) -> Iterator[tuple[int, Part]] | None:
-        # None: it may be drawn over. Of a line that is written anew, and covers what it was, only
-        # the last state is drawn.
-        before = self._redrawn
-        if _REDRAWN.fullmatch(part.text):
-            self._redrawn = part
-            if before is None or len(before.text) <= len(part.text):
-                return None
-            return self.final(self.terminal.feed(before.text, before.t))
-        self.draw()
-        return self.final(self.terminal.feed(part.text, part.t))
-
-    def draw(self) -> None:
-        if (waiting := self._redrawn) is not None:
-            self._redrawn = None
-            self.terminal.feed(waiting.text, waiting.t)
-
-    def final(self, lines: Iterable[Any]) -> Iterator[tuple[int, Part]]:
-        """Yield lines with their sort keys, which never decrease."""
-        for line in lines:
-            self._latest = max(self._latest, line.at)
-            yield self._latest, Part(line.at, self.process, self.path, line.text)
-
-    def live(self) -> Iterator[tuple[int, Part]]:
-        self.draw()
-        latest = self._latest
-        yield from self.final(self.terminal.live())
-        self._latest = latest
-
-
 class Lines:
     """Makes lines from the output of several streams, in the order in which they were finished."""
 
     def __init__(self, *, colours: bool, since_ns: int | None = None) -> None:
         self._colours = colours
         self._since_ns = since_ns or 0
-        self._screens: dict[tuple[str, str], _Screen] = {}
+        self._terminals: dict[tuple[Process, str], Terminal] = {}
+        self._latest: dict[tuple[Process, str], int] = {}
         self._waiting: list[tuple[int, int, Part]] = []
         self._count = itertools.count()
 
-    def finished(self, parts: Iterable[Part]) -> Iterator[Part]:
-        for part in parts:
-            key = (part.process.writer, part.path)
-            screen = self._screens.get(key)
-            if screen is None:
-                screen = _Screen(part.process, part.path, colours=self._colours)
-                self._screens[key] = screen
-            if (lines := screen.feed(part)) is None:
-                continue
-            self._keep(lines)
-            yield from self.finished_lines(part.t - _LATE_NS)
-
-    def finished_lines(self, before: int | None = None) -> Iterator[Part]:
+    def finished(self, parts: Iterable[Part], before: int | None = None) -> Iterator[Part]:
         """Yield the lines not changed since a time (ns; None: all) and not being drawn."""
+        for part in parts:
+            source = (part.process, part.path)
+            if source not in self._terminals:
+                self._terminals[source] = Terminal(colours=self._colours)
+            self._keep(source, self._terminals[source].feed(part.text, part.t))
         limit = float("inf") if before is None else before
-        for screen in self._screens.values():
-            self._take(screen, screen.terminal.settle(limit))
-        while self._waiting and (self._waiting[0][0] < limit or len(self._waiting) > _MOST_WAITING):
+        for source, terminal in self._terminals.items():
+            self._keep(source, terminal.settle(limit))
+        while self._waiting and self._waiting[0][0] < limit:
             line = heapq.heappop(self._waiting)[2]
             if line.t >= self._since_ns:
                 yield line
@@ -241,22 +191,28 @@ class Lines:
     def live(self) -> list[Part]:
         """Return the lines that are not given yet, as they are now."""
         waiting = list(self._waiting)
-        for screen in self._screens.values():
-            waiting += ((key, next(self._count), line) for key, line in screen.live())
+        for source, terminal in self._terminals.items():
+            waiting += self._placed(source, terminal.live())
         return [line for _, _, line in sorted(waiting) if line.t >= self._since_ns]
 
     def close(self) -> Iterator[Part]:
-        for screen in self._screens.values():
-            screen.draw()
-            self._take(screen, screen.terminal.close())
-        yield from self.finished_lines()
+        for source, terminal in self._terminals.items():
+            self._keep(source, terminal.close())
+        yield from self.finished(())
 
-    def _take(self, screen: _Screen, lines: Iterable[Any]) -> None:
-        self._keep(screen.final(lines))
+    def _keep(self, source: tuple[Process, str], lines: Iterable[Line]) -> None:
+        for entry in self._placed(source, lines):
+            self._latest[source] = entry[0]
+            heapq.heappush(self._waiting, entry)
 
-    def _keep(self, lines: Iterable[tuple[int, Part]]) -> None:
-        for key, line in lines:
-            heapq.heappush(self._waiting, (key, next(self._count), line))
+    def _placed(
+        self, source: tuple[Process, str], lines: Iterable[Line]
+    ) -> Iterator[tuple[int, int, Part]]:
+        # The lines of a stream stay in their order, whichever of them changed last.
+        latest = self._latest.get(source, 0)
+        for line in lines:
+            latest = max(latest, int(line.at))
+            yield latest, next(self._count), Part(int(line.at), *source, line.text)
 
 
 class LastLines:
@@ -276,6 +232,8 @@ class LastLines:
                 return []
             ranks = {0} if 0 in there else there
             self._printing = Printing(ranks, lines=self._count, quick=True)
-        self._last.extend(self._lines.finished(self._printing.new(view)))
+        new = list(self._printing.new(view))
+        # What changed lately may be drawn again.
+        self._last.extend(self._lines.finished(new, new[-1].t - _LATE_NS if new else 0))
         shown = [*self._last, *self._lines.live()]
         return [one for one in shown if one.text.strip()][-self._count :]

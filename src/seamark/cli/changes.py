@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from seamark.cli._app import root_option
+from seamark.cli._app import json_option, root_option
 from seamark.cli._runs import open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, dumps, note
 from seamark.reading.words import clean, plural
@@ -18,7 +18,7 @@ _LISTED: Final = 3
 @click.command(short_help="Show which runs changed since the last look.")
 @click.argument("cursor", default="", metavar="[CURSOR]")
 @project_option
-@click.option("--json", "as_json", is_flag=True, help="Write one strict JSON document.")
+@json_option
 @root_option
 @click.pass_context
 def changes(context: click.Context, cursor: str, project: str | None, *, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from seamark.cli import _runs
-from seamark.cli._app import misuse, root_option
+from seamark.cli._app import json_option, misuse, root_option
 from seamark.cli._facts import text_or_record
 from seamark.cli._runs import (
     RunRef,
@@ -75,12 +75,7 @@ class _Compared(NamedTuple):
     help="Only what is at or below this path, or matches it: 'hyperparams/*'. May be repeated.",
 )
 @click.option("--all", "everything", is_flag=True, help="Also show what is the same in all runs.")
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Write one strict JSON document; NaN and infinities as strings.",
-)
+@json_option
 @project_option
 @query_option
 @root_option

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from seamark.cli._app import root_only
+from seamark.cli._app import json_option, root_only
 from seamark.cli._runs import Runs, open_runs, project_option, runs_argument
 from seamark.cli._screen import Cell, Column, Screen, dumps, note, progress_bar
 from seamark.errors import ArgumentError, JournalError, SeamarkError
@@ -346,7 +346,7 @@ _EXIT_FOUND: Final = 1
     is_flag=True,
     help="First store the files that dead processes had queued but not stored.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Write one strict JSON document.")
+@json_option
 @root_only
 @click.pass_context
 def fsck(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seamark.cli._app import root_option
+from seamark.cli._app import json_option, root_option
 from seamark.cli._runs import open_runs, project_option, run_argument
 from seamark.cli._screen import dumps
 from seamark.reading.words import clean
@@ -13,7 +13,7 @@ from seamark.reading.words import clean
 @click.command(short_help="Show where a run or an artifact comes from, and what came of it.")
 @run_argument
 @project_option
-@click.option("--json", "as_json", is_flag=True, help="Write one strict JSON document.")
+@json_option
 @root_option
 @click.pass_context
 def lineage(context: click.Context, run: str, project: str | None, *, as_json: bool) -> None:

@@ -9,7 +9,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -39,7 +38,6 @@ _INTERVAL_S: Final = 0.5
 _SETTLED_NS: Final = 2 * 10**9
 """When following, a line that has not changed for so long is final."""
 _AGO: Final = re.compile(r"\d{1,9}[mhdwM]")
-_CLOCK: Final = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
 _COLOUR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
 _DIM: Final = "2"
 _GOING_ON: Final = ("created", "running")
@@ -52,23 +50,11 @@ def _moment(_: click.Context, __: click.Parameter, value: str | None) -> int | N
     text = value.strip()
     if _AGO.fullmatch(text):
         text = f"-{text}"
-    elif _CLOCK.fullmatch(text):
-        text = _last_time(text)
     found = moment(text, time.time_ns(), local=True)
     if found is None:
-        msg = f"expected 10m, 14:30, or {MOMENTS}; got {value!r}"
+        msg = f"expected 10m, or {MOMENTS}; got {value!r}"
         raise click.BadParameter(msg)
     return found * 1000
-
-
-def _last_time(text: str) -> str:
-    hour, minute, *second = map(int, text.split(":"))
-    now = datetime.now().astimezone()
-    try:
-        then = now.replace(hour=hour, minute=minute, second=sum(second), microsecond=0, tzinfo=None)
-    except ValueError:
-        return text
-    return (then - timedelta(days=then.astimezone() > now)).isoformat()
 
 
 @click.command(short_help="Show what a run printed (--follow: live).")
@@ -88,7 +74,7 @@ def _last_time(text: str) -> str:
     "since_ns",
     metavar="WHEN",
     callback=_moment,
-    help="Only lines since then: 10m, 2h, 14:30, 2026-11-22, 2026-11-22T10:30.",
+    help="Only lines since then: 10m, 2h, 2026-11-22, 2026-11-22T10:30.",
 )
 @click.option(
     "--rank",
@@ -318,19 +304,15 @@ def _follow(
     """Show new output of a run until it has ended; return its final state."""
     latest_ns, heard_s = 0, time.monotonic()
 
-    def note_times(parts: Iterable[Part]) -> Iterator[Part]:
-        nonlocal latest_ns, heard_s
-        for part in parts:
-            latest_ns, heard_s = part.t, time.monotonic()
-            yield part
-
     try:
         while True:
             view = look()
             state = view.state
-            found = list(lines.finished(note_times(printing.new(view))))
+            new = list(printing.new(view))
+            if new:
+                latest_ns, heard_s = new[-1].t, time.monotonic()
             settled = tail is not None or time.monotonic() - heard_s > _SETTLED_NS / 1e9
-            found += lines.finished_lines(None if settled else latest_ns - _SETTLED_NS)
+            found = list(lines.finished(new, None if settled else latest_ns - _SETTLED_NS))
             live = lines.live()
             if tail is not None:
                 found, tail = found[max(0, len(found) + len(live) - tail) :], None

@@ -11,7 +11,7 @@ import click
 from seamark.cli import _runs
 from seamark.cli._app import misuse, root_option
 from seamark.cli._health import losses_in_short
-from seamark.cli._lists import PLACES, list_places, print_groups
+from seamark.cli._lists import PLACES, cell_of, list_places, print_groups
 from seamark.cli._runs import (
     Runs,
     a_path,
@@ -34,14 +34,9 @@ from seamark.reading.differences import (
 )
 from seamark.reading.names import generated_name
 from seamark.reading.words import (
-    age_words,
     clean,
-    duration_words,
     hint_for,
-    human_number,
-    human_time,
     plural,
-    value_text,
 )
 
 if TYPE_CHECKING:
@@ -99,7 +94,6 @@ _FIRST_PARAMETER: Final = 5
 _SHRINKING: Final = frozenset({_PROJECT, "sys/state", "sys/name", "sys/tags", "sys/description"})
 _LEAST_CELLS: Final = {"sys/name": 16, "sys/state": 14}
 """These are rather shown to so many cells than the columns that matter less."""
-_SETS: Final = frozenset({"sys/tags", "sys/group_tags", "sys/aliases"})
 _LONGEST_ID: Final = 40
 _SHORT_ID: Final = 12
 """How much is shown of the digest of an artifact, which finds it."""
@@ -550,7 +544,7 @@ def _field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> 
         return Cell(f"{value}: {row[_WHY]}", STATE_STYLES["crashed"])
     if name == _LOSSES:
         return Cell(f"{screen.warning} {value}" if value else "", "yellow")
-    return _cell(value, name, screen, now)
+    return cell_of(value, name, screen, now)
 
 
 def _format_version_field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> Cell:
@@ -559,23 +553,3 @@ def _format_version_field(row: Mapping[str, Any], name: str, screen: Screen, now
     if name == "sys/id" and len(str(row.get(name))) > _LONGEST_ID:
         return Cell(str(row[name])[:_SHORT_ID], "cyan")
     return _field(row, name, screen, now)
-
-
-def _cell(value: Any, name: str, screen: Screen, now: datetime) -> Cell:
-    if value is None:
-        return Cell("")
-    if name == "sys/state":
-        return Cell(clean(str(value)), STATE_STYLES.get(str(value), ""))
-    if name in _SETS and isinstance(value, list):
-        return Cell(clean(", ".join(map(str, value))), "dim")
-    if isinstance(value, datetime):
-        return Cell(
-            age_words((now - value).total_seconds()) if screen.terminal else human_time(value),
-            "dim",
-        )
-    if name == "sys/running_time" and isinstance(value, int | float):
-        return Cell(duration_words(value))
-    if isinstance(value, float) and screen.terminal:
-        return Cell(human_number(value))
-    style = {"sys/id": "cyan", "sys/name": "bold"}.get(name, "")
-    return Cell(value_text(value, exact=not screen.terminal), style)

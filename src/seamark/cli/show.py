@@ -5,19 +5,18 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from seamark.cli import _facts, _runs
-from seamark.cli._app import misuse, root_option
+from seamark.cli._app import json_option, misuse, root_option
 from seamark.cli._health import ailments, print_health
 from seamark.cli._printed import LastLines, is_output
+from seamark.cli._ranks import print_ranks
 from seamark.cli._runs import RunRef, a_path, open_runs, project_option, run_argument
 from seamark.cli._screen import Cell, Column, Screen, dumps
 from seamark.paths import is_inside, matches
-from seamark.reading.attributes import CHANGES
 from seamark.reading.document import attributes_of, ref_of
 from seamark.reading.facts import (
     CheckpointNote,
@@ -92,11 +91,9 @@ _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
     help="List what is otherwise only counted, such as the times of profilers.",
 )
 @click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Write one strict JSON document; NaN and infinities as strings.",
+    "--ranks", is_flag=True, help="How long the steps of each rank take, the slowest rank first."
 )
+@json_option
 @root_option
 @click.pass_context
 def show(
@@ -107,6 +104,7 @@ def show(
     limit: int,
     *,
     everything: bool,
+    ranks: bool,
     as_json: bool,
 ) -> None:
     """Show what one run recorded: state, problems, metrics, parameters, checkpoints, files.
@@ -120,6 +118,12 @@ def show(
     BEST says whether the best value of a series is its min or its max; this is known
     only if a checkpoint was saved for its best value.
 
+    --ranks is for runs that every rank recorded, with ranks="all". Ranks are compared by the part
+    of a step in which they do not wait for others (profiling/own_time_s), else by whole steps
+    (profiling/step_time_s). SLOWDOWN is the time of a rank divided by the median of the others.
+    STATE is that of the run, or killed (ended without a reason), hangs (alive, but no step or
+    heartbeat), waits (for a rank that hangs), lost (cannot be checked from here), or missing.
+
     \b
     Examples:
       seamark show latest                    the newest run
@@ -127,12 +131,16 @@ def show(
       seamark show quick-otter val           everything below val/
       seamark show 9jr5 val/loss --limit 50  the last points of one series
       seamark show quick-otter source_code   git commit, arguments, packages
+      seamark show latest --ranks            which rank is slow
       seamark show latest --json | jq '.attributes["val/loss"].value.min'
     """
     runs = open_runs(context, project)
     context.with_resource(runs.index.moment())
     ref = runs.find(run, project)
     view = runs.view(ref)
+    if ranks:
+        print_ranks(ref, view, as_json=as_json)
+        return
     wanted = tuple(path.strip("/") for path in paths)
     attributes = [
         attribute
@@ -216,7 +224,7 @@ def _print(
         view,
         digest=screen.terminal and not whole,
         best=best,
-        changes=_changes_of(view, attributes),
+        changes=_facts.changes_of(view, attributes),
         notes=checkpoint_notes(attributes, best),
     )
     if not narrowed:
@@ -381,7 +389,7 @@ def _single(screen: Screen, view: Reader, attribute: Attribute, limit: int) -> N
 
 
 def _values(shown: _Shown, attributes: Sequence[Attribute]) -> None:
-    screen = shown.screen
+    screen, exact, change = shown.screen, not shown.screen.terminal, _facts.change_text
     costs = [one for one in attributes if screen.terminal and _is_cost(one)]
     changed = any(one.path in shown.changes for one in attributes)
     columns = [
@@ -392,8 +400,8 @@ def _values(shown: _Shown, attributes: Sequence[Attribute]) -> None:
     rows = [
         [
             Cell(clean(one.path)),
-            Cell(_value(one, exact=not screen.terminal)),
-            *([Cell(_change(shown, one.path), "yellow")] if changed else ()),
+            Cell(_value(one, exact=exact)),
+            *([Cell(change(shown.changes, one.path, exact=exact), "yellow")] if changed else ()),
         ]
         for one in attributes
         if one not in costs
@@ -491,24 +499,6 @@ def _value(attribute: Attribute, *, exact: bool) -> str:
     if unit and isinstance(value, float):
         return _measured(value, unit)
     return short_text(attribute, exact=exact) + (f" {unit}" if unit else "")
-
-
-def _changes_of(view: Reader, attributes: Sequence[Attribute]) -> Mapping[str, Any]:
-    if not any(is_parameter(one) for one in attributes):
-        return {}
-    found = view.attribute(CHANGES)
-    return found.value if found is not None and isinstance(found.value, dict) else {}
-
-
-def _change(shown: _Shown, path: str) -> str:
-    told = shown.changes.get(path, ())
-    if len(told) < 2:  # noqa: PLR2004 - one before and one after
-        return ""
-    exact = not shown.screen.terminal
-    until = datetime.fromisoformat(told[-1]["time"])
-    more = f", {plural(len(told) - 1, 'change')}" if len(told) > 2 else ""  # noqa: PLR2004
-    was = value_text(told[-2]["value"], exact=exact)
-    return f"was {was} until {value_text(until, exact=exact)}{more}"
 
 
 def _tails(shown: _Shown, attributes: Sequence[Attribute]) -> None:

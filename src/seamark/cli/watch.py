@@ -9,11 +9,10 @@ import re
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -57,84 +56,53 @@ _EPOCH: Final = "epoch"
 _MACHINE: Final = "monitoring"
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A run at one moment.
+class Looker:
+    """A run as it was at the last look, which reads new records; writes nothing to its folder.
 
     ``series`` are those that matter, the most telling ones first; ``progress`` says in words how
-    far and fast it is; ``curves`` are kept for the next look.
+    far and fast it is.
     """
-
-    view: Reader
-    label: str
-    state: str
-    attributes: Sequence[Attribute]
-    series: Mapping[str, SeriesSummary]
-    progress: str
-    ranks: Sequence[RankStatus]
-    problems: Sequence[str]
-    output: Sequence[str]
-    curves: dict[str, tuple[SeriesSummary, str]]
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        return {one.path: one.value for one in self.attributes if one.family == "atom"}
-
-    def curve(self, path: str, width: int) -> str:
-        """Return a series as one line of a width in cells; read again only if it has new points."""
-        known, now = self.curves.get(path), self.series[path]
-        if known is None or known[0] != now:
-            known = (now, sparkline(self.view.curve(path, 2 * width).value, width))
-            self.curves[path] = known
-        return known[1]
-
-    @property
-    def is_unfinished(self) -> bool:
-        return self.state in _GOING_ON
-
-
-class Looker:
-    """Reads new records of one run repeatedly; writes nothing to its folder."""
 
     def __init__(self, runs: Runs, ref: RunRef, patterns: Sequence[str]) -> None:
         self.ref = ref
+        self.label = runs.label(ref)
+        self.attributes: list[Attribute] = []
+        self.series: dict[str, SeriesSummary] = {}
+        self.progress = ""
+        self.output: list[str] = []
         self._runs = runs
         self._patterns = patterns
-        self._label = runs.label(ref)
         self._modified: datetime | None = None
-        self._attributes: list[Attribute] = []
-        self._progress = ""
-        self._curves: dict[str, tuple[SeriesSummary, str]] = {}
+        self._curves: dict[str, str] = {}
         self._printed = LastLines(_LAST_LINES)
-        self._output: list[str] = []
 
-    def look(self) -> Seen:
-        """Refresh the run in the index and return its snapshot."""
+    def look(self) -> Looker:
+        """Refresh the run in the index, and what is known of it."""
         self._runs.index.refresh(self.ref.project, self.ref.run)
-        view = self._runs.view(self.ref)
+        view = self.view = self._runs.view(self.ref)
         modified = view.attribute("sys/modification_time")
         assert modified is not None  # noqa: S101 - every run has it
         if modified.value != self._modified:
-            self._modified, self._attributes = modified.value, view.attributes()
-            self._progress = self._format_progress(view)
-            self._output = [one.text for one in self._printed.look(view)]
-        state = view.state
-        return Seen(
-            view=view,
-            label=self._label,
-            state=state,
-            attributes=self._attributes,
-            series={
-                one.path: one.value
-                for one in sorted(self._attributes, key=lambda each: metric_order(each.path))
-                if self._matters(one)
-            },
-            progress=self._progress,
-            ranks=view.ranks(),
-            problems=list(problems(view, state)),
-            output=self._output,
-            curves=self._curves,
-        )
+            self._modified, self.attributes = modified.value, view.attributes()
+            self._curves.clear()
+            self.progress = self._format_progress(view)
+            self.output = [one.text for one in self._printed.look(view)]
+            ordered = sorted(self.attributes, key=lambda each: metric_order(each.path))
+            self.series = {one.path: one.value for one in ordered if self._matters(one)}
+        self.state, self.ranks = view.state, view.ranks()
+        self.problems = list(problems(view, self.state))
+        return self
+
+    def curve(self, path: str, width: int) -> str:
+        """Return a series as one line; read again only after something new was recorded."""
+        if path not in self._curves:
+            self._curves[path] = sparkline(self.view.curve(path, 2 * width).value, width)
+        return self._curves[path]
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the run may still record."""
+        return self.state in _GOING_ON
 
     def _matters(self, attribute: Attribute) -> bool:
         path = attribute.path
@@ -145,10 +113,10 @@ class Looker:
         return aside(path) is None and of_rank(path) is None and not is_counter(path)
 
     def _format_progress(self, view: Reader) -> str:
-        told = next((one.value for one in self._attributes if one.path == PROGRESS), None)
+        told = next((one.value for one in self.attributes if one.path == PROGRESS), None)
         own = {
             one.path: one.value
-            for one in self._attributes
+            for one in self.attributes
             if has_points(one) and of_rank(one.path) is None and not is_inside(one.path, _MACHINE)
         }
         if (loops := loops_of(told)) or not own:
@@ -269,7 +237,7 @@ class _Lines:
         self._said = ""
         self._problems: set[str] = set()
 
-    def show(self, seen: Seen) -> None:
+    def show(self, seen: Looker) -> None:
         if not self._said:
             self._screen.line(f"{seen.label}: {seen.view.contents.where}")
         news = repr(
@@ -289,7 +257,7 @@ class _Lines:
 
 
 @contextmanager
-def _picture(interval: float) -> Iterator[Callable[[Seen], None]]:
+def _picture(interval: float) -> Iterator[Callable[[Looker], None]]:
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -302,7 +270,7 @@ def _picture(interval: float) -> Iterator[Callable[[Seen], None]]:
         vertical_overflow="crop",
     ) as live:
 
-        def show(seen: Seen) -> None:
+        def show(seen: Looker) -> None:
             page = _Page()
             screen = Screen(page)
             screen.width, height = live.console.size
@@ -318,7 +286,7 @@ class _Page(io.StringIO):
         return True
 
 
-def _draw(screen: Screen, seen: Seen, height: int, interval: float) -> None:
+def _draw(screen: Screen, seen: Looker, height: int, interval: float) -> None:
     screen.styled(
         [(seen.label, "bold"), ("  ", ""), (seen.state, STATE_STYLES.get(seen.state, ""))]
     )
@@ -346,8 +314,9 @@ def _draw(screen: Screen, seen: Seen, height: int, interval: float) -> None:
         screen.line(f"{time_text(seen.view.now_ns)}, every {every}; {ends}", style="dim")
 
 
-def _facts_of(seen: Seen) -> Iterator[tuple[str, str]]:
-    now_ns, known = seen.view.now_ns, seen.facts
+def _facts_of(seen: Looker) -> Iterator[tuple[str, str]]:
+    now_ns = seen.view.now_ns
+    known = {one.path: one.value for one in seen.attributes if one.family == "atom"}
     created, ran = known.get("sys/creation_time"), known.get("sys/running_time")
     if isinstance(created, datetime):
         yield "created", seen_text(round(created.timestamp() * 1e9), now_ns)
@@ -363,7 +332,7 @@ def _facts_of(seen: Seen) -> Iterator[tuple[str, str]]:
         yield "last point", age_text(max(points), now_ns)
 
 
-def _draw_series(screen: Screen, seen: Seen, most: int) -> None:
+def _draw_series(screen: Screen, seen: Looker, most: int) -> None:
     screen.line()
     if not seen.series:
         nothing = "nothing has been recorded here yet" if seen.is_unfinished else "no series"
@@ -396,7 +365,7 @@ def _draw_series(screen: Screen, seen: Seen, most: int) -> None:
         screen.line(f"{plural(more, 'more series', 'more series')}; --path chooses", style="dim")
 
 
-def _ranks_to_show(seen: Seen) -> list[RankStatus]:
+def _ranks_to_show(seen: Looker) -> list[RankStatus]:
     """Return the ranks to show: first those with problems, then those furthest behind."""
     if len(seen.ranks) < 2:  # noqa: PLR2004 - one process is the run
         return []
@@ -407,7 +376,7 @@ def _ranks_to_show(seen: Seen) -> list[RankStatus]:
     return order[:_MOST_RANKS]
 
 
-def _draw_ranks(screen: Screen, seen: Seen, ranks: Sequence[RankStatus]) -> None:
+def _draw_ranks(screen: Screen, seen: Looker, ranks: Sequence[RankStatus]) -> None:
     columns = [
         Column("RANK", right=True),
         Column("STATE"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby, islice, pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -106,43 +106,6 @@ def _style_after(text: str) -> str | None:
         return None
     last = next(iter(_STYLE.findall(text)[-1:]), "")
     return last if last in {"", "\x1b[m", "\x1b[0m"} else None
-
-
-class _Cells:
-    """The cells of one row without an end; only those between the first and last are held."""
-
-    __slots__ = ("begin", "held")
-
-    def __init__(self) -> None:
-        self.begin = 0
-        self.held: list[str] = []
-
-    def write(self, column: int, cells: Sequence[str]) -> None:
-        self._reach(column)
-        at = column - self.begin
-        self.held[at : at + len(cells)] = cells
-
-    def erase(self, how: str, column: int) -> None:
-        """Put a blank into all cells from a column ("0"), up to it ("1"), or everywhere ("2")."""
-        if how == "2":
-            self.held.clear()
-        elif how == "1":
-            self._reach(column + 1)
-            del self.held[: column + 1 - self.begin]
-            self.begin = column + 1
-        else:
-            self._reach(column)
-            del self.held[column - self.begin :]
-
-    def _reach(self, column: int) -> None:
-        held = self.held
-        if not held:
-            self.begin = column
-        elif column < self.begin:
-            held[:0] = [" "] * (self.begin - column)
-            self.begin = column
-        elif (missing := column - self.begin - len(held)) > 0:
-            held += [" "] * missing
 
 
 # -------------------------------------------------------------------- for reading
@@ -262,13 +225,18 @@ class Terminal:
 
 
 class _Row:
-    __slots__ = ("_cells", "_end", "_given", "_texts", "at")
+    """A row: its texts as they were written, or, once that is not one after another, its cells.
+
+    Only the cells from ``_begin`` on are held.
+    """
+
+    __slots__ = ("_begin", "_cells", "_end", "_given", "_texts", "at")
 
     def __init__(self, at: float) -> None:
         self._texts: list[tuple[str, str]] = []
-        self._cells: _Cells | None = None
+        self._cells: list[str] | None = None
         self._given: str | None = None
-        self._end = 0
+        self._begin = self._end = 0
         self.at = at
 
     def write(self, text: str, column: int, style: str, at: float) -> None:
@@ -283,15 +251,23 @@ class _Row:
         if self._cells is None and follows:
             self._texts.append((style, text))
         else:
-            self._as_cells().write(column, [style + one for one in text] if style else list(text))
+            cells, first = self._reach(column), column - self._begin
+            cells[first : first + len(text)] = [style + one for one in text]
 
     def erase(self, how: str, column: int, at: float) -> None:
+        """Put a blank into all cells from a column ("0"), up to it ("1"), or everywhere ("2")."""
         if how not in {"0", "1", "2"}:
             return
         self.at = at
         if how != "1":
             self._end = min(self._end, column if how == "0" else 0)
-        self._as_cells().erase(how, min(column, _LONGEST))
+        column = min(column, _LONGEST) + (how == "1")
+        cells = self._reach(self._begin if how == "2" else column)
+        if how == "1":
+            del cells[: column - self._begin]
+            self._begin = column
+        else:
+            del cells[0 if how == "2" else column - self._begin :]
 
     def given(self, *, colours: bool, now: bool = True) -> list[Line]:
         """Return the row, or nothing if it was given as it is; ``now`` takes note of it."""
@@ -303,23 +279,28 @@ class _Row:
         return [Line(text, self.at)]
 
     def _shown(self, *, colours: bool) -> str:
-        cells, before = self._cells, ""
-        if cells is None:
-            runs = self._texts
-        else:
-            before = " " * cells.begin
-            runs = [(one[:-1], one[-1]) for one in cells.held]
+        runs = self._texts
+        if self._cells is not None:
+            runs = [(one[:-1], one[-1]) for one in self._cells]
         text = _coloured(runs) if colours else "".join([one for _, one in runs])
-        text = before + text.rstrip(" ") if text.strip(" ") else ""
+        text = " " * self._begin + text.rstrip(" ") if text.strip(" ") else ""
         more = self._end - _LONGEST
         return f"{text}… ({more:,} characters more)" if more > 0 else text
 
-    def _as_cells(self) -> _Cells:
-        if self._cells is None:
-            self._cells = _Cells()
-            self._cells.write(0, [style + one for style, text in self._texts for one in text])
+    def _reach(self, column: int) -> list[str]:
+        """Return the cells, which reach at least up to a column."""
+        cells = self._cells
+        if cells is None:
+            cells = self._cells = [style + one for style, text in self._texts for one in text]
             self._texts.clear()
-        return self._cells
+        if not cells:
+            self._begin = column
+        elif column < self._begin:
+            cells[:0] = [" "] * (self._begin - column)
+            self._begin = column
+        else:
+            cells += [" "] * (column - self._begin - len(cells))
+        return cells
 
 
 def _coloured(runs: Iterable[tuple[str, str]]) -> str:

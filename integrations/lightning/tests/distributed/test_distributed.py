@@ -10,7 +10,7 @@ from launching import MODERN, Launch
 from reading import PREFIX, Recorded, calls, csv_rows, headers, plain, runs, told_rows
 
 SCRIPTED = ("fit_test", "two_fits", "folds_one", "folds_five", "two_loggers")
-FORKED = ("fit_test", "folds_one", "two_loggers")
+FORKED = ("folds_one", "two_loggers")
 SPAWNED = ("two_loggers",)  # each stage costs two processes that import torch
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
 ELSEWHERE = {"TEST_HOST": "lightning.pytorch"}
@@ -28,7 +28,7 @@ if MODERN:
             "ddp",
             "DDPStrategy",
             (*TORCHRUN, "--standalone", "--nproc-per-node=2"),
-            scenarios=SCRIPTED,
+            scenarios=("fit_test", "two_loggers"),
             env=ELSEWHERE,
         ),
         "two_nodes": Launch(

@@ -107,10 +107,3 @@ def test_all_ranks_refuse_or_none(train):
     assert train(moved, resume="must") != 0
     assert Path("refused-0").read_text() == Path("refused-1").read_text()
     assert not list(Path().glob("trained-*"))
-
-
-@pytest.mark.thorough
-def test_all_ranks_refuse_without_a_checkpoint(train):
-    """Rank 1 would record nothing and could train; it is told."""
-    assert train(resume="must") != 0
-    assert Path("refused-0").read_text() == Path("refused-1").read_text()

@@ -133,17 +133,6 @@ def test_last_of_a_given_folder(train):
     assert attempts(run) == [0, 1, 2]
 
 
-@pytest.mark.thorough
-def test_last_of_a_given_run(train):
-    """``ckpt_path="last"`` finds it in the run folder that a ``custom_run_id`` fixes."""
-    same = {"logger": {"custom_run_id": "one"}, "ckpt_path": "last"}
-    assert train(**same, die=9) == -9
-    assert train(**same) == 0
-    (run,) = runs().values()
-    assert steps(run) == list(range(12))
-    assert attempts(run) == [0, 1]
-
-
 # --------------------------------------------------------------------- which run it is
 
 

@@ -327,7 +327,7 @@ def test_what_takes_the_place_of_something_else_there_is_put_there(forwarded):
 
 def test_the_file_of_the_last_attempt_stays(forwarded):
     """Whatever the journals are called."""
-    for at in range(8):
+    for at in range(4):
         for text in ("first", "second"):
             with seamark.init_run("demo", custom_run_id=f"run {at}") as run:
                 run["model"].upload(seamark.types.File.from_content(text, "txt"))

@@ -41,7 +41,6 @@ __all__ = [
     "forget_key",
     "holds_something",
     "in_our_words",
-    "is_behind",
     "is_project",
     "key_of",
     "key_of_project",
@@ -61,7 +60,6 @@ __all__ = [
 
 
 _KEY_CHARS: Final = 3
-_PARTS: Final = 2
 
 
 class Container(NamedTuple):
@@ -126,20 +124,14 @@ _PATIENCE_S: Final = 5.0
 _MOST_WAITING: Final = 1000
 
 
-def is_behind(server: Server, project: str) -> bool:
-    """Return whether a project or a model in it may have runs that are not indexed yet."""
-    waiting = server.kept.unfolded(_MOST_WAITING)
-    return len(waiting) == _MOST_WAITING or any(is_inside(one.project, project) for one in waiting)
-
-
-def wait_in(server: Server, project: str) -> None:
-    """Wait a few seconds until everything in a project, or a place of models, is indexed."""
+def wait_in(server: Server, project: str, seconds: float = _PATIENCE_S) -> None:
+    """Wait some seconds until everything in a project, or a place of models, is indexed."""
     waiting = server.kept.unfolded(_MOST_WAITING)
     wanted = {
         (one.project, one.run): one.position for one in waiting if is_inside(one.project, project)
     }
     if wanted:
-        server.positions.wait_for_all(wanted, _PATIENCE_S)
+        server.positions.wait_for_all(wanted, seconds)
 
 
 _project = tables.neptune_project.c

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import runpy
 import subprocess
 import sys
 
 import pytest
-
-from seamark.neptune.__main__ import main
 
 CHECKS = """
 import importlib.metadata, importlib.util, multiprocessing, os, subprocess, sys
@@ -152,14 +152,14 @@ def test_what_cannot_be_run_is_said():
     assert done.returncode == 1
 
 
-def test_wrong_words_are_answered_with_the_usage(capsys):
-    for words in ([], ["--nothing"], ["-m"]):
-        with pytest.raises(SystemExit) as ended:
-            main(words)
-        assert ended.value.code == 2
-        assert capsys.readouterr().err.startswith("usage: python -m seamark.neptune")
-    main(["--help"])
-    assert capsys.readouterr().out.startswith("usage: python -m seamark.neptune")
+@pytest.mark.parametrize("words", [[], ["--nothing"], ["-m"], ["--help"]], ids=str)
+def test_the_usage_answers_what_cannot_be_run(words, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["seamark.neptune", *words])
+    is_asked = words == ["--help"]
+    with contextlib.nullcontext() if is_asked else pytest.raises(SystemExit, match=r"^2$"):
+        runpy.run_module("seamark.neptune", run_name="__main__")
+    told = capsys.readouterr()
+    assert (told.out if is_asked else told.err).startswith("usage: python -m seamark.neptune")
 
 
 def test_a_program_may_run_it_in_its_own_process(tmp_path):

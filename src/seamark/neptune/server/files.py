@@ -24,7 +24,7 @@ from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import Asked, body_of, find_container, log_of, read_of
 from seamark.neptune.server.operations import Requested, keep_content
 from seamark.neptune.server.reading import as_time
-from seamark.neptune.server.series import At, begin_upload, find_upload, is_stored, missing
+from seamark.neptune.server.series import At, begin_upload, find_upload, missing
 from seamark.neptune.server.signing_in import base_of
 from seamark.paths import check_writable
 from seamark.server.access import Role
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from seamark.neptune.server.log import Batch
     from seamark.neptune.server.projects import Container
     from seamark.neptune.server.reading import Read
-    from seamark.neptune.server.series import Upload
     from seamark.server.blobs.blobs import Blob
     from seamark.server.state import Server
 
@@ -177,13 +176,6 @@ def begin(
     return answer({"uploadId": f"{name}.{_ext(ext)}".rstrip("."), "errors": []})
 
 
-def _upload(server: Server, container: Container, what: str, name: str) -> Upload:
-    upload = find_upload(server, container, what, name)
-    if upload is None:
-        raise Refusal(404, "no-upload", "this upload is not known here; begin it again")
-    return upload
-
-
 @router.answers("fileAtomMultipartUploadPart")
 @router.answers("fileSetFileMultipartUploadPart")
 async def put_part(request: Request, identifier: Into, path: At, given: Id, sub: Sub) -> Response:
@@ -191,8 +183,9 @@ async def put_part(request: Request, identifier: Into, path: At, given: Id, sub:
     name, what = given.partition(".")[0], _what(path, sub)
 
     def work(container: Container, body: bytes) -> None:
-        upload = _upload(server_of(request), container, what, name)
-        upload.put(request.headers.get("x-range", ""), body)
+        upload = find_upload(server_of(request), container, what, name)
+        if not upload.is_stored:
+            upload.put(request.headers.get("x-range", ""), body)
 
     return await _take(request, identifier, path, work)
 
@@ -206,12 +199,11 @@ async def finish(request: Request, identifier: Into, path: At, given: Id, sub: S
 
     def work(container: Container, _: bytes) -> None:
         server = server_of(request)
-        if is_stored(server, container, what, name):
-            return
-        upload = _upload(server, container, what, name)
-        digest = upload.keep(server, container)
-        _put(request, container, path, sub, ext, upload.size, digest)
-        upload.drop()
+        upload = find_upload(server, container, what, name)
+        if not upload.is_stored:
+            digest = upload.keep(server, container)
+            _put(request, container, path, sub, ext, upload.size, digest)
+            upload.drop()
 
     return await _take(request, identifier, path, work)
 

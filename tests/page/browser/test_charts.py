@@ -97,33 +97,29 @@ def test_a_chart_of_other_runs_is_not_said_to_have_no_points(main_page, tab):
     tab.unroute_all()
 
 
-def test_few_points_are_the_points(main_page, tab, run_of):
-    """A window with no more points than pixels has them, as Python reads them."""
+def test_points_means_and_what_was_replaced(main_page, tab, run_of):
+    """Few points are those of Python; of many, each place has the mean of its points.
+
+    What was replaced, 412 points, is a dashed line of its own when asked for. A canvas is silent:
+    the place that the keys move to is said, and t makes a table.
+    """
     otter = run_of("otter")
-    points = otter["val/loss"].fetch_points()
     tab.goto(opened(main_page, otter))
+    points = otter["val/loss"].fetch_points()
     steps, values = plotted(tab, "val/loss")["data"]
     assert steps == points.step.tolist()
     assert values == points.value.tolist()
 
-
-def test_a_mean_is_that_of_the_points(main_page, tab, run_of):
-    """Of more points than pixels, each place is the mean of its points: their sum stays."""
-    otter = run_of("otter")
     points = otter["train/loss"].fetch_points()
-    tab.goto(opened(main_page, otter))
-    steps, values = plotted(tab, "train/loss")["data"]
+    data = plotted(tab, "train/loss")["data"]
+    assert len(data) == 2
+    steps, values = data
     assert 200 < len(steps) <= len(points)
     for at in (0, len(steps) // 2, len(steps) - 2):
         low, high = steps[at], steps[at + 1]
         near = points.value[(points.step >= 2 * low - high) & (points.step <= 2 * high - low)]
         assert near.min() <= values[at] <= near.max()
 
-
-def test_what_was_replaced_is_dashed_when_asked_for(main_page, tab, run_of):
-    """One curve of two attempts; the 412 points that were replaced are a line of their own."""
-    tab.goto(opened(main_page, run_of("otter")))
-    assert len(plotted(tab, "train/loss")["data"]) == 2
     tab.get_by_role("button", name="More", exact=True).click()
     tab.get_by_label("replaced points").check()
     found = plotted(tab, "train/loss", lambda found: len(found["data"]) == 3)
@@ -133,11 +129,23 @@ def test_what_was_replaced_is_dashed_when_asked_for(main_page, tab, run_of):
     assert {round(y, 9) for _, y in replaced} == {5.0}
     assert 4_000 <= replaced[0][0] <= replaced[-1][0] <= 4_411
     expect(chart(tab, "train/loss").get_by_text("412 replaced points dashed")).to_be_visible()
-    dashes = chart(tab, "train/loss").evaluate(
-        "(element) => element.uplot.series.map((one) => (one.dash || []).length)"
-    )
-    assert dashes[2] > 0
+    assert [dash != "" for _, _, dash, _ in chart(tab, "train/loss").evaluate(STYLED)] == [
+        False,
+        True,
+    ]
     assert "attempts=1" in tab.url
+    tab.keyboard.press("Escape")
+
+    plotted(tab, "val/loss")
+    place = chart(tab, "val/loss")
+    place.get_by_role("img").first.focus()
+    tab.keyboard.press("ArrowRight")
+    expect(place.locator("[aria-live]")).to_contain_text(re.compile(r"\d"))
+    tab.keyboard.press("t")
+    table = place.get_by_role("table")
+    expect(table).to_be_visible()
+    expect(table.get_by_role("row")).to_have_count(11)
+    expect(table.get_by_text("0.043478260869565216")).to_be_visible()
 
 
 WRITTEN = """
@@ -561,18 +569,3 @@ def test_the_last_number_below_an_axis_is_whole(main_page, profile, run_of):
     )
     assert ends
     assert max(ends) <= 0
-
-
-def test_arrow_keys_tell_the_values(main_page, tab, run_of):
-    """A canvas is silent: the place that the keys move to is said, and t makes a table."""
-    tab.goto(opened(main_page, run_of("otter")))
-    plotted(tab, "val/loss")
-    place = chart(tab, "val/loss")
-    place.get_by_role("img").first.focus()
-    tab.keyboard.press("ArrowRight")
-    expect(place.locator("[aria-live]")).to_contain_text(re.compile(r"\d"))
-    tab.keyboard.press("t")
-    table = place.get_by_role("table")
-    expect(table).to_be_visible()
-    expect(table.get_by_role("row")).to_have_count(11)
-    expect(table.get_by_text("0.043478260869565216")).to_be_visible()

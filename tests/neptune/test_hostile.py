@@ -331,7 +331,7 @@ def test_what_is_nested_as_deeply_as_can_be_read_is_answered(admin, wordy, name)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if status(middle) == 200 else (low, middle)
-    assert {status(depth) for depth in range(max(1, low - 30), low)} == {200}
+    assert {status(depth) for depth in range(max(1, low - 12), low)} == {200}
 
 
 def test_a_batch_of_nothing_but_mistakes_is_answered_in_short(sender, there):

@@ -140,20 +140,6 @@ def test_who_may_read_by_other_means_needs_no_token_of_the_address(team, clock):
         assert stranger.get(url, headers=known).status_code == 206
 
 
-def test_ten_thousand_addresses_end_none_that_was_begun(team, clock):
-    """Nothing is remembered of any."""
-    there, run = team
-    with api_of(there.url, there.token) as admin, asking() as stranger:
-        url = f"{there.url}/{address(admin, run)}"
-        assert stranger.get(url, headers=PART).status_code == 206
-        links = there.server.links
-        (link,) = {links.open(url.rpartition("linked/")[2].partition("/")[0])}
-        for number in range(10_000):
-            assert links.open(links.sign(link._replace(name=f"{number}.mp4"))) is not None
-        clock.ns += 3600 * 10**9
-        assert stranger.get(url, headers=PART).status_code == 206
-
-
 def test_another_process_on_the_same_databases_opens_it(team, clock):
     """What signs is kept there, and not made anew at each start."""
     there, run = team

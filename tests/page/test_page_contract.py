@@ -223,26 +223,6 @@ def test_what_is_not_there_is_known_before_it_is_asked_for(both):
         assert both.stranger.post(url + whole, json=asked).status_code == 401
 
 
-def test_a_server_gives_addresses_of_files_as_a_folder_does(both):
-    """Its processes sign alike, and only who may read the run is given one."""
-    run = both.ids["run-0"]
-    for client, base, url in (
-        (both.page.client, both.page.base, both.page.url),
-        (both.server, "", f"{both.there.url}/"),
-    ):
-        found = read(client, base, "attribute", project=PROJECT, run=run, path="film")
-        digest = found["value"]["sha256"]
-        body = {"project": PROJECT, "run": run, "sha256": digest, "name": "f.mp4"}
-        while (asked := client.post(f"{base}link", json=body)).status_code == 404:
-            pass  # it is still being sent
-        address = asked.json()["url"]
-        answer = both.stranger.get(f"{url}{address}", headers={"Range": "bytes=5-9"})
-        assert (answer.status_code, answer.content) == (206, b"56789")
-        assert both.stranger.post(f"{url}{base or 'api/v1/'}link", json=body).status_code == 401
-        unknown = {**body, "sha256": "0" * 64}
-        assert client.post(f"{base}link", json=unknown).status_code == 404
-
-
 def test_who_looks_at_a_folder_is_told_whose_curves_are_asked_for(both):
     """Whether by themselves or as a group, so that what trains is looked at first."""
     refs = [[PROJECT, run] for run in both.ids.values()]

@@ -165,23 +165,21 @@ def test_pages_and_styles_load_nothing_from_elsewhere(path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_modules_are_checked_and_import_what_is_there(name):
-    """Every module asks for its types to be checked, and its imports name files."""
+def test_modules_are_checked_and_well_formed(name):
+    """Every module asks for its types to be checked, and its imports name files.
+
+    Every tag of a template is closed, by its own name; no attribute stands twice or is half there.
+    """
     path = STATIC / name
-    code = path.read_text(encoding="utf-8")
-    assert code.startswith("// @ts-check")
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("// @ts-check")
     found = re.findall(
-        r"""\bfrom\s+["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']\)""", without_comments(code)
+        r"""\bfrom\s+["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']\)""", without_comments(text)
     )
     imported = [one or other for one, other in found]
     assert [each for each in imported if not (path.parent / each).is_file()] == []
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_templates_are_well_formed(name):
-    """Every tag is closed, by its own name; no attribute stands twice or is half there."""
-    found = templates((STATIC / name).read_text(encoding="utf-8"))
-    assert [told for each in found if each.tag == "html" for told in mistakes(each)] == []
+    html = [each for each in templates(text) if each.tag == "html"]
+    assert [told for each in html for told in mistakes(each)] == []
 
 
 @pytest.mark.parametrize(
@@ -231,20 +229,26 @@ console.log(JSON.stringify([paths.map(unitOf), sizes.map(bytes)]));
 """
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+def told_by_node(folder, module, code, *given):
+    """Return what a script prints that lies beside a module of the page."""
+    if shutil.which("node") is None:
+        pytest.skip("there is no node")
+    shutil.copy(STATIC / "js" / f"{module}.js", folder / f"{module}.mjs")
+    (folder / "ask.mjs").write_text(code, encoding="utf-8")
+    node = ["node", "ask.mjs", *map(json.dumps, given)]
+    run = subprocess.run(node, cwd=folder, capture_output=True, check=True, timeout=60)
+    return json.loads(run.stdout)
+
+
 def test_units_are_those_of_commands(tmp_path):
     """What is measured of machines has the unit that `seamark.reading.words` names."""
-    shutil.copy(STATIC / "js" / "format.js", tmp_path / "format.mjs")
-    (tmp_path / "ask.mjs").write_text(_FORMATS, encoding="utf-8")
     names = {*units.UNITS, *units.FACT_UNITS, "other", "constructor"}
     numbered = {each for name in names for each in (name, f"{name}_1", f"{name}_limit")}
     spaces = ("monitoring/a", "monitoring/a/environment", "monitoring", "train", "monitoring_2")
     paths = sorted(f"{space}/{name}" for space in spaces for name in numbered)
     sizes = [0, 1, 999, 1000, 1234, 99_949, 999_499, 10**6, 123 * 10**7, 5 * 10**12]
-    asked = json.dumps([paths, sizes])
-    node = ["node", "ask.mjs", asked]
-    told = subprocess.run(node, cwd=tmp_path, capture_output=True, check=True, timeout=60).stdout
-    assert json.loads(told) == [list(map(units.unit_of, paths)), list(map(human_bytes, sizes))]
+    told = told_by_node(tmp_path, "format", _FORMATS, [paths, sizes])
+    assert told == [list(map(units.unit_of, paths)), list(map(human_bytes, sizes))]
 
 
 _ANSWERS = """
@@ -264,22 +268,11 @@ console.log(JSON.stringify({ drawn, text, names: Object.keys(said), said, asked 
 """
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
 def test_what_a_run_holds_is_neither_an_element_nor_an_address(tmp_path):
     """Preact draws every object without a ``constructor``; a project may be called ``../..``."""
-    shutil.copy(STATIC / "js" / "api.js", tmp_path / "api.mjs")
-    (tmp_path / "ask.mjs").write_text(_ANSWERS, encoding="utf-8")
     element = {"type": "iframe", "props": {"srcdoc": "<p>"}}
     given = {"rank": element, "__proto__": {"a": 1}, "gone": {"constructor": None}, "toString": 2}
-    told = json.loads(
-        subprocess.run(
-            ["node", "ask.mjs", json.dumps(given)],
-            cwd=tmp_path,
-            capture_output=True,
-            check=True,
-            timeout=60,
-        ).stdout
-    )
+    told = told_by_node(tmp_path, "api", _ANSWERS, given)
     assert told["drawn"] == [False, False, False]
     assert told["said"] == given
     assert (told["text"], told["names"]) == ("…", list(given))
@@ -313,14 +306,9 @@ console.log(JSON.stringify({ list, same: kept, asked }));
 """
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
 def test_what_has_not_changed_is_the_same_object(tmp_path):
     """A list that comes in parts is whole; after an edit nothing is taken for seen."""
-    shutil.copy(STATIC / "js" / "api.js", tmp_path / "api.mjs")
-    (tmp_path / "read.mjs").write_text(_READS, encoding="utf-8")
-    node = ["node", "read.mjs"]
-    run = subprocess.run(node, cwd=tmp_path, capture_output=True, check=True, timeout=60)
-    told = json.loads(run.stdout)
+    told = told_by_node(tmp_path, "api", _READS)
     assert told["list"] == [{"a": 1}, {"a": 2}, 3]
     assert told["same"] == [True, True, False]
     assert told["asked"] == [

@@ -46,6 +46,23 @@ INK = """
 """Which of some places of a chart have no colour near them; y null: the ticks above its foot."""
 
 
+def expect(*given: Any) -> Any:
+    """Return Playwright's assertions; the sessions that leave out these tests lack its module."""
+    from playwright.sync_api import expect
+
+    return expect(*given)
+
+
+def rows(tab: Any) -> Any:
+    """Return the locator of the rows of the table of runs."""
+    return tab.locator("table.runs tbody tr")
+
+
+def head(tab: Any, name: str) -> Any:
+    """Return the locator of the head of a column."""
+    return tab.get_by_role("columnheader", name=name, exact=True)
+
+
 def address(page: Any, asked: str = "") -> str:
     """Return the address of a page, without its token."""
     return f"http://127.0.0.1:{page.port}/{asked}"

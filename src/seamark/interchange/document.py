@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindError
 from seamark.interchange.draft import Draft, run_exists_error
-from seamark.interchange.rebuilt import Columns, Rebuilt, columns_of, floats_of, inside, refused
+from seamark.interchange.rebuilt import (
+    Columns,
+    Rebuilt,
+    columns_of,
+    each_of,
+    floats_of,
+    inside,
+    refused,
+)
 from seamark.journal.folder import RunFolder
 from seamark.journal.format import digest_of_text, file_of
 from seamark.paths import check_name, check_path, check_project, is_derived
@@ -426,47 +434,28 @@ _OPS: Final[Mapping[str, Callable[[Any, str], dict[str, Any]]]] = {
 # -------------------------------------------------------------------- values of points
 
 
-def _texts(given: list[Any], where: str) -> list[Any]:
-    for at, each in enumerate(given):
-        if not isinstance(each, str):
-            try:
-                digest_of_text(each)
-            except (TypeError, ValueError) as error:
-                raise refused(inside(where, at), "a text", each) from error
-    return given
+def _text(given: Any) -> Any:
+    return given if isinstance(given, str) else digest_of_text(given)
 
 
-def _histograms(given: list[Any], where: str) -> list[Any]:
-    for at, each in enumerate(given):
-        place = inside(where, at)
-        if not isinstance(each, list) or len(each) != 2:  # noqa: PLR2004 - edges and counts
-            raise refused(place, "[edges, counts]", each)
-        for number, part in enumerate(each):
-            if not isinstance(part, list):
-                raise refused(inside(place, number), "a list of numbers", part)
-            floats_of(part, inside(place, number))
-        if len(each[0]) != len(each[1]) + 1:
-            raise refused(place, "one more edge than counts", each)
-    return given
+def _histogram(given: Any) -> list[Any]:
+    edges, counts = given
+    if len(floats_of(edges, "")) != len(floats_of(counts, "")) + 1:
+        raise ValueError(given)
+    return [edges, counts]
 
 
-def _file_points(given: list[Any], where: str) -> list[Any]:
-    found = []
-    for at, each in enumerate(given):
-        place = inside(where, at)
-        try:
-            said = {name: each.get(key) for name, key in _WORDS.items() if each.get(key)}
-            found.append((_file(each), {name: escape(text) for name, text in said.items()}))
-        except (TypeError, ValueError, AttributeError) as error:
-            msg = f"{place}: expected the record of a file: {error}"
-            raise ArgumentError(msg) from error
-    return found
+def _file_point(given: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    said = {name: escape(given[key]) for name, key in _WORDS.items() if given.get(key)}
+    return _file(given), said
 
 
 _WORDS: Final = {"name": "called", "description": "description"}
 _VALUES: Final[Mapping[str, Callable[[list[Any], str], Any]]] = {
     "series": floats_of,
-    "texts": _texts,
-    "files": _file_points,
-    "histograms": _histograms,
+    "texts": lambda given, where: each_of(given, where, "a text", _text),
+    "files": lambda given, where: each_of(given, where, "the record of a file", _file_point),
+    "histograms": lambda given, where: each_of(
+        given, where, "one more edge than counts", _histogram
+    ),
 }

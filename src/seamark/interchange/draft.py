@@ -17,8 +17,8 @@ import errno
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from seamark import __version__
 from seamark.blobs.store import ANYBODY, copy_blob, put_bytes, sync_blob, write_all
@@ -29,6 +29,7 @@ from seamark.journal.format import (
     dump_json,
     file_header,
     frame_bytes,
+    is_long,
     packed_json,
     salt_of,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "Draft",
     "GivenJournal",
     "NotImportedError",
+    "Records",
     "run_exists_error",
     "sound_time",
     "writer_of",
@@ -63,6 +65,7 @@ _FRAME_CHARACTERS: Final = 1 << 20
 _COLUMN_POINTS: Final = 500_000
 _LATEST_NS: Final = 1 << 62
 """Times of records have to stay below what 64 bits hold; this is the year 2116."""
+_Part = TypeVar("_Part", bound=Sequence[Any])
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -76,7 +79,72 @@ def sound_time(time_ns: int | None) -> int:
     return min(max(0, time_ns or 0), _LATEST_NS)
 
 
-class GivenJournal:
+def _parts(points: Iterable[_Part], weigh: Callable[[_Part], int]) -> Iterator[list[_Part]]:
+    part: list[_Part] = []
+    size = 0
+    for point in points:
+        weight = 64 + weigh(point)
+        if part and size + weight > _FRAME_CHARACTERS:
+            yield part
+            part, size = [], 0
+        part.append(point)
+        size += weight
+    if part:
+        yield part
+
+
+def _size_of(pair: tuple[str, Atom]) -> int:
+    path, atom = pair
+    return len(path) + (len(atom.value) if isinstance(atom.value, str) else 0)
+
+
+class Records:
+    """Records of a journal, of which each has a size that readers like."""
+
+    def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
+        """Append a JSON record; ArgumentError if it is too long, ValueError if it is no JSON."""
+        raise NotImplementedError
+
+    def column(
+        self,
+        path: str,
+        values: Sequence[float],
+        steps: Sequence[float],
+        times_ns: Sequence[int] | None,
+    ) -> None:
+        """Append points of a series of numbers; times (ns since the Unix epoch) or none."""
+        raise NotImplementedError
+
+    def assign(self, atoms: Mapping[str, Atom]) -> None:
+        """Append values, in as few records as their size allows."""
+        for part in _parts(atoms.items(), _size_of):
+            op: dict[str, Any] = {"op": "assign", "atoms": dict(part)}
+            if escaped := [path for path, atom in part if isinstance(atom.value, Escaped)]:
+                op["escaped"] = escaped
+            self.op(op)
+
+    def files(self, path: str, members: Mapping[str, Mapping[str, Any]]) -> None:
+        """Append members of a set of files, in as few records as their size allows."""
+        for part in _parts(members.items(), lambda one: 200 + len(one[0])):
+            self.op({"op": "files", "path": path, "members": dict(part)})
+
+    def texts(self, path: str, points: Iterable[Sequence[Any]]) -> None:
+        """Append points of a series of texts: step, text (or its blob), time in ns or None."""
+        self._points(path, points, Kind.TEXT, lambda point: len(point[1]))
+
+    def histograms(self, path: str, points: Iterable[Sequence[Any]]) -> None:
+        """Append points of a series of histograms: step, edges, counts, time in ns or None."""
+        self._points(path, points, Kind.HISTOGRAM, lambda point: 40 * len(point[1]))
+
+    def _points(self, path: str, points: Iterable[Sequence[Any]], kind: int, weigh: Any) -> None:
+        for part in _parts(points, weigh):
+            record: dict[str, Any] = {"path": path, "points": part}
+            if any(isinstance(point[1], Escaped) for point in part):
+                record["escaped"] = True
+            self.op(record, kind)
+
+
+class GivenJournal(Records):
     """A journal that is written once, from its first byte to its last.
 
     ``uid`` is 16 bytes that follow from what is imported; ``begun_ns`` and ``last_t``, the time of
@@ -110,29 +178,9 @@ class GivenJournal:
         self._at = sound_time(time_ns)
 
     def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
-        """Append a JSON record; ValueError if it is too long or JSON cannot hold a value."""
+        """See `Records.op`."""
         payload, flags = packed_json(record)
         self._add(self._frame(kind, payload, flags=flags))
-
-    def assign(self, atoms: Mapping[str, Atom]) -> None:
-        """Append values, in as few records as their size allows."""
-        part: dict[str, Atom] = {}
-        size = 0
-        for path, atom in atoms.items():
-            weight = len(path) + (len(atom.value) if isinstance(atom.value, str) else 32)
-            if part and size + weight > _FRAME_CHARACTERS:
-                self._assign(part)
-                part, size = {}, 0
-            part[path] = atom
-            size += weight
-        if part:
-            self._assign(part)
-
-    def _assign(self, atoms: Mapping[str, Atom]) -> None:
-        op: dict[str, Any] = {"op": "assign", "atoms": atoms}
-        if escaped := [path for path, atom in atoms.items() if isinstance(atom.value, Escaped)]:
-            op["escaped"] = escaped
-        self.op(op)
 
     def column(
         self,
@@ -141,7 +189,7 @@ class GivenJournal:
         steps: Sequence[float],
         times_ns: Sequence[int] | None,
     ) -> None:
-        """Append points of a series of numbers; times (ns since the Unix epoch) or none."""
+        """See `Records.column`."""
         for start in range(0, len(values), _COLUMN_POINTS):
             part = slice(start, start + _COLUMN_POINTS)
             times = None if times_ns is None else times_ns[part]
@@ -149,21 +197,6 @@ class GivenJournal:
             frames = column.frames()
             column.mark_written(len(frames), self.last_t)
             self._add(*frames)
-
-    def texts(self, path: str, points: Iterable[Sequence[Any]]) -> None:
-        """Append points of a series of texts: step, text (or its blob), time in ns or None."""
-        self._points(path, points, Kind.TEXT, lambda point: len(point[1]))
-
-    def histograms(self, path: str, points: Iterable[Sequence[Any]]) -> None:
-        """Append points of a series of histograms: step, edges, counts, time in ns or None."""
-        self._points(path, points, Kind.HISTOGRAM, lambda point: 40 * len(point[1]))
-
-    def _points(self, path: str, points: Iterable[Sequence[Any]], kind: int, weigh: Any) -> None:
-        for part in _parts(points, weigh):
-            record: dict[str, Any] = {"path": path, "points": part}
-            if any(isinstance(point[1], Escaped) for point in part):
-                record["escaped"] = True
-            self.op(record, kind)
 
     def close(self, time_ns: int) -> None:
         """Append the end at a time, ns since the Unix epoch, and force all to disk."""
@@ -195,24 +228,8 @@ class GivenJournal:
         write_all(self._fd, memoryview(content))
 
 
-def _parts(points: Iterable[Sequence[Any]], weigh: Any) -> Iterator[list[Sequence[Any]]]:
-    part: list[Sequence[Any]] = []
-    size = 0
-    for point in points:
-        weight = 64 + weigh(point)
-        if part and size + weight > _FRAME_CHARACTERS:
-            yield part
-            part, size = [], 0
-        part.append(point)
-        size += weight
-    if part:
-        yield part
-
-
 _LOCK: Final = ".lock"
 _FLAGS: Final = os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
-_LONG_TEXT: Final = 1 << 20
-"""A text of more characters than this is kept as a blob."""
 
 
 def run_exists_error(folder: RunFolder) -> RunExistsError:
@@ -296,11 +313,16 @@ class Draft:
     def text(self, text: str) -> Any:
         """Return a text as a point holds it: a very long one is kept as a blob."""
         kept = escape(text)
-        if len(kept) <= _LONG_TEXT:
-            return kept
-        content = kept.encode()
-        record = self.keep_bytes(content, "", "txt")
-        return {"sha256": record["sha256"], "size": len(content)}
+        return self._blob(kept) if is_long(kept) else kept
+
+    def atom(self, atom: Atom) -> Atom:
+        """Return a value as a record holds it: a very long string is kept as a blob."""
+        is_short = atom.type != "string" or not is_long(atom.value)
+        return atom if is_short else Atom("text", self._blob(atom.value))
+
+    def _blob(self, text: str) -> dict[str, Any]:
+        record = self.keep_bytes(text.encode(), "", "txt")
+        return {"sha256": record["sha256"], "size": record["size"]}
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[IO[bytes]]:

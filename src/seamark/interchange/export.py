@@ -37,7 +37,6 @@ from seamark.interchange.found import (
     walk_below,
 )
 from seamark.journal.folder import RunFolder
-from seamark.journal.format import digest_of_text
 from seamark.journal.headers import headers
 from seamark.journal.safe import open_file
 from seamark.paths import check_project
@@ -111,7 +110,6 @@ _KINDS: Final = {
 }
 """The columns of an export, and what is in each, as pyarrow words it but for names of elements."""
 _ELEMENT: Final = re.compile(r"list<\w+: ")
-_LONG_TEXT: Final = 1 << 20
 _ZIP_ERRORS: Final = (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, RuntimeError)
 
 
@@ -301,11 +299,7 @@ class _Rows:
         for text, value in _pairs(part, _COLUMN_OF[kind]):
             if value is None or (path := self._path(text)) is None:
                 continue
-            if isinstance(value, str) and len(value) > _LONG_TEXT:
-                kept = self._draft.text(value)
-                atoms[path] = Atom("text", digest_of_text(kept))
-            else:
-                atoms[path] = encode_atom(value)
+            atoms[path] = self._draft.atom(encode_atom(value))
         self._journal.assign(atoms)
 
     def _add_other_values(self, kind: str, part: pa.RecordBatch) -> None:
@@ -353,8 +347,8 @@ class _Rows:
         if not archives:
             raise FileNotFoundError(name)
         with open_below(self._base, archives[0]) as file:
-            for part in _sets(keep_zip(file, self._draft, path, self._notes)):
-                self._journal.op({"op": "files", "path": path, "members": part})
+            members = keep_zip(file, self._draft, path, self._notes)
+            self._journal.files(path, {escape(name): record for name, record in members})
 
     def _artifact(self, name: str, path: str) -> None:
         """Take a list of tracked files, whose contents were never kept."""
@@ -461,17 +455,6 @@ def _pairs(part: pa.RecordBatch, column: str) -> Iterator[tuple[str | None, Any]
     return zip(paths.to_pylist(), values.to_pylist(), strict=True)
 
 
-def _sets(members: Iterator[tuple[str, dict[str, Any]]]) -> Iterator[dict[str, dict[str, Any]]]:
-    part: dict[str, dict[str, Any]] = {}
-    for name, record in members:
-        part[escape(name)] = record
-        if len(part) >= 1000:  # noqa: PLR2004 - a record of some hundred kilobytes
-            yield part
-            part = {}
-    if part:
-        yield part
-
-
 def _tracked(listed: Any) -> tuple[list[dict[str, Any]], list[str]]:
     files, references = [], []
     for one in listed:
@@ -515,61 +498,42 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 
 
 def _look(parts: Sequence[Path]) -> tuple[str, str, dict[str, Any], int]:
+    """Return project, run, values below ``sys/`` and number of rows of an export."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
     names: tuple[str, str] | None = None
     system: dict[str, Any] = {}
     rows = 0
-    for path in parts:
-        with _opened(path) as file:
+    path = pc.field("attribute_path")
+    for part in parts:
+        with _opened(part) as file:
             rows += file.metadata.num_rows
-            for number in range(file.num_row_groups):
-                if names is None:
-                    names = _names(file, number)
-                if _may_hold_system(file, number):
-                    system |= _system_of(file, number)
+            if names is None:
+                names = _names(file)
+        with os.fdopen(open_file(part, 1), "rb") as raw:
+            columns = ["attribute_path", "attribute_type", *_VALUES.values()]
+            found = pq.read_table(raw, columns=columns, filters=(path >= "sys/") & (path < "sys0"))
+        for row in found.to_pylist():
+            column = _VALUES.get(row["attribute_type"])
+            if column is not None and row[column] is not None:
+                system[row["attribute_path"]] = row[column]
     if names is None:
         msg = f"{parts[0].name} holds no rows"
         raise NotImportedError(msg)
     return *names, system, rows
 
 
-def _names(file: pq.ParquetFile, number: int) -> tuple[str, str] | None:
-    found = file.read_row_group(number, columns=["project_id", "run_id"]).slice(0, 1).to_pylist()
-    if not found:
+def _names(file: pq.ParquetFile) -> tuple[str, str] | None:
+    columns = ["project_id", "run_id"]
+    row = next((one for one in file.iter_batches(1, columns=columns) if one.num_rows), None)
+    if row is None:
         return None
-    project, run = found[0]["project_id"], found[0]["run_id"]
+    project, run = (row.column(name)[0].as_py() for name in columns)
     if not project or not run:
         msg = "its rows name no project or no run"
         raise NotImportedError(msg)
     return project, run
-
-
-def _may_hold_system(file: pq.ParquetFile, number: int) -> bool:
-    """Return whether a row group may hold a path below ``sys/``, as its statistics tell."""
-    group = file.metadata.row_group(number)
-    for at in range(group.num_columns):
-        column = group.column(at)
-        if column.path_in_schema == "attribute_path":
-            known = column.statistics
-            if known is None or not known.has_min_max:
-                return True
-            return bool(known.min < "sys0" and known.max >= "sys/")
-    return True
-
-
-def _system_of(file: pq.ParquetFile, number: int) -> dict[str, Any]:
-    import pyarrow.compute as pc
-
-    paths = file.read_row_group(number, columns=["attribute_path"]).column(0)
-    mask = pc.starts_with(paths, "sys/")
-    if not pc.any(mask).as_py():
-        return {}
-    columns = ["attribute_path", "attribute_type", *_VALUES.values()]
-    found: dict[str, Any] = {}
-    for row in file.read_row_group(number, columns=columns).filter(mask).to_pylist():
-        column = _VALUES.get(row["attribute_type"])
-        if column is not None and row[column] is not None:
-            found[row["attribute_path"]] = row[column]
-    return found
 
 
 def _ns(moment: datetime) -> int:

@@ -200,17 +200,17 @@ class Places:
         self.folders = [Path(os.path.abspath(folder)) for folder in folders]
 
     def below(self, path: str) -> tuple[Path, str] | None:
-        """Return the folder that an absolute path is in, and its name in there; None if in none."""
+        """Return a folder and the name in there of one of the folders or something in it, or None.
+
+        The path is absolute.
+        """
         clean = os.path.normpath(path)
         for folder in self.folders:
+            if clean == str(folder):
+                return folder.parent, folder.name
             if clean.startswith(f"{folder}/"):
                 return folder, os.path.relpath(clean, folder).replace(os.sep, "/")
         return None
-
-    def is_around(self, path: str) -> bool:
-        """Return whether an absolute path is one of the folders, or in one."""
-        clean = os.path.normpath(path)
-        return any(clean == str(each) or clean.startswith(f"{each}/") for each in self.folders)
 
 
 def keep_zip(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -12,12 +13,13 @@ from seamark.errors import ArgumentError, SeamarkError
 from seamark.interchange.draft import Draft, NotImportedError
 from seamark.interchange.export import ExportedRun, check_parquet, parts_below
 from seamark.interchange.found import Glance, Notes, Places
-from seamark.interchange.offline import ClientFolder, ClientRun, folders_below, logs_in
+from seamark.interchange.offline import ClientRun, folders_below, logs_in
 from seamark.journal.safe import is_folder
 from seamark.paths import check_project
 
 if TYPE_CHECKING:
     from seamark.interchange.found import FoundRun
+    from seamark.interchange.offline import ClientFolder
 
 __all__ = ["Listed", "Source", "find_neptune", "import_runs", "list_runs"]
 
@@ -121,10 +123,8 @@ def _exported(
             _check_zone(zone)
         beside = folder.parent.parent / "files"
         for prefix, paths in parts.items():
-
-            def opened(paths: Sequence[Path] = paths, beside: Path = beside) -> FoundRun:
-                return ExportedRun(root, paths, files[0] if files else beside, project, zone)
-
+            place = files[0] if files else beside
+            opened = partial(ExportedRun, root, paths, place, project, zone)
             yield Source(prefix, opened, _size_of(paths))
 
 
@@ -153,23 +153,18 @@ def _folders(path: Path, depth: int) -> Iterator[Path]:
 def _of_client(
     root: Path, path: Path, project: str | None, files: Sequence[Path], notes: Notes
 ) -> Iterator[Source]:
-    folders = folders_below(path)
-    groups: dict[str, list[int]] = {}
-    for at, one in enumerate(folders):
+    groups: dict[str, list[ClientFolder]] = {}
+    for one in folders_below(path):
         if one.kind != "run":
             notes.add(f"folders of a {one.kind[:40]} and not of a run: left out", str(one.path))
             continue
-        groups.setdefault(one.container, []).append(at)
+        groups.setdefault(one.container, []).append(one)
     if groups and project is None:
         msg = "the client's folders do not name their project: give it with --project"
         raise ArgumentError(msg)
-    for container, numbers in groups.items():
-        mine = [folders[at] for at in numbers]
+    for container, mine in groups.items():
         places = Places([*dict.fromkeys(_work(one.path) for one in mine), *files])
-
-        def opened(mine: Sequence[ClientFolder] = mine, places: Places = places) -> FoundRun:
-            return ClientRun(root, mine, str(project), places)
-
+        opened = partial(ClientRun, root, mine, str(project), places)
         yield Source(container, opened, _size_of(log for one in mine for log in logs_in(one.path)))
 
 

@@ -255,21 +255,22 @@ class ClientRun:
         last = _last_version(logs)
         if not last:
             return
+        memory.journal = None
         replay = Replay(draft, folder.path, self.called, self._places, memory)
         t = folder.created_ns
         for version, at, operation in operations(logs, notes, progress):
             if version > last:  # a process is adding to it: what comes now is for the next time
                 break
             t = max(t, at)
-            if version > after and replay.journal is None:
+            if version > after and memory.journal is None:
                 if version > after + 1:
                     notes.add("logs whose beginning the client had sent and removed", self.called)
                 begun = folder.created_ns if not after and folder.created_ns else t
                 header = self._header(folder, last)
                 replay.begin(draft.journal(self._uid(folder, after), header, begun), notes)
             replay.take(operation, t)
-        if (journal := replay.journal) is not None:
-            replay.finish()
+        if (journal := memory.journal) is not None:
+            replay.flush()
             failed = memory.atoms.get("sys/failed") == Atom("bool", value=True)
             journal.op({"op": "state", "state": "failed" if failed else "completed"})
             journal.close(t)

@@ -8,17 +8,14 @@ attempt of a point is that of its journal. Only the first two journals own the r
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError
 from seamark.interchange.found import uid_of
-from seamark.journal.format import MAX_PAYLOAD_BYTES
 from seamark.values import Atom, escape, shown
 
 if TYPE_CHECKING:
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
 
     from seamark.interchange.draft import Draft, GivenJournal
 
-__all__ = ["Columns", "Rebuilt", "columns_of", "floats_of", "inside", "refused"]
+__all__ = ["Columns", "Rebuilt", "columns_of", "each_of", "floats_of", "inside", "refused"]
 
 
 _ODD: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -38,7 +35,7 @@ _TIME: Final = (
 """What fits into 64 bits of nanoseconds."""
 _ONE_TIME: Final = re.compile(_TIME)
 _TIMES: Final = re.compile(f"(?:{_TIME}\n)*")
-_ATTEMPTS: Final = 1 << 31
+_ATTEMPTS: Final = range(-1, 1 << 31)
 _MOST_ATTEMPTS: Final = 1000
 """Each attempt is a journal of its own."""
 
@@ -117,36 +114,41 @@ def columns_of(given: Any, where: str, check: Callable[[list[Any], str], Any]) -
     )
 
 
+def each_of(
+    given: list[Any], where: str, expected: str, make: Callable[[Any], Any] = float
+) -> list[Any]:
+    """Return what is made of each element; ArgumentError names the place of a wrong one."""
+    found = []
+    for at, one in enumerate(given):
+        try:
+            found.append(make(one))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise refused(inside(where, at), expected, one) from error
+    return found
+
+
 def floats_of(given: list[Any], where: str) -> NDArray[np.float64]:
     """Return numbers, of which those that JSON cannot hold are texts; else ArgumentError."""
     import numpy as np
 
-    kinds = set(map(type, given))
-    if not kinds <= {int, float}:
-        given = [_float_of(each, where, at) for at, each in enumerate(given)]
+    if not set(map(type, given)) <= {int, float}:
+        given = each_of(given, where, "a number, 'nan', 'inf' or '-inf'", _float_of)
     try:
         return np.asarray(given, np.float64)
     except OverflowError:
-        most = sys.float_info.max
-        at = next(at for at, x in enumerate(given) if type(x) is int and abs(x) > most)
-        raise refused(inside(where, at), "a number that fits into 64 bits", given[at]) from None
+        return np.asarray(each_of(given, where, "a number that fits into 64 bits"))
 
 
-def _float_of(given: Any, where: str, at: int) -> float:
-    if isinstance(given, str) and given in _ODD:
-        return _ODD[given]
-    if type(given) not in (int, float):
-        raise refused(inside(where, at), "a number, 'nan', 'inf' or '-inf'", given)
-    return given  # type: ignore[no-any-return]
+def _float_of(given: Any) -> float:
+    found: float = given if type(given) in (int, float) else _ODD[given]
+    return found
 
 
 def _attempts_of(given: list[Any], where: str) -> NDArray[np.int64]:
     import numpy as np
 
-    if set(map(type, given)) - {int} or any(not -1 <= each < _ATTEMPTS for each in set(given)):
-        for at, each in enumerate(given):
-            if type(each) is not int or not -1 <= each < _ATTEMPTS:
-                raise refused(inside(where, at), "the number of an attempt, or -1", each)
+    if set(map(type, given)) - {int} or any(each not in _ATTEMPTS for each in set(given)):
+        each_of(given, where, "the number of an attempt, or -1", _attempt_of)
     if len(set(given)) > _MOST_ATTEMPTS:
         msg = f"{where}: expected at most {_MOST_ATTEMPTS} attempts, got {len(set(given)):,}"
         raise ArgumentError(msg)
@@ -165,26 +167,26 @@ def _times_of(given: list[Any], where: str) -> NDArray[np.int64]:
             return np.array(texts, "datetime64[ns]").view(np.int64)
     except (TypeError, ValueError):
         pass
-    one_by_one = [time_of_text(each, inside(where, at)) for at, each in enumerate(given)]
-    return np.asarray(one_by_one, np.int64)
+    words = "a time such as '2025-01-31T12:00:00.000000000Z'"
+    return np.asarray(each_of(given, where, words, _time_of), np.int64)
 
 
-def time_of_text(given: Any, where: str) -> int:
-    """Return a time (ISO 8601 in UTC, up to nine digits) in ns since the Unix epoch."""
+def _attempt_of(given: Any) -> int:
+    if type(given) is not int:
+        raise TypeError(given)
+    return _ATTEMPTS.index(given)
+
+
+def _time_of(text: str) -> int:
     import numpy as np
 
-    if isinstance(given, str) and _ONE_TIME.fullmatch(given):
-        try:
-            return int(np.datetime64(given[:-1], "ns").astype(np.int64))
-        except ValueError:
-            pass
-    raise refused(where, "a time such as '2025-01-31T12:00:00.000000000Z'", given)
+    if not _ONE_TIME.fullmatch(text):
+        raise ValueError(text)
+    return int(np.datetime64(text[:-1], "ns").astype(np.int64))
 
 
 _SOURCE: Final = "seamark export"
 _MICROSECOND_NS: Final = 1000  # the times of a document are no finer
-_LONG_CHARACTERS: Final = MAX_PAYLOAD_BYTES // 16
-"""A longer text may need more bytes than a record has, whatever its characters."""
 
 
 class Rebuilt:
@@ -259,19 +261,10 @@ class Rebuilt:
 
     def values(self, atoms: Mapping[str, Atom], ops: Sequence[Mapping[str, Any]]) -> None:
         """Write the single values."""
-        kept = {path: self._short(atom) for path, atom in atoms.items()}
+        kept = {path: self._draft.atom(atom) for path, atom in atoms.items()}
         self._write(self._values, lambda to: to.assign(kept))
         for op in ops:
             self._write(self._values, lambda to, op=op: to.op(op))  # type: ignore[misc]
-
-    def _short(self, atom: Atom) -> Atom:
-        """Return a value that fits into a record: a longer text becomes a blob."""
-        if atom.type != "string" or len(atom.value) <= _LONG_CHARACTERS:
-            return atom
-        if len(json.dumps(atom.value).encode()) < MAX_PAYLOAD_BYTES // 2:
-            return atom
-        kept = self._draft.text(atom.value)
-        return atom if isinstance(kept, str) else Atom("text", kept)
 
     def changes(self, changes: Sequence[tuple[int, str, Atom]]) -> None:
         """Write the former and present values of parameters, with their times."""

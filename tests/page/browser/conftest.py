@@ -8,6 +8,7 @@ a request to anything but the page's own address.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
@@ -187,6 +188,13 @@ def tab(usual_profile: BrowserContext, watched: Watched) -> Iterator[Page]:
     unwatch()
 
 
+@pytest.fixture
+def wide(tab: Page) -> Page:
+    """A tab of 1440 x 900."""
+    tab.set_viewport_size({"width": 1440, "height": 900})
+    return tab
+
+
 # ---------------------------------------------------------------------- roots and their pages
 
 
@@ -224,10 +232,22 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def main_root(tmp_path_factory: pytest.TempPathFactory, home: dict[str, str]) -> Path:
-    """A root with runs of every kind, which no test changes."""
-    root = tmp_path_factory.mktemp("main") / "runs"
-    record("main", root, home)
+def main_root(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    home: dict[str, str],
+) -> Path:
+    """A root with runs of every kind, which no test changes: one for all workers."""
+    folder = tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):
+        folder = folder.parent
+    root = folder / "main" / "runs"
+    with (folder / "main.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not root.parent.exists():
+            made = tmp_path_factory.mktemp("made")
+            record("main", made / "runs", home)
+            made.rename(root.parent)
     return root
 
 

@@ -5,21 +5,11 @@ from __future__ import annotations
 import re
 import urllib.parse
 
-from page_looking import findings, opening
-
-
-def expect(*given):
-    from playwright.sync_api import expect
-
-    return expect(*given)
+from page_looking import expect, findings, opening, rows
 
 
 def box(tab):
     return tab.get_by_role("combobox", name="query")
-
-
-def rows(tab):
-    return tab.locator("table.runs tbody tr")
 
 
 def asked(tab):

@@ -6,16 +6,10 @@ import re
 
 import page_roots
 import pytest
-from page_looking import INK, PLOT, chart, opening, plotted, zoomed
+from page_looking import INK, PLOT, chart, expect, opening, plotted, zoomed
 from page_process import until
 
 import seamark
-
-
-def expect(*given):
-    from playwright.sync_api import expect
-
-    return expect(*given)
 
 
 @pytest.fixture
@@ -103,33 +97,29 @@ def test_a_chart_of_other_runs_is_not_said_to_have_no_points(main_page, tab):
     tab.unroute_all()
 
 
-def test_few_points_are_the_points(main_page, tab, run_of):
-    """A window with no more points than pixels has them, as Python reads them."""
+def test_points_means_and_what_was_replaced(main_page, tab, run_of):
+    """Few points are those of Python; of many, each place has the mean of its points.
+
+    What was replaced, 412 points, is a dashed line of its own when asked for. A canvas is silent:
+    the place that the keys move to is said, and t makes a table.
+    """
     otter = run_of("otter")
-    points = otter["val/loss"].fetch_points()
     tab.goto(opened(main_page, otter))
+    points = otter["val/loss"].fetch_points()
     steps, values = plotted(tab, "val/loss")["data"]
     assert steps == points.step.tolist()
     assert values == points.value.tolist()
 
-
-def test_a_mean_is_that_of_the_points(main_page, tab, run_of):
-    """Of more points than pixels, each place is the mean of its points: their sum stays."""
-    otter = run_of("otter")
     points = otter["train/loss"].fetch_points()
-    tab.goto(opened(main_page, otter))
-    steps, values = plotted(tab, "train/loss")["data"]
+    data = plotted(tab, "train/loss")["data"]
+    assert len(data) == 2
+    steps, values = data
     assert 200 < len(steps) <= len(points)
     for at in (0, len(steps) // 2, len(steps) - 2):
         low, high = steps[at], steps[at + 1]
         near = points.value[(points.step >= 2 * low - high) & (points.step <= 2 * high - low)]
         assert near.min() <= values[at] <= near.max()
 
-
-def test_what_was_replaced_is_dashed_when_asked_for(main_page, tab, run_of):
-    """One curve of two attempts; the 412 points that were replaced are a line of their own."""
-    tab.goto(opened(main_page, run_of("otter")))
-    assert len(plotted(tab, "train/loss")["data"]) == 2
     tab.get_by_role("button", name="More", exact=True).click()
     tab.get_by_label("replaced points").check()
     found = plotted(tab, "train/loss", lambda found: len(found["data"]) == 3)
@@ -139,11 +129,23 @@ def test_what_was_replaced_is_dashed_when_asked_for(main_page, tab, run_of):
     assert {round(y, 9) for _, y in replaced} == {5.0}
     assert 4_000 <= replaced[0][0] <= replaced[-1][0] <= 4_411
     expect(chart(tab, "train/loss").get_by_text("412 replaced points dashed")).to_be_visible()
-    dashes = chart(tab, "train/loss").evaluate(
-        "(element) => element.uplot.series.map((one) => (one.dash || []).length)"
-    )
-    assert dashes[2] > 0
+    assert [dash != "" for _, _, dash, _ in chart(tab, "train/loss").evaluate(STYLED)] == [
+        False,
+        True,
+    ]
     assert "attempts=1" in tab.url
+    tab.keyboard.press("Escape")
+
+    plotted(tab, "val/loss")
+    place = chart(tab, "val/loss")
+    place.get_by_role("img").first.focus()
+    tab.keyboard.press("ArrowRight")
+    expect(place.locator("[aria-live]")).to_contain_text(re.compile(r"\d"))
+    tab.keyboard.press("t")
+    table = place.get_by_role("table")
+    expect(table).to_be_visible()
+    expect(table.get_by_role("row")).to_have_count(11)
+    expect(table.get_by_text("0.043478260869565216")).to_be_visible()
 
 
 WRITTEN = """
@@ -232,21 +234,6 @@ def test_both_axes_may_be_logarithmic(main_page, tab, run_of):
     assert all(value is None or value > 0 for value in values)
 
 
-def test_arrow_keys_tell_the_values(main_page, tab, run_of):
-    """A canvas is silent: the place that the keys move to is said, and t makes a table."""
-    tab.goto(opened(main_page, run_of("otter")))
-    plotted(tab, "val/loss")
-    place = chart(tab, "val/loss")
-    place.get_by_role("img").first.focus()
-    tab.keyboard.press("ArrowRight")
-    expect(place.locator("[aria-live]")).to_contain_text(re.compile(r"\d"))
-    tab.keyboard.press("t")
-    table = place.get_by_role("table")
-    expect(table).to_be_visible()
-    expect(table.get_by_role("row")).to_have_count(11)
-    expect(table.get_by_text("0.043478260869565216")).to_be_visible()
-
-
 TOLD = """
 (element) => {
   const u = element.uplot, tip = document.querySelector(".chart-tip");
@@ -269,7 +256,11 @@ def nearest(points, x):
 
 
 @pytest.mark.parametrize(
-    "more", ["", pytest.param("&logx=1", marks=pytest.mark.thorough), "&smooth=500"]
+    "more",
+    [
+        "",
+        *(pytest.param(f"&{one}", marks=pytest.mark.thorough) for one in ("logx=1", "smooth=500")),
+    ],
 )
 def test_the_number_beside_the_pointer_is_exact(more, main_page, tab, run_of):
     """Of parts of several points, one request brings the nearest one of each curve, as recorded."""
@@ -346,7 +337,7 @@ def styled(tab, path, count):
 
 
 def test_a_run_keeps_its_hue(main_page, tab, run_of):
-    """Across orders of selection, other runs, reloading, the theme and its own page."""
+    """Across orders of selection, other runs, loading, the theme and its own page."""
     runs = [run_of(f"s{number:03}", "sweep") for number in range(4)]
     names = [f"sweep-{number:03}" for number in range(4)]
     tab.emulate_media(color_scheme="light")
@@ -356,8 +347,6 @@ def test_a_run_keeps_its_hue(main_page, tab, run_of):
     assert light == ["#504cd8", "#33a596", "#d52d42", "#397fc7"]
     until(lambda: tab.url.count("colour=") == 4)
     link = tab.url
-    tab.reload()
-    assert styled(tab, "val/loss", 4) == first
     tab.goto(opened(main_page, runs[3], runs[1]))
     found = styled(tab, "val/loss", 2)
     assert [found[name][0] for name in (names[3], names[1])] == [light[3], light[1]]
@@ -440,19 +429,6 @@ def test_runs_that_show_the_same_share_a_colour(main_page, tab, run_of):
     expect(key).to_have_count(0)
 
 
-def test_many_numbers_have_colours_in_their_order(main_page, tab, run_of):
-    """From the colour nearest to the ground to the farthest; equally far in logarithms."""
-    runs = [run_of(f"s{number:03}", "sweep") for number in range(30)]
-    tab.goto(opened(main_page, *runs, more="&by=val/loss"))
-    key = tab.get_by_label("What colours stand for")
-    expect(key).to_contain_text("29.2 (log)")
-    expect(key.locator("i")).to_have_count(1)
-    plotted(tab, "val/loss", lambda found: len(found["data"]) == 31)
-    until(lambda: len(set(chart(tab, "val/loss").evaluate(STROKES))) > 20)
-    colours = chart(tab, "val/loss").evaluate(STROKES)
-    assert len(set(colours)) == len(colours)
-
-
 def test_groups_have_the_colours_of_what_they_are_grouped_by(main_page, tab):
     """Where their means are drawn, a group is what shares a colour."""
     tab.goto(
@@ -464,20 +440,6 @@ def test_groups_have_the_colours_of_what_they_are_grouped_by(main_page, tab):
     until(lambda: len(key.evaluate(LEGEND)) > 1)
     of = {colour for _, colour in key.evaluate(LEGEND)}
     until(lambda: set(chart(tab, "val/loss").evaluate(STROKES)) == of)
-
-
-def test_the_band_of_a_metric_that_is_never_negative_ends_at_its_smallest_value(main_page, tab):
-    """Two runs, 0.2 and 5.2 at the end: one standard deviation below their mean is negative."""
-    tab.goto(opening(main_page, "?project=sweep&group=parameters/seed&q=val/loss < 6"))
-    found = plotted(tab, "val/loss", lambda found: len(found["data"]) > 5)
-    high = 3.5 + 12.5**0.5
-    until(
-        lambda: (
-            chart(tab, "val/loss").evaluate(PLOT)["y"]["min"]
-            == pytest.approx(0.2 - (high - 0.2) / 20)
-        )
-    )
-    assert found["y"]["max"] == pytest.approx(high + (high - 0.2) / 20)
 
 
 def test_a_thousand_charts(recorded, serve_here, tab):
@@ -510,11 +472,9 @@ def test_the_first_ten_of_the_table_are_drawn(main_page, tab):
     """As it is sorted, until some are selected; each chart says how many of them it has."""
     tab.goto(opening(main_page, "?project=sweep&sort=val/loss"))
     assert names(tab, "val/loss", 10) == [f"sweep-{number:03}" for number in range(10)]
-    tab.goto(opening(main_page, "?project=sweep&sort=-val/loss"))
-    assert names(tab, "val/loss", 10) == [f"sweep-{number:03}" for number in range(209, 199, -1)]
     expect(chart(tab, "val/loss").get_by_text("10 of 210 runs")).to_be_visible()
-    tab.get_by_role("checkbox", name="Select sweep-204").check()
-    assert names(tab, "val/loss", 1) == ["sweep-204"]
+    tab.get_by_role("checkbox", name="Select sweep-004").check()
+    assert names(tab, "val/loss", 1) == ["sweep-004"]
 
 
 def test_losses_come_first_and_counters_last(main_page, tab, run_of):

@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from page_looking import address, findings, opening
+from page_looking import address, expect, findings, head, opening
 from page_process import until
 
 LR, SEED, LOSS, AGE = "parameters/lr", "parameters/seed", "val/loss", "Created"
 FEW = "?project=sweep&q=val/loss < 8"
 FIRST = [AGE, LOSS, LR, SEED, "Ran for", "Tags"]
 """Columns as they are at first."""
-
-
-def expect(*given):
-    from playwright.sync_api import expect
-
-    return expect(*given)
-
-
-@pytest.fixture
-def wide(tab):
-    """A tab of 1440 x 900."""
-    tab.set_viewport_size({"width": 1440, "height": 900})
-    return tab
-
-
-def head(tab, name):
-    return tab.get_by_role("columnheader", name=name, exact=True)
 
 
 def heads(tab, names):

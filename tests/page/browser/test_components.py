@@ -88,4 +88,4 @@ def test_each_part_in_all_its_states(main_page, tab):
         assert told["page"]["text"] == ""
         assert told["bytes"]["text"] == "0 B999 B1.0 PB100000 PB"
         assert "unknown" in told["state"]["text"]
-        assert findings(tab) == []
+    assert findings(tab) == []

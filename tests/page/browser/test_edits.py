@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from page_looking import opening
+from page_looking import expect, opening
 
 import seamark
-
-
-def expect(*given):
-    from playwright.sync_api import expect
-
-    return expect(*given)
 
 
 def row(tab, name):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import page_roots
-import pytest
-from page_looking import findings, opening, plotted
+from page_looking import expect, findings, opening, plotted
 from page_process import until
 
 SCROLLS = """
@@ -24,19 +23,6 @@ CUT = """
 }).map((cell) => cell.textContent)
 """
 """The numbers of which something else covers the right end."""
-
-
-def expect(*given):
-    from playwright.sync_api import expect
-
-    return expect(*given)
-
-
-@pytest.fixture
-def wide(tab):
-    """A tab of 1440 x 900."""
-    tab.set_viewport_size({"width": 1440, "height": 900})
-    return tab
 
 
 def box(tab, place):
@@ -366,12 +352,3 @@ def test_sizes_are_of_the_address_and_are_forgotten(main_page, wide, new_profile
     assert sizes(wide) == ["528", 10, "2"]
     kept = "Object.keys(localStorage).filter((one) => /widths|split|sizes/.test(one))"
     assert wide.evaluate(kept) == []
-
-
-def test_a_menu_closes_when_the_focus_leaves_it(main_page, wide):
-    """As it does by Escape and by a click elsewhere."""
-    wide.goto(opening(main_page, "?project=sweep"))
-    wide.get_by_role("button", name="Columns", exact=True).click()
-    expect(wide.get_by_role("searchbox", name="Filter columns")).to_be_focused()
-    wide.get_by_role("button", name="Help").focus()
-    expect(wide.locator(".acts .popup")).to_have_count(0)

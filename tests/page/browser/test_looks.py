@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from page_looking import findings, opening, plotted
+from page_looking import expect, findings, opening, plotted
 from page_process import until
 
 import seamark
@@ -18,12 +18,6 @@ STATES = {
     "ranks": "?project=vision/digits&run={twins}&tab=ranks",
     "compare": "?project=vision/digits&screen=compare&selected={otter},{heron}",
 }
-
-
-def expect(*given):
-    from playwright.sync_api import expect
-
-    return expect(*given)
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +39,13 @@ def shown(tab, page, ids, state):
     expect(tab.get_by_text("Opening …")).to_have_count(0)
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize(
+    "state",
+    [
+        *("table", "run", "compare"),
+        *(pytest.param(one, marks=pytest.mark.thorough) for one in ("groups", "projects", "ranks")),
+    ],
+)
 def test_everybody_can_use_it(state, main_page, tab, ids):
     """No finding against WCAG 2.2 AA, in light and dark; nothing is too wide for a phone."""
     tab.emulate_media(color_scheme="light")
@@ -149,6 +149,9 @@ def test_colours_of_numbers_can_be_told_from_the_ground(main_page, tab):
     asked = "?project=sweep&selected=*&q=val/loss < 40&by=val/loss&cols=val/loss&sort=val/loss"
     tab.goto(opening(main_page, asked))
     plotted(tab, "val/loss")
+    key = tab.get_by_label("What colours stand for")
+    expect(key).to_contain_text("39.2 (log)")
+    expect(key.locator("i")).to_have_count(1)
     until(lambda: len({tuple(colour) for colour in tab.evaluate(GROUND)[1]}) > 30)
     for ground, colours in grounds(tab):
         found = [contrast(ground, colour) for colour in colours]

@@ -9,29 +9,12 @@ from urllib.parse import urlsplit
 
 import page_roots
 import pytest
-from page_looking import address, opening
+from page_looking import address, expect, opening
 from page_process import until
 
 VENDOR = Path(__file__).parent / "vendor"
 INDEX = Path(__file__).parents[3] / "src/seamark/page/static/index.html"
 OPENING = re.findall(r'"static/@VERSION@/([\w./]+)"', INDEX.read_text(encoding="utf-8"))
-
-
-def expect(*given):
-    """Playwright's; it is no module of the sessions that leave these tests out."""
-    from playwright.sync_api import expect
-
-    return expect(*given)
-
-
-def test_the_token_leaves_the_address_and_stays(main_page, tab):
-    """What is copied from the address bar, what reload sends, and what lies beside hold none."""
-    tab.goto(opening(main_page))
-    expect(tab.get_by_role("table")).to_be_visible()
-    assert main_page.token not in tab.url
-    tab.reload()
-    expect(tab.get_by_role("table")).to_be_visible()
-    assert main_page.token not in tab.url
 
 
 def test_runs_that_are_read_while_it_opens_are_shown(tab, tmp_path):
@@ -96,6 +79,11 @@ def test_nothing_but_the_page_is_asked_for(path, main_page, tab, watched):
     assert ("run.js" in names) == bool(path)
     files = {name for name in names if name.endswith((".js", ".css"))}
     assert bool(files - {Path(name).name for name in OPENING}) == bool(path)
+    assert main_page.token not in tab.url  # neither in what is copied nor in what reload sends
+    if not path:
+        tab.reload()
+        expect(tab.get_by_role("table")).to_be_visible()
+        assert main_page.token not in tab.url
 
 
 def test_the_vendored_file_is_the_one_that_was_published():

@@ -10,24 +10,25 @@ import sys
 from urllib.parse import urlsplit
 
 import pytest
-from page_looking import opening, plotted
+from page_looking import expect, opening, plotted
 from page_process import page_environment, until
 from prefix_proxy import PREFIX, prefixed
 
 pytest.importorskip("fastapi")
 
 
-def expect(*given):
-    from playwright.sync_api import expect
-
-    return expect(*given)
-
-
 def test_below_a_prefix(main_page, tab):
-    """All addresses are relative: nothing is asked for outside of the prefix, reload included."""
+    """In a frame, too. All addresses are relative: nothing is asked for outside of it."""
     asked = []
-    tab.on("request", lambda request: asked.append(urlsplit(request.url).path))
     with prefixed(main_page.port) as url:
+        origin = url.removesuffix(PREFIX)
+        tab.goto(f"{origin}/frame?{PREFIX}?project=sweep#token={main_page.token}")
+        frame = tab.frame_locator("iframe")
+        # The fragment belongs to the outer address: the frame asks for the token.
+        frame.get_by_label("Token").fill(main_page.token)
+        frame.get_by_role("button", name="Open").click()
+        expect(frame.get_by_role("row").filter(has_text="sweep-209")).to_be_visible()
+        tab.on("request", lambda request: asked.append(urlsplit(request.url).path))
         tab.goto(f"{url}?project=vision/digits#token={main_page.token}")
         expect(tab.get_by_role("row").filter(has_text="quick-otter")).to_be_visible()
         plotted(tab, "train/loss")
@@ -97,19 +98,6 @@ def test_below_a_real_jupyter_server(main_page, tab, tmp_path):
         expect(file).to_be_visible()
         tab.goto("about:blank")
     assert [url for url in asked if not url.startswith((place, "about:", "blob:"))] == []
-
-
-def test_in_a_frame_of_the_same_place(main_page, tab):
-    """As a notebook shows it below JupyterHub."""
-    with prefixed(main_page.port) as url:
-        origin = url.removesuffix(PREFIX)
-        tab.goto(f"{origin}/frame?{PREFIX}?project=sweep#token={main_page.token}")
-        frame = tab.frame_locator("iframe")
-        # The fragment belongs to the outer address: the frame asks for the token.
-        frame.get_by_label("Token").fill(main_page.token)
-        frame.get_by_role("button", name="Open").click()
-        expect(frame.get_by_role("row").filter(has_text="sweep-209")).to_be_visible()
-        tab.goto("about:blank")
 
 
 def test_on_a_server_with_tokens(run_server, main_root, home, tab, watched):

@@ -6,7 +6,7 @@ import base64
 import re
 from xml.etree import ElementTree as ET
 
-from page_looking import chart, findings, opening, plotted
+from page_looking import chart, expect, findings, opening, plotted
 from page_process import until
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -48,12 +48,6 @@ async (data) => {
   return { width, height, corner: pixels[0] >>> 0, inks: new Set(pixels).size };
 }
 """
-
-
-def expect(*given):
-    from playwright.sync_api import expect
-
-    return expect(*given)
 
 
 def save(tab, what, folder):

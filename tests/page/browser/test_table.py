@@ -5,19 +5,9 @@ from __future__ import annotations
 import re
 
 import page_roots
-from page_looking import address, opening, plotted, zoomed
+from page_looking import expect, opening, plotted, rows, zoomed
 
 SHOWN = '"<script>"'
-
-
-def expect(*given):
-    from playwright.sync_api import expect
-
-    return expect(*given)
-
-
-def rows(tab):
-    return tab.locator("table.runs tbody tr")
 
 
 def ask(tab, query):
@@ -162,32 +152,6 @@ def test_rows_stay_where_they_are_while_runs_change(recorded, serve, tab):
     expect(names).to_have_text([re.compile("another"), *before[1:], before[0]])
 
 
-def test_a_wrong_query_says_where(main_page, tab, watched):
-    """And what was there stays; a name that no run has is told with the nearest."""
-    watched.allow("422", "400")
-    tab.goto(opening(main_page, "?project=sweep"))
-    expect(rows(tab)).to_have_count(200)
-    ask(tab, "val/losss < 3")
-    expect(tab.get_by_text(re.compile("val/loss\\b")).first).to_be_visible()
-    expect(tab.get_by_role("alert").first).to_be_visible()
-    ask(tab, "val/loss < ")
-    expect(tab.get_by_role("alert").first).to_be_visible()
-    ask(tab, "val/loss < 3")
-    expect(rows(tab)).to_have_count(3)
-    expect(tab.get_by_role("alert")).to_have_count(0)
-
-
-def test_groups_have_mean_and_deviation(main_page, tab):
-    """The deviation is that of samples (n - 1), the mean that of last values."""
-    asked = "?project=sweep&group=parameters/seed&cols=val/loss&q=val/loss < 20"
-    tab.goto(opening(main_page, asked))
-    expect(rows(tab)).to_have_count(page_roots.SEEDS)
-    # 0, 5, 10 and 15, each with 0.2 more at the end.
-    first = rows(tab).filter(has=tab.get_by_role("rowheader", name="0", exact=True))
-    expect(first).to_contain_text("7.7")
-    expect(first).to_contain_text("± 6.5")
-
-
 def test_strangers_texts_stay_text(main_page, tab):
     """Names, tags, paths and values that would be elements if anybody took them for that."""
     tab.goto(opening(main_page, "?project=vision/digits"))
@@ -204,12 +168,3 @@ def test_strangers_texts_stay_text(main_page, tab):
         expect(tab.locator("main [aria-busy=true]")).to_have_count(0)
     assert "owned" not in tab.title().replace(page_roots.HOSTILE, "")
     assert tab.locator("img[src=x], script:not([src])").count() == 0
-
-
-def test_what_is_not_there_is_told(main_page, tab, watched):
-    """A run of a link that this folder does not have is named, not an empty page."""
-    watched.allow("404")
-    tab.goto(opening(main_page, "?project=sweep&run=nosuchrun"))
-    expect(tab.get_by_role("alert").first).to_contain_text("nosuchrun")
-    tab.goto(address(main_page, "?project=sweep&selected=nosuchrun"))
-    expect(rows(tab)).to_have_count(200)

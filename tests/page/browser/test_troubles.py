@@ -13,17 +13,11 @@ from pathlib import Path
 
 import page_roots
 import pytest
-from page_looking import address, findings, opening, plotted
+from page_looking import address, expect, findings, opening, plotted
 from page_process import running_page
 
 import seamark
 from seamark.reading.names import generated_name
-
-
-def expect(*given):
-    from playwright.sync_api import expect
-
-    return expect(*given)
 
 
 @pytest.fixture
@@ -101,8 +95,8 @@ def test_a_page_that_went_away_clears_nothing(recorded, own_home, tab, watched):
         plotted(tab, "val/loss")
 
 
-def test_damage_and_a_torn_tail_are_said(main_page, tab):
-    """In the table and on the run's page, with what to do about it."""
+def test_damage_and_a_crash_are_said(main_page, tab):
+    """In the table and on the run's page, with what to do about it, and what was raised."""
     tab.goto(opening(main_page, "?project=vision/digits"))
     row = tab.get_by_role("row").filter(has_text="bad-disk")
     expect(row).to_contain_text(re.compile(r"damage|gap", re.IGNORECASE))
@@ -110,6 +104,10 @@ def test_damage_and_a_torn_tail_are_said(main_page, tab):
     expect(tab.get_by_role("main")).to_contain_text(re.compile(r"damage|gap", re.IGNORECASE))
     tab.get_by_role("button", name="damaged bytes").click()
     expect(tab.get_by_text(re.compile("fsck")).first).to_be_visible()
+    tab.goto(address(main_page, "?project=vision/digits"))
+    tab.get_by_role("row").filter(has_text="sad-crab").get_by_role("link").first.click()
+    expect(tab.get_by_role("main")).to_contain_text("failed")
+    expect(tab.get_by_text("could not convert string to float").first).to_be_visible()
 
 
 def test_a_file_that_is_gone_is_said_before_it_is_asked_for(recorded, serve_here, tab):
@@ -239,14 +237,6 @@ def heap_of(tab):
     found = session.send("Performance.getMetrics")["metrics"]
     session.detach()
     return {one["name"]: one["value"] for one in found}["JSHeapUsedSize"]
-
-
-def test_a_crash_is_shown_with_its_traceback(main_page, tab):
-    """What was raised stands on the run's first page, as text."""
-    tab.goto(opening(main_page, "?project=vision/digits"))
-    tab.get_by_role("row").filter(has_text="sad-crab").get_by_role("link").first.click()
-    expect(tab.get_by_role("main")).to_contain_text("failed")
-    expect(tab.get_by_text("could not convert string to float").first).to_be_visible()
 
 
 def test_a_root_that_may_not_be_written_says_why(main_root, tmp_path, serve, tab):

@@ -5,14 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from page_looking import address, findings, opening, plotted
-
-
-def expect(*given):
-    """Playwright's; it is no module of the sessions that leave these tests out."""
-    from playwright.sync_api import expect
-
-    return expect(*given)
+from page_looking import address, expect, findings, opening, plotted
 
 
 def menu(tab, name=""):

@@ -13,7 +13,6 @@ import base64
 import binascii
 import functools
 import json
-import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
 
@@ -371,7 +370,6 @@ _GIVEN: Final[dict[str, dict[str, Any]]] = {
     "NotMade": {"validationErrors": {"type": "array", "items": {}}},
 }
 """What has parts without a name; all else that is in it passes as it is."""
-_log: Final = logging.getLogger("seamark.server")
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 _SECRET: Final = "key"  # noqa: S105 - a name
 _MOST_SAID: Final = 2000

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -27,7 +27,6 @@ from seamark.neptune.server.projects import (
     container_id,
     find_model,
     find_run,
-    is_behind,
     key_of,
     last_number,
     named,
@@ -36,6 +35,7 @@ from seamark.neptune.server.projects import (
     next_id,
     shown_id,
     split_project,
+    wait_in,
 )
 from seamark.neptune.server.reading import Read, system_attributes
 from seamark.server.access import Role
@@ -101,31 +101,25 @@ def expect_in(request: Request, project: str, role: Role, identifier: str = "") 
 
 
 def _by_sys_id(server: Server, asked: Container, identifier: str) -> Container:
-    # A run that was made a moment ago may have to be waited for.
     if asked.run == key_of(server, asked.project):
         return Container(asked.project, PROJECT_LOG)
     if asked.run.startswith("."):
         raise ContainerNotFound(identifier)
-    end = time.monotonic() + _NEW_RUN_S
-    while True:
-        behind = is_behind(server, asked.project)  # before looking: what is not, is found below
-        found = find_run(server, asked.project, asked.run)
-        if found is not None:
-            return found
-        try:
+    found = find_run(server, asked.project, asked.run)
+    if found is None:
+        with contextlib.suppress(SeamarkError):  # it may be no name of ours
             if server.intake.known(*asked)[0]:
                 return asked
-        except SeamarkError:
-            pass  # it is no name of ours
         key, _, digits = asked.run.rpartition("-")
         given, last = last_number(server, asked.project)
-        is_new = behind and key == given and digits.isdecimal() and int(digits[:18]) <= last
-        if not is_new or time.monotonic() > end:
-            found = find_model(server, asked.project, asked.run)
-            if found is None:
-                raise ContainerNotFound(identifier)
-            return found
-        time.sleep(0.05)
+        if key == given and digits.isdecimal() and int(digits[:18]) <= last:
+            # A run that was made a moment ago may have to be waited for.
+            wait_in(server, asked.project, _NEW_RUN_S)
+            found = find_run(server, asked.project, asked.run)
+    found = found or find_model(server, asked.project, asked.run)
+    if found is None:
+        raise ContainerNotFound(identifier)
+    return found
 
 
 def project_of(request: Request, identifier: str, role: Role) -> str:
@@ -253,17 +247,10 @@ def _make_run(request: Request, project: str, given: Creation) -> Response:
     sys_id = next_id(server, project)
     who = asker(request)
 
-    def fill(batch: Batch) -> None:
-        batch.op({"op": "state", "state": "running"})
-        atoms = {"sys/custom_run_id": custom} if custom else {}
-        told = {path: list(encode_atom(value)) for path, value in atoms.items()}
-        if given.git is not None and isinstance(given.git.get("commit"), dict):
-            told["source_code/git"] = list(encode_atom(given.git))
-        if told:
-            batch.op({"op": "assign", "atoms": told})
-        for path, (atom, _) in told.items():
-            batch.holds(path, f"atom:{atom}")
-
+    values: dict[str, Any] = {"sys/custom_run_id": custom} if custom else {}
+    if given.git is not None and isinstance(given.git.get("commit"), dict):
+        values["source_code/git"] = given.git
+    fill = _filling(values, {"op": "state", "state": "running"})
     facts = {"sys_id": sys_id, "silence": "ended", "user": who.name, "attempt": 0}
     made = log_of(request, container).create(facts, fill)
     return answer(_shown(server, container, sys_id if made else ""))
@@ -290,15 +277,21 @@ def _make_version(request: Request, project: str, given: Creation) -> Response:
 
 
 def _begin(request: Request, container: Container, born: Mapping[str, Any]) -> bool:
-    told = {path: list(encode_atom(value)) for path, value in born.items()}
+    facts = {"user": asker(request).name, "attempt": None, "owner": False}
+    return log_of(request, container).create(facts, _filling(born))
+
+
+def _filling(values: Mapping[str, Any], *ops: Mapping[str, Any]) -> Callable[[Batch], None]:
+    """Return what writes operations and values to a new journal."""
+    atoms = {path: encode_atom(value) for path, value in values.items()}
 
     def fill(batch: Batch) -> None:
-        batch.op({"op": "assign", "atoms": told})
-        for path, (atom, _) in told.items():
-            batch.holds(path, f"atom:{atom}")
+        for op in ops:
+            batch.op(op)
+        batch.assign(atoms)
+        batch.kinds.update({path: f"atom:{atom.type}" for path, atom in atoms.items()})
 
-    facts = {"user": asker(request).name, "attempt": None, "owner": False}
-    return log_of(request, container).create(facts, fill)
+    return fill
 
 
 _MAKES: Final[dict[Any, Callable[[Request, str, Creation], Response]]] = {

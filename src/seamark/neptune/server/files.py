@@ -18,13 +18,15 @@ from starlette.responses import StreamingResponse
 
 from seamark.blobs.contents import download_name
 from seamark.errors import ArgumentError, PathError
+from seamark.interchange.operations import RefusedError
 from seamark.journal.safe import parts_of
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import Asked, body_of, find_container, log_of, read_of
-from seamark.neptune.server.operations import expect_free, keep_content
+from seamark.neptune.server.operations import Requested, keep_content
 from seamark.neptune.server.reading import as_time
-from seamark.neptune.server.series import At, begin_upload, find_upload, is_stored, missing
+from seamark.neptune.server.series import At, begin_upload, find_upload, missing
 from seamark.neptune.server.signing_in import base_of
+from seamark.paths import check_writable
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import expect_somebody, server_of
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from seamark.neptune.server.log import Batch
     from seamark.neptune.server.projects import Container
     from seamark.neptune.server.reading import Read
-    from seamark.neptune.server.series import Upload
     from seamark.server.blobs.blobs import Blob
     from seamark.server.state import Server
 
@@ -69,7 +70,10 @@ Sub = Annotated[str | None, Depends(_sub_path)]
 
 
 async def _take(
-    request: Request, identifier: str, work: Callable[[Container, bytes], dict[str, Any] | None]
+    request: Request,
+    identifier: str,
+    path: str,
+    work: Callable[[Container, bytes], dict[str, Any] | None],
 ) -> Response:
     container = await run_in_threadpool(find_container, request, identifier, Role.CONTRIBUTOR)
     server = server_of(request)
@@ -77,47 +81,23 @@ async def _take(
     def worked(body: bytes) -> Response:
         try:
             return answer(work(container, body) or {"errors": []})
-        except (PathError, _ClashError) as error:
-            return answer({"errors": [{"errorDescription": str(error)}]})
+        except (PathError, RefusedError) as error:
+            return answer({"errors": [{"errorDescription": f"{path[:200]}: {error}"}]})
 
     with server.intake.counting_bytes() as arriving:
         body = await body_of(request, _MOST_BODY, arriving)
         return await run_in_threadpool(worked, body)
 
 
-class _ClashError(Exception):
-    """Something else is where a file is to go."""
-
-
-def _put_file(request: Request, container: Container, path: str, file: Mapping[str, Any]) -> None:
-    def fill(batch: Batch) -> None:
-        _expect(batch, path, "file")
-        batch.op({"op": "file", "path": path, "file": file})
-        batch.holds(path, "file")
-
-    log_of(request, container).write(fill)
-
-
-def _put_members(
-    request: Request, container: Container, path: str, members: Mapping[str, Any], *, reset: bool
+def _change(
+    request: Request, container: Container, path: str, change: Callable[[Requested], None]
 ) -> None:
+    check_writable(path)
+
     def fill(batch: Batch) -> None:
-        if reset and batch.kind(path) == "file_set":
-            batch.op({"op": "delete", "paths": [path]})
-            batch.removed(path)
-        _expect(batch, path, "file_set")
-        if members:
-            batch.op({"op": "files", "path": path, "members": members})
-            batch.holds(path, "file_set")
+        change(Requested(server_of(request), container, batch))
 
     log_of(request, container).write(fill)
-
-
-def _expect(batch: Batch, path: str, family: str) -> None:
-    try:
-        expect_free(batch, path, family)
-    except ArgumentError as error:
-        raise _ClashError(str(error)) from error
 
 
 def _record(path: str, ext: str, size: int, digest: str) -> dict[str, Any]:
@@ -150,10 +130,11 @@ def _put(
     digest: str,
 ) -> None:
     if sub is None:
-        _put_file(request, container, path, _record(path, _ext(ext), size, digest))
-        return
-    member = {_below(sub): _member(server_of(request), _below(sub), size, digest)}
-    _put_members(request, container, path, member, reset=False)
+        record = {"op": "file", "file": _record(path, _ext(ext), size, digest)}
+        _change(request, container, path, lambda to: to.put(path, "file", record))
+    else:
+        member = {_below(sub): _member(server_of(request), _below(sub), size, digest)}
+        _change(request, container, path, lambda to: to.put_members(path, member))
 
 
 def _what(path: str, sub: str | None) -> str:
@@ -171,7 +152,7 @@ async def put(request: Request, identifier: Into, path: At, sub: Sub, ext: Ext =
         digest = keep_content(server_of(request), container, body)
         _put(request, container, path, sub, ext, len(body), digest)
 
-    return await _take(request, identifier, work)
+    return await _take(request, identifier, path, work)
 
 
 @router.answers("fileAtomMultipartUploadStart")
@@ -195,13 +176,6 @@ def begin(
     return answer({"uploadId": f"{name}.{_ext(ext)}".rstrip("."), "errors": []})
 
 
-def _upload(server: Server, container: Container, what: str, name: str) -> Upload:
-    upload = find_upload(server, container, what, name)
-    if upload is None:
-        raise Refusal(404, "no-upload", "this upload is not known here; begin it again")
-    return upload
-
-
 @router.answers("fileAtomMultipartUploadPart")
 @router.answers("fileSetFileMultipartUploadPart")
 async def put_part(request: Request, identifier: Into, path: At, given: Id, sub: Sub) -> Response:
@@ -209,10 +183,11 @@ async def put_part(request: Request, identifier: Into, path: At, given: Id, sub:
     name, what = given.partition(".")[0], _what(path, sub)
 
     def work(container: Container, body: bytes) -> None:
-        upload = _upload(server_of(request), container, what, name)
-        upload.put(request.headers.get("x-range", ""), body)
+        upload = find_upload(server_of(request), container, what, name)
+        if not upload.is_stored:
+            upload.put(request.headers.get("x-range", ""), body)
 
-    return await _take(request, identifier, work)
+    return await _take(request, identifier, path, work)
 
 
 @router.answers("fileAtomMultipartUploadFinish")
@@ -224,14 +199,13 @@ async def finish(request: Request, identifier: Into, path: At, given: Id, sub: S
 
     def work(container: Container, _: bytes) -> None:
         server = server_of(request)
-        if is_stored(server, container, what, name):
-            return
-        upload = _upload(server, container, what, name)
-        digest = upload.keep(server, container)
-        _put(request, container, path, sub, ext, upload.size, digest)
-        upload.drop()
+        upload = find_upload(server, container, what, name)
+        if not upload.is_stored:
+            digest = upload.keep(server, container)
+            _put(request, container, path, sub, ext, upload.size, digest)
+            upload.drop()
 
-    return await _take(request, identifier, work)
+    return await _take(request, identifier, path, work)
 
 
 @router.answers("uploadFileSetAttributeTar")
@@ -249,9 +223,9 @@ async def put_tar(
             digest = keep_content(server, container, data)
             members[name] = _member(server, name, len(data), digest)
         again = reset.lower() == "true"
-        _put_members(request, container, path, members, reset=again)
+        _change(request, container, path, lambda to: to.put_members(path, members, reset=again))
 
-    return await _take(request, identifier, work)
+    return await _take(request, identifier, path, work)
 
 
 def _unpacked(body: bytes) -> Iterator[tuple[str, bytes]]:

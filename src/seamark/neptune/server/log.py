@@ -12,11 +12,12 @@ import math
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError
+from seamark.interchange.operations import State
 from seamark.journal.folder import journal_name
 from seamark.journal.format import (
     MAX_PAYLOAD_BYTES,
@@ -41,8 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "Log", "Logs", "Opened", "Sent"]
 
-BATCH_BYTES: Final = 32 << 20
-"""About how many bytes one batch is to have at most; a frame may be longer."""
+_FRAME_POINTS: Final = 100_000
 _TRIES: Final = 20
 _REMEMBERED: Final = 1000
 """Runs."""
@@ -56,7 +56,6 @@ _AHEAD_NS: Final = 3600 * 10**9
 _BEAT_NS: Final = 25 * 10**9
 """A sign of life is written if none was for so long."""
 _PATIENCE_S: Final = 20.0
-_S: Final = 10**9
 _WITH_KIND: Final = ("model", "model_version")
 _REQUEST: Final = "request"
 _NUMBER: Final = struct.Struct("<I")
@@ -127,19 +126,17 @@ class Opened:
         return known
 
 
-class Batch:
+class Batch(State):
     """Frames of a request, and the state of the run after they are stored."""
 
     def __init__(self, opened: Opened, now_ns: int) -> None:
+        super().__init__()
         self._opened = opened
         self._salt = salt_of(opened.uid)
         ahead = opened.floor + 1 if opened.floor < now_ns + _AHEAD_NS else 0
         self._t = max(now_ns, opened.last_t + 1, ahead)
         self._frames: list[bytes] = []
         self._numbers: dict[str, int] = {}
-        self._kinds: dict[str, str | None] = {}
-        self._steps: dict[str, float] = {}
-        self._gone: set[str] = set()
         self._request = ""
         self._sent: Sent | None = None
         self.size = 0
@@ -147,10 +144,8 @@ class Batch:
     # ------------------------------------------------------------------ what is there
 
     def kind(self, path: str) -> str | None:
-        """Return the content of a path; None if there is none."""
-        if path in self._kinds:
-            return self._kinds[path]
-        return self._opened.kinds.get(path)
+        """See `State.kind`."""
+        return self.kinds[path] if path in self.kinds else self._opened.kinds.get(path)
 
     def may_write(self, path: Any) -> bool:
         """Return whether something is at a path that may be written to, so that it is a legal one.
@@ -159,49 +154,31 @@ class Batch:
         """
         return isinstance(path, str) and self.kind(path) is not None and path[:4] != "sys/"
 
-    def _last_step(self, path: str) -> float | None:
-        last = self._steps.get(path)
-        if last is None and path not in self._gone:
-            last = self._opened.steps.get(path)
-        return last
-
-    def next_step(self, path: str) -> float:
-        """Return the step of a point that is given none: one more than the last, from 0 on."""
-        last = self._last_step(path)
-        return 0.0 if last is None else last + 1
-
-    def holds(self, path: str, kind: str) -> None:
-        """Note the new content of a path."""
-        self._kinds[path] = kind
-
-    def saw_step(self, path: str, step: float) -> None:
-        """Note the step of a point."""
-        last = self._last_step(path)
-        self._steps[path] = step if last is None else max(last, step)
-
-    def emptied(self, path: str) -> None:
-        """Note that a series has no points any more."""
-        self._steps.pop(path, None)
-        self._gone.add(path)
-
-    def removed(self, path: str) -> None:
-        """Note that nothing is at a path or below it any more."""
-        self._kinds[path] = None
-        self.emptied(path)
+    def last_step(self, path: str) -> float | None:
+        """See `State.last_step`."""
+        return self.steps[path] if path in self.steps else self._opened.steps.get(path)
 
     # ------------------------------------------------------------------ frames
 
-    def op(self, record: Mapping[str, Any]) -> None:
-        """Add an operation, as ``docs/explanation/journal.md`` has them."""
-        self.frame(Kind.OP, dump_json(record))
+    def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
+        """Add a record, as ``docs/explanation/journal.md`` has them."""
+        self.frame(kind, dump_json(record))
 
-    def column(self, path: str, steps: list[float], values: list[float], times: list[int]) -> None:
-        """Add points of a series of numbers."""
+    def column(
+        self,
+        path: str,
+        values: Sequence[float],
+        steps: Sequence[float],
+        times_ns: Sequence[int] | None,
+    ) -> None:
+        """See `Records.column`."""
         number = self._number(path)
-        count = len(steps)
-        payload = _COLUMN.pack(number, count) + struct.pack(f"<{count}d", *steps)
-        payload += struct.pack(f"<{count}d", *values) + struct.pack(f"<{count}q", *times)
-        self.frame(Kind.COLUMN, payload, USER_TIME)
+        for at in range(0, len(values), _FRAME_POINTS):
+            count = len(values[at : at + _FRAME_POINTS])
+            payload = _COLUMN.pack(number, count)
+            for code, column in (("d", steps), ("d", values), ("q", times_ns or ())):
+                payload += struct.pack(f"<{count}{code}", *column[at : at + count])
+            self.frame(Kind.COLUMN, payload, USER_TIME)
 
     def frame(self, kind: int, payload: bytes, flags: int = 0) -> None:
         """Add a frame, or raise `ArgumentError` if it is longer than a frame may be."""
@@ -260,16 +237,18 @@ class Batch:
             one.numbers.clear()  # they may be given again
         else:
             one.numbers.update(self._numbers)
-        for path in self._gone:
-            one.steps.pop(path, None)
-        one.steps.update(self._steps)
-        for path, kind in self._kinds.items():
-            if kind is None:
-                one.kinds.pop(path, None)
-            else:
-                one.kinds[path] = kind
+        _adopt(one.kinds, self.kinds)
+        _adopt(one.steps, self.steps)
         one.size, one.last_t, one.position = size, self._t - 1, position
         one.request, one.sent = self._request, self._sent
+
+
+def _adopt(known: dict[str, Any], new: Mapping[str, Any]) -> None:
+    for path, value in new.items():
+        if value is None:
+            known.pop(path, None)
+        else:
+            known[path] = value
 
 
 class Log:

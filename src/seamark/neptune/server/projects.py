@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -41,7 +42,6 @@ __all__ = [
     "forget_key",
     "holds_something",
     "in_our_words",
-    "is_behind",
     "is_project",
     "key_of",
     "key_of_project",
@@ -61,7 +61,6 @@ __all__ = [
 
 
 _KEY_CHARS: Final = 3
-_PARTS: Final = 2
 
 
 class Container(NamedTuple):
@@ -126,20 +125,14 @@ _PATIENCE_S: Final = 5.0
 _MOST_WAITING: Final = 1000
 
 
-def is_behind(server: Server, project: str) -> bool:
-    """Return whether a project or a model in it may have runs that are not indexed yet."""
-    waiting = server.kept.unfolded(_MOST_WAITING)
-    return len(waiting) == _MOST_WAITING or any(is_inside(one.project, project) for one in waiting)
-
-
-def wait_in(server: Server, project: str) -> None:
-    """Wait a few seconds until everything in a project, or a place of models, is indexed."""
+def wait_in(server: Server, project: str, seconds: float = _PATIENCE_S) -> None:
+    """Wait some seconds until everything in a project, or a place of models, is indexed."""
     waiting = server.kept.unfolded(_MOST_WAITING)
     wanted = {
         (one.project, one.run): one.position for one in waiting if is_inside(one.project, project)
     }
     if wanted:
-        server.positions.wait_for_all(wanted, _PATIENCE_S)
+        server.positions.wait_for_all(wanted, seconds)
 
 
 _project = tables.neptune_project.c
@@ -147,9 +140,14 @@ _TRIES: Final = 50
 _KEY: Final = sa.select(_project.key).where(_project.path == sa.bindparam("at"))
 _LAST: Final = sa.select(_project.key, _project.last).where(_project.path == sa.bindparam("at"))
 _NEW: Final = Upsert(tables.neptune_project, ("path", "key", "last"), ("path",))
-_NEXT: Final = (
+_NEXT_NUMBER: Final = (
     sa.update(tables.neptune_project)
-    .values(last=_project.last + 1)
+    .values(
+        last=sa.case(
+            (_project.last < sa.bindparam("known"), sa.bindparam("known")), else_=_project.last
+        )
+        + 1
+    )
     .where(_project.path == sa.bindparam("at"))
 )
 _run = schema.run.c
@@ -203,39 +201,26 @@ def next_id(server: Server, project: str) -> str:
     The counter may be older than the runs, as after a backup was restored: ids that runs have are
     passed over.
     """
-    database = server.databases.account
+    known = 0
     for _ in range(_TRIES):
-        try:
-            with database.writing() as connection:
-                if not database.run(connection, _NEXT, at=project):
-                    database.run(
-                        connection,
-                        _NEW,
-                        path=project,
-                        key=key_of_project(project),
-                        last=_greatest(server, project),
-                    )
-                    database.run(connection, _NEXT, at=project)
-                ((key, last),) = database.rows(connection, _LAST, at=project)
-        except Conflict:
-            continue
-        found = f"{key}-{last}"
-        if find_run(server, project, found) is None:
-            return found
-        _skip(server, project)
+        with contextlib.suppress(Conflict):
+            key, last = _next_number(server, project, key_of_project(project), known)
+            found = f"{key}-{last}"
+            if find_run(server, project, found) is None:
+                return found
+            known = _greatest(server, project)
     msg = "other clients create runs in this project at the same time; try again"
     raise Conflict(msg)
 
 
-def _skip(server: Server, project: str) -> None:
-    database, table = server.databases.account, tables.neptune_project
-    greatest = _greatest(server, project)
+def _next_number(server: Server, at: str, key: str, known: int) -> tuple[str, int]:
+    """Return the key of a counter, made if it is new, and its next number, above a known one."""
+    database = server.databases.account
     with database.writing() as connection:
-        connection.execute(
-            sa.update(table)
-            .values(last=greatest)
-            .where(table.c.path == project, table.c.last < greatest)
-        )
+        database.run(connection, _NEW, path=at, key=key, last=0)
+        database.run(connection, _NEXT_NUMBER, at=at, known=known)
+        ((key, last),) = database.rows(connection, _LAST, at=at)
+    return str(key), int(last)
 
 
 def _greatest(server: Server, project: str) -> int:
@@ -289,18 +274,6 @@ API_KINDS: Final = {
     "model_version": "modelVersion",
 }
 """What the client calls each kind."""
-_taken: Final = tables.neptune_project.c
-_ROW: Final = sa.select(_taken.key, _taken.last).where(_taken.path == sa.bindparam("at"))
-_NEXT_NUMBER: Final = (
-    sa.update(tables.neptune_project)
-    .values(
-        last=sa.case(
-            (_taken.last < sa.bindparam("known"), sa.bindparam("known")), else_=_taken.last
-        )
-        + 1
-    )
-    .where(_taken.path == sa.bindparam("at"))
-)
 _IN: Final = sa.select(_run.name, _run.trashed).where(_run.project == sa.bindparam("project"))
 _NAMED: Final = sa.select(_run.project).where(
     _run.kind == "model_version", _run.name == sa.bindparam("name")
@@ -403,7 +376,7 @@ def new_model(server: Server, project: str, key: object) -> tuple[Container, dic
     database, at = server.databases.account, _counter(model)
     with database.writing() as connection:
         database.run(connection, _NEW, path=at, key=model.run, last=0)
-        ((key, _),) = database.rows(connection, _ROW, at=at)
+        ((key, _),) = database.rows(connection, _LAST, at=at)
     if key != model.run:
         raise _clash(model, f"somebody took {key!r}")
     return model, {"sys/model_id": model.run}
@@ -417,14 +390,10 @@ def new_version(server: Server, model: Container) -> tuple[Container, dict[str, 
     """Reserve the next number of a model; return the new version and its first attributes."""
     place = f"{model.project}/{model.run}"
     known = max(_numbered(server, place), default=0)
-    database, at = server.databases.account, _counter(model)
-    with database.writing() as connection:
-        database.run(connection, _NEW, path=at, key=model.run, last=0)
-        database.run(connection, _NEXT_NUMBER, at=at, known=known)
-        ((_, number),) = database.rows(connection, _ROW, at=at)
+    _, number = _next_number(server, _counter(model), model.run, known)
     return Container(place, mint_run_id()), {
         "sys/model_id": model.run,
-        "sys/version": int(number),
+        "sys/version": number,
         "sys/stage": "none",
     }
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from seamark.reading.points import Points
     from seamark.server.state import Server
 
-__all__ = ["At", "begin_upload", "find_upload", "is_stored"]
+__all__ = ["At", "begin_upload", "find_upload"]
 
 
 router: Final = Routes()
@@ -143,8 +143,13 @@ class Upload:
     """File of `size` bytes that one client uploads in parts, each to any process of a server."""
 
     def __init__(self, path: Path, size: int) -> None:
-        self._path, self.size, self.name = path, size, path.name
+        self.path, self.size, self.name = path, size, path.name
         self._parts = path.with_suffix(".parts")
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it was kept; the answer to the client may have been lost."""
+        return self.path.with_suffix(".done").is_file()
 
     def put(self, given: str, data: bytes) -> None:
         """Take a part; the same again changes nothing.
@@ -156,7 +161,7 @@ class Upload:
         if whole != self.size or last - start + 1 != len(data) or last >= self.size:
             msg = "Length of stream does not match given range"  # the client begins again for it
             raise ArgumentError(msg)
-        descriptor = os.open(self._path, os.O_WRONLY)
+        descriptor = os.open(self.path, os.O_WRONLY)
         try:
             view = memoryview(data)
             while view:
@@ -184,8 +189,8 @@ class Upload:
     def drop(self) -> None:
         """Remove the received bytes; the fact that they were stored is remembered for a day."""
         self._parts.touch()
-        self._parts.replace(self._path.with_suffix(".done"))
-        self._path.unlink(missing_ok=True)
+        self._parts.replace(self.path.with_suffix(".done"))
+        self.path.unlink(missing_ok=True)
 
     def _is_whole(self) -> bool:
         end = 0
@@ -198,7 +203,7 @@ class Upload:
         return end == self.size
 
     def _read(self) -> Iterator[bytes]:
-        with self._path.open("rb") as file:
+        with self.path.open("rb") as file:
             while part := file.read(PART_BYTES):
                 yield part
 
@@ -214,21 +219,14 @@ def begin_upload(server: Server, container: Container, what: str, size: int) -> 
     return Upload(path, size)
 
 
-def find_upload(server: Server, container: Container, what: str, name: str) -> Upload | None:
-    """Return the upload that `begin_upload` began; None if there is none for this place."""
+def find_upload(server: Server, container: Container, what: str, name: str) -> Upload:
+    """Return the upload that `begin_upload` began for this place; it may be stored already."""
     found = _NAME.fullmatch(name)
-    path = server.settings.folder / _FOLDER / name
-    if found is None or found[1] != _mark(container, what) or not path.is_file():
-        return None
-    return Upload(path, int(found[2]))
-
-
-def is_stored(server: Server, container: Container, what: str, name: str) -> bool:
-    """Return whether an upload is already stored; the answer to it may have been lost."""
-    found = _NAME.fullmatch(name)
-    if found is None or found[1] != _mark(container, what):
-        return False
-    return (server.settings.folder / _FOLDER / f"{name}.done").is_file()
+    if found is not None and found[1] == _mark(container, what):
+        upload = Upload(server.settings.folder / _FOLDER / name, int(found[2]))
+        if upload.is_stored or upload.path.is_file():
+            return upload
+    raise Refusal(404, "no-upload", "this upload is not known here; begin it again")
 
 
 def _mark(container: Container, what: str) -> str:

@@ -15,7 +15,7 @@ from seamark.errors import ArgumentError
 from seamark.journal.folder import PROJECT_LOG
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import log_of, project_of
-from seamark.neptune.server.operations import keep_content
+from seamark.neptune.server.operations import Requested, keep_content
 from seamark.neptune.server.projects import Container
 from seamark.neptune.server.reading import PLACE, files_of, hash_of
 from seamark.server.access import Role
@@ -114,12 +114,11 @@ def _checked(files: Any) -> list[dict[str, Any]]:
 
 
 def _keep(request: Request, log: Container, given: str, files: list[dict[str, Any]]) -> None:
-    data = json.dumps(files, ensure_ascii=False).encode()
-    digest = keep_content(server_of(request), log, data)
+    data, server = json.dumps(files, ensure_ascii=False).encode(), server_of(request)
+    digest = keep_content(server, log, data)
     file = {"name": f"{given}.json", "ext": "json", "size": len(data), "sha256": digest}
 
     def fill(batch: Batch) -> None:
-        batch.op({"op": "files", "path": PLACE, "members": {given: file}})
-        batch.holds(PLACE, "file_set")
+        Requested(server, log, batch).put_members(PLACE, {given: file})
 
     log_of(request, log).write(fill)

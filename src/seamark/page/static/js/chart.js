@@ -116,6 +116,23 @@ export function Chart(props) {
   </section>`;
 }
 
+/** What is to be drawn, by chart: an older drawing of it is not made. @type {Map<object, () => void>} */
+const undrawn = new Map();
+
+/** Draw in a task of its own: clicks and other charts do not wait until all are drawn. @param {object} chart @param {() => void} draw */
+function drawSoon(chart, draw) {
+  if (!undrawn.size) setTimeout(drawNext);
+  undrawn.set(chart, draw);
+}
+
+function drawNext() {
+  const [next] = undrawn;
+  if (!next) return;
+  undrawn.delete(next[0]);
+  if (undrawn.size) setTimeout(drawNext);
+  next[1]();
+}
+
 /**
  * A hook that draws a chart, unless as many are drawn already as a browser bears.
  * @param {ChartProps} props
@@ -126,13 +143,15 @@ export function Chart(props) {
  * @param {ReadonlySet<string>} gone the runs whose lines are hidden
  */
 function usePlot({ api, paths, runs, view, groups, zoom, onZoom, height, always }, curves, canvas, inks, colour, gone) {
-  const shown = () => curves.drawnLines().filter((line) => !gone.has(line.run));
   const plot = useRef(/** @type {Plot | null} */ (null));
   /** Whether it waits for another chart; a new object draws the notes anew. */
   const [state, setState] = useState({ wait: false });
   const [released, setReleased] = useState(0);
   const me = useMemo(() => ({}), []);
-  const of = JSON.stringify(runs.map((run) => [run.project, run.id]));
+  const { logx = false, logy = false, robust = false } = view;
+  const axis = view.x || "step";
+  const kind = JSON.stringify([inks, runs.map((run) => [run.project, run.id]), paths, groups, axis, logx, logy, robust, curves.whole]);
+  const how = { axis, logx, logy, robust, colour, greys: Object.values(GREY), height, api, whole: curves.whole, kind, onZoom, onShow: () => setState({ wait: false }) };
   useEffect(() => {
     const element = canvas?.current;
     if (!element) return undefined;
@@ -143,18 +162,13 @@ function usePlot({ api, paths, runs, view, groups, zoom, onZoom, height, always 
       return () => void waiting.delete(retry);
     }
     alive.add(me);
-    const { logx = false, logy = false, robust = false } = view;
-    const made = new Plot(element, {
-      axis: view.x || "step", logx, logy, robust, colour, greys: Object.values(GREY), height, api, whole: curves.whole,
-      onZoom,
-      onShow: () => setState({ wait: false }),
-    });
+    const made = new Plot(element, how);
     plot.current = made;
-    made.show(shown(), zoom);
-    const observer = new ResizeObserver(() => made.resize(Math.max(120, element.clientWidth), height));
+    const observer = new ResizeObserver(([{ contentRect }]) => made.resize(contentRect.width, made.how.height));
     observer.observe(element);
     return () => {
       observer.disconnect();
+      undrawn.delete(me);
       made.destroy();
       plot.current = null;
       alive.delete(me);
@@ -163,13 +177,22 @@ function usePlot({ api, paths, runs, view, groups, zoom, onZoom, height, always 
       waiting.delete(next);
       queueMicrotask(next);
     };
-  }, [canvas !== null, inks, of, JSON.stringify([paths, groups, view.x, view.logx, view.logy, view.robust]), curves.whole, height, released]);
+  }, [canvas !== null, released]);
+
+  useEffect(() => plot.current?.resize(plot.current.width, height), [height]);
 
   useEffect(() => {
-    if (!plot.current) return;
-    plot.current.begins = curves.begins();
-    plot.current.show(shown(), zoom);
-  }, [curves.told.drawn, of, zoom?.low, zoom?.high, view.attempts, gone]);
+    const made = plot.current;
+    if (!made) return;
+    made.how = how;
+    const draw = () => {
+      made.begins = curves.begins();
+      made.show(curves.drawnLines().filter((line) => !gone.has(line.run)), zoom);
+    };
+    // What is saved is read as soon as it has its points.
+    if (always) draw();
+    else drawSoon(me, draw);
+  }, [canvas !== null, released, kind, curves.told.drawn, zoom?.low, zoom?.high, view.attempts, gone]);
   return { plot, wait: state.wait };
 }
 

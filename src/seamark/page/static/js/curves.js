@@ -228,7 +228,8 @@ export function useCurves({ api, paths, runs, view, zoom, has, attempts, groups,
     }
     const abort = new AbortController();
     const { signal } = abort;
-    const px = Math.max(600, Math.min(4000, Math.ceil((canvas.current?.clientWidth || 500) / 250) * 500));
+    // Steps of 100 pixels, so that little is asked again when a window is sized.
+    const px = Math.max(200, Math.min(4000, Math.ceil((canvas.current?.clientWidth || 500) / 100) * 100));
     const look = lookOf(view, zoom, px);
     if (whole) look.attempt = "all";
     const show = (/** @type {boolean} */ loading) => setTold((old) => ({ of: question, loading, error: "", drawn: old.drawn + 1 }));

@@ -56,6 +56,7 @@ export class Plot {
    * @param {number} how.height
    * @param {any} how.api
    * @param {boolean} how.whole whether replaced points are among the points
+   * @param {string} how.kind of lines: those of another one are drawn by another uPlot
    */
   constructor(element, how) {
     this.element = element;
@@ -71,6 +72,8 @@ export class Plot {
     /** @type {uPlot | null} */
     this.plot = null;
     this.key = "";
+    /** In pixels; 0 until it is known without a layout. */
+    this.width = 0;
     this.hovered = false;
     /** @type {import("./pointer.js").Pointer | null} */
     this.pointer = null;
@@ -94,7 +97,7 @@ export class Plot {
     const isGrey = (/** @type {Line} */ line) => this.how.greys.includes(this.how.colour(line, ""));
     lines = [...lines.filter(isGrey), ...lines.filter((line) => !isGrey(line))];
     this.lines = lines;
-    const key = lines.map((line) => line.key).join("\n");
+    const key = [this.how.kind, ...lines.map((line) => line.key)].join("\n");
     if (!lines.some((line) => line.parts.x.length)) {
       this.destroyPlot();
       return;
@@ -134,7 +137,7 @@ export class Plot {
       across.values = written((one) => short(one, 6));
     }
     return /** @type {any} */ ({
-      width: Math.max(120, this.element.clientWidth),
+      width: Math.max(120, this.width || this.element.clientWidth),
       height,
       // The last number below the axis is not cut.
       padding: [6, (/** @type {uPlot} */ plot) => Math.max(8, ...widthsOf(plot).slice(-1).map((one) => one / 2 + 2)), 0, 0],
@@ -339,9 +342,12 @@ export class Plot {
     return true;
   }
 
-  /** @param {number} width @param {number} height */
+  /** @param {number} width 0 if it is not known @param {number} height */
   resize(width, height) {
-    if (this.plot && (this.plot.width !== width || this.plot.height !== height)) this.plot.setSize({ width, height });
+    this.width = Math.round(width);
+    this.how.height = height;
+    const size = { width: Math.max(120, this.width || this.element.clientWidth), height };
+    if (this.plot && (this.plot.width !== size.width || this.plot.height !== height)) this.plot.setSize(size);
   }
 
   destroyPlot() {

@@ -1,0 +1,363 @@
+"""Operations of Neptune's client as records of a journal.
+
+The server applies them to the journal of a request, and the import of the client's folders to that
+of an imported run. What Neptune's server refused is refused by both.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any, ClassVar, Final, NamedTuple
+
+from seamark.errors import ArgumentError, PathError
+from seamark.interchange.draft import Records
+from seamark.interchange.found import extension_of
+from seamark.journal.format import is_long
+from seamark.paths import is_inside
+from seamark.values import Atom, encode_atom, escape
+
+__all__ = ["TOLD", "Operations", "RefusedError", "State"]
+
+
+class RefusedError(Exception):
+    """Error in a single operation; the others of its batch are done."""
+
+
+TOLD: Final = (
+    RefusedError,
+    ArgumentError,
+    PathError,
+    TypeError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+"""Errors of an operation that is not as it should be."""
+_WAITING: Final = 100_000
+"""So many points wait at most, to be written by series."""
+_LIKE_A_POINT: Final = 50
+"""Characters of a text that count as much as a point."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_LONGEST_UNIT: Final = 1000
+_MS: Final = 1_000_000
+_I63: Final = 1 << 63
+_LIKE_STRINGS: Final = frozenset({"atom:string", "atom:text", "atom:null", "atom:json"})
+"""Kinds that the client takes for strings."""
+
+
+class State(Records):
+    """A journal and what is at the paths of its run, of which later operations depend.
+
+    Attributes:
+        kinds: Kind of each path: ``"atom:float"`` and the like, or the family; None if the path is
+            free again.
+        steps: The last step of each series; None if its points were removed.
+    """
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, str | None] = {}
+        self.steps: dict[str, float | None] = {}
+
+    def kind(self, path: str) -> str | None:
+        """Return the content of a path; None if there is none."""
+        return self.kinds.get(path)
+
+    def last_step(self, path: str) -> float | None:
+        """Return the last step of a series; None if it has no point."""
+        return self.steps.get(path)
+
+    def next_step(self, path: str) -> float:
+        """Return the step of a point that is given none: one more than the last, from 0 on."""
+        last = self.last_step(path)
+        return 0.0 if last is None else last + 1
+
+    def saw_step(self, path: str, step: float) -> None:
+        """Note the step of a point."""
+        last = self.last_step(path)
+        self.steps[path] = step if last is None else max(last, step)
+
+    def removed(self, path: str) -> None:
+        """Note that nothing is at a path any more."""
+        self.kinds[path] = self.steps[path] = None
+
+
+class _Column(NamedTuple):
+    values: list[float]
+    steps: list[float]
+    times: list[int]
+
+
+class Operations:
+    """Applies operations to a journal; values and points wait in memory for `flush`.
+
+    An operation that is impossible raises one of `TOLD` and changes nothing. `keep` stores bytes
+    for good and returns their SHA-256 (hex). `has_logged` tells whether there were points, which
+    would be others if they were applied twice.
+    """
+
+    def __init__(self, to: State, keep: Callable[[bytes], str]) -> None:
+        self._to, self._keep = to, keep
+        self.has_logged = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._atoms: dict[str, Atom] = {}
+        self._columns: dict[str, _Column] = {}
+        self._texts: dict[str, list[Sequence[Any]]] = {}
+        self._waiting = 0
+
+    def apply(self, path: str, verb: str, what: Any) -> None:
+        """Apply an operation such as ``assignFloat`` to a legal path."""
+        if verb in _ASSIGNED:
+            kind, value_of = _ASSIGNED[verb]
+            value = value_of(what)
+            if kind == "atom:int" and self._to.kind(path) == "atom:float":
+                kind, value = "atom:float", float(value)
+            self.assign(path, kind, encode_atom(value))
+        elif verb in self._SERIES:
+            family, add, nothing = self._SERIES[verb]
+            if what["entries"] != []:
+                add(self, path, what["entries"])
+            elif self.expect(path, family) is None:
+                # The client before 0.9 asks for a series before it sends any points. A journal says
+                # so only by a point that is taken away again.
+                add(self, path, [{"value": nothing, "timestampMilliseconds": 0}])
+                self.apply(path, "clearFloatSeries", {})
+        elif verb in self._ACTS:
+            self.flush()
+            self._ACTS[verb](self, path, what or {})
+        else:
+            msg = f"the operation {verb!r:.60} is not known here"
+            raise RefusedError(msg)
+
+    def flush(self) -> None:
+        """Write all that waits."""
+        if self._atoms:
+            self._to.assign(self._atoms)
+        for path, column in self._columns.items():
+            self._to.column(path, *column)
+        for path, points in self._texts.items():
+            self._to.texts(path, points)
+        self._begin()
+
+    def expect(self, path: str, family: str) -> str | None:
+        """Return the kind of a path; `RefusedError` if other data is there."""
+        there = self._to.kind(path)
+        if there not in (None, family):
+            raise _clash(there, family)
+        return there
+
+    def put(self, path: str, family: str, record: Mapping[str, Any]) -> None:
+        """Put a file or an artifact at a path; `record` is all of the operation but the path."""
+        self.expect(path, family)
+        self._to.op({**record, "path": path})
+        self._to.kinds[path] = family
+
+    def put_members(
+        self, path: str, members: Mapping[str, Mapping[str, Any]], *, reset: bool = False
+    ) -> None:
+        """Add files to a set of files, or with `reset` replace all that it has."""
+        if reset and self._to.kind(path) == "file_set":
+            self._delete(path, {})
+        self.expect(path, "file_set")
+        if members:
+            self._to.files(path, members)
+            self._to.kinds[path] = "file_set"
+
+    # ------------------------------------------------------------------ single values
+
+    def assign(self, path: str, kind: str, atom: Atom) -> None:
+        """Assign a single value."""
+        there = self._to.kind(path)
+        if there not in (None, kind) and not {there, kind} <= _LIKE_STRINGS:
+            raise _clash(there, kind)
+        if atom.type == "string" and is_long(atom.value):
+            atom = Atom("text", self._blob(atom.value))
+        self._atoms[path] = atom
+        self._to.kinds[path] = kind
+
+    def _blob(self, text: str) -> dict[str, Any]:
+        data = text.encode()
+        return {"sha256": self._keep(data), "size": len(data)}
+
+    # ------------------------------------------------------------------ series
+
+    def _points(
+        self, path: str, entries: Sequence[Mapping[str, Any]], family: str
+    ) -> tuple[list[float], list[int]]:
+        self.expect(path, family)
+        steps, times = [], []
+        for each in entries:
+            step = each.get("step")
+            step = self._to.next_step(path) if step is None else float(step)
+            if not math.isfinite(step):
+                msg = f"{path}: a step is a finite number, got {step}"
+                raise ArgumentError(msg)
+            self._to.saw_step(path, step)
+            steps.append(step)
+            times.append(_time_ns(each["timestampMilliseconds"]))
+        self._to.kinds[path] = family
+        self.has_logged = True
+        return steps, times
+
+    def _log_floats(self, path: str, entries: Sequence[Mapping[str, Any]]) -> None:
+        # Points of one path become one column, whatever is between.
+        values = [float(each["value"]) for each in entries]
+        steps, times = self._points(path, entries, "float_series")
+        waiting = self._columns.setdefault(path, _Column([], [], []))
+        waiting.values.extend(values)
+        waiting.steps.extend(steps)
+        waiting.times.extend(times)
+        self._wait(len(values))
+
+    def _log_strings(self, path: str, entries: Sequence[Mapping[str, Any]]) -> None:
+        texts = [escape(str(each["value"])) for each in entries]
+        steps, times = self._points(path, entries, "string_series")
+        values = [self._blob(text) if is_long(text) else text for text in texts]
+        self._texts.setdefault(path, []).extend(zip(steps, values, times, strict=True))
+        self._wait(sum(1 + len(text) // _LIKE_A_POINT for text in texts))
+
+    def _wait(self, weight: int) -> None:
+        self._waiting += weight
+        if self._waiting >= _WAITING:
+            self.flush()
+
+    def _log_images(self, path: str, entries: Sequence[Mapping[str, Any]]) -> None:
+        self.flush()
+        values = [each["value"] for each in entries]
+        steps, times = self._points(path, entries, "file_series")
+        for step, time, value in zip(steps, times, values, strict=True):
+            data = base64.b64decode(value.get("data") or "", validate=True)
+            ext = extension_of("", data[:64]).replace("jpg", "jpeg") or "png"
+            file = {"name": f"image.{ext}", "ext": ext, "size": len(data)}
+            record = {"op": "file_point", "path": path, "step": step, "time": time}
+            for name in ("name", "description"):
+                if value.get(name):
+                    record[name] = escape(str(value[name]))
+            self._to.op({**record, "file": {**file, "sha256": self._keep(data)}})
+
+    def _clear_series(self, path: str, _: Mapping[str, Any]) -> None:
+        there = self._to.kind(path)
+        if there is None:
+            return
+        if there.startswith("atom") or there in ("file", "file_set", "artifact", "string_set"):
+            raise _clash(there, "a series")
+        self._to.op({"op": "clear", "path": path})
+        self._to.steps[path] = None
+
+    def _configure(self, path: str, what: Mapping[str, Any]) -> None:
+        self.expect(path, "float_series")
+        known: dict[str, Any] = {
+            name: float(what[name]) for name in ("min", "max") if what.get(name) is not None
+        }
+        if what.get("unit") is not None:
+            known["unit"] = escape(str(what["unit"])[:_LONGEST_UNIT])
+        self._to.op({"op": "series_config", "path": path, **known})
+
+    # ------------------------------------------------------------------ sets, files, artifacts
+
+    def _change_set(self, path: str, op: str, values: Collection[Any]) -> None:
+        self.expect(path, "string_set")
+        if values or op == "assign_set":
+            texts = [escape(str(each)) for each in values]
+            self.put(path, "string_set", {"op": op, "values": texts})
+
+    def _delete(self, path: str, _: Mapping[str, Any]) -> None:
+        if path.startswith("sys/"):
+            msg = "fields below sys/ cannot be deleted"
+            raise RefusedError(msg)
+        if self._to.kind(path) is not None:
+            self._to.op({"op": "delete", "paths": [path]})
+            self._to.removed(path)
+
+    def _delete_files(self, path: str, what: Mapping[str, Any]) -> None:
+        self.expect(path, "file_set")
+        given = [str(each).strip("/") for each in what["filePaths"]]
+        members = self._members(path)
+        gone = [name for name in members if any(is_inside(name, one) for one in given)]
+        if gone:
+            self._to.op({"op": "unfiles", "path": path, "names": gone})
+
+    def _members(self, path: str) -> Collection[str]:
+        """Return the names of the files in a set of files."""
+        raise NotImplementedError
+
+    def _tracked(self, digest: str) -> Mapping[str, Any]:
+        """Return kind, files, references and hash of the artifact with a hash."""
+        raise NotImplementedError
+
+    def _put_artifact(self, path: str, what: Mapping[str, Any]) -> None:
+        self.put(path, "artifact", {"op": "artifact", **self._tracked(str(what["hash"]))})
+
+    def _clear_artifact(self, path: str, _: Mapping[str, Any]) -> None:
+        empty = {"files": [], "references": [], "hash": hashlib.sha256(b"").hexdigest()}
+        self.put(path, "artifact", {"op": "artifact", "kind": "tracked", **empty})
+
+    _SERIES: ClassVar[dict[str, tuple[str, Callable[[Operations, str, Any], None], Any]]] = {
+        "logFloats": ("float_series", _log_floats, 0.0),
+        "logStrings": ("string_series", _log_strings, ""),
+        "logImages": ("file_series", _log_images, {}),
+    }
+    """By what adds points to a series: its family, the method, and a value of no meaning."""
+    _ACTS: ClassVar[dict[str, Callable[[Operations, str, Any], None]]] = {
+        "clearFloatSeries": _clear_series,
+        "clearStringSeries": _clear_series,
+        "clearImageSeries": _clear_series,
+        "configFloatSeries": _configure,
+        "insertStrings": lambda self, path, what: self._change_set(path, "add", what["values"]),
+        "removeStrings": lambda self, path, what: self._change_set(path, "remove", what["values"]),
+        "clearStringSet": lambda self, path, _: self._change_set(path, "assign_set", ()),
+        "deleteAttribute": _delete,
+        "deleteFiles": _delete_files,
+        "assignArtifact": _put_artifact,
+        "clearArtifact": _clear_artifact,
+    }
+
+
+def _clash(there: str | None, kind: str) -> RefusedError:
+    words = [str(one).removeprefix("atom:").replace("_", " ") for one in (there, kind)]
+    return RefusedError(f"holds {words[0]}, and cannot be made {words[1]}")
+
+
+# ---------------------------------------------------------------------- values
+
+
+def _int(what: Mapping[str, Any]) -> int:
+    value = what["value"]
+    if type(value) is not int:
+        msg = f"expected an integer, got {value!r:.60}"
+        raise RefusedError(msg)
+    return value
+
+
+def _bool(what: Mapping[str, Any]) -> bool:
+    if type(what["value"]) is not bool:
+        msg = f"expected true or false, got {what['value']!r:.60}"
+        raise RefusedError(msg)
+    return bool(what["value"])
+
+
+_ASSIGNED: Final[dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]]] = {
+    "assignFloat": ("atom:float", lambda what: float(what["value"])),
+    "assignInt": ("atom:int", _int),
+    "assignBool": ("atom:bool", _bool),
+    "assignString": ("atom:string", lambda what: str(what["value"])),
+    "assignDatetime": (
+        "atom:datetime",
+        lambda what: _EPOCH + timedelta(milliseconds=int(what["valueMilliseconds"])),
+    ),
+}
+
+
+def _time_ns(milliseconds: Any) -> int:
+    found = int(milliseconds) * _MS
+    if not -_I63 <= found < _I63:
+        msg = f"expected a time in milliseconds since 1970, got {milliseconds!r:.60}"
+        raise ArgumentError(msg)
+    return found

@@ -122,9 +122,10 @@ def _config_of(path: str, content: Any, checks: Mapping[str, Check]) -> Config:
         kind = "a list" if isinstance(content, list) else "a single value"
         msg = f"expected keys and values, got {kind}"
         raise ArgumentError(msg)
+    items: Mapping[Any, Any] = content or {}
     values: dict[str, Any] = {}
     called: dict[str, str] = {}
-    for given, value in (content or {}).items():
+    for given, value in items.items():
         name = _OLD.get(given, given)
         if name not in checks:
             raise ArgumentError(_unknown(str(given), checks))

@@ -423,3 +423,26 @@ def test_a_signal_in_the_middle_of_waiting_ends_it():
     command = [sys.executable, "-c", WAITS, str(PROCESSES)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0"] * PROCESSES
+
+
+def test_a_fold_worker_ends_well_although_numpy_has_threads(tmp_path):
+    """A signal that reaches one of them does not end the process in the middle of a fold."""
+    settings = Settings.at(tmp_path)
+    run.prepare(settings)
+    heard, tell = os.pipe()
+    command = [sys.executable, "-c", "import sys; from seamark.server.run import main"]
+    command[-1] += "; sys.exit(main(sys.argv[1:]))"
+    threads = {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
+    with subprocess.Popen(
+        [*command, "fold", str(tell)],
+        stdin=subprocess.PIPE,
+        pass_fds=(tell,),
+        env=os.environ | threads,
+    ) as worker:
+        os.close(tell)
+        worker.stdin.write(settings.to_json().encode() + b"\n")
+        worker.stdin.flush()
+        assert os.read(heard, 1) == b"f"
+        os.close(heard)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(60) == 0

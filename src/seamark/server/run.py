@@ -109,9 +109,9 @@ def _answer(settings: Settings, listening: int, ready: int) -> None:
 
 
 def _fold(settings: Settings, ready: int) -> None:
+    stop = _set_by_signals()  # before NumPy starts threads, which would not block the signals
     from seamark.server.folding.main import main as fold
 
-    stop = _set_by_signals()
     _when_left_alone(stop.set)
     _announce(ready, b"f")
     fold(settings, stop)

@@ -101,6 +101,12 @@ def test_after_a_kill_it_is_started_again_and_nothing_is_lost(run_server, tmp_pa
         training.log_metrics({"loss": 1.0}, step=step)
     assert shippers.flush(first.url, 60)
     until(lambda: len(first.workers()) == 2)
+    killed = set(first.workers())
+    for pid in killed:  # whoever of them dies is started again
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: len(first.workers()) == 2 and not killed & set(first.workers()))
+    assert ask(first.url, "GET", "accounts/me", first.token).status == 200
+    assert sum("SIGKILL" in line for line in first.lines) == 2
     before = first.workers()
     first.process.kill()
     first.process.wait(30)

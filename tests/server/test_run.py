@@ -452,3 +452,23 @@ def test_a_fold_worker_ends_well_although_numpy_has_threads(tmp_path):
         os.close(heard)
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(60) == 0
+
+
+def test_exit_codes_are_known_where_whoever_starts_it_ignores_ended_children(tmp_path, monkeypatch):
+    """What cannot work is not started again and again."""
+    monkeypatch.setattr(run, "_RUN", f"raise SystemExit({run.EXIT_FOR_GOOD})")
+    said = []
+
+    def say(line):
+        said.append(line)
+        assert "again in" not in line
+
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            supervisor = run.Supervisor(Settings.at(tmp_path), listening, say, lambda: None)
+            assert supervisor.run() == 1
+        assert signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert said == []

@@ -381,6 +381,8 @@ class Supervisor:
             self._signals += 1
 
         before = {number: signal.signal(number, on_signal) for number in _ASKED}
+        # Whoever starts a server may ignore it: then no exit code of a child is known.
+        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
             yield
         finally:

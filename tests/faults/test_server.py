@@ -234,7 +234,7 @@ def check_all(root, place):
 
 @pytest.mark.once
 @pytest.mark.slow
-@pytest.mark.timeout(max(240, 40 * KILLS))
+@pytest.mark.timeout(max(600, 40 * KILLS))
 @pytest.mark.parametrize(
     "place", ["postgresql", pytest.param("sqlite", marks=pytest.mark.thorough)], indirect=True
 )

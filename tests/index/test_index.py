@@ -231,6 +231,19 @@ def test_a_run_that_another_process_forgot_is_folded_again(builder, folder, open
 
 
 @pytest.mark.parametrize("read", [_read_one, _read_all])
+def test_a_process_that_is_killed_while_it_folds_a_run_again_harms_nobody(
+    builder, folder, open_index, read
+):
+    """Whoever reads next does what it left undone, though no folder has changed."""
+    builder().assign(a=1).save(folder)
+    index, other = open_index(now_ns=_later), open_index()
+    assert (_read_one(index, folder), read(index, folder)) == (1, 1)
+    ref = folder.project, folder.run
+    other._updater._forget([(ref, other._updater.number_of(ref))])
+    assert [read(index, folder) for _ in range(2)] == [1, 1]
+
+
+@pytest.mark.parametrize("read", [_read_one, _read_all])
 def test_an_older_copy_over_the_file_is_brought_up_to_date(builder, folder, open_index, read):
     """As whoever restores a backup does it."""
     journal = builder().assign(a=1)

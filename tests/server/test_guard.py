@@ -61,29 +61,6 @@ _MORE: dict[str, list[Any]] = {
     "select": [{"query": f"`{WORTH}/lrr` > 0", "unknown": "tell"}],
     "table": [{"columns": ["*"]}, _SOME, {"id": RUN}, {"query": f"`{WORTH}/lr` > 0"}],
 }
-OF_MANY: dict[str, list[Any]] = {
-    "attempts": [_REFS],
-    "changes": [{}],
-    "crash_reasons": [_REFS],
-    "curves": [{**_REFS, "paths": [f"{WORTH}/loss"]}],
-    "fields": [{}, {"project": SECRET}],
-    "group_curves": [{"groups": [{"refs": [[SECRET, RUN]]}], "paths": [f"{WORTH}/loss"]}],
-    "groups": [{"by": [f"{WORTH}/lr"], "unknown": "tell"}],
-    "losses": [_REFS],
-    "names": [{}, {"project": SECRET}],
-    "paths": [{}, {"project": SECRET}],
-    "projects": [{}, {"project": SECRET}],
-    "select": [{}, {"query": f"`{WORTH}/lrr` > 0", "unknown": "tell"}],
-    "series": [{**_REFS, "paths": ["*"], "unknown": "tell"}],
-    "series_paths": [_REFS],
-    "shared": [{}, {"project": SECRET}],
-    "table": [
-        {"columns": ["*"]},
-        {"project": SECRET},
-        {"id": RUN},
-        {"query": f"`{WORTH}/lr` > 0"},
-    ],
-}
 OF_MANY: dict[tuple[str, str], list[Any]] = {
     **{
         ("POST", f"/read/{verb}"): [body, *_MORE.get(verb, ())]

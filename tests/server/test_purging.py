@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
+import zlib
 
 import pytest
 
@@ -13,6 +15,7 @@ import urllib3
 from folding import a_journal, eventually, says
 from served import folding
 
+from seamark.journal.format import ZLIB, Kind
 from seamark.server.accounts import tables as account_tables
 from seamark.server.blobs.blobs import Blobs
 from seamark.server.databases import open_databases
@@ -25,7 +28,8 @@ from seamark.server.state import make_tables
 from seamark.server.writer import ServerWriter
 
 PROJECT = "team/x"
-DAY_NS = 24 * 3600 * 10**9
+HOUR_NS = 3600 * 10**9
+DAY_NS = 24 * HOUR_NS
 
 
 def away(place, run):
@@ -151,17 +155,52 @@ def tended(kept, clock):
         kept.tend()
 
 
-def test_files_that_were_taken_up_stay(place, clock, fresh):
-    """Nobody knows which runs need them; what comes afterwards goes with its last run."""
+def test_files_that_were_taken_up_go_with_the_last_run_that_names_them(place, clock, fresh):
+    """Also what is named by a compressed record, or by the list of a folder; the rest goes."""
     blobs = Blobs(place.databases.kept, place.objects, now_ns=clock)
-    own, more = content(blobs, "a", b"own"), b"afterwards"
-    place.send(PROJECT, "a", uploads(a_journal("one", PROJECT, "a"), own))
+    own, shared, packed, member, stray = (
+        content(blobs, "a", data) for data in (b"own", b"shared", b"packed", b"member", b"stray")
+    )
+    folder = content(blobs, "a", json.dumps({"member": [6, member]}).encode())
+    first = uploads(uploads(a_journal("one", PROJECT, "a"), own), shared)
+    uploads(first, folder, dir=True)
+    record = json.dumps({"op": "upload", "path": "p", "size": 6, "sha256": packed}).encode()
+    first.frame(Kind.OP, zlib.compress(record), flags=ZLIB)
+    place.send(PROJECT, "a", first)
+    place.send(PROJECT, "b", uploads(a_journal("two", PROJECT, "b"), shared))
     kept, again = fresh()
-    later = content(again, "a", more)
+
+    def there():
+        every = (own, shared, packed, member, stray, folder)
+        return {each for each in every if again.find(PROJECT, each)}
+
+    clock.now += HOUR_NS
+    kept.tend()
+    assert there() == {own, shared, packed, member, stray, folder}  # nobody is hurried
+    tended(kept, clock)
+    assert there() == {own, shared, packed, member, folder}
     kept.forget(PROJECT, "a")
     tended(kept, clock)
+    assert there() == {shared}
+    kept.forget(PROJECT, "b")
+    tended(kept, clock)
+    assert there() == set()
+    assert [one.name for one in place.objects.listed("blobs/")] == []
+
+
+def test_files_stay_where_a_journal_that_may_name_them_is_lost(place, clock, fresh):
+    """Who knows what it named: nothing that was taken up goes then."""
+    blobs = Blobs(place.databases.kept, place.objects, now_ns=clock)
+    own = content(blobs, "a", b"own")
+    place.send(PROJECT, "a", uploads(a_journal("one", PROJECT, "a"), own))
+    (name,) = (one.name for one in place.objects.listed("journals/"))
+    path = place.objects.folder / name
+    path.chmod(0o600)
+    path.write_bytes(b"!" + path.read_bytes()[1:])
+    kept, again = fresh()
+    tended(kept, clock)
+    tended(kept, clock)
     assert b"".join(again.find(PROJECT, own).read()) == b"own"
-    assert again.find(PROJECT, later) is None
 
 
 def test_what_comes_for_a_run_in_the_moment_of_its_purge_goes_too(place, clock):

@@ -101,6 +101,12 @@ def test_after_a_kill_it_is_started_again_and_nothing_is_lost(run_server, tmp_pa
         training.log_metrics({"loss": 1.0}, step=step)
     assert shippers.flush(first.url, 60)
     until(lambda: len(first.workers()) == 2)
+    killed = set(first.workers())
+    for pid in killed:  # whoever of them dies is started again
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: len(first.workers()) == 2 and not killed & set(first.workers()))
+    assert ask(first.url, "GET", "accounts/me", first.token).status == 200
+    assert sum("SIGKILL" in line for line in first.lines) == 2
     before = first.workers()
     first.process.kill()
     first.process.wait(30)
@@ -423,3 +429,46 @@ def test_a_signal_in_the_middle_of_waiting_ends_it():
     command = [sys.executable, "-c", WAITS, str(PROCESSES)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0"] * PROCESSES
+
+
+def test_a_fold_worker_ends_well_although_numpy_has_threads(tmp_path):
+    """A signal that reaches one of them does not end the process in the middle of a fold."""
+    settings = Settings.at(tmp_path)
+    run.prepare(settings)
+    heard, tell = os.pipe()
+    command = [sys.executable, "-c", "import sys; from seamark.server.run import main"]
+    command[-1] += "; sys.exit(main(sys.argv[1:]))"
+    threads = {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
+    with subprocess.Popen(
+        [*command, "fold", str(tell)],
+        stdin=subprocess.PIPE,
+        pass_fds=(tell,),
+        env=os.environ | threads,
+    ) as worker:
+        os.close(tell)
+        worker.stdin.write(settings.to_json().encode() + b"\n")
+        worker.stdin.flush()
+        assert os.read(heard, 1) == b"f"
+        os.close(heard)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(60) == 0
+
+
+def test_exit_codes_are_known_where_whoever_starts_it_ignores_ended_children(tmp_path, monkeypatch):
+    """What cannot work is not started again and again."""
+    monkeypatch.setattr(run, "_RUN", f"raise SystemExit({run.EXIT_FOR_GOOD})")
+    said = []
+
+    def say(line):
+        said.append(line)
+        assert "again in" not in line
+
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            supervisor = run.Supervisor(Settings.at(tmp_path), listening, say, lambda: None)
+            assert supervisor.run() == 1
+        assert signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert said == []

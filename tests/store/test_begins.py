@@ -155,7 +155,7 @@ def test_attempts_have_a_place_on_every_axis_of_a_picture(store, engines, histor
 
 
 def test_what_is_read_does_not_grow_with_the_points(store, engines, builder, monkeypatch):
-    """Of each journal one group is unpacked, however many there are."""
+    """Of each attempt one group is unpacked, however many there are, and however many ranks."""
     for module in (groups, ingest):
         monkeypatch.setattr(module, "GROUP_ROWS", 64)
     monkeypatch.setattr(ingest, "SMALL_BYTES", 0)
@@ -172,4 +172,4 @@ def test_what_is_read_does_not_grow_with_the_points(store, engines, builder, mon
     monkeypatch.setattr(groups, "unpack_floats", lambda data: read.append(1) or unpack(data))
     assert begun(reader, "loss") == wanted
     assert [one[:2] for one in wanted] == [(0, 0.0), (1, 6400.0)]
-    assert len(read) == 2 * 9  # steps and values of a group
+    assert len(read) == 4  # steps and values of two groups

@@ -109,9 +109,9 @@ def _answer(settings: Settings, listening: int, ready: int) -> None:
 
 
 def _fold(settings: Settings, ready: int) -> None:
+    stop = _set_by_signals()  # before NumPy starts threads, which would not block the signals
     from seamark.server.folding.main import main as fold
 
-    stop = _set_by_signals()
     _when_left_alone(stop.set)
     _announce(ready, b"f")
     fold(settings, stop)
@@ -381,6 +381,8 @@ class Supervisor:
             self._signals += 1
 
         before = {number: signal.signal(number, on_signal) for number in _ASKED}
+        # Whoever starts a server may ignore it: then no exit code of a child is known.
+        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
             yield
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import signal
 import threading
@@ -19,7 +20,7 @@ from seamark.server.changes import now_at
 from seamark.server.database import DatabaseUnreachable
 from seamark.server.databases import open_databases
 from seamark.server.folding import main as folding_main
-from seamark.server.folding import tables
+from seamark.server.folding import tables, turns
 from seamark.server.folding.main import FoldWorker
 from seamark.server.folding.tables import Leases
 from seamark.server.folding.turns import fold_turn, forget
@@ -97,6 +98,27 @@ def test_workers_that_are_killed_at_random_lose_and_double_nothing(place, monkey
     eventually(lambda: everything_folded(place), 120)
     for run in runs:
         assert says(place.reader(PROJECT, run)) == oracle(PROJECT, run, place.sent[PROJECT, run])
+
+
+def test_turns_that_outlast_their_leases_come_to_an_end_and_double_nothing(place, monkeypatch):
+    """As where one turn takes longer than that: each is done by several, and saved by one."""
+    monkeypatch.setattr(folding_main, "Leases", functools.partial(Leases, seconds=-1))
+    monkeypatch.setattr(turns.fold_turn, "__kwdefaults__", {"most": 500, "more": None})
+    journal = a_training("one", "run0", 3)
+    place.send(PROJECT, "run0", journal)
+    stop = threading.Event()
+    workers = [FoldWorker(place.databases, place.kept, stop) for _ in range(3)]
+    threads = [threading.Thread(target=worker.run) for worker in workers]
+    for thread in threads:
+        thread.start()
+    try:
+        eventually(lambda: everything_folded(place))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    wanted = oracle(PROJECT, "run0", place.sent[PROJECT, "run0"])
+    assert says(place.reader(PROJECT, "run0")) == wanted
 
 
 def test_a_lease_is_one_process_s_until_it_lapses(place):

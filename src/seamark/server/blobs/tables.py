@@ -7,22 +7,27 @@ The tables can be rebuilt from the names of the objects::
     blobs/<project>/.sha256/<digest>.<size>.<upload>.whole-<n>     JSON: the parts of a content
 
 ``<n>`` is random, so two processes never write the same object. Which runs need a content is not in
-the names.
+the names; it is derived from the journals (`settle_blobs`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from seamark.journal.format import ZLIB
+from seamark.journal.reader import JournalReader, payload_of
 from seamark.store.database import Upsert
 
 if TYPE_CHECKING:
+    from seamark.journal.reader import Block
+    from seamark.journal.safe import Source
     from seamark.server.objects import ObjectStore
     from seamark.store.database import Database
 
@@ -56,6 +61,7 @@ __all__ = [
     "new_object",
     "parse",
     "rebuild_blobs",
+    "settle_blobs",
     "upload",
     "use",
 ]
@@ -187,6 +193,10 @@ UNUSED: Final = sa.select(blob.c.project, blob.c.digest, blob.c.upload).where(
 )
 LEAVE: Final = sa.delete(blob).where(_at_blob, blob.c.reserved < sa.bindparam("now"), ~_used)
 USE: Final = Upsert(use, tuple(use.c.keys()), ("project", "digest", "run"))
+USED_BY: Final = sa.select(use.c.project, use.c.digest).where(use.c.run == sa.bindparam("at_run"))
+END_USE: Final = sa.delete(use).where(
+    use.c.project == _project, use.c.digest == _digest, use.c.run == sa.bindparam("at_run")
+)
 FORGET_RUN: Final = sa.delete(use).where(
     use.c.project == _project, use.c.run == sa.bindparam("at_run")
 )
@@ -221,14 +231,26 @@ FORGET_PARTS: Final = sa.delete(part).where(part.c.upload == _upload)
 LET_GO: Final = Upsert(garbage, tuple(garbage.c.keys()), ("object",))
 GARBAGE: Final = sa.select(garbage.c.object).where(garbage.c.after <= sa.bindparam("now"))
 END_GARBAGE: Final = sa.delete(garbage).where(garbage.c.object == sa.bindparam("at_object"))
-_TAKEN_UP: Final = "."
-"""In the place of the runs that need a content that was taken up: no run is called so."""
+UNKNOWN_RUN: Final = ""
+"""In the place of the runs that need a content, until the journals were asked; see `settle_blobs`.
+"""
+_LOST_RUN: Final = "."
+"""The same where a journal cannot be asked, because bytes of it are lost: no run is called so."""
+_ANY_DIGEST: Final = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+_LISTS: Final = b'"dir"'
+"""In a record that names a folder, whose content is the list of its members."""
+_LIST_BYTES: Final = 64 << 20
+_PACKED: Final = -1
+"""A kind that no frame has: frames are asked for by their flag alone."""
 
 
-def rebuild_blobs(database: Database, objects: ObjectStore, now_ns: int) -> int:
+def rebuild_blobs(
+    database: Database, objects: ObjectStore, now_ns: int, *, whole: bool = True
+) -> int:
     """Fill the tables of contents from the objects, keeping existing rows; return the count.
 
-    Which runs need what was not known then is not in the names of objects: it stays for good.
+    Which runs need what is not known then: `settle_blobs` finds it out. If not all journals could
+    be read (`whole`), nobody knows what those need of which bytes are lost, and all stays for good.
     """
     database.create_tables(metadata)
     count = 0
@@ -245,9 +267,95 @@ def rebuild_blobs(database: Database, objects: ObjectStore, now_ns: int) -> int:
             )
             if new:
                 database.run_many(connection, ADD_PART, [(each.upload, *one) for one in parts])
-                database.run_many(connection, USE, [(each.project, each.digest, _TAKEN_UP)])
+                row = (each.project, each.digest, UNKNOWN_RUN if whole else _LOST_RUN)
+                database.run_many(connection, USE, [row])
         count += new
     return count
+
+
+def settle_blobs(
+    database: Database,
+    objects: ObjectStore,
+    runs: Callable[[], Iterable[tuple[str, str, int]]],
+    opened: Callable[[str, str], Iterator[tuple[str, Source]]],
+    reserved_ns: int,
+    stop: Callable[[], bool] = lambda: False,
+) -> int:
+    """Find out which runs need the contents that `rebuild_blobs` found; return of how many.
+
+    A run needs what any record of its journals names, however it does. Senders that are about to
+    name something ask first, so that what no journal names is kept until `reserved_ns` (nanoseconds
+    since the Unix epoch), and collected then. `runs` returns project, run id and position of all
+    runs, `opened` name and bytes of each journal of one. What was not settled when `stop` returned
+    True is settled another time.
+
+    Raises:
+        OSError: If a journal cannot be read now, or needs a newer version of this package; nothing
+            is settled in its project.
+    """
+    rows = database.fetch(USED_BY, at_run=UNKNOWN_RUN)
+    unknown: dict[str, set[str]] = {}
+    for project, digest in rows:
+        unknown.setdefault(project, set()).add(digest)
+    count = 0
+    for project, digests in sorted(unknown.items()) if unknown else ():
+        found: list[tuple[str, str, str]] = []
+        for where, run, _ in runs():
+            if stop():
+                return count
+            if where == project:
+                named = _named(database, objects, project, run, opened(project, run)) & digests
+                found += [(project, digest, run) for digest in sorted(named)]
+        with database.writing() as connection:
+            database.run_many(connection, USE, found)
+            for digest in sorted(digests):
+                at = {"at_project": project, "at_digest": digest}
+                database.run(connection, RESERVE, **at, until=reserved_ns)
+                database.run(connection, END_USE, **at, at_run=UNKNOWN_RUN)
+        count += len(digests)
+    return count
+
+
+def _named(
+    database: Database,
+    objects: ObjectStore,
+    project: str,
+    run: str,
+    journals: Iterable[tuple[str, Source]],
+) -> set[str]:
+    found: set[str] = set()
+    lists: set[str] = set()
+    for name, source in journals:
+        with JournalReader(source) as reader:
+            for block in reader.blocks(unknown=True):
+                for data in _plain(block):
+                    digests = {each.decode() for each in _ANY_DIGEST.findall(data)}
+                    found |= digests
+                    if _LISTS in data:
+                        lists |= digests
+            if reader.stopped is not None:
+                msg = f"journal {name!r} of {project}/{run}: {reader.stopped}"
+                raise OSError(msg)
+    for digest in sorted(lists):
+        found |= _members(database, objects, project, digest)
+    return found
+
+
+def _plain(block: Block) -> Iterator[bytes]:
+    yield block.data
+    for frame in block.frames.some(_PACKED, ZLIB):
+        with contextlib.suppress(ValueError):
+            yield payload_of(block.data, frame)
+
+
+def _members(database: Database, objects: ObjectStore, project: str, digest: str) -> set[str]:
+    with database.reading() as connection:
+        rows = database.rows(connection, FIND, at_project=project, at_digest=digest)
+        if not rows or rows[0][0] > _LIST_BYTES:
+            return set()
+        parts = database.rows(connection, PARTS, at_upload=rows[0][1])
+    data = b"".join(objects.get(name) for _, _, name in parts)
+    return {each.decode() for each in _ANY_DIGEST.findall(data)}
 
 
 def _parts_of(objects: ObjectStore, found: BlobObject) -> Iterable[tuple[int, int, str]] | None:

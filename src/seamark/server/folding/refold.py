@@ -80,8 +80,9 @@ def take_up(databases: Databases, objects: ObjectStore) -> None:
     from seamark.server.kept.rebuild import rebuild
     from seamark.server.purging import is_purged
 
-    rebuild(databases.kept, objects, gone=partial(is_purged, databases.account))
-    rebuild_blobs(databases.kept, objects, time.time_ns())
+    found = rebuild(databases.kept, objects, gone=partial(is_purged, databases.account))
+    whole = not found.damaged and not found.missing
+    rebuild_blobs(databases.kept, objects, time.time_ns(), whole=whole)
 
 
 def refold(

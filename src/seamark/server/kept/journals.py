@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["IntakeJournal", "IntakeJournals", "IntakeRun"]
 
 _AT_ONCE: Final = 1000
+_log: Final = logging.getLogger("seamark.server")
 
 _run, _journal, _object, _segment = layout.runs, layout.journals, layout.objects, layout.segments
 _REF: Final = (_run.c.project, _run.c.run, _run.c.position)
@@ -227,6 +230,22 @@ class IntakeJournals:
         self._caretaker.tend(stop)
         if self._now_ns() - self._collected_ns > _COLLECT_NS and not stop():
             self._collected_ns = self._now_ns()
+            self._settle(stop)
             with self._database.writing() as connection:
                 connection.execute(_UNUSE)
             self._blobs().collect()
+
+    def _settle(self, stop: Callable[[], bool]) -> None:
+        from seamark.server.blobs.blobs import RESERVED_NS
+        from seamark.server.blobs.tables import settle_blobs
+
+        until = self._now_ns() + RESERVED_NS
+        try:
+            settle_blobs(self._database, self._objects, self.runs, self._opened, until, stop)
+        except OSError as error:  # then they stay for now
+            _log.warning("cannot determine now which uploaded files are in use: %s", error)
+
+    def _opened(self, project: str, run: str) -> Iterator[tuple[str, Source]]:
+        for name in self.journals(project, run):
+            with contextlib.suppress(FileMissingError):  # purged in this moment
+                yield name, self.source(project, run, name)

@@ -95,8 +95,12 @@ def read_begins(
     run = int(share.run.number or 0)
     for path, number in store.numbers.known(connection, paths).items():
         begun = set[int]()  # times rise within a journal: its later groups hold later points
-        for at, place, *_ in group_bounds(store.database, connection, run, number):
+        bounds = group_bounds(store.database, connection, run, number)
+        for at, place, _, _, low_t in sorted(bounds, key=itemgetter(4)):
             if at in begun or at not in spans or place >= spans[at][1].end:
+                continue
+            known = found[path].get(int(spans[at][0].attempt or 0))
+            if known is not None and int(known.t[0]) < low_t:
                 continue
             group = load_group(store.database, connection, run, number, at, place)
             if take(path, unpacked(*spans[at], group)):

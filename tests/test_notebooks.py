@@ -387,6 +387,7 @@ def test_the_cells_of_a_notebook_are_kept(tmp_path):
 
 @pytest.mark.thorough
 def test_the_same_cells_have_the_same_version(tmp_path):
+    """And other ones another."""
     found = []
     for number, last in enumerate(("x = 1", "x = 1", "x = 2")):
         project = "same"

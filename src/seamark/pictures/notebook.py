@@ -16,6 +16,7 @@ from seamark.reading.attributes import (
     is_counter,
     metric_order,
 )
+from seamark.reading.curves import line_of
 from seamark.reading.html import block, number, table, text
 from seamark.reading.names import generated_name
 from seamark.reading.words import file_text, plural, short_text
@@ -31,6 +32,7 @@ _FEW: Final = 12
 """Rows of each table."""
 _REASON: Final = 300
 """Characters of the reason why a run ended."""
+_POINTS: Final = 200
 _MOST_IMAGE_BYTES: Final = 1 << 20
 _SUMMARY: Final = (
     "last", "min", "max", "mean", "count", "nan_count", "inf_count", "first_step", "last_step",
@@ -147,6 +149,8 @@ def _more(count: int, shown: int, name: str) -> str:
 
 def _whole(reader: Reader | None, one: Attribute) -> Iterator[str]:
     if isinstance(one.value, SeriesSummary):
+        if reader is not None:
+            yield line_of(reader.curve(one.path, _POINTS))
         rows = [
             (text(name.replace("_", " ")), number(getattr(one.value, name)))
             for name in _SUMMARY

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Final
 
@@ -25,6 +25,7 @@ __all__ = [
     "Look",
     "RunCurve",
     "check_points",
+    "line_of",
 ]
 
 NAMED_AXES: Final = ("step", "order", "time", "relative")
@@ -33,6 +34,9 @@ MOST_PARTS: Final = 1 << 18
 """Representative points of a curve that a server is asked for."""
 _CURSOR: Final = re.compile(r"[0-9]{1,15}(\.[0-9a-f]{16}){1,64}")
 _DIGEST_BYTES: Final = 8
+_WIDTH: Final = 240
+_HEIGHT: Final = 48
+"""Of the small picture of a series."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +172,7 @@ class Curve:
 
         of = plural(int(self.count.sum()), "point")
         title = f"{plural(len(self), 'part')} of {of}"
-        return rows_of(title, names, len(self), row)
+        return rows_of(title, names, len(self), row, line_of(self))
 
     @classmethod
     def none(cls) -> Curve:
@@ -370,3 +374,38 @@ def check_points(points: object) -> int:
         return points
     msg = f"points: expected a whole number of at least 2, got {points!r}"
     raise ArgumentError(msg)
+
+
+def line_of(curve: Curve) -> str:
+    """Return an SVG of means and extremes of a series; empty if there is nothing to draw."""
+    columns = (curve.first_step, curve.min, curve.max, curve.mean)
+    rows = [
+        row
+        for row in zip(*(one.tolist() for one in columns), strict=True)
+        if all(map(math.isfinite, row))
+    ]
+    if not rows:
+        return ""
+    across = _scale([row[0] for row in rows], 2, _WIDTH - 2)
+    down = _scale([one for row in rows for one in row[1:3]], _HEIGHT - 2, 2)
+    line = " ".join(f"{across(x):.1f},{down(mean):.1f}" for x, _, _, mean in rows)
+    low = [f"{across(x):.1f},{down(least):.1f}" for x, least, _, _ in rows]
+    high = [f"{across(x):.1f},{down(most):.1f}" for x, _, most, _ in reversed(rows)]
+    size = f'width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
+    if len(rows) == 1:
+        line = f"{line} {line}"  # a dot
+    thick = 4 if len(rows) == 1 else 1.5
+    return (
+        f'<svg role="img" aria-label="the series" {size}>'
+        f'<polygon points="{" ".join(low + high)}" fill="currentColor" fill-opacity=".2"/>'
+        f'<polyline points="{line}" fill="none" stroke="currentColor" '
+        f'stroke-linecap="round" stroke-width="{thick}"/></svg>'
+    )
+
+
+def _scale(values: list[float], start: float, end: float) -> Callable[[float], float]:
+    # In halves, as the difference of two doubles may overflow.
+    low, span = min(values), max(values) / 2 - min(values) / 2
+    if span <= 0:
+        return lambda _: (start + end) / 2
+    return lambda value: start + (value / 2 - low / 2) / span * (end - start)

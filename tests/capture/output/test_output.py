@@ -569,16 +569,16 @@ def test_a_name_hides_its_value_across_pieces(pieces):
 def test_unfinished_lines_are_recorded_while_they_grow():
     """They survive a kill: all but the state that a bar has now, if it names a secret."""
     recording, run, _ = recorder(secrets=Secrets())
-    for piece in ("loading", "...", ""):
+    for piece in ("loading", " tokenizer", "...", ""):
         recording.record(piece)
-    assert "".join(run.texts) == "loading..."
+    assert "".join(run.texts) == "loading tokenizer..."
     states = [f"\r{step}% {step} tokens/s" for step in range(9)]
     for state in states:
         recording.record(state)
     recording.record("")
-    assert "".join(run.texts) == "loading..." + "".join(states[:8]) + "\r"
+    assert "".join(run.texts) == "loading tokenizer..." + "".join(states[:8]) + "\r"
     recording.finish()
-    assert "".join(run.texts) == "loading..." + "".join(states)
+    assert "".join(run.texts) == "loading tokenizer..." + "".join(states)
 
 
 def test_what_is_printed_for_hours_without_a_newline_is_recorded():

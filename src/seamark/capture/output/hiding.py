@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from seamark.capture.secrets.names import may_name
+from seamark.capture.secrets.names import Level, level, may_name
 from seamark.capture.secrets.shapes import KEY_BEGINS, KEY_ENDS, KEY_SIGNS
 from seamark.pictures.terminal import stripped
 
@@ -39,6 +39,7 @@ _ODD: Final = re.compile(f"[{_BLANK}{_UNSEEN}]")
 _BLANKS: Final = re.compile(f"[{_BLANK}]")
 _UNSEENS: Final = re.compile(f"[{_UNSEEN}]")
 _WORD: Final = re.compile(rf"(?<![\w.~+/=:@%-])[\w.~+/=:@%-]{{1,{_LONGEST_WORD}}}\Z")
+_NAME: Final = re.compile(r"[\w-]+")
 _BEGIN: Final = re.compile(KEY_BEGINS)
 _END: Final = re.compile(KEY_ENDS)
 
@@ -66,8 +67,11 @@ def unfinished_secret_from(text: str, secrets: Secrets, *, is_quiet: bool = Fals
 
 
 def _may_name(line: str, secrets: Secrets) -> bool:
-    is_key = any(map(line.__contains__, KEY_SIGNS))
-    return bool(line) and (is_key or bool(secrets.more.names) or may_name(_plain(line)))
+    if secrets.more.names or any(map(line.__contains__, KEY_SIGNS)):
+        return bool(line)
+    plain = _plain(line)
+    names = map(level, _NAME.findall(plain))
+    return may_name(plain) and ("\b" in line or any(one is not Level.NO for one in names))
 
 
 def hide(text: str, secrets: Secrets) -> str:

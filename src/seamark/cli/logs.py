@@ -162,7 +162,7 @@ def logs(
         state = _follow(look, printing, lines, writer, tail)
         note(f"{runs.label(ref)}: {state}")
         return
-    found: Iterator[Part] = itertools.chain(lines.finished(printing.new(view)), lines.close())
+    found: Iterator[Part] = itertools.chain(lines.finished(printing.new(view), 0), lines.close())
     if tail is not None:
         found = iter(deque(found, maxlen=tail))
     if writer.write(found):

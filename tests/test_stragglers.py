@@ -11,7 +11,7 @@ from command import app
 from recording import QUIET
 
 from seamark import init_run
-from seamark.cli._ranks import milliseconds, verdict
+from seamark.cli._ranks import seconds_text, verdict
 from seamark.errors import MissingFieldError
 from seamark.reading.rank_words import RankTiming
 from seamark.run.run import make_run
@@ -95,8 +95,15 @@ def test_ranks_of_one_speed_are_called_that(tmp_path):
     assert verdict(timings).startswith("No rank stands out: the slowest, rank 0 on h, takes 2%")
     assert "profiling/own_time_s would show it" in verdict(timings)
     assert verdict([RankTiming(3, mean_s=1.0), RankTiming(4)]).startswith("Only rank 3 recorded")
-    texts = [milliseconds(one) for one in (math.nan, 2.5, 0.0123, 4.2e-5)]
-    assert texts == ["", "2500 ms", "12.3 ms", "0.042 ms"]
+    texts = [seconds_text(one) for one in (math.nan, 2.5, 0.0123, 4.2e-5)]
+    assert texts == ["", "2.5 s", "12.3 ms", "42 us"]
+
+
+def test_steps_that_take_no_time_are_shown(tmp_path):
+    paths = "profiling/step_time_s"
+    run = record(tmp_path, {0: {paths: [1.0, *[0.0] * 9]}, 1: {paths: [1.0, *[0.0] * 9]}})
+    found = seamark(tmp_path, "show", run.id, "--ranks")
+    assert (found.exit_code, "  0 us" in found.stdout) == (0, True)
 
 
 def test_runs_without_ranks_or_times_are_told_apart(tmp_path):

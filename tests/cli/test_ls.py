@@ -160,10 +160,10 @@ def test_what_means_nothing_is_refused_with_its_place(shell, five):
     """Exit code 2, the nearest that exists, and a caret below what was typed."""
     for words, message, place in MEANINGLESS:
         done = shell("ls", *words)
-        assert (done.returncode, done.stdout) == (2, "")
+        assert (done.returncode, done.stdout) == (2, ""), words
         said, line, caret = done.stderr.splitlines()
-        assert message in said
-        assert line[caret.index("^") :] == place
+        assert message in said, words
+        assert line[caret.index("^") :] == place, words
 
 
 @pytest.fixture

@@ -27,6 +27,20 @@ def test_of_a_bar_only_the_last_state_is_shown():
     ]
 
 
+def test_lines_are_given_before_everything_is_read():
+    """A long log does not fill the memory, and its beginning does not wait for its end."""
+
+    def parts():
+        for second in range(1, 100):
+            yield Part(second * 10**9, PROCESS, "monitoring/writer/stdout", f"line {second}\n")
+            read.append(second)
+
+    read: list[int] = []
+    found = Lines(colours=False).finished(parts())
+    assert [next(found).text for _ in range(3)] == ["line 1", "line 2", "line 3"]
+    assert read == list(range(1, 14))
+
+
 def test_what_a_shorter_state_leaves_of_a_longer_one_is_shown():
     """As on a terminal."""
     assert lines_of("\rabcdef", "\rxyz", "\r12", "\n") == [(3, "12zdef")]

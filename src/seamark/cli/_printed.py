@@ -31,6 +31,9 @@ __all__ = [
 STREAMS: Final = ("stdout", "stderr")
 _FEW: Final = 500
 _LATE_NS: Final = 10 * 10**9
+"""A line that has not changed for so long is final, unless the cursor is in it or above it."""
+_MOST_WAITING: Final = 100_000
+"""Lines that are held so that they are in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +183,13 @@ class Lines:
             if source not in self._terminals:
                 self._terminals[source] = Terminal(colours=self._colours)
             self._keep(source, self._terminals[source].feed(part.text, part.t))
-        limit = float("inf") if before is None else before
+            yield from self._settled(part.t - _LATE_NS)
+        yield from self._settled(float("inf") if before is None else before)
+
+    def _settled(self, limit: float) -> Iterator[Part]:
         for source, terminal in self._terminals.items():
             self._keep(source, terminal.settle(limit))
-        while self._waiting and self._waiting[0][0] < limit:
+        while self._waiting and (self._waiting[0][0] < limit or len(self._waiting) > _MOST_WAITING):
             line = heapq.heappop(self._waiting)[2]
             if line.t >= self._since_ns:
                 yield line

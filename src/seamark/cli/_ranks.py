@@ -11,14 +11,13 @@ import click
 
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, dumps
 from seamark.reading.rank_words import rank_problems, rank_timings
-from seamark.reading.words import human_number
 
 if TYPE_CHECKING:
     from seamark.cli._runs import RunRef
     from seamark.reading.rank_words import RankTiming
     from seamark.reading.reader import Reader
 
-__all__ = ["milliseconds", "print_ranks", "verdict"]
+__all__ = ["print_ranks", "seconds_text", "verdict"]
 
 
 _BAR: Final = 24
@@ -57,7 +56,7 @@ def _table(screen: Screen, timings: Sequence[RankTiming]) -> None:
         Column("SLOWDOWN", right=True),
         Column("OWN TIME" if own else "STEP TIME", rank=1),
     ]
-    longest = max((one.pace_s for one in timings if not math.isnan(one.pace_s)), default=1.0)
+    longest = max((one.pace_s for one in timings if one.pace_s > 0), default=1.0)
     rows = []
     for one in timings:
         style = "bold red" if one.slowdown >= _STANDS_OUT else ""
@@ -68,11 +67,11 @@ def _table(screen: Screen, timings: Sequence[RankTiming]) -> None:
             Cell("" if one.pid is None else str(one.pid)),
             Cell(one.state or "", STATE_STYLES.get(one.state or "", "")),
             Cell(f"{one.steps:,}"),
-            *([Cell(milliseconds(one.own_s), style)] if own else []),
-            Cell(milliseconds(one.mean_s), "" if own else style),
-            Cell(milliseconds(one.p50_s)),
-            Cell(milliseconds(one.p95_s)),
-            Cell(milliseconds(one.max_s)),
+            *([Cell(seconds_text(one.own_s), style)] if own else []),
+            Cell(seconds_text(one.mean_s), "" if own else style),
+            Cell(seconds_text(one.p50_s)),
+            Cell(seconds_text(one.p95_s)),
+            Cell(seconds_text(one.max_s)),
             Cell("" if math.isnan(one.slowdown) else f"{one.slowdown:.2f}x", style),
             Cell("█" * bars, style or "cyan"),
         ]
@@ -80,9 +79,14 @@ def _table(screen: Screen, timings: Sequence[RankTiming]) -> None:
     screen.table(columns, rows)
 
 
-def milliseconds(seconds: float) -> str:
-    """Return a short time: ``"61.3 ms"``; empty for NaN."""
-    return "" if math.isnan(seconds) else f"{human_number(seconds * 1e3, 3)} ms"
+def seconds_text(seconds: float) -> str:
+    """Return a short time with its unit: ``"61.3 ms"``; empty for NaN."""
+    if math.isnan(seconds):
+        return ""
+    for least, unit, size in ((1, "s", 1), (1e-3, "ms", 1e3)):
+        if seconds >= least:
+            return f"{seconds * size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
 
 
 def verdict(timings: Sequence[RankTiming]) -> str:
@@ -93,10 +97,10 @@ def verdict(timings: Sequence[RankTiming]) -> str:
     slowest, own = timed[0], not math.isnan(timed[0].own_s)
     where = f" on {slowest.host}" if slowest.host else ""
     if slowest.slowdown >= _STANDS_OUT:
-        usual = milliseconds(slowest.pace_s / slowest.slowdown)
+        usual = seconds_text(slowest.pace_s / slowest.slowdown)
         what = " of its own in a step" if own else " a step"
         return (
-            f"Rank {slowest.rank}{where} is the slowest: {milliseconds(slowest.pace_s)}{what}, "
+            f"Rank {slowest.rank}{where} is the slowest: {seconds_text(slowest.pace_s)}{what}, "
             f"{slowest.slowdown:.2f} times the median of the others ({usual})."
         )
     spread = f"{max(0.0, slowest.slowdown - 1):.0%}"

@@ -162,7 +162,7 @@ def logs(
         state = _follow(look, printing, lines, writer, tail)
         note(f"{runs.label(ref)}: {state}")
         return
-    found: Iterator[Part] = itertools.chain(lines.finished(printing.new(view)), lines.close())
+    found: Iterator[Part] = itertools.chain(lines.finished(printing.new(view), 0), lines.close())
     if tail is not None:
         found = iter(deque(found, maxlen=tail))
     if writer.write(found):
@@ -304,15 +304,19 @@ def _follow(
     """Show new output of a run until it has ended; return its final state."""
     latest_ns, heard_s = 0, time.monotonic()
 
+    def note_times(parts: Iterable[Part]) -> Iterator[Part]:
+        nonlocal latest_ns, heard_s
+        for part in parts:
+            latest_ns, heard_s = part.t, time.monotonic()
+            yield part
+
     try:
         while True:
             view = look()
             state = view.state
-            new = list(printing.new(view))
-            if new:
-                latest_ns, heard_s = new[-1].t, time.monotonic()
+            found = list(lines.finished(note_times(printing.new(view)), 0))
             settled = tail is not None or time.monotonic() - heard_s > _SETTLED_NS / 1e9
-            found = list(lines.finished(new, None if settled else latest_ns - _SETTLED_NS))
+            found += lines.finished((), None if settled else latest_ns - _SETTLED_NS)
             live = lines.live()
             if tail is not None:
                 found, tail = found[max(0, len(found) + len(live) - tail) :], None

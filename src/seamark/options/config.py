@@ -101,20 +101,28 @@ def _load(data: bytes) -> Any:
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - as PyYAML has it
             """Refuse duplicate keys, of which PyYAML drops the first."""
-            names = [key.value for key, _ in node.value if isinstance(key.value, str)]
-            if again := next((one for one in names if names.count(one) > 1 and one != "<<"), None):
-                raise yaml.constructor.ConstructorError(
-                    problem=f"expected each key once, got {again!r:.80} again",
-                    problem_mark=node.start_mark,
-                )
+            known: set[str] = set()
+            for key, _ in node.value:
+                name = key.value if isinstance(key, yaml.ScalarNode) else "<<"
+                if name in known:
+                    raise yaml.constructor.ConstructorError(
+                        problem=f"expected each key once, got {name!r:.80} again",
+                        problem_mark=key.start_mark,
+                    )
+                known |= {name} - {"<<"}
             return super().construct_mapping(node, deep=True)
 
     whole = re.compile(f"(?:{_FLOAT.pattern})$")
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", whole, list("-+0123456789."))
     try:
         return yaml.load(data, Loader)
+    except yaml.MarkedYAMLError as error:  # without the line, in which a secret may stand
+        mark = error.problem_mark or error.context_mark
+        at = "" if mark is None else f" (line {mark.line + 1}, column {mark.column + 1})"
+        msg = f"{error.problem or error.context}{at}"
+        raise ArgumentError(msg) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ArgumentError(" ".join(str(error).split())[:400]) from None
+        raise ArgumentError(str(error).split("\n", 1)[0]) from None
 
 
 def _config_of(path: str, content: Any, checks: Mapping[str, Check]) -> Config:
@@ -122,11 +130,10 @@ def _config_of(path: str, content: Any, checks: Mapping[str, Check]) -> Config:
         kind = "a list" if isinstance(content, list) else "a single value"
         msg = f"expected keys and values, got {kind}"
         raise ArgumentError(msg)
-    items: Mapping[Any, Any] = content or {}
     values: dict[str, Any] = {}
     called: dict[str, str] = {}
-    for given, value in items.items():
-        name = _OLD.get(given, given)
+    for given, value in (content or {}).items():
+        name: Any = _OLD.get(given, given)
         if name not in checks:
             raise ArgumentError(_unknown(str(given), checks))
         if name in called:

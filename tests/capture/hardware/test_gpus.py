@@ -326,11 +326,15 @@ class AmdSmiTemperatureType:
 class AmdSmiTemperatureMetric:
     CURRENT = 0
 
+opened = False
+
 def amdsmi_init():
-    pass
+    global opened
+    opened = True
 
 def amdsmi_shut_down():
-    pass
+    global opened
+    opened = False
 
 def amdsmi_get_processor_handles():
     return ["first", "second"]
@@ -350,6 +354,7 @@ def amdsmi_get_gpu_activity(handle):
     return {"gfx_activity": 87, "umc_activity": 10, "mm_activity": "N/A"}
 
 def amdsmi_get_power_info(handle):
+    assert opened
     return {"current_socket_power": "N/A", "average_socket_power": 512}
 
 def amdsmi_get_temp_metric(handle, kind, metric):
@@ -364,8 +369,10 @@ for visible in json.loads(sys.argv[1]):
     os.environ.pop("HIP_VISIBLE_DEVICES", None)
     if visible is not None:
         os.environ["HIP_VISIBLE_DEVICES"] = visible
-    machine = Machine()
+    machine, other = Machine(), Machine()
     facts = {name: value for part in machine.facts() for name, value in part.items()}
+    other.read()
+    other.close()
     reading = machine.read()
     machine.close()
     told = {name: value for name, value in facts.items() if name.startswith(("gpu", "driver"))}
@@ -374,7 +381,10 @@ for visible in json.loads(sys.argv[1]):
 
 
 def test_amds_gpus_are_asked_where_rocm_has_its_module(tmp_path):
-    """A module that answers what its documents say; no real one was seen."""
+    """A module that answers what its documents say; no real one was seen.
+
+    It does not count who has opened it: another run that ends takes nothing away.
+    """
     (tmp_path / "amdsmi.py").write_text(AMDSMI)
     (tmp_path / "pynvml.py").write_text("def nvmlInit():\n    raise RuntimeError\n")
     env = {name: value for name, value in os.environ.items() if "VISIBLE" not in name}

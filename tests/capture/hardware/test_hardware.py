@@ -135,6 +135,14 @@ def test_samples_come_soon_then_at_an_interval_and_at_the_end(clock, end, rows):
     assert machine.closed == (end > BEGIN_S)
 
 
+@pytest.mark.parametrize("name", ["__init__", "facts", "close"])
+def test_a_machine_that_fails_raises_nothing(clock, name, monkeypatch):
+    monkeypatch.setattr(Steady, name, lambda *_: 1 / 0)
+    sampling = Sampling(Recorded(clock), "m", machine=lambda: Steady(clock), clock=clock)
+    sampling._ended = End(clock, 3.0)
+    sampling.sample()
+
+
 def test_a_failure_costs_one_sample(clock):
     """Of the machine, or of the run that records."""
 

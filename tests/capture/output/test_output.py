@@ -548,6 +548,9 @@ SECRETS = {
     "in one": ["token=hunter2secretA9\n"],
     "a name in two": ["my to", "ken=hunter2secretA9 and more\n"],
     "after a bar": ["50%\r", "60% token=", "hunter2secretA9\n"],
+    "after a long line": ["w " * 2100 + "token=", "hunter2secretA9\n"],
+    "a long token": ["x sk-proj-" + "aB3" * 40, "hunter2secretA9\n"],
+    "an address": ["get https://bob:hunter2", "secretA9@host/x\n"],
     "coloured": ["\x1b[33mtoken\x1b[0m=\x1b[35mhunter2secretA9\x1b[0m\n"],
     "coloured, in two": ["\x1b[33mtoken\x1b[0m=", "\x1b[35mhunter2secretA9\x1b[0m\n"],
 }
@@ -561,6 +564,32 @@ def test_a_name_hides_its_value_across_pieces(pieces):
     assert "hunter2" not in text
     assert "***" in text
     assert text.endswith("plain words\n")
+
+
+def test_unfinished_lines_are_recorded_while_they_grow():
+    """They survive a kill: all but the state that a bar has now, if it names a secret."""
+    recording, run, _ = recorder(secrets=Secrets())
+    for piece in ("loading", " tokenizer", "...", ""):
+        recording.record(piece)
+    assert "".join(run.texts) == "loading tokenizer..."
+    states = [f"\r{step}% {step} tokens/s" for step in range(9)]
+    for state in states:
+        recording.record(state)
+    recording.record("")
+    assert "".join(run.texts) == "loading tokenizer..." + "".join(states[:8]) + "\r"
+    recording.finish()
+    assert "".join(run.texts) == "loading tokenizer..." + "".join(states)
+
+
+def test_what_is_printed_for_hours_without_a_newline_is_recorded():
+    """At most 4,096 characters wait."""
+    recording, run, _ = recorder(secrets=Secrets())
+    pieces = [f"token {number} " for number in range(2_000)]
+    for number, piece in enumerate(pieces, 1):
+        recording.record(piece)
+        assert len("".join(pieces[:number])) - sum(map(len, run.texts)) <= 4096
+    recording.finish()
+    assert "".join(run.texts) == "".join(pieces)
 
 
 def test_the_rest_of_a_secret_is_hidden():

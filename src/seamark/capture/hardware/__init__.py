@@ -7,6 +7,7 @@ answer, or hang.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -132,16 +133,14 @@ class Sampling:
         since = self._clock()
         if not self._lasts(since + BEGIN_S):
             return
-        machine = self._make()
         try:
-            for facts in machine.facts() if self._facts else ():
-                self._record(self._run.assign_quietly, "environment/", facts)
-            if self._metrics and not self._closed:
-                self._take_all(machine, since)
+            with contextlib.closing(self._make()) as machine:
+                for facts in machine.facts() if self._facts else ():
+                    self._record(self._run.assign_quietly, "environment/", facts)
+                if self._metrics and not self._closed:
+                    self._take_all(machine, since)
         except Exception:
             log.debug("seamark: hardware could not be recorded", exc_info=True)
-        finally:
-            machine.close()
 
     def _take_all(self, machine: Machine, since: float) -> None:
         last = self._clock()

@@ -6,11 +6,14 @@ Opening may take seconds, each question too; none raises, and what is not answer
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
 __all__ = ["GIB", "MIB", "AmdGpus", "Gpus", "NvidiaGpus"]
 
+_OPENING: Final = threading.Lock()
+"""Held while the library of AMD is opened, which only one thread may do at a time."""
 MIB: Final = 2**20
 GIB: Final = 2**30
 
@@ -170,12 +173,17 @@ class NvidiaGpus(Gpus):
 
 
 class AmdGpus(Gpus):
-    """GPUs of AMD, through ``amdsmi``, which ROCm brings."""
+    """GPUs of AMD, through ``amdsmi``, which ROCm brings.
+
+    It stays open until the process ends: it does not count who has opened it, and closing it would
+    take it from other runs, and from the training.
+    """
 
     def __init__(self, smi: Any) -> None:
         super().__init__()
         self._smi = smi
-        self._ask("amdsmi_init")
+        with _OPENING:
+            self._ask("amdsmi_init")
         every = list(self._ask("amdsmi_get_processor_handles") or ())
         self._handles = {at: every[at] for at in _visible(len(every))}
         handles = list(self._handles.values())
@@ -186,10 +194,6 @@ class AmdGpus(Gpus):
             driver = self._facts_of("amdsmi_get_gpu_driver_info", one)
             if driver.get("driver_version"):
                 self.facts["driver"] = str(driver["driver_version"])
-
-    def close(self) -> None:
-        """Let go of the driver."""
-        self._ask("amdsmi_shut_down")
 
     def _read(self, handle: Any) -> dict[str, float | None]:
         power = self._ask("amdsmi_get_power_info", handle)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from seamark.capture.secrets.names import may_name
+from seamark.capture.secrets.names import Level, level, may_name
 from seamark.capture.secrets.shapes import KEY_BEGINS, KEY_ENDS, KEY_SIGNS
 from seamark.pictures.terminal import stripped
 
@@ -20,6 +20,8 @@ __all__ = ["hide", "unfinished_secret_from"]
 
 _LINE: Final = 1 << 12
 """The longest unfinished line that waits, in characters."""
+_LONGEST_WORD: Final = 1 << 10
+"""The longest last word that waits, in characters: tokens of 1,000 are usual."""
 _KEY: Final = 1 << 14
 """The longest private key, in characters: what never ends is none."""
 _ESCAPES: Final = re.compile(
@@ -36,7 +38,8 @@ _ODD: Final = re.compile(f"[{_BLANK}{_UNSEEN}]")
 """What is not seen on a terminal, or as a blank, or moves about."""
 _BLANKS: Final = re.compile(f"[{_BLANK}]")
 _UNSEENS: Final = re.compile(f"[{_UNSEEN}]")
-_WORD: Final = re.compile(r"(?<![\w-])[\w-]{1,64}\Z")
+_WORD: Final = re.compile(rf"(?<![\w.~+/=:@%-])[\w.~+/=:@%-]{{1,{_LONGEST_WORD}}}\Z")
+_NAME: Final = re.compile(r"[\w-]+")
 _BEGIN: Final = re.compile(KEY_BEGINS)
 _END: Final = re.compile(KEY_ENDS)
 
@@ -54,7 +57,7 @@ def unfinished_secret_from(text: str, secrets: Secrets, *, is_quiet: bool = Fals
     line = max(text.rfind("\n"), text.rfind("\r")) + 1
     if len(text) - line <= _LINE and _may_name(text[line:], secrets):
         start = min(start, line)
-    elif not is_quiet and (word := _WORD.search(text, max(line, len(text) - 65))):
+    elif not is_quiet and (word := _WORD.search(text, max(line, len(text) - _LONGEST_WORD))):
         start = min(start, word.start())
     if any(map(text.__contains__, KEY_SIGNS)):
         for begun in _BEGIN.finditer(text):
@@ -64,8 +67,11 @@ def unfinished_secret_from(text: str, secrets: Secrets, *, is_quiet: bool = Fals
 
 
 def _may_name(line: str, secrets: Secrets) -> bool:
-    is_key = any(map(line.__contains__, KEY_SIGNS))
-    return bool(line) and (is_key or bool(secrets.more.names) or may_name(_plain(line)))
+    if secrets.more.names or any(map(line.__contains__, KEY_SIGNS)):
+        return bool(line)
+    plain = _plain(line)
+    names = map(level, _NAME.findall(plain))
+    return may_name(plain) and ("\b" in line or any(one is not Level.NO for one in names))
 
 
 def hide(text: str, secrets: Secrets) -> str:

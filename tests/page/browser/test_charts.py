@@ -490,9 +490,17 @@ def test_losses_come_first_and_counters_last(main_page, tab, run_of):
 def test_a_chart_can_be_sized_and_fill_the_screen(main_page, tab, run_of):
     """By dragging its corner or with keys there; the size stays; Escape ends the full screen.
 
-    A chart that is pinned, and no longer, keeps the focus.
+    A wider one asks for more points. A chart that is pinned, and no longer, keeps the focus.
     """
     tab.set_viewport_size({"width": 1440, "height": 900})
+    asked: set[int] = set()
+
+    def note(request):
+        given = request.post_data_json if request.url.endswith("/curves") else None
+        if given and given["paths"] == ["val/loss"]:
+            asked.add(given["px"])
+
+    tab.on("request", note)
     tab.goto(opened(main_page, run_of("otter"), run_of("heron")))
     plotted(tab, "val/loss")
     place = chart(tab, "val/loss")
@@ -523,6 +531,7 @@ def test_a_chart_can_be_sized_and_fill_the_screen(main_page, tab, run_of):
     place.get_by_role("button", name="Full screen val/loss").click()
     until(lambda: size() == (1440, 900))
     until(lambda: place.evaluate("(one) => one.uplot.height") > 800)
+    until(lambda: max(asked) == 1500)
     tab.keyboard.press("Escape")
     until(lambda: size() == (442, 276))
     for pinned in ("true", "false"):

@@ -442,6 +442,20 @@ def test_groups_have_the_colours_of_what_they_are_grouped_by(main_page, tab):
     until(lambda: set(chart(tab, "val/loss").evaluate(STROKES)) == of)
 
 
+def test_the_band_of_a_metric_that_is_never_negative_ends_at_its_smallest_value(main_page, tab):
+    """Two runs, 0.2 and 5.2 at the end: one standard deviation below their mean is negative."""
+    tab.goto(opening(main_page, "?project=sweep&group=parameters/seed&q=val/loss < 6"))
+    found = plotted(tab, "val/loss", lambda found: len(found["data"]) > 5)
+    high = 3.5 + 12.5**0.5
+    until(
+        lambda: (
+            chart(tab, "val/loss").evaluate(PLOT)["y"]["min"]
+            == pytest.approx(0.2 - (high - 0.2) / 20)
+        )
+    )
+    assert found["y"]["max"] == pytest.approx(high + (high - 0.2) / 20)
+
+
 def test_a_thousand_charts(recorded, serve_here, tab):
     """Few are drawn at a time; all can be reached; the filter finds one."""
     page = serve_here(recorded("wide"))

@@ -71,6 +71,17 @@ def command(root, *words):
     return found.stdout
 
 
+def test_files_are_added_while_the_interpreter_ends(given, data, monkeypatch):
+    """No thread can be had any more then, as in what `atexit` calls."""
+    monkeypatch.setattr("concurrent.futures.thread._shutdown", True)
+    with seamark.init_artifact(name="late", **given) as artifact:
+        artifact.add_dir(data)
+    assert [(one.path, one.size) for one in artifact.objects] == [
+        ("data/a.txt", 1),
+        ("data/in/b.txt", 1),
+    ]
+
+
 # ------------------------------------------------------------------- mistakes
 
 

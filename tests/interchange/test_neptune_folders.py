@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 from datetime import datetime, timezone
@@ -190,3 +191,62 @@ def test_models_are_named_and_left_out(training, cli, root):
     result = cli("import", "neptune", folder, "--project", "digits")
     assert (result.exit_code, "model" in result.stderr) == (0, True)
     assert not root.exists()
+
+
+def log_of(training, operations):
+    """Return a folder of the client with these operations."""
+    folder = training / ".neptune" / "offline" / "run__11-22"
+    folder.mkdir()
+    lines = [{"obj": one, "version": at, "at": 1.7e9} for at, one in enumerate(operations, 1)]
+    (folder / "data-1.log").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def test_a_wrong_operation_changes_nothing(training, cli, root):
+    """Neither a part of its points is kept nor their steps; times keep their microseconds."""
+    point = {"value": 1.0, "step": None, "ts": 1700000000.123456}
+    picture = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
+    folder = log_of(
+        training,
+        [
+            {"type": "LogFloats", "path": ["loss"], "values": [point, {**point, "ts": 1e300}]},
+            {"type": "LogFloats", "path": ["loss"], "values": [point]},
+            {"type": "LogFloats", "path": ["nothing"], "values": []},
+            {
+                "type": "LogImages",
+                "path": ["pictures"],
+                "values": [{**point, "value": picture}, {**point, "value": "no base64"}],
+            },
+            {"type": "AssignString", "path": ["pictures"], "value": {"no": "text"}},
+            {"type": "AssignString", "path": ["pictures"], "value": "free"},
+        ],
+    )
+    result = cli("import", "neptune", folder, "--project", "digits")
+    assert (result.exit_code, "that Neptune refuses (3, the first" in result.stderr) == (0, True)
+    (run_id,) = ids(cli)
+    with seamark.init_run("digits", with_id=run_id, mode="read-only") as run:
+        loss = run["loss"].fetch_points()
+        assert loss["step"].tolist() == [0]
+        assert loss.time_ns.tolist() == [1700000000123456000]
+        assert run["pictures"].fetch() == "free"
+
+
+def test_files_that_are_gone_since_the_last_import_can_be_deleted(training, cli, root):
+    """What an earlier import took is deleted by what came later, wherever the files are now."""
+    named = {"ext": "txt", "file_path": str(training / "up.txt")}
+    several = {"path": ["set"], "file_globs": [str(training / "up.*")], "reset": False}
+    before = [
+        {"type": "UploadFile", "path": ["file"], **named},
+        {"type": "UploadFileSet", **several},
+    ]
+    folder = log_of(training, before)
+    assert cli("import", "neptune", folder, "--project", "digits").exit_code == 0
+    (training / "up.txt").rename(training / "up.csv")
+    shutil.rmtree(folder)
+    again = {"type": "UploadFileSet", **several, "reset": True}
+    folder = log_of(training, [*before, {"type": "DeleteAttribute", "path": ["file"]}, again])
+    assert cli("import", "neptune", folder, "--project", "digits").exit_code == 0
+    (run_id,) = ids(cli)
+    with seamark.init_run("digits", with_id=run_id, mode="read-only") as run:
+        assert not run.exists("file")
+        assert [one["name"] for one in run["set"].list_fileset_files()] == ["up.csv"]

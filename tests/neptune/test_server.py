@@ -63,6 +63,15 @@ def test_numbers_of_runs_are_given_once(admin):
     assert len(set(same)) == 1
 
 
+def test_ids_of_purged_runs_are_not_given_again(running, monkeypatch):
+    """A counter that was lost begins behind the runs that are left."""
+    from seamark.neptune.server import projects
+
+    monkeypatch.setattr(projects, "_greatest", lambda *_: 5)
+    found = [projects.next_id(running.server, "purged/runs") for _ in range(2)]
+    assert found == ["RUN-6", "RUN-7"]
+
+
 def test_steps_that_were_not_given_follow_the_last_one(admin):
     """They count on across requests, from zero again once the series was emptied."""
     run = admin.new_run("steps/run")

@@ -6,9 +6,13 @@ import sys
 
 import pytest
 from keeper_server import keeping
+from recording import QUIET
 
+import seamark
 from seamark.errors import ArgumentError, SeamarkError
+from seamark.journal.folder import RunFolder
 from seamark.remote.places import canonical, check_uri, open_remote, schemes
+from seamark.remote.sync import sync_run, unsent_data
 from seamark.testing import RemoteContract
 
 THIRD_PARTY = '''
@@ -106,6 +110,19 @@ class TestFile(RemoteContract):
 
     def stored_blob(self, remote, run, digest):
         return (remote.root / run.project / run.run / "blobs" / digest).read_bytes()
+
+    @pytest.mark.parametrize("kept", [0, 20, 32, 60, 300, -1])
+    def test_a_sender_that_was_killed_in_a_record(self, remote, tmp_path, kept):
+        """What it left is completed: no record is given up, none is there twice."""
+        with seamark.init_run("p", root=tmp_path / "here", **QUIET) as run:
+            run["loss"].extend([1.0] * 20)
+        (journal,) = RunFolder(tmp_path / "here", "p", run.id).journals()
+        whole = journal.path.read_bytes()
+        there = RunFolder(remote.root, "p", run.id).journal_dir
+        there.mkdir(parents=True)
+        (there / journal.path.name).write_bytes(whole[:kept])
+        done = sync_run(unsent_data(RunFolder(tmp_path / "here", "p", run.id), remote), remote)
+        assert (done.problems, (there / journal.path.name).read_bytes()) == ([], whole)
 
 
 class TestHttp(RemoteContract):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
+
+from server_waits import until
 
 from seamark.blobs.store import put_bytes
 from seamark.journal.folder import RunFolder
@@ -49,3 +52,24 @@ def test_a_content_that_is_not_what_its_name_says_is_not_sent(tmp_path):
     assert sender.flush(60, here)
     assert files_of(there) == {right: 5}
     assert [each.name for each in there.blobs_dir.iterdir()] == [right]
+
+
+def test_a_run_that_ends_during_a_look_is_looked_at_at_once(tmp_path):
+    here, there = folders(tmp_path)
+    looking, ended = threading.Event(), threading.Event()
+
+    class Slow(FileRemote):
+        def put_blob(self, *given: Any) -> None:
+            looking.set()
+            assert ended.wait(60)
+            super().put_blob(*given)
+
+    sender = FileSender(lambda: Slow(there.root), print, look_s=3600)
+    put_bytes(here, b"first")
+    sender.watch(here)
+    assert looking.wait(60)
+    put_bytes(here, b"second")
+    sender.finish(here)
+    ended.set()
+    until(lambda: not sender.busy)
+    assert files_of(there) == files_of(here)

@@ -79,12 +79,21 @@ class DraftBlobs:
             ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="seamark-artifact") as pool,
         ):
             try:
-                for part in pool.map(self._store_part, parts):
+                for part in self._stored(pool, parts):
                     found += part
                     progress(len(found))
             finally:  # calls that have begun are finished, no others begin
                 self._failed = True
         return found
+
+    def _stored(
+        self, pool: ThreadPoolExecutor, parts: list[list[str]]
+    ) -> Iterable[list[tuple[str, int]]]:
+        try:
+            return pool.map(self._store_part, parts)
+        except RuntimeError:  # no thread can be had, as while the interpreter ends
+            pool.shutdown(cancel_futures=True)
+            return map(self._store_part, parts)
 
     def _store_part(self, paths: Iterable[str]) -> list[tuple[str, int]]:
         found = []

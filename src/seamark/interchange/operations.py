@@ -20,7 +20,7 @@ from seamark.journal.format import is_long
 from seamark.paths import is_inside
 from seamark.values import Atom, encode_atom, escape
 
-__all__ = ["TOLD", "Operations", "RefusedError", "State"]
+__all__ = ["TOLD", "Operations", "RefusedError", "State", "checked_time"]
 
 
 class RefusedError(Exception):
@@ -71,16 +71,6 @@ class State(Records):
     def last_step(self, path: str) -> float | None:
         """Return the last step of a series; None if it has no point."""
         return self.steps.get(path)
-
-    def next_step(self, path: str) -> float:
-        """Return the step of a point that is given none: one more than the last, from 0 on."""
-        last = self.last_step(path)
-        return 0.0 if last is None else last + 1
-
-    def saw_step(self, path: str, step: float) -> None:
-        """Note the step of a point."""
-        last = self.last_step(path)
-        self.steps[path] = step if last is None else max(last, step)
 
     def removed(self, path: str) -> None:
         """Note that nothing is at a path any more."""
@@ -188,21 +178,28 @@ class Operations:
 
     # ------------------------------------------------------------------ series
 
+    def time_of(self, entry: Mapping[str, Any]) -> int:
+        """Return the time of a point, ns since the Unix epoch."""
+        return checked_time(int(entry["timestampMilliseconds"]) * _MS)
+
     def _points(
         self, path: str, entries: Sequence[Mapping[str, Any]], family: str
     ) -> tuple[list[float], list[int]]:
         self.expect(path, family)
         steps, times = [], []
+        last = self._to.last_step(path)
         for each in entries:
             step = each.get("step")
-            step = self._to.next_step(path) if step is None else float(step)
+            if step is None:  # one more than the last, from 0 on
+                step = 0.0 if last is None else last + 1
+            step = float(step)
             if not math.isfinite(step):
                 msg = f"{path}: a step is a finite number, got {step}"
                 raise ArgumentError(msg)
-            self._to.saw_step(path, step)
+            last = step if last is None else max(last, step)
             steps.append(step)
-            times.append(_time_ns(each["timestampMilliseconds"]))
-        self._to.kinds[path] = family
+            times.append(self.time_of(each))
+        self._to.kinds[path], self._to.steps[path] = family, last
         self.has_logged = True
         return steps, times
 
@@ -231,9 +228,9 @@ class Operations:
     def _log_images(self, path: str, entries: Sequence[Mapping[str, Any]]) -> None:
         self.flush()
         values = [each["value"] for each in entries]
+        contents = [base64.b64decode(one.get("data") or "", validate=True) for one in values]
         steps, times = self._points(path, entries, "file_series")
-        for step, time, value in zip(steps, times, values, strict=True):
-            data = base64.b64decode(value.get("data") or "", validate=True)
+        for step, time, value, data in zip(steps, times, values, contents, strict=True):
             ext = extension_of("", data[:64]).replace("jpg", "jpeg") or "png"
             file = {"name": f"image.{ext}", "ext": ext, "size": len(data)}
             record = {"op": "file_point", "path": path, "step": step, "time": time}
@@ -336,6 +333,13 @@ def _int(what: Mapping[str, Any]) -> int:
     return value
 
 
+def _string(what: Mapping[str, Any]) -> str:
+    if not isinstance(what["value"], (str, int, float)):
+        msg = f"expected a text, got {what['value']!r:.60}"
+        raise RefusedError(msg)
+    return str(what["value"])
+
+
 def _bool(what: Mapping[str, Any]) -> bool:
     if type(what["value"]) is not bool:
         msg = f"expected true or false, got {what['value']!r:.60}"
@@ -347,7 +351,7 @@ _ASSIGNED: Final[dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]]] = {
     "assignFloat": ("atom:float", lambda what: float(what["value"])),
     "assignInt": ("atom:int", _int),
     "assignBool": ("atom:bool", _bool),
-    "assignString": ("atom:string", lambda what: str(what["value"])),
+    "assignString": ("atom:string", _string),
     "assignDatetime": (
         "atom:datetime",
         lambda what: _EPOCH + timedelta(milliseconds=int(what["valueMilliseconds"])),
@@ -355,9 +359,9 @@ _ASSIGNED: Final[dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]]] = {
 }
 
 
-def _time_ns(milliseconds: Any) -> int:
-    found = int(milliseconds) * _MS
-    if not -_I63 <= found < _I63:
-        msg = f"expected a time in milliseconds since 1970, got {milliseconds!r:.60}"
+def checked_time(time_ns: int) -> int:
+    """Return a time that a journal can hold, or raise `ArgumentError`."""
+    if not -_I63 <= time_ns < _I63:
+        msg = f"expected a time in milliseconds since 1970, got {time_ns // _MS!r:.60}"
         raise ArgumentError(msg)
-    return found
+    return time_ns

@@ -27,7 +27,7 @@ from seamark.interchange.found import (
     open_below,
     walk_below,
 )
-from seamark.interchange.operations import TOLD, Operations, State
+from seamark.interchange.operations import TOLD, Operations, State, checked_time
 from seamark.journal.format import Kind
 from seamark.journal.safe import is_folder
 from seamark.values import Atom, escape
@@ -131,14 +131,20 @@ class Replay(Operations):
             return {**operation, "filePaths": operation.get("file_paths")}
         entries = []
         for one in operation["values"]:
-            value, time = one["value"], round(one["ts"] * 1000)
+            value = one["value"]
             if kind == "LogImages":
                 value = value if isinstance(value, dict) else {"data": value}
                 if not value.get("data"):
                     self._notes.add("pictures that the client had left out as too large", path)
                     continue
-            entries.append({**one, "value": value, "timestampMilliseconds": time})
+            entries.append({**one, "value": value})
         return {"entries": entries}
+
+    def time_of(self, entry: Mapping[str, Any]) -> int:
+        """See `Operations.time_of`; the client's own times are finer."""
+        if "ts" not in entry:  # of a series that has no points
+            return super().time_of(entry)
+        return checked_time(round(entry["ts"] * 1e6) * 1000)
 
     def assign(self, path: str, kind: str, atom: Atom) -> None:
         """See `Operations.assign`; each value is written with its own time."""
@@ -153,6 +159,12 @@ class Replay(Operations):
             self._notes.add("copies of what another run holds", f"{path!r:.120}")
         else:
             self.assign(path, kind, self._memory.atoms[source])
+
+    def _remove(self, path: str, _: Mapping[str, Any]) -> None:
+        # Files that an earlier import has put there may be gone by now: then they are not known.
+        if self._to.kind(path) is None and not path.startswith("sys/"):
+            self._to.kinds[path] = "file_set"
+        self._delete(path, {})
 
     # ---------------------------------------------------------------- files
 
@@ -215,7 +227,10 @@ class Replay(Operations):
                 with self._refusing(path, name), open_below(base, name) as file:
                     last = shown.rpartition("/")[2]
                     members[escape(shown)] = self._draft.keep(file, last, extension_of(last))
-        self.put_members(path, members, reset=operation.get("reset") in (True, "True"))
+        if operation.get("reset") in (True, "True"):
+            self.expect(path, "file_set")
+            self._remove(path, {})
+        self.put_members(path, members)
         self._memory.members.setdefault(path, set()).update(members)
 
     def _matches(self, path: str, patterns: Sequence[str]) -> Iterator[tuple[Path, str, str]]:
@@ -266,6 +281,7 @@ class Replay(Operations):
 
     _OWN: ClassVar[dict[str, Callable[[Replay, str, Mapping[str, Any]], None]]] = {
         "CopyAttribute": _copy,
+        "DeleteAttribute": _remove,
         "UploadFile": _upload,
         "UploadFileContent": _upload_content,
         "UploadFileSet": _upload_set,

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from seamark.blobs.store import has_blob, put_stream, write_all
 from seamark.errors import ArgumentError, PathError
 from seamark.journal.folder import RunFolder
+from seamark.journal.reader import JournalReader
 from seamark.journal.safe import (
     closing_fd,
     locked,
@@ -71,7 +72,11 @@ class FileRemote:
     def journals(self, run: RunKey) -> Mapping[str, int]:
         """See `seamark.remote.protocol.Remote.journals`."""
         with self.translate_errors():
-            return self._sizes(self._folder(run))
+            folder = self._folder(run)
+            return {
+                name: _whole(folder.journal_dir / name, size)
+                for name, size in self._sizes(folder).items()
+            }
 
     def send(self, run: RunKey, journal: str, offset: int, data: bytes) -> Sent:
         """See `seamark.remote.protocol.Remote.send`."""
@@ -191,6 +196,15 @@ class FileRemote:
             if error.errno in _FOREVER:
                 raise Refused(msg) from error
             raise Unreachable(msg) from error
+
+
+def _whole(path: Path, size: int) -> int:
+    """Return how far a journal has whole frames: a sender may have been killed in one."""
+    with quietly(only=OSError), JournalReader(path) as reader:
+        last = reader.last_frame()
+        if last is not None and last.end <= size:
+            return last.end
+    return 0  # all of it is compared with what is sent
 
 
 def _write(fd: int, known: int, data: memoryview) -> None:

@@ -198,7 +198,9 @@ class FileSender:
                 self._thread = None
                 return True
             if wait_s is None:
-                self._changed.wait(self._look_s)
+                # Of a run that ended during the look, the last files are sent at once.
+                if all(run.finished is None for run in self._runs.values()):
+                    self._changed.wait(self._look_s)
             else:  # whoever waits may not hurry a remote that is away
                 until = time.monotonic() + max(wait_s, pause * _chance.uniform(0.5, 1.0))
                 while (left := until - time.monotonic()) > 0:

@@ -442,6 +442,20 @@ def test_groups_have_the_colours_of_what_they_are_grouped_by(main_page, tab):
     until(lambda: set(chart(tab, "val/loss").evaluate(STROKES)) == of)
 
 
+def test_the_band_of_a_metric_that_is_never_negative_ends_at_its_smallest_value(main_page, tab):
+    """Two runs, 0.2 and 5.2 at the end: one standard deviation below their mean is negative."""
+    tab.goto(opening(main_page, "?project=sweep&group=parameters/seed&q=val/loss < 6"))
+    found = plotted(tab, "val/loss", lambda found: len(found["data"]) > 5)
+    high = 3.5 + 12.5**0.5
+    until(
+        lambda: (
+            chart(tab, "val/loss").evaluate(PLOT)["y"]["min"]
+            == pytest.approx(0.2 - (high - 0.2) / 20)
+        )
+    )
+    assert found["y"]["max"] == pytest.approx(high + (high - 0.2) / 20)
+
+
 def test_a_thousand_charts(recorded, serve_here, tab):
     """Few are drawn at a time; all can be reached; the filter finds one."""
     page = serve_here(recorded("wide"))
@@ -490,9 +504,17 @@ def test_losses_come_first_and_counters_last(main_page, tab, run_of):
 def test_a_chart_can_be_sized_and_fill_the_screen(main_page, tab, run_of):
     """By dragging its corner or with keys there; the size stays; Escape ends the full screen.
 
-    A chart that is pinned, and no longer, keeps the focus.
+    A wider one asks for more points. A chart that is pinned, and no longer, keeps the focus.
     """
     tab.set_viewport_size({"width": 1440, "height": 900})
+    asked: set[int] = set()
+
+    def note(request):
+        given = request.post_data_json if request.url.endswith("/curves") else None
+        if given and given["paths"] == ["val/loss"]:
+            asked.add(given["px"])
+
+    tab.on("request", note)
     tab.goto(opened(main_page, run_of("otter"), run_of("heron")))
     plotted(tab, "val/loss")
     place = chart(tab, "val/loss")
@@ -523,6 +545,7 @@ def test_a_chart_can_be_sized_and_fill_the_screen(main_page, tab, run_of):
     place.get_by_role("button", name="Full screen val/loss").click()
     until(lambda: size() == (1440, 900))
     until(lambda: place.evaluate("(one) => one.uplot.height") > 800)
+    until(lambda: max(asked) == 1500)
     tab.keyboard.press("Escape")
     until(lambda: size() == (442, 276))
     for pinned in ("true", "false"):

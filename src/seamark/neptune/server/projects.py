@@ -199,16 +199,19 @@ def next_id(server: Server, project: str) -> str:
     """Return the id of the next run of a project; no other run gets it.
 
     The counter may be older than the runs, as after a backup was restored: ids that runs have are
-    passed over.
+    passed over. One that is new goes on behind the runs, of which the first may be purged.
     """
     known = 0
     for _ in range(_TRIES):
         with contextlib.suppress(Conflict):
             key, last = _next_number(server, project, key_of_project(project), known)
             found = f"{key}-{last}"
-            if find_run(server, project, found) is None:
+            is_free = find_run(server, project, found) is None
+            if is_free and last > 1:
                 return found
             known = _greatest(server, project)
+            if is_free and known < last:
+                return found
     msg = "other clients create runs in this project at the same time; try again"
     raise Conflict(msg)
 

@@ -164,7 +164,10 @@ function usePlot({ api, paths, runs, view, groups, zoom, onZoom, height, always 
     alive.add(me);
     const made = new Plot(element, how);
     plot.current = made;
-    const observer = new ResizeObserver(([{ contentRect }]) => made.resize(contentRect.width, made.how.height));
+    const observer = new ResizeObserver(([{ contentRect }]) => {
+      made.resize(contentRect.width, made.how.height);
+      curves.onResize();
+    });
     observer.observe(element);
     return () => {
       observer.disconnect();

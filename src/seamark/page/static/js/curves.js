@@ -194,6 +194,12 @@ async function findResumes(api, { refs, paths }, x, resumes, stamp, signal) {
  * @property {(run: string) => number[]} [dashOf] the dash of a run or group
  */
 
+/** The pixels of a screen that a chart is wide, in steps, so that little is asked again when a window is sized. @param {Element | null} canvas */
+function pixelsOf(canvas) {
+  const wide = (canvas?.clientWidth || 500) * Math.min(2, devicePixelRatio);
+  return Math.max(200, Math.min(4000, Math.ceil(wide / 100) * 100));
+}
+
 /**
  * A hook that loads the curves of a chart while it is in view.
  * @param {Asked} asked
@@ -208,6 +214,7 @@ export function useCurves({ api, paths, runs, view, zoom, has, attempts, groups,
   const loaded = useRef(/** @type {Map<string, string>} */ (new Map()));
   const resumes = useRef(/** @type {Resumes} */ (new Map()));
   const keptOf = useRef("");
+  const askedPx = useRef(Infinity);
   const axis = view.x || "step";
   const replaced = Boolean(view.attempts);
   // In the order of recording, replaced points have their place among all others.
@@ -228,8 +235,8 @@ export function useCurves({ api, paths, runs, view, zoom, has, attempts, groups,
     }
     const abort = new AbortController();
     const { signal } = abort;
-    // Steps of 100 pixels, so that little is asked again when a window is sized.
-    const px = Math.max(200, Math.min(4000, Math.ceil((canvas.current?.clientWidth || 500) / 100) * 100));
+    const px = pixelsOf(canvas.current);
+    askedPx.current = px;
     const look = lookOf(view, zoom, px);
     if (whole) look.attempt = "all";
     const show = (/** @type {boolean} */ loading) => setTold((old) => ({ of: question, loading, error: "", drawn: old.drawn + 1 }));
@@ -295,5 +302,7 @@ export function useCurves({ api, paths, runs, view, zoom, has, attempts, groups,
     });
   const begins = () => [...resumes.current.values()].flatMap((one) => one.begins);
   const isLoaded = (/** @type {RunRef} */ run) => loaded.current.has(run.id) || !owned(run).length;
-  return { told, kept, lines, drawnLines, begins, isLoaded, whole };
+  /** Ask for more points where a chart has become wider. */
+  const onResize = () => pixelsOf(canvas.current) > askedPx.current && setAgain((old) => old + 1);
+  return { told, kept, lines, drawnLines, begins, isLoaded, whole, onResize };
 }

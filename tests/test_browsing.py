@@ -19,9 +19,11 @@ from seamark import init_project, init_run
 from seamark.errors import FamilyError, MissingFieldError, ValueKindError
 from seamark.pictures.notebook import _image, image_type
 from seamark.pictures.render import png
+from seamark.reading.curves import line_of
 from seamark.reading.html import text
 from seamark.reading.words import file_text
 from seamark.run.run import make_run
+from seamark.store.drawing import Listed, draw_series
 from seamark.types import File
 
 HOSTILE = "<img src=x onerror=alert(1)> $\\href{x}{y}$ \u202e\ud800\x1b[31m"
@@ -77,7 +79,7 @@ class Tags(HTMLParser):
 
 
 ALLOWED = {
-    "div", "b", "table", "thead", "tr", "th", "td", "code", "pre",
+    "div", "b", "table", "thead", "tr", "th", "td", "svg", "polygon", "polyline", "code", "pre",
     "img",
 }  # fmt: skip
 
@@ -300,11 +302,24 @@ def test_any_value_is_text(value):
         assert words == value
 
 
+@given(st.lists(st.floats()), st.integers(2, 20))
+def test_any_series_has_a_small_picture(values, points):
+    """Whose numbers are within its frame; nothing where there is nothing to draw."""
+    step, value = np.arange(float(len(values))), np.array(values, float)
+    picture = line_of(draw_series([Listed(step, value)] if values else [], points).curve)
+    assert bool(picture) == bool(np.isfinite(value).any())
+    Tags(picture)
+    for x, y in re.findall(r"([-\d.einfa]+),([-\d.einfa]+)", picture):
+        assert 0 <= float(x) <= 240
+        assert 0 <= float(y) <= 48
+
+
 def test_what_is_below_a_path_is_shown(run):
-    """A namespace, a series, a text, files."""
+    """A namespace, a series with a small picture, a text, files."""
     _, words = page_of(run["train"])
     assert "2 paths below" in words
-    _, words = page_of(run["train/loss"])
+    page, words = page_of(run["train/loss"])
+    assert "<svg" in page
     assert "0.125" in words
     assert "inf count" in words
     assert "line" in page_of(run["text"])[1]
@@ -398,7 +413,9 @@ def test_tables_and_points_show_their_ends(project, run):
     run["long"].extend(range(1000))
     assert "1,000 points" in page_of(run["long"].fetch_points())[1]
     assert page_of(run["long"].fetch_points())[0].count("<tr>") == 12
-    assert "of 1,000 points" in page_of(run["long"].fetch_points(points=100))[1]
+    page, words = page_of(run["long"].fetch_points(points=100))
+    assert "of 1,000 points" in words
+    assert "<svg" in page
     assert "1 run" in page_of(project.fetch_runs_table())[1]
     assert page_of(project.fetch_runs_table(tag="none"))[1]
     assert "1,000 rows of 1 series" in page_of(project.fetch_series("long"))[1]

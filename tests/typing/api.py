@@ -65,7 +65,7 @@ read: bytes = artifact.open("key").read()
 of_artifact: int | None = artifact.version
 run.mark_input(artifact)
 run.mark_output(seamark.Reference("s3://bucket/key", kind="model"), name="net")
-tree: str = run.lineage().to_dot()
+tree: str = str(run.lineage())
 version: seamark.ModelVersion = seamark.init_model_version(model="NET", project="team/digits")
 version.change_stage("staging")
 versions = model.fetch_model_versions_table(query="acc > 0.9", limit=3).to_rows()

@@ -227,6 +227,19 @@ def test_derived_fields_refuse_assignment(run, name):
             act()
 
 
+@pytest.mark.parametrize("at", ["sys/tags", "sys/name", "sys/mine"])
+def test_no_series_lies_below_sys(run, again, caplog, at):
+    """Name and tags of every run can be read: a series cannot take their place."""
+    for act in (lambda: run[at].append(1), lambda: run[at].extend(["a"])):
+        with pytest.raises(PathError, match="cannot be a series"):
+            act()
+    run.log_metrics({at: 1.0, "loss": 2.0})
+    assert f"{at!r} cannot be a series" in caplog.text
+    assert not again().exists("sys/mine")
+    assert again()["sys/tags"].fetch() == set()
+    assert again()["loss"].fetch_last() == 2.0
+
+
 def test_nested_handlers(run):
     """A handler of a namespace has every verb, and can be handed on."""
     model = run["model"]

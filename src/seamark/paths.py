@@ -139,6 +139,18 @@ def check_writable(path: object) -> str:
     return refuse_derived(check_path(path))
 
 
+def check_series_path(path: object) -> str:
+    """Return ``path`` if a person may record a series there; raises as `check_writable` does.
+
+    Fields below ``sys/`` are values and sets, so that name, tags and state can always be read.
+    """
+    checked = check_writable(path)
+    if checked.startswith("sys/"):
+        msg = f"path: {path!r} cannot be a series: 'sys/' holds single values and sets"
+        raise PathError(msg)
+    return checked
+
+
 def refuse_derived(path: str) -> str:
     """Return a legal path if a person may write to it; raises as `check_writable` does."""
     if path == _STAGE:

@@ -17,7 +17,7 @@ from seamark.errors import ArgumentError, PathError
 from seamark.interchange.draft import Records
 from seamark.interchange.found import extension_of
 from seamark.journal.format import is_long
-from seamark.paths import is_inside
+from seamark.paths import check_series_path, is_inside
 from seamark.values import Atom, encode_atom, escape
 
 __all__ = ["TOLD", "Operations", "RefusedError", "State", "checked_time"]
@@ -185,7 +185,7 @@ class Operations:
     def _points(
         self, path: str, entries: Sequence[Mapping[str, Any]], family: str
     ) -> tuple[list[float], list[int]]:
-        self.expect(path, family)
+        self.expect(check_series_path(path), family)
         steps, times = [], []
         last = self._to.last_step(path)
         for each in entries:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.journal.format import dump_json
-from seamark.paths import check_writable
+from seamark.paths import check_series_path
 from seamark.process.interrupts import quietly, raised_by_signal_handler
 from seamark.values import to_floats, to_step
 
@@ -212,7 +212,7 @@ def sound_row(
     kept = {}
     for key, value in values.items():
         try:
-            claim(check_writable(key), "float_series")
+            claim(check_series_path(key), "float_series")
         except (TypeError, ValueError) as error:
             drop_value("path", key, error)
         else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, ValueKindError
 from seamark.journal.format import Kind
-from seamark.paths import check_path, check_writable, join_path
+from seamark.paths import check_path, check_series_path, join_path
 from seamark.process.interrupts import let_pass, quietly
 from seamark.reading.browsing import Browsable
 from seamark.types import File, FileSeries, FloatSeries, Histogram, Series, Single, StringSeries
@@ -148,7 +148,7 @@ class Points:
         value, step, time_ns = point
         leaves = self._split_value(path, value)
         parts: dict[str, dict[str, Any]] = {}
-        kinds = {check_writable(at): family_of(leaf) for at, leaf in leaves.items()}
+        kinds = {check_series_path(at): family_of(leaf) for at, leaf in leaves.items()}
         for at, family in kinds.items():
             leaf = leaves[at]
             if family == "file_series":
@@ -209,7 +209,7 @@ class Points:
         steps = None if steps is None else list(steps)  # an iterator serves only once
         timestamps = None if timestamps is None else list(timestamps)
         series = [
-            _Batch(check_writable(at), points, steps, timestamps)
+            _Batch(check_series_path(at), points, steps, timestamps)
             for at, points in _sequences(path, values)
         ]
         series = [each for each in series if each.points]

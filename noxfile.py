@@ -45,6 +45,7 @@ OPTIONAL_TOOLS = ("apt", "chrom", "fish", "google-chrome", "rsync", "strace", "z
 QUICK = "not slow and not thorough and not browser"
 # Of the tests of Lightning and Ignite, those that are part of it; the others start processes.
 QUICK_OF_HOSTS = "not launches and not slow and not thorough and not horovod"
+LONG_OF_HOSTS = "(launches or slow) and not thorough and not horovod"
 # What depends on no interpreter and no extra is proved once, in `tests`.
 CORE = f"{QUICK} and not once and not hypothesis"
 TYPESCRIPT = "5.9.3"
@@ -297,8 +298,11 @@ def surroundings(session: nox.Session, workers: int, *, memory: bool, tools: boo
 def tests_slow(session: nox.Session) -> None:
     """Run the tests that take long for a reason: kills, launchers, long searches."""
     install(session, ".[all]", "--group", "hosts")
-    slow = "slow and not thorough and not browser"
-    run_pytest(session, "-m", slow, "--durations=20", SEAMARK_REQUIRE="extras")
+    options = ("-m", "slow and not thorough and not browser", "--durations=20")
+    run_pytest(session, *options, SEAMARK_REQUIRE="extras")
+    for host in [] if session.posargs else ["ignite", "lightning"]:
+        words = [f"integrations/{host}", "-m", LONG_OF_HOSTS, "--durations=20"]
+        run_pytest(session, *words, SEAMARK_REQUIRE=f"{host}:latest")
 
 
 @nox.session(python=PYTHONS)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from typing import Any
 
+import pytest
 from server_waits import until
 
 from seamark.blobs.store import put_bytes
@@ -73,3 +75,23 @@ def test_a_run_that_ends_during_a_look_is_looked_at_at_once(tmp_path):
     ended.set()
     until(lambda: not sender.busy)
     assert files_of(there) == files_of(here)
+
+
+@pytest.mark.parametrize("failures", [2, 9])
+def test_a_disk_that_fails_is_tried_three_times(tmp_path, failures):
+    here, there = folders(tmp_path)
+    fails = iter([True] * failures)
+
+    class Failing(FileRemote):
+        def missing_blobs(self, *given: Any) -> Any:
+            if next(fails, False):
+                raise OSError(errno.EMFILE, "too many open files")
+            return super().missing_blobs(*given)
+
+    sender = FileSender(lambda: Failing(there.root), print)
+    put_bytes(here, b"first")
+    sender.watch(here)
+    sender.finish(here)
+    assert sender.flush(60, here)
+    until(lambda: not sender.busy)
+    assert files_of(there) == (files_of(here) if failures == 2 else {})

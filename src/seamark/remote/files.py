@@ -43,6 +43,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _LOOK_S: Final = 5.0
 _FIRST_WAIT_S: Final = 1.0
 _LAST_WAIT_S: Final = 60.0
+_TRIES: Final = 3
 _TICK_NS: Final = 2 * 10**9
 
 
@@ -82,6 +83,7 @@ class _Watched:
         seen: Time of the folder's last change when all that was in it was there, ns; 0 for never.
         looked: When the last look began that found everything sent, seconds of `time.monotonic`.
         finished: When nothing more was expected, the same; None as long as files may come.
+        failures: Number of looks in turn that this disk did not let end.
     """
 
     folder: RunFolder
@@ -90,6 +92,7 @@ class _Watched:
     looked: float = 0.0
     over: bool = False
     finished: float | None = None
+    failures: int = 0
 
     def is_sent(self, since: float) -> bool:
         """Return whether all files are sent that were there at a time, or will never be."""
@@ -210,6 +213,7 @@ class FileSender:
     def _round(self, remote: Remote) -> float | None:
         with self._changed:
             runs = [(key, run) for key, run in self._runs.items() if not run.over]
+        wait_s = None
         for key, run in runs:
             began = time.monotonic()
             try:
@@ -223,10 +227,14 @@ class FileSender:
             except RemoteError as error:
                 run.over = True
                 self._warn_once(f"files of run {key.run} are not sent: {error}")
-            except OSError as error:  # it will be looked at again
+            except OSError as error:  # such as too many open files
                 log.debug("seamark: %s cannot be read: %s", run.folder.path, error)
-            run.looked = began
-        return None
+                run.failures += 1
+                if run.failures < _TRIES:
+                    wait_s = _FIRST_WAIT_S
+                    continue
+            run.looked, run.failures = began, 0
+        return wait_s
 
     def _send(self, remote: Remote, key: RunKey, run: _Watched) -> None:
         changed = 0

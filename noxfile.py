@@ -309,13 +309,14 @@ def tests_slow(session: nox.Session) -> None:
 def core(session: nox.Session) -> None:
     """Run the suite without torch and without any extra on one Python, which must be there.
 
-    What is asked of PostgreSQL or of remotes, and what reads our sources, depends on no Python
-    either.
+    The tests of the run model run on every Python, those of a package on the oldest or on later
+    ones. Left out is what depends on no Python: PostgreSQL, remotes, and checks of our sources.
     """
     install(session, ".", "--group", "test")
-    elsewhere = ["remote", "test_layers.py"]
-    if session.python != PYTHONS[0]:  # what is new in a Python is met below the command
-        elsewhere += ["cli", "pictures", "store", "capture/secrets"]
+    oldest = ["blobs", "cli", "index", "interchange", "neptune", "page", "pictures", "server"]
+    oldest += ["store", "capture/secrets"]
+    later = ["adapters", "capture/code", "capture/output", "faults", "journal", "reading", "values"]
+    elsewhere = ["remote", "test_layers.py", *(later if session.python == PYTHONS[0] else oldest)]
     ignored = [f"--ignore=tests/{place}" for place in elsewhere]
     run_pytest(session, "-m", CORE, "-k", "not postgresql", *ignored)
 

@@ -83,14 +83,15 @@ function keep(columns, widths) {
 function paint(row, columns, widths) {
   const wide = (/** @type {any} */ cell) => cell.getBoundingClientRect().width;
   const pins = read().pins;
-  const most = COVERED * row.closest(".sheet").clientWidth;
-  let left = wide(row.cells[0]) + wide(row.cells[1]);
+  // Only what is pinned is measured: the table would be laid out at once.
+  const most = pins.length ? COVERED * row.closest(".sheet").clientWidth : 0;
+  let left = pins.length ? wide(row.cells[0]) + wide(row.cells[1]) : 0;
   const rules = columns.map((path, n) => {
     const at = `:nth-child(${n + BEFORE + 1})`;
     const width = widths.get(path);
-    const own = width ?? wide(row.cells[n + BEFORE]);
     let text = width ? `.runs.narrowed.narrowed tr > ${at} { width: ${width}px; min-width: ${width}px; max-width: ${width}px; overflow: hidden; }\n` : "";
-    if (pins.includes(path) && left + own <= most) {
+    const own = pins.includes(path) ? width ?? wide(row.cells[n + BEFORE]) : Infinity;
+    if (left + own <= most) {
       text += `.narrowed :where(tbody tr) > ${at} { position: sticky; left: ${left}px; z-index: 2; background: var(--bg); }
 .runs :where(thead tr) > ${at} { left: ${left}px; z-index: 4; }
 .narrowed tr > ${at} { border-right: 1px solid var(--line); }\n`;

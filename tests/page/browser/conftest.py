@@ -23,13 +23,11 @@ import pytest
 from page_process import RunningPage, running_page
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
 HERE = Path(__file__).parent
 IN_CI = bool(os.environ.get("CI"))
-# The headless shell needs about 40 % less CPU.
-PROGRAMS = ["chromium-headless-shell", "chromium", "chromium-browser"]
-CHROMIUM = next(filter(None, map(shutil.which, PROGRAMS)), None)
+CHROMIUM = ("chromium", "chromium-browser")
 POLICY = """
 document.addEventListener("securitypolicyviolation", (event) =>
   console.error(`refused by the policy: ${event.violatedDirective} ${event.blockedURI}`));
@@ -57,19 +55,40 @@ def missing(what: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """The system's Chromium; nothing is downloaded."""
+def playwright() -> Iterator[Playwright]:
+    """Playwright, which drives the browser; nothing is downloaded."""
     try:
         from playwright.sync_api import expect, sync_playwright
     except ImportError:
         missing("Playwright")
-    if CHROMIUM is None:
-        missing("Chromium")
     expect.set_options(timeout=30_000 if IN_CI else 10_000)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield playwright
+
+
+@contextlib.contextmanager
+def launched(playwright: Playwright, *programs: str) -> Iterator[Browser]:
+    """Run the first of some programs that is installed."""
+    program = next(filter(None, map(shutil.which, programs)), None)
+    if program is None:
+        missing(programs[0])
+    browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    """The system's Chromium; its headless shell needs about 40 % less CPU."""
+    with launched(playwright, "chromium-headless-shell", *CHROMIUM) as browser:
         yield browser
-        browser.close()
+
+
+@pytest.fixture(scope="session")
+def whole_browser(playwright: Playwright) -> Iterator[Browser]:
+    """Chromium as people use it, for what its headless shell does otherwise."""
+    with launched(playwright, *CHROMIUM) as browser:
+        yield browser
 
 
 class Watched:
@@ -143,8 +162,8 @@ def new_profile(browser: Browser, watched: Watched) -> Iterator[Callable[..., Br
     """Return a function that makes a fresh profile."""
     made = []
 
-    def make(**options: Any) -> BrowserContext:
-        made.append(new_context(browser, **options))
+    def make(other: Browser | None = None, **options: Any) -> BrowserContext:
+        made.append(new_context(other or browser, **options))
         watched.watch(made[-1])
         return made[-1]
 

@@ -8,10 +8,10 @@ from page_process import until
 
 
 @pytest.fixture
-def phone(new_profile):
-    """A tab of a phone."""
+def phone(new_profile, whole_browser):
+    """A tab of a phone; in the headless shell a mouse leaves the chart after every tap."""
     small = {"width": 390, "height": 844}
-    return new_profile(viewport=small, has_touch=True, is_mobile=True).new_page()
+    return new_profile(whole_browser, viewport=small, has_touch=True, is_mobile=True).new_page()
 
 
 SCROLLED = "document.querySelector('.right').scrollTop"

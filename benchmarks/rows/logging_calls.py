@@ -86,8 +86,8 @@ def _captures(off: Sequence[Sample], on: Sequence[Sample], bench: Bench) -> Resu
         f"{more_s * 1e3:.0f} ms of CPU, once: 1 % of one core over {more_s * 100:.0f} s",
         more_s * 100 <= 60,
         note=(
-            "Everything is captured once, on a thread, at the start. Met means that it is under 1 % of "
-            "one core from the first minute on; what goes on meanwhile has a row of its own."
+            "Everything is captured once, on a thread, at the start. Met means that it is under "
+            "1 % of one core from the first minute on; what goes on meanwhile has a row of its own."
         ),
         rounds=bench.rounds,
     )

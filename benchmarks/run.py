@@ -64,7 +64,6 @@ ROWS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "neptune-client": neptune_client.same_script,
     "page": page.opened_in_a_browser,
     "page-charts": page.charts,
-    "page-grid": page.grid,
     "page-live": page.live,
     "page-training": page.training_beside,
     "seal-artifact": artifacts.sealing,

@@ -101,10 +101,8 @@ C, D = hashed_run_id("p/sub", "c"), hashed_run_id("q", "d")
 SHUT = [
     (f"p/{A}", 0, [B, C, D]),
     (f"p/{A}", 0o400, [B, C, D]),  # it may be listed, and what is in it not be looked at
-    (f"p/{A}", 0o200, [B, C, D]),
     (f"p/{A}/journal", 0, [B, C, D]),
     ("p", 0, [D]),
-    ("p/sub", 0, [A, B, D]),
 ]
 
 

@@ -455,7 +455,6 @@ def test_json_that_is_refused(payload):
         decode_json(payload)
 
 
-@settings(max_examples=60)
 @given(
     st.recursive(
         st.none()
@@ -519,7 +518,7 @@ def harmed(data, harms):
     return bytes(found)
 
 
-@settings(max_examples=150)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(frames=some_frames, harms=st.lists(harm, max_size=4))
 def test_any_frames_any_damage(tmp_path_factory, frames, harms):
     data = journal((Kind.HEADER, 0, b'{"format":1}'), *frames)
@@ -544,7 +543,7 @@ def test_any_frames_any_damage(tmp_path_factory, frames, harms):
         assert last == (kept[-1] if kept else None)
 
 
-@settings(max_examples=100)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(frames=some_frames, cuts=st.lists(st.integers(0, 2000), max_size=8))
 def test_any_frames_read_while_they_grow(tmp_path_factory, frames, cuts):
     data = journal((Kind.HEADER, 0, b"{}"), *frames)

@@ -17,10 +17,6 @@ from seamark.server.access import Role
 from seamark.store.query.selection import Selection
 from seamark.store.read.tables import query_runs
 
-pytestmark = pytest.mark.parametrize(
-    "shared", ["sqlite", "postgresql"], indirect=True, scope="module"
-)
-
 
 def run(name: str, lr: float, **atoms) -> JournalBuilder:
     made = JournalBuilder(name).op("state", state="running")

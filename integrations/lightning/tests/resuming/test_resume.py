@@ -270,7 +270,7 @@ def test_must_and_cannot(host, saved, model, trainer, tmp_path):
     module.at_step = lambda step: pytest.fail("training began")
     for given, root, why in (
         (path, tmp_path / "empty", "not found in"),
-        (str(tmp_path / "unnamed.ckpt"), Path(".seamark"), "names no run"),
+        (str(tmp_path / "unnamed.ckpt"), Path(".seamark"), r"resume=.must."),
         (None, Path(".seamark"), r"resume=.must."),
     ):
         before = set(root.rglob("*"))

@@ -13,6 +13,8 @@ from command import app
 from seamark import init_run
 from seamark.index.index import Index
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def index(folder):

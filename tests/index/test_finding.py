@@ -14,6 +14,8 @@ from seamark.reading import names
 from seamark.reading.finding import Finder
 from seamark.reading.names import generated_name
 
+pytestmark = pytest.mark.once
+
 HOSTILE = [
     "two\nlines",
     'say "hi"',

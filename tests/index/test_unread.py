@@ -19,6 +19,8 @@ from seamark.index import updater
 from seamark.index.index import Index
 from seamark.journal.folder import hashed_run_id, iter_runs
 
+pytestmark = pytest.mark.once
+
 
 class Looks:
     """Looks at a root with an index that is opened for them, without a right to read everything.

@@ -220,17 +220,6 @@ def test_other_files(tmp_path, data):
 # -------------------------------------------------------------------- live, settled
 
 
-def test_a_growing_journal_is_followed(golden, read):
-    cuts = [*range(40, len(golden), 37), len(golden)]
-    offset, found = 0, []
-    for cut in cuts:
-        one = read(golden[:cut], live=True, offset=offset)
-        assert one.gaps == []
-        found += one.frames
-        offset = one.offset
-    assert found == whole(golden)
-
-
 def test_zero_pages_are_waited_for(read):
     """A network file system shows zeros for pages not there yet; nothing is passed over."""
     rows = [(Kind.OP, 0, json.dumps({"op": n}).encode() * 20) for n in range(100)]

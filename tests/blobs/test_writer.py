@@ -448,39 +448,6 @@ def no_room():
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_is_told_once_and_tried_again(run, tmp_path, request):
-    source = tmp_path / "a.ckpt"
-    source.write_bytes(large("a"))
-    make_room = request.getfixturevalue("no_room")
-    run.files.keep("model/a", source)
-    run.files.upload("notes", File.from_content(b"n" * 2_000_000))
-    assert not run.files.flush(60)
-    assert not run.files.flush(60)
-    assert [kind for kind, _ in run.troubles].count("not stored yet") == 2
-    assert "sha256" not in run.file("notes")
-    source.unlink()
-    make_room()
-    assert run.files.flush(60)
-    assert run.content("model/a") == large("a")
-    assert run.content("notes") == b"n" * 2_000_000
-    assert len(run.troubles) == 2
-
-
-def test_what_waits_is_stored_after_the_next_success(run, tmp_path, request):
-    """Nobody has to ask: a file that gets through takes the waiting ones along."""
-    source = tmp_path / "a.ckpt"
-    source.write_bytes(large("a"))
-    make_room = request.getfixturevalue("no_room")
-    run.files.keep("model/a", source)
-    while not run.troubles:
-        os.sched_yield()
-    make_room()
-    run.files.upload("notes", File.from_content("x"))
-    while "sha256" not in run.file("model/a"):
-        os.sched_yield()
-    assert run.content("model/a") == large("a")
-
-
 def test_a_run_folder_that_cannot_be_written_raises_nothing(tmp_path):
     (tmp_path / "root").write_text("not a folder")
     (tmp_path / "small").write_bytes(b"s")
@@ -523,17 +490,6 @@ def test_what_the_disk_refused_is_as_private_as_its_source(run, tmp_path, reques
     assert run.files.flush(60)
     (blob,) = run.folder.blobs_dir.iterdir()
     assert blob.stat().st_mode & 0o777 == 0o600
-
-
-def test_small_files_beyond_what_memory_may_hold_are_lost_and_told(
-    run, tmp_path, monkeypatch, request
-):
-    (tmp_path / "a").write_bytes(b"a" * 2_000_000)
-    request.getfixturevalue("no_room")
-    monkeypatch.setattr("seamark.blobs.worker.MAX_BYTES", 1000)
-    run.files.keep("a", tmp_path / "a")
-    assert run.file("a")["lost"] == "not stored"
-    assert [kind for kind, _ in run.troubles] == ["not stored"]
 
 
 def test_what_is_staged_stays_until_the_journal_took_its_record(folder, tmp_path):

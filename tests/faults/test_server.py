@@ -23,11 +23,11 @@ import pytest
 pytest.importorskip("fastapi")
 
 from databases import fresh_database, own_postgresql
-from folding import eventually
 from kill_seed import SEED
 from killable import Place, refold
 from recording import QUIET
 from said import Heard, Said
+from server_waits import until
 
 from seamark import init_run
 from seamark.journal.folder import RunFolder, iter_runs
@@ -298,7 +298,7 @@ def hold(said, killed):
 def more_comes(said, batches=3):
     """Return once the server has acknowledged so many more batches."""
     before = said.judge()[0]
-    eventually(lambda: said.judge()[0] >= before + batches, 120)
+    until(lambda: said.judge()[0] >= before + batches, 120)
 
 
 def ends_well(root, place, said, running):
@@ -332,7 +332,7 @@ def test_a_database_that_goes_away_under_a_running_server(tmp_path, draw):
             postgresql.stop(number)
             for training in running:  # recording goes on
                 before = training.recorded(root)
-                eventually(lambda one=training, was=before: one.recorded(root) > was)
+                until(lambda one=training, was=before: one.recorded(root) > was)
             postgresql.start()
         more_comes(said)
         ends_well(root, place, said, running)

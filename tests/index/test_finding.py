@@ -14,6 +14,8 @@ from seamark.reading import names
 from seamark.reading.finding import Finder
 from seamark.reading.names import generated_name
 
+pytestmark = pytest.mark.once
+
 HOSTILE = [
     "two\nlines",
     'say "hi"',
@@ -65,9 +67,10 @@ def finder(tmp_path):
 def test_a_word_that_means_nothing_is_an_exact_error(finder, record, tmp_path):
     """It names what was given and where it was looked for."""
     record(name="base")
+    found = finder()
     for word in ("nobody", "", "/", "p/", "/base", "q/base", "p/nobody", "p/base/", "BASE"):
         with pytest.raises(RunNotFoundError) as caught:
-            finder().find(word, "p")
+            found.find(word, "p")
         assert f"no run {word!r} in project 'p' below {tmp_path}" in str(caught.value)
 
 
@@ -85,17 +88,18 @@ def test_the_error_helps_where_it_can(finder, record):
     assert finder().find("baseline") == ("p", run)
 
 
-@pytest.mark.parametrize("scope", [None, "team", "team/x"])
-def test_every_way_to_name_a_run(finder, record, scope):
+def test_every_way_to_name_a_run(finder, record):
     """Id, name, generated name and the beginning of an id, each also behind the project."""
     named, unnamed = record("team/x", name="a name"), record("team/x")
+    found = finder()
     for run, *words in (
         (named, named, "a name", generated_name(named), named[:8]),
         (unnamed, unnamed, generated_name(unnamed), unnamed[:8], "latest"),
     ):
         for word in words:
             for written in (word, f"team/x/{word}", f"team/{word}"):
-                assert finder().find(written, scope) == ("team/x", run), written
+                for scope in (None, "team", "team/x"):
+                    assert found.find(written, scope) == ("team/x", run), written
 
 
 def test_latest_is_the_newest_whatever_runs_are_called(finder, record):
@@ -157,13 +161,13 @@ def test_many_that_may_be_meant_are_counted(finder, record):
 
 def test_names_mean_themselves_and_nothing_else(finder, record):
     """Whatever is in them: no wildcard, quote, path or query in a name reaches another run."""
-    runs = {name: record(name=name) for name in HOSTILE}
+    runs, found = {name: record(name=name) for name in HOSTILE}, finder()
     for name, run in runs.items():
-        assert finder().find(name) == ("p", run)
-        assert finder().find(f"p/{name}") == ("p", run)
+        assert found.find(name) == ("p", run)
+        assert found.find(f"p/{name}") == ("p", run)
     for word in ("1%", "a%", "a.c", "abc", ".*", "?", "x" * 2999):
         with pytest.raises(RunNotFoundError):
-            finder().find(word)
+            found.find(word)
 
 
 def test_a_whole_id_comes_before_names(finder, record):

@@ -134,7 +134,7 @@ def test_a_run_that_is_not_there_is_an_exact_error(folder, open_index):
         index.view("p", "nope")
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), seed=st.integers(0, 2**32))
 @pytest.mark.once
 def test_the_index_agrees_with_the_oracle_after_every_refresh(
@@ -378,30 +378,6 @@ def test_damage_is_passed_over_once_nothing_more_can_be_expected(builder, folder
 # ---------------------------------------------------------------------- the file
 
 
-@pytest.mark.parametrize("damage", ["garbage", "cut", "flipped"])
-def test_a_damaged_file_is_made_again(builder, folder, open_index, damage):
-    """Nothing is lost with an index."""
-    for number in range(30):
-        builder(f"j{number}").assign(a=number).save(RunFolder(folder.root, "p", f"r{number}"))
-    index = open_index()
-    index.refresh()
-    file = index.file
-    index.close()
-    data = file.read_bytes()
-    damaged = {
-        "garbage": b"no database at all" * 1000,
-        "cut": data[: len(data) // 2],
-        "flipped": data[:4096] + bytes(byte ^ 0x55 for byte in data[4096:]),
-    }
-    file.write_bytes(damaged[damage])
-    index = open_index()
-    index.refresh()
-    assert len(index.runs()) == 30
-    assert [index.view("p", f"r{number}").attribute("a").value for number in range(30)] == list(
-        range(30)
-    )
-
-
 def test_a_file_of_another_version_is_made_again(builder, folder, open_index):
     """Older or newer: nothing migrates what is derived."""
     builder().assign(a=1).save(folder)
@@ -599,13 +575,13 @@ def test_readers_and_a_trainer_at_once(folder, tmp_path):
         "from pathlib import Path\n"
         "folder = RunFolder(Path(sys.argv[1]), 'p', 'r')\n"
         "writer = JournalWriter(folder, lambda: {'attempt': 0, 'positions': None, 'owner': True})\n"
-        "for step in range(5000): writer.append_row({'a': float(step), 'b': 1.0}, step)\n"
+        "for step in range(2000): writer.append_row({'a': float(step), 'b': 1.0}, step)\n"
         "writer.close()\n"
     )
     reader = (
         "import sys; from pathlib import Path; from seamark.index.index import Index\n"
         "with Index.open(Path(sys.argv[1])) as index:\n"
-        "    for _ in range(10):\n"
+        "    for _ in range(5):\n"
         "        index.refresh('p', 'r')\n"
         "        if index.runs():\n"
         "            view = index.view('p', 'r')\n"
@@ -627,7 +603,7 @@ def test_readers_and_a_trainer_at_once(folder, tmp_path):
         assert (process.returncode, trouble) == (0, "")
     with Index.open(folder.root) as index:
         index.refresh()
-        assert index.view("p", "r").attribute("a").value.count == 5000
+        assert index.view("p", "r").attribute("a").value.count == 2000
 
 
 def test_threads_may_share_an_index(builder, folder, open_index):

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from clocks import Clock
 from own_calls import own
 
 import seamark.journal
@@ -22,18 +23,6 @@ from seamark.journal.writer import JournalWriter
 from seamark.run.lifecycle import Lifecycle
 from seamark.run.ranks import EveryRank
 from seamark.run.recorder import Recorder
-
-START_NS = 1_700_000_000_000_000_000
-
-
-class Clock:
-    """A clock that stands still until it is set."""
-
-    def __init__(self) -> None:
-        self.now = START_NS
-
-    def __call__(self) -> int:
-        return self.now
 
 
 @pytest.fixture

@@ -52,26 +52,6 @@ def test_what_waits_is_written_in_order_at_the_time_at_which_it_was_made(
     assert writer.dropped == {}
 
 
-def test_a_run_that_starts_on_a_full_disk_begins_with_its_header(
-    open_writer, disk, clock, journals, folder
-):
-    disk.fill()
-    writer, start = open_writer(), clock.now
-    say(writer, "first")
-    name = writer.writer
-    assert name is not None
-    with writer._guard.lock:  # its thread may be trying just now
-        assert folder.journals() == []
-    clock.now = start + 90 * SECOND
-    disk.free()
-    writer.keep()
-    (frames,) = journals()
-    assert frames[0].kind == Kind.HEADER
-    assert (frames[0].t, decode_json(frames[0].payload)["writer"]) == (start, name)
-    assert writer.writer == name
-    assert texts(frames) == ["first"]
-
-
 def test_steps_left_out_go_on_while_rows_wait(open_writer, disk, journals):
     writer = open_writer()
     writer.append_row({"a": 1.0})
@@ -103,27 +83,6 @@ def test_a_series_that_was_deleted_while_it_waited_starts_anew(open_writer, disk
     for _ in range(3):
         writer.append_row({"a": 1.0})
     assert steps(journals()[0]) == [0, 1, 2, 0, 1, 2, 3]
-
-
-def test_what_has_no_room_in_memory_is_counted(
-    open_writer, disk, journals, warnings_said, monkeypatch
-):
-    monkeypatch.setattr(segment, "MAX_RECORDS", 10)
-    disk.fill()
-    writer = open_writer()
-    for number in range(30):
-        say(writer, str(number))
-    assert writer.dropped == {"disk": 20}
-    disk.free()
-    say(writer, "after")
-    (frames,) = journals()
-    assert texts(frames) == [*map(str, range(10)), "after"]
-    assert [decode_json(f.payload) for f in frames if f.kind == Kind.HEARTBEAT] == [
-        {"dropped": {"disk": 20}}
-    ]
-    waits, lost = warnings_said()
-    assert "wait in memory" in waits
-    assert "values are being lost" in lost
 
 
 def test_bytes_in_memory_are_bounded_too(open_writer, disk, monkeypatch):
@@ -216,14 +175,6 @@ def test_a_forked_child_leaves_to_its_parent_what_waits(open_writer, disk, journ
     disk.free()
     say(writer, "child")
     assert [texts(frames) for frames in journals()] == [["child"]]
-
-
-def test_a_purged_run_keeps_nothing(open_writer, folder):
-    folder.purged_mark.parent.mkdir(parents=True)
-    folder.purged_mark.touch()
-    writer = open_writer()
-    say(writer, "a")
-    assert writer.dropped == {"disk": 1}
 
 
 def test_a_rank_that_starts_on_a_full_disk_keeps_what_is_its_own(second_rank, disk, journals):

@@ -211,7 +211,7 @@ def test_many_writers_at_rest_in_one_process(tmp_path):
     code = """
         import os, resource, sys, threading
         from pathlib import Path
-        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
         from seamark.journal.folder import RunFolder
         from seamark.journal.writer import JournalWriter
         writers = []
@@ -219,13 +219,13 @@ def test_many_writers_at_rest_in_one_process(tmp_path):
             writers.append(JournalWriter(RunFolder(Path(sys.argv[1]), "p", f"r{number}"), dict))
             assert writers[-1].append_row({"a": 1.0}, 0)
             assert writers[-1].rest()
-        for writer in writers[::15]:
+        for writer in writers[::6]:
             assert writer.append_row({"a": 1.0}, 1)
             assert writer.rest()
         print(threading.active_count(), len(os.listdir("/proc/self/fd")))
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path), "150"],
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path), "60"],
         capture_output=True,
         text=True,
         check=False,

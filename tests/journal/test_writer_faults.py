@@ -8,9 +8,6 @@ import math
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +17,6 @@ from journals import points_in
 from own_calls import own
 
 from seamark.journal import stream as stream_module
-from seamark.journal.folder import RunFolder
 from seamark.journal.format import Kind
 from seamark.journal.reader import JournalReader, decode_json
 
@@ -482,98 +478,3 @@ def test_a_logging_handler_that_records_does_not_deadlock(warm, disk, journals):
     texts = [op["text"] for op in ops(journals()[0])]
     assert texts[0] == "other"
     assert "values are being lost" in texts[1]
-
-
-FORK = """
-    import os, sys, warnings
-    from pathlib import Path
-    warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 on threads and fork
-    from seamark.journal.folder import RunFolder
-    from seamark.journal.writer import JournalWriter
-    folder = RunFolder(Path(sys.argv[1]), "p", "r")
-    parent = os.getpid()
-    writer = JournalWriter(folder, lambda: {"owner": os.getpid() == parent}, sync_s=0.001)
-
-    def child(work):
-        pid = os.fork()
-        if not pid:
-            work()
-            os._exit(0)
-        assert os.waitpid(pid, 0)[1] == 0
-"""
-
-
-def in_python(code, *args):
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(FORK) + textwrap.dedent(code), *args],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_a_forked_child_has_its_own_journal_once_it_logs(tmp_path):
-    """Being forked costs no byte. Its journal continues its parent's and owns no state."""
-    out = in_python(
-        """
-        for step in range(3):
-            writer.append_row({"a": 1.0}, step)
-        size = writer.positions()
-        child(lambda: print("hello", flush=True))
-        child(writer.close)
-        child(lambda: writer.keep(heartbeat=True))
-        assert writer.positions() == size
-        print(len(folder.journals()))
-        def work():
-            for step in range(3, 8):
-                writer.append_row({"a": 2.0}, step)
-            writer.append_row({"a": 2.0})
-            writer.close()
-        child(work)
-        for step in range(3, 5):
-            writer.append_row({"a": 1.0}, step)
-        writer.close()
-        """,
-        str(tmp_path),
-    )
-    assert out.split() == ["hello", "1"]
-    found = []
-    for journal in RunFolder(tmp_path, "p", "r").journals():
-        with JournalReader(journal.path) as reader:
-            found.append(list(reader.frames()))
-            assert (reader.gaps, reader.tail, reader.closed) == ([], None, True)
-    parent, child = sorted(found, key=lambda frames: frames[0].t)
-    header = decode_json(child[0].payload)
-    assert header["continues"] == decode_json(parent[0].payload)["writer"]
-    assert (header["owner"], decode_json(parent[0].payload)["owner"]) == (False, True)
-    assert (rows(parent), rows(child)) == (5, 6)
-
-
-def test_a_fork_while_threads_write(tmp_path):
-    """A child forked while other threads hold the lock can write; nothing deadlocks."""
-    out = in_python(
-        """
-        import threading
-        done = threading.Event()
-        def work():
-            step = 0
-            while not done.is_set():
-                writer.append_row({"a": 1.0, "b": 1.0}, step)
-                step += 1
-        threads = [threading.Thread(target=work) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for number in range(20):
-            child(lambda: (writer.append_row({"c": 1.0}, number), writer.close()))
-        done.set()
-        for thread in threads:
-            thread.join()
-        writer.close()
-        print(len(folder.journals()), writer.dropped)
-        """,
-        str(tmp_path),
-    )
-    assert out.split() == ["21", "{}"]

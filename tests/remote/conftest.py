@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 
 import pytest
 from databases import fresh_database
@@ -70,11 +69,3 @@ def kept_like(run, keeper):
     kept = keeper.journals.get((run.project, run.id), {})
     local = {each.path.name: each.path.read_bytes() for each in run.folder.journals()}
     return {name: bytes(data) for name, data in kept.items()} == local
-
-
-def until(is_so, seconds=60):
-    """Wait for what has to come, however slow the machine is."""
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.02)

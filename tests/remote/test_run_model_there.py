@@ -151,26 +151,3 @@ def test_moving_documents_and_trash(there, tmp_path):
     with seamark.init_project(mode="read-only", **there("reader")) as project:
         until(lambda: [row["sys/id"] for row in project.fetch_runs_table()] == [second.id])
         assert len(project.fetch_runs_table(trashed=True)) == 1
-
-
-def test_states_errors_and_reports_are_those_of_the_folder(there):
-    here = there("here")
-    run = begin(here, start=False)
-    run.stop()
-    assert read(there("away"), run)["sys/state"].fetch() == "created"
-    with begin(here, with_id=run.id) as other:
-        other.start()
-        other.log_metrics({"loss": 0.5}, 0)
-        other.set_state("suspended", error=ValueError("once"))
-        other.set_state("failed", detail="broken", error=RuntimeError("at last"))
-    far = read(there("away"), run)
-    near = read({name: here[name] for name in ("project", "root")}, run)
-    assert far.errors == near.errors
-    assert [one.message for one in far.errors] == ["once", "at last"]
-    assert far.report() == near.report()
-    assert (far.report()["state"], far.report()["detail"]) == ("failed", "broken")
-    with seamark.init_project(mode="read-only", **there("away")) as project:
-        assert project.report()["runs"] == {"failed": 1}
-        query = "sys/state_detail = broken AND sys/end_time > -1h AND sys/start_time > -1h"
-        assert project.fetch_runs_table(state="error", query=query)["sys/id"] == [run.id]
-        assert len(project.fetch_runs_table(state="finished")) == 0

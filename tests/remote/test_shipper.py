@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from keeper_server import keeping
 from proxy import Trouble, proxied
+from server_waits import until
 from urllib3 import Timeout
 
 import seamark
@@ -28,7 +29,7 @@ from seamark.remote.protocol import Busy, Unreachable
 from seamark.remote.shipper import Shipper
 
 sys.path.insert(0, str(Path(__file__).parent))
-from conftest import kept_like, until
+from conftest import kept_like
 
 
 @pytest.fixture(autouse=True)

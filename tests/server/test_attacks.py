@@ -13,9 +13,10 @@ import pytest
 pytest.importorskip("fastapi")
 
 from asking import ask
-from folding import a_journal, eventually
+from folding import a_journal
 from recording import QUIET
 from served import served
+from server_waits import until
 
 import seamark
 from seamark.journal.format import Kind, dump_json, file_header, frame_bytes, salt_of
@@ -291,7 +292,7 @@ def test_a_body_of_json_without_end_is_a_mistake_of_its_sender(here):
             assert set(answer.json()) >= {"error", "hint"}
             answer = ask(here.url, "POST", path, "", body, {**json_type, **headers})
             assert answer.status in {401, 413, 415}, (body[:20], answer.body[:200])
-    assert eventually(lambda: ask(here.url, "GET", "").status == 200)
+    assert until(lambda: ask(here.url, "GET", "").status == 200)
 
 
 def test_a_token_is_in_no_answer_and_no_log(here, caplog):

@@ -12,8 +12,9 @@ import pytest
 pytest.importorskip("fastapi")
 
 import urllib3
-from folding import a_journal, eventually, says
+from folding import a_journal, says
 from served import folding
+from server_waits import until
 
 from seamark.journal.format import ZLIB, Kind
 from seamark.server.accounts import tables as account_tables
@@ -53,7 +54,7 @@ def test_a_purge_while_it_is_sent_and_folded_leaves_nothing(place):
     with folding(place):
         sender = threading.Thread(target=send)
         sender.start()
-        eventually(lambda: place.positions.folded(PROJECT, "run0"))
+        until(lambda: place.positions.folded(PROJECT, "run0"))
         away(place, "run0")
         sender.join()
         assert refused.is_set()
@@ -62,7 +63,7 @@ def test_a_purge_while_it_is_sent_and_folded_leaves_nothing(place):
         other = a_journal("two", PROJECT, "run1").assign(a=1)
         position = place.send(PROJECT, "run1", other)
         assert place.positions.wait_for((PROJECT, "run1"), position, 60) == 0
-        eventually(lambda: says(place.reader(PROJECT, "run0")) == {})
+        until(lambda: says(place.reader(PROJECT, "run0")) == {})
         with pytest.raises(Rejected, match="was purged here"):
             place.intake.take(PROJECT, "run0", journal.file, 0, journal.data)
     away(place, "run0")  # again, as after one that was cut short
@@ -74,7 +75,7 @@ def test_edits_go_behind_all_that_a_run_holds(place):
     ahead = place.now_ns() + 1800 * 10**9
     journal = a_journal("one", PROJECT, "run0", t=ahead, attempt=0).assign(sys__name="old")
     place.send(PROJECT, "run0", journal)
-    eventually(lambda: worker.round() or place.positions.folded(PROJECT, "run0"))
+    until(lambda: worker.round() or place.positions.folded(PROJECT, "run0"))
     writers = [
         ServerWriter("instance", place.kept, place.intake.take, place.databases.store, place.now_ns)
         for _ in range(3)
@@ -93,7 +94,7 @@ def test_edits_go_behind_all_that_a_run_holds(place):
     renamed = {"op": "assign", "atoms": {"sys/name": ["string", "new"]}}
     trashed = {"op": "assign", "atoms": {"sys/trashed": ["bool", True]}}
     position = writers[0].record(PROJECT, "run0", [renamed, trashed])
-    eventually(lambda: worker.round() or place.positions.folded(PROJECT, "run0") >= position)
+    until(lambda: worker.round() or place.positions.folded(PROJECT, "run0") >= position)
     reader = place.reader(PROJECT, "run0")
     assert reader.attribute("sys/name").value == "new"
     assert reader.attribute("sys/trashed").value is True
@@ -114,7 +115,7 @@ def test_an_edit_by_a_clock_that_is_behind_moves_no_creation_date(place):
     worker = FoldWorker(place.databases, place.kept, threading.Event())
     for name in ("before it is folded", "after"):
         behind.record(PROJECT, "run0", [{"op": "assign", "atoms": {"sys/name": ["string", name]}}])
-        eventually(lambda: not worker.round())
+        until(lambda: not worker.round())
         [created] = [
             one.value
             for one in place.reader(PROJECT, "run0").attributes()
@@ -222,7 +223,7 @@ def test_a_purge_that_died_after_its_tombstone_is_brought_to_its_end(place, cloc
     blobs = Blobs(place.databases.kept, place.objects, now_ns=clock)
     own = content(blobs, "a", b"own")
     position = place.send(PROJECT, "a", uploads(a_journal("one", PROJECT, "a"), own))
-    eventually(lambda: worker.round() or place.positions.folded(PROJECT, "a") >= position)
+    until(lambda: worker.round() or place.positions.folded(PROJECT, "a") >= position)
     account = place.databases.account
     with account.writing() as connection:  # what a purge does first
         grave = {"project": PROJECT, "run": "a", "t_ns": clock(), "who": "o"}

@@ -108,17 +108,3 @@ def test_a_run_whose_folder_was_moved_is_sent_as_what_it_is_now(team, tmp_path):
     remote.close()
     assert f"recorded as run {run.id!r}" in problem
     assert "give it its old name" in problem
-
-
-def test_a_wrong_token_is_told_with_what_to_do(team, tmp_path, caplog):
-    """And the training ends without waiting for what will not come."""
-    run = seamark.init_run(
-        "lab/y", root=tmp_path, remote=team.url, api_token="seamark_" + "x" * 43, **QUIET
-    )
-    record(run, range(3))
-    run.stop()
-    shippers._shippers.clear()
-    told = [each.getMessage() for each in caplog.records if "is not sent" in each.getMessage()]
-    assert len(told) == 1
-    assert "seamark token create" in told[0]
-    assert not any("in time" in each.getMessage() for each in caplog.records)

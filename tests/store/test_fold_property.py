@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from seamark.store.fold.fold import fold
@@ -185,7 +185,7 @@ def advance(run, journals, ends):
     return advance(run.anew(), journals, ends) if run.needs_refold else run
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=2 * settings.default.max_examples)
 @given(history=histories, seed=st.integers(0, 2**32))
 @example(
     history=[
@@ -212,7 +212,6 @@ def test_any_order_and_any_batches_end_in_the_state_of_the_oracle(builder, oracl
     assert same(shown(run), oracle.expected(journals, ends))
 
 
-@settings(max_examples=100)
 @given(
     st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=30),
     st.randoms(),

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamark.store.fold import registers
-from seamark.store.fold import registers as state
 from seamark.store.fold.registers import SCALE, exact_sum, scaled_sum
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -53,18 +52,6 @@ def bins(request, monkeypatch):
         monkeypatch.setattr(registers, "_SMALL", 1)
         monkeypatch.setattr(registers, "_BLOCK", 3)
         monkeypatch.setattr(registers, "_SAFE", 7)
-
-
-def test_the_sum_of_nothing_is_0(bins):
-    """An empty array has a sum, as an empty list has."""
-    assert exact_sum(np.array([])) == scaled_sum([]) == 0
-
-
-def test_the_unit_is_the_smallest_float():
-    """5e-324 counts as 1, and nothing is too small or too large to be counted."""
-    assert scaled_sum([5e-324]) == 1
-    assert scaled_sum([1.0]) == 1 << SCALE
-    assert state.scaled_sum is scaled_sum
 
 
 @pytest.mark.usefixtures("bins")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import re
@@ -11,8 +10,6 @@ import numpy as np
 import pytest
 
 from seamark.errors import ArgumentError, QueryError
-from seamark.store.query.known import KnownPaths
-from seamark.store.query.language import parse
 from seamark.store.query.selection import Selection
 
 NOW = 10**18 + 10**14
@@ -64,118 +61,118 @@ def chosen(index, query, **given):
     return "".join(run.removeprefix("r") for _, run in found)
 
 
-@pytest.mark.parametrize(
-    ("query", "runs"),
-    [
-        ("", "0123456"),
-        ("lr = 0.1", "056"),
-        ("lr = 1", "1"),
-        ("lr != 0.1", "14"),
-        ("lr != 1180591620717411303424", "01456"),
-        ("layers != 1180591620717411303424", "0123"),
-        ("NOT layers != 1180591620717411303424", "456"),
-        (" OR ".join(f"sys/owner = user{number}" for number in range(1, 1200)), "135"),
-        (" AND ".join(f"NOT sys/owner = user{number}" for number in range(1, 1200)), "0246"),
-        (" OR ".join(f"lr = {number}" for number in range(60)), "14"),
-        (" AND ".join(f"NOT lr = {number}" for number in range(2, 60)), "0123456"),
-        ('name = "\udc80"', ""),
-        ("lr < 1", "0456"),
-        ("lr <= 1", "01456"),
-        ("lr = 0", "4"),
-        ("lr = auto", "2"),
-        ("lr >= a", "2"),
-        ("NOT lr = 0.1", "1234"),
-        ("lr IS MISSING", "3"),
-        ("lr IS NOT MISSING", "012456"),
-        ("gone IS MISSING", "0123456"),
-        ("gone = 1", ""),
-        ("unheard/of = 1", ""),
-        ("NOT unheard/of = 1", "0123456"),
-        ("loss < 1", "34"),
-        ("loss > 1", "02"),
-        ("loss = nan", "1"),
-        ("loss != nan", "0234"),
-        ("loss = inf", "2"),
-        ("loss < inf", "034"),
-        ("loss >= -inf", "0234"),
-        ("loss:last = 2", "0"),
-        ("loss:min = 1", "0"),
-        ("loss:max = 3", "0"),
-        ("loss:mean = 2", "0"),
-        ("loss:count >= 2", "03"),
-        ("loss:last_step = 2", "0"),
-        ("loss:min < inf", "034"),
-        ("log:count = 2", "2"),
-        ("log CONTAINS well", "2"),
-        ("layers = 1152921504606846977", "2"),
-        ("layers > 1152921504606846976", "24"),
-        ("layers >= 1152921504606846976", "234"),
-        ("layers = 1180591620717411303424", "4"),
-        ("layers < 1180591620717411303424", "0123"),
-        ("layers:int = 18", "0"),
-        ("best = true", "1"),
-        ("best != true", "0"),
-        ('name =~ "^resnet"', "01"),
-        ('name !~ "^resnet"', "23"),
-        ("name CONTAINS gg", "2"),
-        ("name CONTAINS GG", "3"),
-        ("name CONTAINS '%'", ""),
-        ("name > resnet18", "12"),
-        ("sys/tags CONTAINS good", "01"),
-        ("sys/tags NOT CONTAINS good", "23456"),
-        ('sys/tags =~ "^ol"', "0"),
-        ("sys/tags CONTAINS good AND NOT sys/tags CONTAINS old", "1"),
-        ("(lr = 1 OR lr = 0.1) AND layers > 20", "1"),
-        ("when = '2026-01-02T10:00:00Z'", "2"),
-        ("when > 2026-01-02T10:30", "3"),
-        ("when < 2026-01-03", "23"),
-        ("sys/state = completed", "0"),
-        ("sys/state = crashed", "3"),
-        ("sys/state = running", ""),
-        ("sys/id = r2", "2"),
-        ("sys/owner = user1", "135"),
-        ("sys/trashed = true", "6"),
-        ("sys/trashed = false", "012345"),
-        ("sys/creation_time > 2001-09-09T02:20:00", "23456"),
-        ("sys/running_time >= 0", "0123456"),
-        ("sys/running_time < 0", ""),
-        ("lr IN (1, auto)", "12"),
-        ("lr in (0.1)", "056"),
-        ("NOT lr IN (0.1, 1)", "234"),
-        ("lr NOT IN (0.1, 1)", "234"),
-        ("layers IN (18, 1152921504606846977, 1180591620717411303424)", "024"),
-        ("name IN (vgg, 'VGG')", "23"),
-        ("best IN (true, false)", "01"),
-        ("loss:min IN (1, 0.5)", "03"),
-        ("loss IN (nan, inf)", "12"),
-        ("lr IN (" + ", ".join(map(str, range(1200))) + ")", "14"),
-        ("sys/tags IN (old, new)", "0"),
-        ("sys/tags IN ('good', 'old')", "01"),
-        ("sys/tags NOT IN (good)", "23456"),
-        ("sys/state IN (completed, Failed)", "01"),
-        ("sys/state = COMPLETED", "0"),
-        ("sys/state NOT IN (created, completed)", "13"),
-        ("sys/id IN (r1, r3, r9)", "13"),
-        ("sys/name = 5", ""),
-        ("sys/description CONTAINS x", ""),
-        ("sys/creation_time >= '-1d'", ""),
-        ('sys/creation_time >= "-27h"', "3456"),
-        ("sys/creation_time < -1620m", "012"),
-        ("sys/creation_time:datetime >= -1w", "0123456"),
-        ("sys/creation_time < -1M", ""),
-        ("sys/creation_time > -999999999M", "0123456"),
-        ("sys/modification_time > 0001-01-01 AND sys/creation_time < 9999-12-31", "0123456"),
-        ("when > -1M", "23"),
-        ("when < -1w", ""),
-        ("when IN ('2026-01-02T11:00')", "3"),
-        ("model CONTAINS .ckpt", "4"),
-        ("weird IS MISSING", "012356"),
-    ],
-)
+CHOSEN = [
+    ("", "0123456"),
+    ("lr = 0.1", "056"),
+    ("lr = 1", "1"),
+    ("lr != 0.1", "14"),
+    ("lr != 1180591620717411303424", "01456"),
+    ("layers != 1180591620717411303424", "0123"),
+    ("NOT layers != 1180591620717411303424", "456"),
+    (" OR ".join(f"sys/owner = user{number}" for number in range(1, 1200)), "135"),
+    (" AND ".join(f"NOT sys/owner = user{number}" for number in range(1, 1200)), "0246"),
+    (" OR ".join(f"lr = {number}" for number in range(60)), "14"),
+    (" AND ".join(f"NOT lr = {number}" for number in range(2, 60)), "0123456"),
+    ('name = "\udc80"', ""),
+    ("lr < 1", "0456"),
+    ("lr <= 1", "01456"),
+    ("lr = 0", "4"),
+    ("lr = auto", "2"),
+    ("lr >= a", "2"),
+    ("NOT lr = 0.1", "1234"),
+    ("lr IS MISSING", "3"),
+    ("lr IS NOT MISSING", "012456"),
+    ("gone IS MISSING", "0123456"),
+    ("gone = 1", ""),
+    ("unheard/of = 1", ""),
+    ("NOT unheard/of = 1", "0123456"),
+    ("loss < 1", "34"),
+    ("loss > 1", "02"),
+    ("loss = nan", "1"),
+    ("loss != nan", "0234"),
+    ("loss = inf", "2"),
+    ("loss < inf", "034"),
+    ("loss >= -inf", "0234"),
+    ("loss:last = 2", "0"),
+    ("loss:min = 1", "0"),
+    ("loss:max = 3", "0"),
+    ("loss:mean = 2", "0"),
+    ("loss:count >= 2", "03"),
+    ("loss:last_step = 2", "0"),
+    ("loss:min < inf", "034"),
+    ("log:count = 2", "2"),
+    ("log CONTAINS well", "2"),
+    ("layers = 1152921504606846977", "2"),
+    ("layers > 1152921504606846976", "24"),
+    ("layers >= 1152921504606846976", "234"),
+    ("layers = 1180591620717411303424", "4"),
+    ("layers < 1180591620717411303424", "0123"),
+    ("layers:int = 18", "0"),
+    ("best = true", "1"),
+    ("best != true", "0"),
+    ('name =~ "^resnet"', "01"),
+    ('name !~ "^resnet"', "23"),
+    ("name CONTAINS gg", "2"),
+    ("name CONTAINS GG", "3"),
+    ("name CONTAINS '%'", ""),
+    ("name > resnet18", "12"),
+    ("sys/tags CONTAINS good", "01"),
+    ("sys/tags NOT CONTAINS good", "23456"),
+    ('sys/tags =~ "^ol"', "0"),
+    ("sys/tags CONTAINS good AND NOT sys/tags CONTAINS old", "1"),
+    ("(lr = 1 OR lr = 0.1) AND layers > 20", "1"),
+    ("when = '2026-01-02T10:00:00Z'", "2"),
+    ("when > 2026-01-02T10:30", "3"),
+    ("when < 2026-01-03", "23"),
+    ("sys/state = completed", "0"),
+    ("sys/state = crashed", "3"),
+    ("sys/state = running", ""),
+    ("sys/id = r2", "2"),
+    ("sys/owner = user1", "135"),
+    ("sys/trashed = true", "6"),
+    ("sys/trashed = false", "012345"),
+    ("sys/creation_time > 2001-09-09T02:20:00", "23456"),
+    ("sys/running_time >= 0", "0123456"),
+    ("sys/running_time < 0", ""),
+    ("lr IN (1, auto)", "12"),
+    ("lr in (0.1)", "056"),
+    ("NOT lr IN (0.1, 1)", "234"),
+    ("lr NOT IN (0.1, 1)", "234"),
+    ("layers IN (18, 1152921504606846977, 1180591620717411303424)", "024"),
+    ("name IN (vgg, 'VGG')", "23"),
+    ("best IN (true, false)", "01"),
+    ("loss:min IN (1, 0.5)", "03"),
+    ("loss IN (nan, inf)", "12"),
+    ("lr IN (" + ", ".join(map(str, range(1200))) + ")", "14"),
+    ("sys/tags IN (old, new)", "0"),
+    ("sys/tags IN ('good', 'old')", "01"),
+    ("sys/tags NOT IN (good)", "23456"),
+    ("sys/state IN (completed, Failed)", "01"),
+    ("sys/state = COMPLETED", "0"),
+    ("sys/state NOT IN (created, completed)", "13"),
+    ("sys/id IN (r1, r3, r9)", "13"),
+    ("sys/name = 5", ""),
+    ("sys/description CONTAINS x", ""),
+    ("sys/creation_time >= '-1d'", ""),
+    ('sys/creation_time >= "-27h"', "3456"),
+    ("sys/creation_time < -1620m", "012"),
+    ("sys/creation_time:datetime >= -1w", "0123456"),
+    ("sys/creation_time < -1M", ""),
+    ("sys/creation_time > -999999999M", "0123456"),
+    ("sys/modification_time > 0001-01-01 AND sys/creation_time < 9999-12-31", "0123456"),
+    ("when > -1M", "23"),
+    ("when < -1w", ""),
+    ("when IN ('2026-01-02T11:00')", "3"),
+    ("model CONTAINS .ckpt", "4"),
+    ("weird IS MISSING", "012356"),
+]
+
+
 @pytest.mark.once
-def test_a_query_chooses_the_runs_that_it_describes(index, query, runs):
+def test_a_query_chooses_the_runs_that_it_describes(index):
     """NaN equals only nan, ints are exact, missing values match no operator."""
-    assert chosen(index, query) == runs
+    for query, runs in CHOSEN:
+        assert chosen(index, query) == runs, query[:200]
 
 
 @pytest.mark.parametrize(
@@ -210,30 +207,6 @@ def test_a_comparison_that_can_match_nothing_is_refused_with_its_place(
     _, line, caret = str(caught.value).splitlines()
     assert line == f"  {query}"
     assert line[caret.index("^") :].startswith(place)
-
-
-PATHS = ("lr", "layers", "best", "name", "when", "loss", "loss:min", "log", "log:count")
-PATHS += ("model", "weird", "sys/tags", "lr:float", "layers:string", "sys/name", "sys/owner")
-TAKEN = ("= {}", "!= {}", "< {}", ">= {}", "CONTAINS {}", "=~ {}", "!~ {}", "IN ({}, {})")
-VALUES = ("1", "0.5", "nan", "true", "resnet18", "last.ckpt", "'2026-01-02'", "-1d")
-
-
-@pytest.mark.thorough
-@pytest.mark.once
-def test_what_is_refused_would_have_found_nothing(index, monkeypatch):
-    """Every kind of value, operator and type."""
-    refused = []
-    for path, taken, value in itertools.product(PATHS, TAKEN, VALUES):
-        query = f"{path} {taken.replace('{}', value)}"
-        with contextlib.suppress(QueryError):  # whatever runs hold: see the tests of the grammar
-            parse(query)
-            try:
-                chosen(index, query)
-            except QueryError:
-                refused.append(query)
-    assert len(refused) > 300
-    monkeypatch.setattr(KnownPaths, "check_query", lambda *_: None)
-    assert [query for query in refused if chosen(index, query)] == []
 
 
 @pytest.mark.parametrize("query", ["nothere = 1", "NOT nothere = 1", "nothere IS MISSING"])
@@ -338,25 +311,12 @@ def test_runs_are_sorted_with_nan_and_nothing_last_up_and_down(index, sort_by, u
     assert chosen(index, "", sort_by=sort_by, ascending=False) == down
 
 
-@pytest.mark.parametrize("ascending", [True, False])
+SORTED = ["sys/creation_time", "sys/end_time", "sys/detail", "sys/state", "loss", "loss:min"]
+SORTED += ["lr", "layers", "when", "weird", "name", "model", "log", "unheard/of"]
+
+
 @pytest.mark.parametrize(
-    "sort_by",
-    [
-        "sys/creation_time",
-        "sys/end_time",
-        "sys/detail",
-        "sys/state",
-        "loss",
-        "loss:min",
-        "lr",
-        "layers",
-        "when",
-        "weird",
-        "name",
-        "model",
-        "log",
-        "unheard/of",
-    ],
+    ("sort_by", "ascending"), list(zip(SORTED, itertools.cycle([True, False]), strict=False))
 )
 def test_pages_are_the_parts_of_one_order(index, sort_by, ascending):
     """Whatever runs are sorted by: who turns pages sees each run once, and the total."""
@@ -364,7 +324,7 @@ def test_pages_are_the_parts_of_one_order(index, sort_by, ascending):
     whole = index.table(Selection(**given), ["sys/id"])
     ids = [row["sys/id"] for row in whole]
     assert sorted(ids) == [f"r{n}" for n in range(7)]
-    for limit in (1, 2, 5):
+    for limit in (2, 5):
         pages = [
             index.table(Selection(**given, limit=limit, offset=n), ["sys/id"])
             for n in range(0, 7, limit)

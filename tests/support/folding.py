@@ -99,15 +99,6 @@ def a_journal(name: str, project: str, run: str, **facts: Any) -> JournalBuilder
     return JournalBuilder(name, **facts)
 
 
-def eventually(seen: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """Return what is seen once it is true."""
-    end = time.monotonic() + seconds
-    while not (found := seen()):
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.02)
-    return found
-
-
 def _shown(value: Any) -> str:
     """Return a value as text; a set, which has no order, in one."""
     return repr(sorted(value) if isinstance(value, (set, frozenset)) else value)

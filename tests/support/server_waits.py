@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 
-def until(is_so: Callable[[], Any], seconds: float = 60) -> None:
-    """Wait for what has to come, however slow the machine is."""
+def until(is_so: Callable[[], Any], seconds: float = 60) -> Any:
+    """Wait for what has to come, however slow the machine is; return it."""
     end = time.monotonic() + seconds
-    while not is_so():
+    while not (found := is_so()):
         assert time.monotonic() < end, "it did not come"
         time.sleep(0.02)
+    return found

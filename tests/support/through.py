@@ -33,15 +33,9 @@ if TYPE_CHECKING:
     import pytest
 
 OTHERWISE = {
-    "tests/cli/test_completion.py": {
-        "little_is_read": "a server folds by itself: nothing is left to the next listing",
-    },
     "tests/cli/test_show.py": {
         "folder": "a server has no folder of the run to show",
         "reference": "a server opens no reference: its file is looked for where it was recorded",
-    },
-    "tests/cli/test_watch.py": {
-        "killed_training": "a server sees no process, only its silence: 90 s of it",
     },
     "tests/test_browsing.py": {
         "a_link_in_the_run": "links are refused where files are recorded and sent",
@@ -49,9 +43,6 @@ OTHERWISE = {
     "tests/test_project.py": {
         "progress_is_told": "a server folds by itself: there is nothing to wait for",
         "an_id_of_several_runs": "a journal that was copied to another project is refused there",
-    },
-    "tests/test_tags.py": {
-        "a_moved_run": "a journal that was copied to another project is refused there",
     },
     "tests/test_reads.py": {
         "looks_once": "it counts looks into folders",

@@ -53,7 +53,7 @@ def test_learning_rates_of_every_group(host, helpers, trainer, logger):
     assert set(values(run, "training/lr-SGD/pg1-weight_decay")) == {0.0}
 
 
-@pytest.mark.parametrize("norm", [2.0, math.inf, 1])
+@pytest.mark.parametrize("norm", [2.0, math.inf])
 def test_gradient_norms_are_those_before_clipping(tiny, trainer, logger, norm):
     seen = []
     plain = tiny.configure_gradient_clipping
@@ -127,36 +127,28 @@ def test_memory_of_the_process(tiny, trainer, logger):
     assert min(sizes) > 1 << 20
 
 
-@pytest.mark.parametrize("cls", ALL)
-def test_each_is_usable_without_a_logger_and_with_another(cls, host, tiny, trainer, tmp_path):
-    trainer(logger=False, callbacks=[cls()]).fit(tiny)
+def test_they_are_usable_without_a_logger_and_with_another(host, tiny, trainer, tmp_path):
+    trainer(logger=False, callbacks=[cls() for cls in ALL]).fit(tiny)
     loggers = importlib.import_module(f"{host.__name__}.loggers")
-    trainer(logger=loggers.CSVLogger(tmp_path), callbacks=[cls()]).fit(tiny)
+    trainer(logger=loggers.CSVLogger(tmp_path), callbacks=[cls() for cls in ALL]).fit(tiny)
     text = next(tmp_path.rglob("metrics.csv")).read_text().splitlines()[0]
-    assert any(word in text for word in ("lr-SGD", "grad_norm", "step_time_s", "host_rss_bytes"))
+    assert all(word in text for word in ("lr-SGD", "grad_norm", "step_time_s", "host_rss_bytes"))
 
 
-@pytest.mark.parametrize(
-    ("cls", "path"),
-    [
-        (LearningRates, "training/lr-SGD"),
-        (GradientNorms, "training/grad_norm"),
-        (StepTimes, "profiling/step_time_s"),
-        (DeviceMemory, "profiling/memory/host_rss_bytes"),
-    ],
-)
 def test_a_broken_logger_takes_nothing_from_training_or_other_loggers(
-    cls, path, host, tiny, trainer, logger, tmp_path, caplog
+    host, tiny, trainer, logger, tmp_path, caplog
 ):
     class Broken(importlib.import_module(f"{host.__name__}.loggers").CSVLogger):
         def log_metrics(self, metrics, step=None):
             if not any(name.startswith(("train", "val", "epoch")) for name in metrics):
                 raise OSError(28, "full")
 
-    trainer(logger=[Broken(tmp_path), logger], callbacks=[cls()]).fit(tiny)
+    trainer(logger=[Broken(tmp_path), logger], callbacks=[cls() for cls in ALL]).fit(tiny)
     assert tiny.seen == 2
-    assert steps(logger.experiment, path) == [0, 1]
-    assert len([r for r in caplog.records if "records nothing" in r.getMessage()]) == 1
+    for path in ("training/lr-SGD", "training/grad_norm", "profiling/step_time_s",
+                 "profiling/memory/host_rss_bytes"):  # fmt: skip
+        assert steps(logger.experiment, path) == [0, 1]
+    assert len([r for r in caplog.records if "records nothing" in r.getMessage()]) == len(ALL)
 
 
 def test_learning_rates_are_named_and_numbered_as_lightnings_monitor_does(

@@ -256,6 +256,8 @@ def test_a_section_that_was_added_is_recorded(fit, cli_arguments):
 def test_the_configuration_is_kept_with_the_run(fit, cli_arguments):
     """As LightningCLI saved it, so that it can be used again."""
     fit(*cli_arguments, "--model.width=3", "--data.batch_size=2")
+    (blobs,) = Path(".seamark/default").glob("*/blobs")
+    assert len(list(blobs.iterdir())) == 1  # nothing is uploaded again for what did not change
     run = recorded()
     run["training/config"].download("again.yaml")
     (saved,) = run.folder.files_dir.glob("config.yaml")
@@ -279,13 +281,6 @@ def test_secrets_of_the_configuration_are_in_no_record(fit, cli_arguments, capsy
         assert secret not in kept
     for path in Path(".seamark").rglob("*"):
         assert path.is_dir() or b"tok-5e1f" not in path.read_bytes(), path
-
-
-def test_the_configuration_of_each_stage_is_kept_once(fit, cli_arguments):
-    """Nothing is uploaded again for what did not change."""
-    fit(*cli_arguments)
-    (blobs,) = Path(".seamark/default").glob("*/blobs")
-    assert len(list(blobs.iterdir())) == 1
 
 
 @pytest.mark.launches

@@ -43,21 +43,37 @@ def run_program(helpers):
     return start
 
 
-def attributes():
-    """Read the only run of the default project."""
+def attributes(project):
+    """Read the only run of a project."""
     root = Path(".seamark").absolute()
     index = Index.open(root)
-    index.refresh("default")
-    ((_, run),) = index.runs("default")
-    found = {one.path: one for one in index.view("default", run).attributes()}
+    index.refresh(project)
+    ((_, run),) = index.runs(project)
+    found = {one.path: one for one in index.view(project, run).attributes()}
     index.close()
     return found
 
 
-def test_async_checkpoints_of_a_process_that_fails(run_program):
-    """What is written after ``finalize`` is recorded before the process ends."""
+def test_what_shows_when_a_process_ends(run_program, helpers):
+    """Kept checkpoints outlive their folder, and what is written after ``finalize`` is recorded.
+
+    In a first project nobody asked for the removal of files but the callback, which removed the
+    first; in the second the writer is slow, and the process fails. The logger derives from the
+    Lightning that is running, and does not load the other.
+    """
     done = run_program(
         """
+import json, tempfile
+from seamark.lightning import _host
+tops = {name.split(".")[0] for name in sys.modules}
+print(json.dumps([_host.PACKAGES, "pytorch_lightning" in tops, "lightning" in tops]), flush=True)
+quiet["max_epochs"] = 3
+with tempfile.TemporaryDirectory() as folder:
+    saver = host.callbacks.ModelCheckpoint(dirpath=folder, filename="{epoch}", save_top_k=2,
+    monitor="step", mode="max", save_last=True)
+    logger = SeamarkLogger(project="kept", checkpoints="keep")
+    host.Trainer(logger=logger, callbacks=[saver], **quiet).fit(Tiny())
+assert isinstance(logger, host.loggers.Logger)
 plugins = importlib.import_module(host.__name__ + ".plugins.io")
 fabric = "lightning.fabric" if host.__name__ == "lightning.pytorch" else "lightning_fabric"
 base = importlib.import_module(fabric + ".plugins.io.torch_io").TorchCheckpointIO
@@ -70,57 +86,27 @@ class Slow(base):
 model = Tiny()
 model._log_hyperparams = False  # so that the first record is a metric
 model.at_step = lambda m: m.seen == 3 and 1 / 0
-quiet["max_epochs"] = 3
 saver = host.callbacks.ModelCheckpoint(dirpath="kept", filename="{epoch}")
-host.Trainer(logger=SeamarkLogger(), callbacks=[saver], plugins=[plugins.AsyncCheckpointIO(Slow())],
-**quiet).fit(model)
+plugins = [plugins.AsyncCheckpointIO(Slow())]
+logger = SeamarkLogger(project="failed")
+host.Trainer(logger=logger, callbacks=[saver], plugins=plugins, **quiet).fit(model)
 """
     )
     assert done.returncode == 1
-    assert Path("kept/epoch=0.ckpt").is_file()
-    assert "training/model/checkpoints/epoch=0" in attributes()
-
-
-def test_kept_checkpoints_outlive_a_temporary_folder(run_program):
-    """Nobody asked for their removal but the callback, which removed the first."""
-    done = run_program(
-        """
-import tempfile
-quiet["max_epochs"] = 3
-with tempfile.TemporaryDirectory() as folder:
-    saver = host.callbacks.ModelCheckpoint(dirpath=folder, filename="{epoch}", save_top_k=2,
-    monitor="step", mode="max", save_last=True)
-    host.Trainer(logger=SeamarkLogger(checkpoints="keep"), callbacks=[saver], **quiet).fit(Tiny())
-"""
-    )
-    assert done.returncode == 0, done.stderr
+    assert "ZeroDivisionError" in done.stderr
+    package, one, other = json.loads(done.stdout.splitlines()[0])
+    assert package == [helpers.package]
+    assert [one, other].count(True) == 1
     kept = {
         path.rpartition("/")[2]: one.value
-        for path, one in attributes().items()
+        for path, one in attributes("kept").items()
         if one.family == "file" and "/checkpoints/" in path
     }
     assert sorted(kept) == ["epoch=1", "epoch=2", "last"]
-    blobs = {blob.name for blob in Path(".seamark").glob("default/*/blobs/*")}
+    blobs = {blob.name for blob in Path(".seamark").glob("kept/*/blobs/*")}
     assert {value["sha256"] for value in kept.values()} <= blobs
-
-
-def test_only_one_package_is_imported(run_program, helpers):
-    """The logger derives from the Lightning that is running, and does not load the other."""
-    done = run_program(
-        """
-import json
-from seamark.lightning import _host
-tops = {name.split(".")[0] for name in sys.modules}
-logger = SeamarkLogger()
-print(json.dumps([isinstance(logger, host.loggers.Logger), _host.PACKAGES, "pytorch_lightning" in
-tops, "lightning" in tops]))
-"""
-    )
-    assert done.returncode == 0, done.stderr
-    is_logger, package, one, other = json.loads(done.stdout.splitlines()[-1])
-    assert is_logger
-    assert package == [helpers.package]
-    assert [one, other].count(True) == 1
+    assert Path("kept/epoch=0.ckpt").is_file()
+    assert "training/model/checkpoints/epoch=0" in attributes("failed")
 
 
 def test_missing_host_is_named():

@@ -148,11 +148,15 @@ def test_a_report_is_no_wider_than_the_terminal(trainer, tiny, logger, monkeypat
 
 def test_every_stage_is_described(trainer, tiny, logger, read, tmp_path):
     profiler = TimeProfiler(dirpath=tmp_path, filename="report")
-    one = trainer(logger=logger, profiler=profiler)
+    loggers = [logger, SeamarkLogger()]
+    one = trainer(logger=loggers, profiler=profiler)
     one.fit(tiny)
     one.validate(tiny, verbose=False)
     assert {path.name for path in tmp_path.iterdir()} >= {"fit-report.txt", "validate-report.txt"}
     assert read(logger)["sys/state"].value == "completed"
+    for each in loggers:
+        assert each.experiment.exists("profiling/actions/run_training_batch_s")
+        assert each.experiment.exists("profiling/actions/summary")
 
 
 def test_a_given_run_gets_the_times(trainer, tiny, tmp_path):
@@ -161,35 +165,23 @@ def test_a_given_run_gets_the_times(trainer, tiny, tmp_path):
         assert run.exists("fold/profiling/actions/run_training_batch_s")
 
 
-@pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt()])
-def test_a_failed_fit_can_be_fitted_again(trainer, tiny, logger, error):
+def test_a_failed_fit_can_be_fitted_again(trainer, tiny, logger):
     """What the exception left open hinders nobody."""
     profiler = TimeProfiler()
-
-    def fail(module):
-        raise error
-
-    tiny.at_step = fail
-    with pytest.raises((type(error), SystemExit)) if isinstance(error, RuntimeError) else _maybe():
+    tiny.at_step = lambda module: 1 / 0
+    with pytest.raises(ZeroDivisionError):
         trainer(logger=logger, profiler=profiler).fit(tiny)
     tiny.at_step = None
     trainer(logger=logger, profiler=profiler).fit(tiny)
     assert by_name(profiler)["run_training_batch"].count >= 2
 
 
-class _maybe:  # noqa: N801 - Lightning 1.9 swallows Ctrl-C, later ones end the process
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, trace):
-        return kind is None or issubclass(kind, (KeyboardInterrupt, SystemExit))
-
-
 def test_slashes_and_control_characters_become_one_part(logger):
     profiler = TimeProfiler(run=logger)
-    with profiler.profile("[Callback]a/b 50%\n"):
+    with profiler.profile("[Callback]a/b 50%\n"), profiler.profile("a\nb \x1b[31m"):
         pass
     profiler.describe()
+    assert r"  a\nb \x1b[31m" in profiler.summary()
     run = logger.experiment
     assert run.exists("profiling/actions/[Callback]a%2Fb 50%25%0A_s")
     assert isinstance(logger, SeamarkLogger)
@@ -213,10 +205,9 @@ def test_a_folder_that_is_no_path_is_refused():
         TimeProfiler(dirpath=5, filename="report")
 
 
-@pytest.mark.parametrize("stage", ["validate", "test", "predict"])
-def test_a_stage_without_training_has_a_largest_cost_too(stage, trainer, tiny, logger, read):
+def test_a_stage_without_training_has_a_largest_cost_too(trainer, tiny, logger, read):
     profiler = TimeProfiler()
-    getattr(trainer(logger=logger, profiler=profiler), stage)(tiny)
+    trainer(logger=logger, profiler=profiler).predict(tiny)
     line = profiler.largest_cost()
     assert "of the time of all actions" in line
     assert line in profiler.summary()
@@ -248,14 +239,6 @@ def test_rows_of_a_second_training_are_means_of_its_own_times(trainer, tiny, log
     assert min(second.experiment[path].fetch_points().value) >= 0.2
 
 
-def test_every_seamark_logger_of_the_trainer_gets_the_times(trainer, tiny, host):
-    loggers = [SeamarkLogger(), SeamarkLogger()]
-    trainer(logger=loggers, profiler=TimeProfiler()).fit(tiny)
-    for logger in loggers:
-        assert logger.experiment.exists("profiling/actions/run_training_batch_s")
-        assert logger.experiment.exists("profiling/actions/summary")
-
-
 def test_a_trainer_without_a_logger_writes_into_no_other_trainers_run(trainer, tiny, logger):
     profiler = TimeProfiler()
     trainer(logger=logger, profiler=profiler).fit(tiny)
@@ -285,13 +268,6 @@ def test_memory_is_bounded_while_batches_run():
             pass
     assert {len(times) <= 8_192 for times in profiler.recorded_durations.values()} == {True}
     assert by_name(profiler)["a"].count == 20_000
-
-
-def test_names_keep_a_report_in_lines():
-    profiler = TimeProfiler()
-    with profiler.profile("a\nb \x1b[31m"):
-        pass
-    assert r"  a\nb \x1b[31m" in profiler.summary()
 
 
 def test_a_report_says_what_lightnings_own_says(host, trainer, tiny, tmp_path):

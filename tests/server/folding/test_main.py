@@ -13,7 +13,8 @@ import sqlalchemy as sa
 
 pytest.importorskip("fastapi")
 
-from folding import a_journal, eventually, oracle, says
+from folding import a_journal, oracle, says
+from server_waits import until
 
 from seamark.journal.reader import SETTLE_NS
 from seamark.server.changes import now_at
@@ -95,7 +96,7 @@ def test_workers_that_are_killed_at_random_lose_and_double_nothing(place, monkey
             victim = chance.randrange(len(workers))
             workers[victim].send_signal(signal.SIGKILL)
             workers[victim] = place.start_worker()
-    eventually(lambda: everything_folded(place), 120)
+    until(lambda: everything_folded(place), 120)
     for run in runs:
         assert says(place.reader(PROJECT, run)) == oracle(PROJECT, run, place.sent[PROJECT, run])
 
@@ -112,7 +113,7 @@ def test_turns_that_outlast_their_leases_come_to_an_end_and_double_nothing(place
     for thread in threads:
         thread.start()
     try:
-        eventually(lambda: everything_folded(place))
+        until(lambda: everything_folded(place))
     finally:
         stop.set()
         for thread in threads:
@@ -193,11 +194,11 @@ def test_one_run_that_cannot_be_read_holds_up_no_other(place, caplog):
     place.objects.delete(name)
     place.send(PROJECT, "good", good)
     worker = FoldWorker(place.databases, place.kept, threading.Event())
-    eventually(lambda: worker.round() or place.positions.folded(PROJECT, "good"))
+    until(lambda: worker.round() or place.positions.folded(PROJECT, "good"))
     assert place.positions.folded(PROJECT, "bad") == 0
     assert "cannot be folded" in caplog.text
     place.objects.put(name, aside)
-    eventually(lambda: worker.round() or place.positions.folded(PROJECT, "bad"))
+    until(lambda: worker.round() or place.positions.folded(PROJECT, "bad"))
     assert says(place.reader(PROJECT, "bad")) == oracle(PROJECT, "bad", place.sent[PROJECT, "bad"])
 
 
@@ -226,7 +227,7 @@ def test_a_clock_that_is_hours_off_says_nothing_about_life(place, clock):
         journal = a_journal(run, PROJECT, run, t=clock.now + hours * 3600 * 10**9, attempt=0)
         journal.op("state", state="running").row({"loss": 1.0}, 0)
         place.send(PROJECT, run, journal)
-        eventually(lambda run=run: worker.round() or place.positions.folded(PROJECT, run))
+        until(lambda run=run: worker.round() or place.positions.folded(PROJECT, run))
         reader = place.reader(PROJECT, run)
         assert reader.state == "running"
         assert [rank.state for rank in reader.ranks()] == ["running"]
@@ -238,7 +239,7 @@ def test_a_clock_that_is_hours_off_says_nothing_about_life(place, clock):
         assert reader.crash().last_t == START_S * 10**9
         assert [rank.state for rank in reader.ranks()] == ["lost"]
     place.send(PROJECT, "behind", journal.wait(95 * 10**9).heartbeat())
-    eventually(lambda: worker.round() or place.reader(PROJECT, "behind").state == "running")
+    until(lambda: worker.round() or place.reader(PROJECT, "behind").state == "running")
     assert place.reader(PROJECT, "ahead").state == "crashed"
 
 
@@ -251,7 +252,7 @@ def test_a_run_that_waits_to_be_folded_is_not_dead(place, clock):
         journal = journals[run] = a_journal(run, PROJECT, run, t=clock.now, attempt=0)
         journal.op("state", state="running").row({"loss": 1.0}, 0)
         place.send(PROJECT, run, journal)
-        eventually(lambda run=run: worker.round() or place.positions.folded(PROJECT, run))
+        until(lambda run=run: worker.round() or place.positions.folded(PROJECT, run))
     before = _change(place)
     for run in ("sends", "silent"):  # nothing is folded from here on
         place.send(PROJECT, run, journals[run].row({"loss": 0.5}, 1))
@@ -264,7 +265,7 @@ def test_a_run_that_waits_to_be_folded_is_not_dead(place, clock):
     assert len(sends.points("loss", "all").step) == 1
     assert (sends.state, silent.state) == ("running", "crashed")
     assert _crashed(place, clock.now) == {"silent"}
-    eventually(lambda: worker.round() or everything_folded(place))
+    until(lambda: worker.round() or everything_folded(place))
     assert len(place.reader(PROJECT, "sends").points("loss", "all").step) == 8
     assert _crashed(place, clock.now) == {"silent"}
 
@@ -297,7 +298,7 @@ def test_a_run_that_is_purged_while_a_store_is_made_whole_holds_up_no_other(plac
     worker = threading.Thread(target=FoldWorker(databases, place.kept, stop).run)
     worker.start()
     try:
-        eventually(lambda: everything_folded(place))
+        until(lambda: everything_folded(place))
     finally:
         stop.set()
         worker.join()

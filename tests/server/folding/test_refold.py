@@ -9,7 +9,8 @@ import pytest
 pytest.importorskip("fastapi")
 
 import sqlalchemy as sa
-from folding import a_journal, eventually, oracle, says
+from folding import a_journal, oracle, says
+from server_waits import until
 
 from seamark.server import databases
 from seamark.server.databases import SchemaNewer, open_databases
@@ -28,7 +29,7 @@ def folded(place):
             journal.row({"loss": 1 / (step + 1)}, step)
         place.send(PROJECT, run, journal)
     worker = FoldWorker(place.databases, place.kept, threading.Event())
-    eventually(lambda: worker.round() or not place.kept.unfolded(1))
+    until(lambda: worker.round() or not place.kept.unfolded(1))
     return place
 
 
@@ -61,7 +62,7 @@ def test_what_arrives_while_it_is_folded_again_is_not_missed(folded, monkeypatch
         store = folded.databases.store_at("store_aside")
         old = FoldWorker(folded.databases, folded.kept, threading.Event(), store=lambda: store)
         folded.send(PROJECT, "run0", late)
-        eventually(lambda: old.round() or not folded.kept.unfolded(1))
+        until(lambda: old.round() or not folded.kept.unfolded(1))
         store.database.engine.dispose()
 
     monkeypatch.setattr(refolding.time, "sleep", meanwhile)
@@ -93,7 +94,7 @@ def test_an_older_version_does_not_touch_a_newer_store(folded, monkeypatch):
         open_databases(folded.settings.store)
     worker = FoldWorker(folded.databases, folded.kept, threading.Event())
     with pytest.raises(SchemaNewer):
-        eventually(lambda: worker.round() or False, 5)
+        until(lambda: worker.round() or False, 5)
 
 
 def test_a_store_of_an_older_version_is_replaced_by_the_first_worker(folded):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import zlib
-from itertools import pairwise
 from urllib.parse import quote
 
 import pytest
@@ -15,7 +13,7 @@ pytest.importorskip("fastapi")
 import zstandard
 from asking import ask
 from journal_builder import JournalBuilder
-from keeping import at_once, journal, places
+from keeping import journal
 
 from seamark.journal.format import ZLIB, Kind
 
@@ -142,21 +140,3 @@ def test_other_encodings_are_refused(sender):
         answer = sender.put(made, 0, made.data, packed=False, headers=headers)
         assert answer.status == status
         assert "zstd" in answer.json()["hint"]
-
-
-def test_many_send_at_once(sender):
-    made = [made_for(sender, f"j{number}", rows=6) for number in range(12)]
-
-    def send(each):
-        ends = places(each)
-        for start, end in pairwise(ends):
-            answer = sender.put(each, start, each.data[start:end])
-            assert answer.status == 200, answer.body
-        return answer.json()["offset"]
-
-    assert at_once(*(lambda each=each: send(each) for each in made)) == [
-        each.offset for each in made
-    ]
-    known = json.loads(sender.known().body)
-    assert known["journals"] == {each.file: each.offset for each in made}
-    assert known["position"] == sum(each.offset for each in made)

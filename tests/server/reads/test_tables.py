@@ -17,10 +17,6 @@ from seamark.server.access import Role
 from seamark.store.query.selection import Selection
 from seamark.store.read.tables import query_runs
 
-pytestmark = pytest.mark.parametrize(
-    "shared", ["sqlite", "postgresql"], indirect=True, scope="module"
-)
-
 
 def run(name: str, lr: float, **atoms) -> JournalBuilder:
     made = JournalBuilder(name).op("state", state="running")
@@ -140,15 +136,6 @@ def test_nobody_is_told_to_log_in_where_nothing_is_public(here) -> None:
         assert asks.read("projects")[0].project == "team/x"
 
 
-def test_paths_that_no_run_has_are_refused_or_told(here) -> None:
-    fill(here)
-    with here.client() as asks:
-        assert asks.refused("table", query="nope = 1") == (422, "query")
-        told = asks.told("table", query="nope = 1", unknown="tell")
-        assert told.answer.table.total == 0
-        assert "nope" in told.told[0]
-
-
 REFUSED = [
     {"query": "lr >"},
     {"query": "(" * 16_000},
@@ -253,19 +240,6 @@ def test_groups_have_mean_and_spread_and_an_order(here) -> None:
         assert list(asked(order=":n", least_first=True)) == ["b", "a"]
 
 
-def test_fields_tell_what_runs_have(here) -> None:
-    """And in which they differ: what a page offers as columns."""
-    fill(here)
-    with here.client() as asks:
-        told = asks.read("shared", project="team/x", contains="L")
-    fields = {one.path: one for one in told}
-    assert [one.runs for one in told] == [6, 6, 6]
-    assert set(fields) == {"lr", "loss", "model"}
-    assert fields["loss"].series is True
-    assert fields["lr"].differs is True
-    assert fields["model"].longest == 1
-
-
 def test_series_of_many_runs_come_in_parts(here, monkeypatch) -> None:
     monkeypatch.setattr("seamark.server.routes.tables._RUNS_AT_ONCE", 2)
     monkeypatch.setattr("seamark.server.routes.tables.MOST_POINTS", 10)
@@ -348,35 +322,6 @@ def test_projects_count_runs_by_the_states_that_a_table_shows(here) -> None:
         assert counted() == [4, 2, 0, 1]
         here.now_ns = START + 10**12
         assert counted() == [4, 0, 2, 1]
-
-
-def test_where_attempts_begin_is_told_of_any_series(here) -> None:
-    """Of the runs that may be read and have points; so many at a time, and on an axis."""
-    first = JournalBuilder("one", attempt=0)
-    for step in range(20):
-        first.row({"loss": 1.0}, step)
-    second = JournalBuilder("two", attempt=1, positions={first.writer: first.offset})
-    second.t = first.t + 10**9
-    second.row({"loss": 2.0, "epoch": 3.0}, 20)
-    here.put("twice", first, second)
-    here.put("hidden", first, second, project="secret")
-    refs = [["team/x", "twice"], ["secret", "hidden"], ["team/x", "nowhere"]]
-    body = {"refs": refs, "paths": ["loss", "epoch", "none"]}
-    with here.client(here.reader("ann", "team")) as asks:
-        told = asks.read("attempts", **body)
-        time = first.said[-20].t
-        assert told.attempts == [("team/x", "twice", 2)]
-        assert told.begins == [
-            ("team/x", "twice", "loss", [(0, 0.0, time, 0.0), (1, 20.0, second.t, 20.0)]),
-            ("team/x", "twice", "epoch", [(1, 20.0, second.t, 20.0)]),
-        ]
-        along = asks.read("attempts", **body, x="epoch").begins[0][3]
-        assert [x for *_, x in along] == [None, 3.0]
-        assert asks.read("attempts", refs=refs).begins == []
-        assert asks.refused("attempts", **body, x="order")[0] == 422
-        assert asks.refused("attempts", **body, x="a//b")[0] == 422
-        many = {"refs": refs * 134, "paths": ["loss"]}
-        assert asks.refused("attempts", **many) == (413, "too-many-series")
 
 
 def test_edits_are_recorded_by_who_may(here) -> None:

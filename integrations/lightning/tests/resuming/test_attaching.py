@@ -115,7 +115,7 @@ def test_a_logger_behind_another_resumes(host, model, trainer, caplog):
     assert steps(run) == list(range(8))
 
 
-FINDERS = ["lr_find", "scale_batch_size", "LearningRateFinder", "BatchSizeFinder"]
+FINDERS = ["scale_batch_size", "LearningRateFinder"]
 
 
 @pytest.mark.parametrize("finder", FINDERS)
@@ -135,9 +135,8 @@ def test_what_looks_for_a_rate_or_a_size_begins_no_attempt(host, model, trainer,
             return torch.optim.SGD(self.parameters(), lr=self.lr)
 
     made, logger, module = None, SeamarkLogger(), Searched()
-    few = {"LearningRateFinder": {"num_training_steps": 4}, "lr_find": {"num_training": 4}}
-    few |= {key: {"max_trials": 2} for key in ("BatchSizeFinder", "scale_batch_size")}
-    if finder in ("lr_find", "scale_batch_size"):
+    few = {"LearningRateFinder": {"num_training_steps": 4}, "scale_batch_size": {"max_trials": 2}}
+    if finder == "scale_batch_size":
         made = trainer(logger=logger)
         tuner = made.tuner if host.__version__.startswith("1.") else host.tuner.Tuner(made)
         getattr(tuner, finder)(module, **few[finder])

@@ -64,31 +64,6 @@ OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1")
 
 
-@pytest.mark.thorough
-def test_plain_run_under_torchrun(launch):
-    """A worker kills itself; the run of the restarted job is the same one."""
-    launch(
-        """
-import torch.distributed as dist
-dist.init_process_group("gloo")
-run = seamark.init_run(capture=dict(packages=False))
-for step in range(4):
-    run.log_metrics({"a": float(step)}, step=step + 4 * (not first_start))
-    dist.barrier()
-    if step == 3 and first_start and dist.get_rank() == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-dist.barrier()
-run.stop()
-dist.destroy_process_group()
-""",
-        *TORCHRUN,
-    )
-    (run,) = runs().values()
-    assert attempts(run) == [0, 1]
-    assert steps(run, "a") == list(range(8))
-    assert value(run, "sys/state") == "completed"
-
-
 FIT = """
 def die(step):
     if step == 9 and first_start and int(os.environ["RANK"]) == {rank}:

@@ -102,10 +102,15 @@ def train(one_host):
         pytest.param({"monitor": "val"}, 6, marks=pytest.mark.thorough),
     ],
 )
-def test_crash_leaves_no_trace_in_the_default_view(one_host, train, checkpoint, die):
+def test_crash_leaves_no_trace_in_the_default_view(
+    one_host, model, trainer, train, checkpoint, die
+):
     """Killed and resumed from the last checkpoint, a run reads like one that was not killed."""
     whole = {"checkpoint": checkpoint}
-    assert train("whole", **whole) == 0
+    callback = one_host.callbacks.ModelCheckpoint(save_last=True, **checkpoint)
+    logger = SeamarkLogger(root="whole/.seamark")
+    trainer(logger=logger, callbacks=[callback], max_epochs=3).fit(model())
+    logger.experiment.stop()
     assert train("killed", **whole, die=die) == -9
     (last,) = Path("killed").rglob("last.ckpt")
     assert train("killed", **whole, ckpt_path=str(last.absolute())) == 0
@@ -255,39 +260,40 @@ def test_run_that_was_given_stays(saved, model, trainer):
 # --------------------------------------------------------------------- resume="must"
 
 
-@pytest.mark.parametrize("why", ["gone", "unnamed", "no checkpoint"])
-def test_must_and_cannot(host, saved, model, trainer, why, tmp_path):
+def test_must_and_cannot(host, saved, model, trainer, tmp_path):
     """Training does not begin, and nothing is on disk."""
     path = saved(SeamarkLogger()).last_model_path
-    if why == "unnamed":
-        checkpoint = torch.load(path, weights_only=False)
-        del checkpoint["seamark"]
-        torch.save(checkpoint, path)
-    root = tmp_path / "empty" if why == "gone" else Path(".seamark")
-    before = set(root.rglob("*"))
-    logger = SeamarkLogger(resume="must", root=root)
+    checkpoint = torch.load(path, weights_only=False)
+    del checkpoint["seamark"]
+    torch.save(checkpoint, tmp_path / "unnamed.ckpt")
     module = model()
     module.at_step = lambda step: pytest.fail("training began")
-    made = trainer(logger=logger, max_epochs=3)
-    with pytest.raises(RunNotFoundError, match=r"not found in|names no run|resume=.must."):
-        made.fit(module, ckpt_path=None if why == "no checkpoint" else path)
-    assert set(root.rglob("*")) == before
+    for given, root in (
+        (path, tmp_path / "empty"),
+        (str(tmp_path / "unnamed.ckpt"), Path(".seamark")),
+        (None, Path(".seamark")),
+    ):
+        before = set(root.rglob("*"))
+        made = trainer(logger=SeamarkLogger(resume="must", root=root), max_epochs=3)
+        with pytest.raises(RunNotFoundError, match=r"not found in|names no run|resume=.must."):
+            made.fit(module, ckpt_path=given)
+        assert set(root.rglob("*")) == before
 
 
 # --------------------------------------------------------------------- evaluation
 
 
-@pytest.mark.parametrize("stage", ["validate", "test", "predict"])
-def test_evaluating_a_checkpoint_is_no_resuming(saved, model, trainer, stage):
+def test_evaluating_a_checkpoint_is_no_resuming(saved, model, trainer):
     """It is recorded as a run of its own; the training's record is left alone."""
     first = SeamarkLogger()
     path = saved(first).last_model_path
     before = {file: file.stat().st_size for file in Path(".seamark").rglob("journal/*")}
-    logger = SeamarkLogger()
-    minted = logger.version
-    getattr(trainer(logger=logger), stage)(model(), ckpt_path=path)
-    logger.experiment.stop()
-    assert logger.version == minted != first.version
+    for stage in ("validate", "test", "predict"):
+        logger = SeamarkLogger()
+        minted = logger.version
+        getattr(trainer(logger=logger), stage)(model(), ckpt_path=path)
+        logger.experiment.stop()
+        assert logger.version == minted != first.version
     assert {file: file.stat().st_size for file in before} == before
     assert attempts(runs()[first.version]) == [0]
 
@@ -322,17 +328,6 @@ def test_key_is_plain(saved):
     assert plain(kept)
     torch.save(kept, "key.pt")
     assert torch.load("key.pt", weights_only=True) == kept
-
-
-def test_other_peoples_checkpoints(host, model, trainer):
-    """Without a Seamark logger there is no trace of it."""
-    callback = host.callbacks.ModelCheckpoint(dirpath="kept", save_last=True)
-    made = trainer(logger=False, callbacks=[callback])
-    made.fit(model())
-    assert "seamark" not in torch.load("kept/last.ckpt", weights_only=False)
-    made = trainer(logger=False, max_epochs=2)
-    made.fit(model(), ckpt_path="kept/last.ckpt")
-    assert made.global_step == 8
 
 
 def test_two_callbacks_do_the_work_once(host, saved, model, trainer):

@@ -1,4 +1,4 @@
-"""Claim runs one after the other: ``claim_runs.py TIMES``.
+"""Claim runs one after the other: ``claim_runs.py URL TOKEN TIMES``; an empty URL: the folder.
 
 What is measured is the whole call: asking for what matches, claiming it, asking again, and opening
 the run. Beside it stands one ``os.stat`` of every journal folder, which no reader of a folder can
@@ -21,7 +21,9 @@ import seamark
 
 QUERY = "metrics/acc:last > 0.5 AND parameters/lr:float = 0.01 AND NOT done = 1"
 QUIET: Any = captures_of(on=False)
-times = int(sys.argv[1])
+url, token, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
+os.environ["SEAMARK_API_TOKEN"] = token
+where: dict[str, Any] = {"remote": url, "root": Path("worker")} if url else {}
 folders = [str(path) for path in Path.cwd().glob(".seamark/default/*/journal")]
 claims, stats = Spent(), Spent()
 
@@ -32,7 +34,7 @@ def stat_each() -> list[os.stat_result]:
     return [stat(folder) for folder in folders]
 
 
-with seamark.init_project() as project:
+with seamark.init_project(**where) as project:
     settled()
     for _ in range(times + 1):
         run = claims.call(lambda: project.claim(QUERY, set={"done": 1}, **QUIET))

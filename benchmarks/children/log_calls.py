@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from timed_loop import time_calls
+
+if TYPE_CHECKING:
+    import seamark
 
 Call = Callable[[Mapping[str, float], int], object]
 Close = Callable[[], object]
@@ -31,8 +35,90 @@ def seamark(*, captures: bool = False) -> tuple[Call, Close]:
     return run.log_metrics, run.stop
 
 
+def sent() -> tuple[Call, Close]:
+    """Send what is logged to the server that the environment names."""
+    import os
+
+    import seamark
+
+    os.environ["SEAMARK_API_TOKEN"] = os.environ["BENCH_TOKEN"]
+    switches: dict[str, Any] = captures_of(on=False)
+    run = seamark.init_run(remote=os.environ["BENCH_REMOTE"], **switches)
+    return run.log_metrics, run.stop
+
+
 def captured() -> tuple[Call, Close]:
     return seamark(captures=True)
+
+
+def shipped() -> tuple[Call, Close]:
+    """With a remote: a server of this machine that takes all, in a process of its own."""
+    import subprocess
+
+    import seamark
+
+    server = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("taking_server.py"))],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdout is not None
+    url = server.stdout.readline().strip()
+    run = seamark.init_run(**captures_of(on=False), remote=url)
+
+    def close() -> None:
+        run.stop()
+        server.kill()
+        server.wait()
+
+    return run.log_metrics, close
+
+
+def timestamp() -> tuple[Call, Close]:
+    import time
+
+    import seamark
+
+    run, log, now = one_run(), seamark.Run.log_metrics, time.time()
+    return (lambda metrics, step: log(run, metrics, step, timestamp=now)), run.stop
+
+
+def numpy_step() -> tuple[Call, Close]:
+    import numpy as np
+
+    run, steps = one_run(), [np.int64(number) for number in range(1000)]
+    return (lambda metrics, step: run.log_metrics(metrics, steps[step % 1000])), run.stop
+
+
+def append() -> tuple[Call, Close]:
+    """One point at a time."""
+    run = one_run()
+    series = run["train/metric_000"]
+    return (lambda metrics, _step: series.append(metrics["train/metric_000"])), run.stop
+
+
+def append_mapping() -> tuple[Call, Close]:
+    run = one_run()
+    series = run["series"]
+    return (lambda metrics, step: series.append(metrics, step=step)), run.stop
+
+
+def one_run() -> seamark.Run:
+    import seamark
+
+    return seamark.init_run(**captures_of(on=False))
+
+
+def float32() -> Callable[[float], Any]:
+    import numpy as np
+
+    return np.float32
+
+
+def tensors() -> Callable[[float], Any]:
+    import torch
+
+    return torch.tensor
 
 
 def csv() -> tuple[Call, Close]:
@@ -61,9 +147,18 @@ def tensorboard() -> tuple[Call, Close]:
     return log, writer.close
 
 
-CONTESTANTS = {one.__name__: one for one in (*(empty, seamark, captured, csv, tensorboard),)}
+CONTESTANTS = {
+    one.__name__: one
+    for one in (
+        *(empty, seamark, captured, shipped, csv, tensorboard),
+        *(timestamp, numpy_step, append, append_mapping),
+    )
+}
+NUMBERS = {"float32": float32, "tensors": tensors}
+"""Numbers of other kinds than Python's floats, given to ``log_metrics``."""
 
 if __name__ == "__main__":
     name, calls, metrics = sys.argv[1:]
-    call, close = CONTESTANTS[name]()
-    time_calls(call, close, int(calls), int(metrics))
+    call, close = CONTESTANTS.get(name, seamark)()
+    number = NUMBERS[name]() if name in NUMBERS else float
+    time_calls(call, close, int(calls), int(metrics), number)

@@ -22,6 +22,7 @@ SHOWN = {
     "baseline": "os.write, 32 bytes a metric",
     "seamark": "**Seamark**",
     "captured": "Seamark, captures on",
+    "shipped": "Seamark, sent to a server of this machine meanwhile",
     "csv": "Lightning CSVLogger (its writer, saving every 100 calls)",
     "tensorboard": "TensorBoard SummaryWriter",
     "empty": "(an empty call: the loop itself)",
@@ -36,6 +37,7 @@ def cost_of_a_call(bench: Bench) -> Iterator[Result]:
             "baseline": partial(child, "baseline_oswrite.py", calls, 10),
             "seamark": partial(child, "log_calls.py", "seamark", calls, 10),
             "captured": partial(child, "log_calls.py", "captured", calls, 10),
+            "shipped": partial(child, "log_calls.py", "shipped", calls, 10),
             "empty": partial(child, "log_calls.py", "empty", calls, 10),
         }
     )
@@ -75,6 +77,7 @@ def cost_of_a_call(bench: Bench) -> Iterator[Result]:
         bench.rounds,
     )
     yield _captures(taken["seamark"], taken["captured"], bench)
+    yield _shipped(taken["seamark"], taken["shipped"], bench)
 
 
 def _captures(off: Sequence[Sample], on: Sequence[Sample], bench: Bench) -> Result:
@@ -86,9 +89,78 @@ def _captures(off: Sequence[Sample], on: Sequence[Sample], bench: Bench) -> Resu
         f"{more_s * 1e3:.0f} ms of CPU, once: 1 % of one core over {more_s * 100:.0f} s",
         more_s * 100 <= 60,
         note=(
-            "Everything is captured once, on a thread, at the start. Met means that it is under "
-            "1 % of one core from the first minute on; what goes on meanwhile has a row of its own."
+            "What is captured once, on a thread, at the start. Met means that it is under 1 % of "
+            "one core from the first minute on; what goes on meanwhile has a row of its own."
         ),
+        rounds=bench.rounds,
+    )
+
+
+def _shipped(off: Sequence[Sample], on: Sequence[Sample], bench: Bench) -> Result:
+    more = middle(on, "median_us") / middle(off, "median_us")
+    return Result(
+        "shipped",
+        "The median of the same with a remote that takes all, beside without",
+        "≤ 1.1 x",
+        f"{more:.2f} x ({middle(on, 'median_us'):.2f} µs)",
+        more <= 1.1,
+        note=(
+            "A call does nothing for a remote. What a thread does, on the same core where there is "
+            "no other, is in the CPU of the table above: it compresses and sends what was written."
+        ),
+        rounds=bench.rounds,
+    )
+
+
+def other_numbers(bench: Bench) -> Iterator[Result]:
+    """Measure what is no plain float, and points that are added one by one."""
+    calls = bench.count(CALLS // 5)
+    taken = bench.interleaved(
+        {
+            name: partial(child, "log_calls.py", name, calls, 10)
+            for name in ("seamark", "float32", "timestamp", "numpy_step", "tensors")
+        }
+        | {
+            "one": partial(child, "log_calls.py", "seamark", calls, 1),
+            "append": partial(child, "log_calls.py", "append", calls, 1),
+            "append_mapping": partial(child, "log_calls.py", "append_mapping", calls, 10),
+        }
+    )
+    us = {name: middle(own, "median_us") for name, own in taken.items()}
+    worst = max(us[name] for name in ("float32", "timestamp", "numpy_step")) / us["seamark"]
+    shown = {
+        "seamark": "10 metrics as Python floats",
+        "float32": "10 metrics as NumPy float32",
+        "timestamp": "10 metrics, `timestamp=` given",
+        "numpy_step": "10 metrics, step as NumPy int64",
+        "tensors": "10 metrics as 0-d CPU tensors",
+        "one": "1 metric as a Python float",
+        "append": '`run["x"].append(value)`',
+        "append_mapping": '`run["x"].append({...})` of 10',
+    }
+    columns = ["a call", "calls", "median µs [min..max]", "÷ `log_metrics` of one"]
+    table = [
+        [shown[name], f"{calls:,}", spread(own, "median_us"), f"{us[name] / us['one']:.2f}"]
+        for name, own in taken.items()
+    ]
+    yield Result(
+        "other-numbers",
+        "`log_metrics` of 10 metrics that are NumPy's or tensors, with a time, with NumPy's step",
+        "≤ 2 x plain floats; tensors on the CPU ≤ 25 µs",
+        f"{worst:.2f} x; {us['tensors']:.1f} µs",
+        worst <= 2 and us["tensors"] <= 25,
+        columns,
+        table,
+        rounds=bench.rounds,
+    )
+    append, mapping = us["append"] / us["one"], us["append_mapping"] / us["one"]
+    yield Result(
+        "append",
+        '`run["x"].append(value)`, and a mapping of ten, beside `log_metrics` of one',
+        "≤ 1.6 x; ≤ 2.5 x",
+        f"{append:.2f} x; {mapping:.2f} x",
+        append <= 1.6 and mapping <= 2.5,
+        note="The table of the row above has the figures.",
         rounds=bench.rounds,
     )
 

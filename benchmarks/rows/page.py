@@ -14,6 +14,8 @@ TURNS = 5
 TABS, IDLE_S = 5, 40
 CURVES, CURVE_POINTS = 50, 10_000
 CHARTS = 1_000
+GRID = {10: 300, 100: 1_000}  # runs in each of six charts, and the most milliseconds
+GRID_POINTS = 1_000
 POLLS, DAY = 4_320, 43_200
 BESIDE_S = 8
 
@@ -183,6 +185,33 @@ def charts(bench: Bench) -> Iterator[Result]:
             ]
         ],
         "At the browser's own speed, to the first chart; four fifths of a screen each 60 ms.",
+        rounds,
+    )
+
+
+def grid(bench: Bench) -> Iterator[Result]:
+    """Draw six charts of few and of many runs, whose data are there."""
+    rounds = min(3, bench.rounds)
+    with new_folder() as folder:
+        child("write_runs.py", max(GRID), bench.count(GRID_POINTS), folder=folder)
+        taken = bench.interleaved(
+            {str(runs): partial(child, "page_grid.py", runs, folder=folder) for runs in GRID},
+            rounds,
+        )
+    drawn = {most: middle(taken[str(runs)], "drawn_ms") for runs, most in GRID.items()}
+    yield Result(
+        "page-grid",
+        "Six charts in view, of 10 and of 100 runs, once their data are there",
+        "; ".join(f"{runs} runs ≤ {most:,} ms" for runs, most in GRID.items()),
+        "; ".join(f"{found:.0f} ms" for found in drawn.values()),
+        all(found <= most for most, found in drawn.items()),
+        ["runs in each chart", "drawn after, ms [min..max]", "after the page was opened, ms"],
+        [
+            [runs, spread(own, "drawn_ms", ".0f"), spread(own, "all_ms", ".0f")]
+            for runs, own in taken.items()
+        ],
+        f"At the browser's own speed, {bench.count(GRID_POINTS):,} points a curve, from the last "
+        "answer with curves to the frame that shows them all.",
         rounds,
     )
 

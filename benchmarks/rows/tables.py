@@ -185,7 +185,7 @@ def team_table(bench: Bench) -> Iterator[Result]:
         for size in SIZES:
             runs = bench.count(size)
             places = [
-                database(name).replace("postgresql://", "postgresql+psycopg://")
+                database(name)[0].replace("postgresql://", "postgresql+psycopg://")
                 for name in ("ours", "theirs")
             ]
             taken = child("team_table.py", *places, runs, TEAM_ASKED, folder=folder)

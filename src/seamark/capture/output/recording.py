@@ -360,20 +360,22 @@ class Gathering:
             _attempt(stream, stream.settle)
 
     def _let_go(self) -> None:
-        if self._leaving:
-            self._record()  # all of them once more, as each one's rest comes by itself
         while self._leaving:
-            stream, ended = self._leaving.popleft()
-            with self._lock:
-                self._streams = tuple(each for each in self._streams if each is not stream)
-            _attempt(stream, stream.finish)
-            ended.set()
+            leaving = [self._leaving.popleft() for _ in range(len(self._leaving))]
+            for stream, _ in leaving:
+                _attempt(stream, stream.source.leave)
+            self._record()
+            for stream, ended in leaving:
+                with self._lock:
+                    self._streams = tuple(each for each in self._streams if each is not stream)
+                _attempt(stream, stream.finish)
+                ended.set()
 
     def _wait(self) -> None:
         bell = WRITTEN.bell
         bell.asleep = True
         # Looked at after that: what is printed from here on rings.
-        if not (WRITTEN.queue or WRITTEN.groups) and not any(
+        if not WRITTEN.queue and not any(
             each.holds or each.source.polled for each in self._streams
         ):
             while not self._leaving and bell.asleep:

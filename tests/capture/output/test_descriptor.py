@@ -589,7 +589,7 @@ def test_a_killed_helper_is_replaced_while_the_gil_is_held(
 
 @pytest.mark.parametrize("where", ["pipe", "terminal"])
 def test_without_any_helper_the_original_is_put_back(trained, where):
-    """What is in the pipe is shown, nobody gets SIGPIPE, and children that still write are shown."""
+    """What is in the pipe is shown; children that still write get no SIGPIPE, and are shown."""
     training = trained(
         """
         import subprocess

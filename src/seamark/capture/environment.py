@@ -148,8 +148,8 @@ def _container(env: Mapping[str, str], root: Path) -> Iterator[tuple[str, str]]:
     kind = kind if kind in ("lxc", "podman", "systemd-nspawn") else ""
     kind = "docker" if (root / ".dockerenv").exists() else kind
     yield "container", "podman" if noted.exists() else kind
-    if image := re.search(r"^image=\"([^\"\n]*)\"$", _text(noted), re.MULTILINE):
-        yield "container_image", image[1]
+    if named := re.search(r"^image=\"([^\"\n]*)\"$", _text(noted), re.MULTILINE):
+        yield "container_image", named[1]
 
 
 # --------------------------------------------------------------------- clusters and services

@@ -322,12 +322,6 @@ def test_order_at_the_end(trained):
     assert training.end() == b"".join(lines)
 
 
-def test_one_stream_alone(trained):
-    training = trained("os.write(1, b'out\\n'); os.write(2, b'err\\n')", "2")
-    assert sorted(training.end().splitlines()) == [b"err", b"out"]
-    assert training.recorded() == b"err\n"
-
-
 def test_two_files_have_two_helpers(tmp_path, trained):
     """Standard error that goes elsewhere is recorded by itself."""
     training = trained(
@@ -620,29 +614,6 @@ def test_without_any_helper_the_original_is_put_back(trained, where):
     assert training.process.returncode == 0
 
 
-@pytest.mark.parametrize("where", ["pipe", "terminal"])
-def test_without_any_helper_children_that_go_on_are_shown(trained, where):
-    """A child that outlives the run is shown, and gets no SIGPIPE."""
-    training = trained(
-        """
-        import subprocess
-        from seamark.capture.output import descriptor
-        source = DescriptorSource(1, Path("run"))
-        source.start()
-        child = subprocess.Popen(["sh", "-c", "while ! test -e go; do :; done; echo child"])
-        os.killpg(source.channel._group, 9)
-        while not descriptor._poll(source.channel._alive): pass
-        print(source.stop(), end="", flush=True)
-        Path("go").touch()
-        assert child.wait() == 0
-        """,
-        "",
-        where,
-    )
-    assert training.end().replace(b"\r\n", b"\n") == b"child\n"
-    assert training.process.returncode == 0
-
-
 def test_a_child_that_prints_without_end_does_not_hold_up_the_end(tmp_path, piped):
     piped.begin()
     source = DescriptorSource(1, tmp_path)
@@ -719,24 +690,6 @@ def test_bytes_are_read_and_written_where_the_kernel_cannot_move_them(
     training = trained(given + WITH_LESS, "", where)
     assert training.end().replace(b"\r\n", b"\n") == NUMBERS
     assert training.process.returncode == 0
-
-
-@pytest.mark.parametrize("where", ["pipe", "terminal"])
-def test_a_destination_that_was_opened_to_append(trained, where):
-    """As by ``>> /dev/stderr``: the kernel's sendfile refuses that for some destinations."""
-    training = trained(
-        """
-        os.dup2(os.open("/dev/stdout", os.O_WRONLY | os.O_APPEND), 1)
-        source = DescriptorSource(1, Path("run"))
-        source.start()
-        os.write(1, b"line\\n" * 3000)
-        Path("recorded").write_text(source.stop(30))
-        """,
-        "",
-        where,
-    )
-    assert training.end().replace(b"\r\n", b"\n") == b"line\n" * 3000
-    assert (training.folder / "recorded").read_text() == "line\n" * 3000
 
 
 def test_a_record_that_is_full(trained):

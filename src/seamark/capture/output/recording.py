@@ -212,11 +212,10 @@ class Recording:
         self._record_omitted()
 
     def _append(self, text: str) -> None:
-        # A name and its value may come with a pause between them, or within one.
-        whole = self._line + text
-        before, hidden = hide(self._line, self._secrets), hide(whole, self._secrets)
-        is_same_line = bool(before) and hidden.startswith(before)
-        kept = hidden[len(before) :] if is_same_line else hide(text, self._secrets)
+        kept, whole = hide(text, self._secrets), self._line + text
+        if self._line:  # a name and its value may come with a pause between them, or within one
+            before, hidden = hide(self._line, self._secrets), hide(whole, self._secrets)
+            kept = hidden[len(before) :] if hidden.startswith(before) else kept
         self._line = re.split(r"[\r\n]", whole)[-1][-_MAX_LINE:]
         if kept:
             self._run.append_text(self.path, kept)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.capture.code.changes import name_of, parts_of
 from seamark.capture.secrets.masking import mask_code, mask_file
-from seamark.capture.secrets.shapes import MASK, mask_known, secret_values
+from seamark.capture.secrets.shapes import MASK, mask_known
 
 if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
@@ -79,12 +79,6 @@ def _hide_in_hunk(hunk: str, secrets: Secrets, name: str) -> str:
     return "\n".join([first, *(line[:1] + new for line, new in zip(lines, kept[1:], strict=True))])
 
 
-def _known_of(secrets: Secrets) -> set[str]:
-    """Return the values that are hidden wherever they stand."""
-    of_environment = secret_values(os.environ, secrets.more) if secrets.masked else set[str]()
-    return of_environment.union(secrets.known)
-
-
 def _hidden(text: str, secrets: Secrets, name: str, *, is_middle: bool = False) -> str:
     """Return a text without secrets, with as many lines.
 
@@ -94,7 +88,7 @@ def _hidden(text: str, secrets: Secrets, name: str, *, is_middle: bool = False) 
         name: Of the file; empty for Python.
         is_middle: Whether others may stand before it.
     """
-    known, more = _known_of(secrets), secrets.more
+    known, more = secrets.values(), secrets.more
     if not secrets.masked:
         return mask_known(text, known, by_line=True)
     text = _LONG_LINE.sub(MASK, text)  # of a file that nobody wrote

@@ -204,7 +204,7 @@ def test_one_gpu_has_no_number_and_several_have_theirs(clock):
     [
         ({"RANK": "0", "LOCAL_RANK": "0"}, True, {"gpu_0", "gpu_1"}),
         ({"RANK": "1", "LOCAL_RANK": "1"}, False, {"gpu_1"}),
-        ({"RANK": "3", "LOCAL_RANK": "3"}, False, set()),
+        ({"RANK": "3", "LOCAL_RANK": "3"}, False, {"gpu_0", "gpu_1"}),
         ({"RANK": "8", "LOCAL_RANK": "0"}, True, {"gpu_0"}),
         ({"RANK": "1"}, True, {"gpu_0", "gpu_1"}),
     ],

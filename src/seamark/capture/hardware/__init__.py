@@ -102,10 +102,10 @@ class Hardware:
 
     def sample(self, ended: queue.SimpleQueue[None]) -> None:
         """Record facts and samples until ``ended`` has an entry; the thread calls this."""
-        since, facts = self._clock(), self._facts
-        self._facts = False
+        since = self._clock()
         if not self._lasts(ended, since + BEGIN_S):
             return
+        facts, self._facts = self._facts, False
         try:
             with contextlib.closing(self._machine()) as machine:
                 for found in machine.facts() if facts else ():
@@ -154,7 +154,7 @@ class Hardware:
         """Return the metrics of GPUs, named ``gpu_<number>`` where there are several."""
         numbers = list(reading.gpus)
         at = self._local_rank if self._rank and len(numbers) > 1 else None
-        wanted = numbers if at is None else numbers[at : at + 1]
+        wanted = (numbers if at is None else numbers[at : at + 1]) or numbers
         return {
             f"{name}_{number}" if len(numbers) > 1 else name: value
             for number in wanted

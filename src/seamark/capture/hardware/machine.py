@@ -33,6 +33,14 @@ _PATIENCE_S: Final = 1.0
 _driver = threading.Lock()
 
 
+def _forget() -> None:
+    global _driver  # noqa: PLW0603 - in a forked child: the parent's may be held
+    _driver = threading.Lock()
+
+
+fork.register(_forget)
+
+
 class CpuLimit(NamedTuple):
     """CPUs that a control group may use."""
 
@@ -187,7 +195,8 @@ class Machine:
     @contextlib.contextmanager
     def _asked_gpus(self) -> Iterator[Gpus]:
         """Return the GPUs; none while another run waits for their driver."""
-        if not _driver.acquire(timeout=_PATIENCE_S):
+        driver = _driver
+        if not driver.acquire(timeout=_PATIENCE_S):
             yield Gpus()
             return
         try:
@@ -195,7 +204,7 @@ class Machine:
                 self._gpus = _opened_gpus()
             yield self._gpus
         finally:
-            _driver.release()
+            driver.release()
 
     # ---------------------------------------------------------------- facts
 

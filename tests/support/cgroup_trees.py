@@ -41,6 +41,7 @@ KUBERNETES_V2: Final[Tree] = {
     "sys/fs/cgroup/kubepods.slice/cpu.max": "max 100000\n",
 }
 
+
 def write_tree(tree: Tree, root: Path) -> Path:
     """Write the files of a tree below a root, and return that."""
     for name, text in tree.items():

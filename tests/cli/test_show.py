@@ -445,7 +445,7 @@ def test_the_code_takes_a_line_and_not_a_row_for_each_of_its_facts(cli, start, t
     git = {"commit": "4245eed1e8", "branch": "main", "dirty": True, "files_changed": 1}
     run["source_code"] = {"entrypoint": "train.py", "version": "2d6cc6e9", "git": git}
     run["source_code/diff"].upload(File.from_content("diff", "patch"))
-    run["source_code/untracked"].upload(File.from_content("a\n"))
+    run["source_code/requirements"].upload(File.from_content("a\n"))
     run["source_code/conda"] = "conda-forge::a=1=0\nconda-forge::b=1=0"
     run.wait()
     run.stop()

@@ -148,56 +148,11 @@ int nvmlDeviceGetTemperature(handle one, unsigned sensor, unsigned *degrees)
     return count(one->name, "degrees", degrees);
 }
 
-int nvmlDeviceGetMigMode(handle one, unsigned *now, unsigned *later)
-{
-    *later = 0;
-    return count(one->name, "divided", now);
-}
-
-int nvmlDeviceGetMaxMigDeviceCount(handle one, unsigned *value)
-{
-    return count(one->name, "parts", value);
-}
-
-int nvmlDeviceGetMigDeviceHandleByIndex(handle one, unsigned index, handle *found)
-{
-    char name[24], answer[256];
-    snprintf(name, sizeof name, "%sm%u", one->name, index % 10);
-    if (ask(name, "name", answer, sizeof answer))
-        return 6; /* not found */
-    *found = device(name);
-    return 0;
-}
-
 int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle part, handle *whole)
 {
     char name[8];
     snprintf(name, sizeof name, "%s", part->name);
     name[strcspn(name, "m")] = 0;
     *whole = device(name);
-    return 0;
-}
-
-struct process {
-    unsigned pid;
-    unsigned long long used;
-    unsigned instance, part;
-};
-
-int nvmlDeviceGetComputeRunningProcesses_v3(handle one, unsigned *size, struct process *found)
-{
-    unsigned long long pid;
-    int error = number(one->name, "pid", &pid);
-    if (error) {
-        *size = 0;
-        return error == 3 ? 0 : error;
-    }
-    if (!*size) {
-        *size = 1;
-        return 7; /* insufficient size */
-    }
-    memset(found, 0, sizeof *found);
-    found[0].pid = (unsigned)pid;
-    *size = 1;
     return 0;
 }

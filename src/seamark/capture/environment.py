@@ -20,8 +20,6 @@ __all__ = ["environment_facts"]
 
 _MOST_BYTES: Final = 1 << 16
 _LONGEST: Final = 1000
-# As many digits of a container's id as the tools show.
-_SHORT_ID: Final = 12
 
 # Identifiers of a job by the name under which they are recorded; a cluster has the first one.
 _CLUSTERS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
@@ -81,14 +79,6 @@ _SERVICES: Final[tuple[tuple[str, tuple[str, ...], str | None], ...]] = (
     ("Codespaces", ("CODESPACES",), "CODESPACE_NAME"),
     ("GitHub Actions", ("GITHUB_ACTIONS",), "GITHUB_RUN_ID"),
     ("GitLab CI", ("GITLAB_CI",), "CI_JOB_ID"),
-)
-# What stands in a control group's path or a mount where a container's own files are.
-_ENGINES: Final = (
-    (re.compile(r"libpod(?:-conmon)?-([0-9a-f]{64})|overlay-containers/([0-9a-f]{64})/"), "podman"),
-    (re.compile(r"docker[-/]([0-9a-f]{64})|docker/containers/([0-9a-f]{64})/"), "docker"),
-    (re.compile(r"cri-containerd-([0-9a-f]{64})|crio-([0-9a-f]{64})"), "containerd"),
-    (re.compile(r"kubepods[^:\n]*/(?:cri-o-)?([0-9a-f]{64})"), "containerd"),
-    (re.compile(r"/lxc(?:\.payload\.|/)([\w.-]{1,64})"), "lxc"),
 )
 
 
@@ -153,33 +143,13 @@ def _container(env: Mapping[str, str], root: Path) -> Iterator[tuple[str, str]]:
             image = env.get(f"{prefix}_CONTAINER") or env.get(f"{prefix}_NAME") or ""
             yield "container_image", image.rpartition("/")[2]
             return
-    noted = _text(root / "run/.containerenv")  # podman's; says more than its name
-    kind, number = _named(_text(root / "proc/self/cgroup"), _text(root / "proc/self/mountinfo"))
-    if (root / "run/.containerenv").exists():
-        kind = "podman"
-    elif (root / ".dockerenv").exists():
-        kind = kind or "docker"
-    elif env.get("container") in ("lxc", "podman", "systemd-nspawn"):
-        kind = kind or env["container"]
-    if kind:
-        said = dict(re.findall(r"^(id|image|name)=\"([^\"\n]*)\"$", noted, re.MULTILINE))
-        yield "container", kind
-        yield "container_id", (said.get("id") or number)[:_SHORT_ID]
-        yield "container_image", said.get("image", "")
-
-
-def _named(groups: str, mounts: str) -> tuple[str, str]:
-    """Return kind and id of the container that a control group or a mount names."""
-    own = [line for line in mounts.splitlines() if _OWN_FILES.search(line)]
-    for text in (groups, "\n".join(own)):
-        for pattern, kind in _ENGINES:
-            if found := pattern.search(text):
-                return kind, next(filter(None, found.groups()))
-    return "", ""
-
-
-# Mounts that an engine makes of files of the container itself; others may be of anybody.
-_OWN_FILES: Final = re.compile(r" /etc/(?:hostname|hosts|resolv\.conf) ")
+    noted = root / "run/.containerenv"  # podman's; says more than its name
+    kind = env.get("container", "")
+    kind = kind if kind in ("lxc", "podman", "systemd-nspawn") else ""
+    kind = "docker" if (root / ".dockerenv").exists() else kind
+    yield "container", "podman" if noted.exists() else kind
+    if named := re.search(r"^image=\"([^\"\n]*)\"$", _text(noted), re.MULTILINE):
+        yield "container_image", named[1]
 
 
 # --------------------------------------------------------------------- clusters and services

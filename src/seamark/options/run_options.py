@@ -333,10 +333,10 @@ class RunOptions(TypedDict, total=False):
             ``"packages"`` (the versions of Python and of installed packages), ``"host"`` (where the
             process runs: hardware, system, container, cluster, notebook service, torch's build,
             host name and pid; ``sys/hostname`` and the writer's id name the host in any case),
-            ``"git"`` (commit, branch, dirty state and remote, what has changed since the commit,
-            and the names of untracked files), ``"signals"`` (a mark of the run when SIGTERM
-            arrives). ``"limit"`` says how much output is recorded: an amount a minute, one in all,
-            or both, such as ``"1MiB/min, 500MiB"``; by default ``"1MiB/min"``.
+            ``"git"`` (commit, branch, dirty state and remote, and what has changed since the
+            commit), ``"signals"`` (a mark of the run when SIGTERM arrives). ``"limit"`` says how
+            much output is recorded: an amount a minute, one in all, or both, such as ``"1MiB/min,
+            500MiB"``; by default ``"1MiB/min"``.
             SEAMARK_CAPTURE_SCRIPT and so on, for each that is not given.
         capture_stdout: False does not record what Python code prints; ``"fd"`` records also what C
             libraries and subprocesses write. SEAMARK_CAPTURE_STDOUT.

@@ -25,14 +25,12 @@ def commit(folder: Path) -> None:
     git(folder, "commit", "-q", "-m", "more")
 
 
-def taken(
-    folder: Path, timeout_s: float = 60, **kwargs
-) -> tuple[dict[str, object], dict[str, changes.ChangedFile]]:
+def taken(folder: Path, timeout_s: float = 60) -> tuple[dict[str, object], dict[str, changes.Diff]]:
     """Return the facts about a repository, and what is kept of its changes, by name."""
     facts: dict[str, object] = {}
-    kept: dict[str, changes.ChangedFile] = {}
+    kept: dict[str, changes.Diff] = {}
     probe = GitProbe(folder, timeout_s=60)
-    probe.find(facts.update, lambda one: kept.update({one.path.split("/")[1]: one}), **kwargs)
+    probe.find(facts.update, lambda one: kept.update(diff=one))
     return facts, kept
 
 
@@ -135,7 +133,6 @@ def test_the_diff_applied_to_the_commit_is_what_was_executed(repository, tmp_pat
     change(repository)
     facts, kept = taken(repository)
     diff = kept["diff"]
-    assert diff.extension == "patch"
     assert diff.left_out == ""
     assert facts["source_code/git/dirty"] is True
     clean = applied(repository, diff.content, tmp_path / "clean")
@@ -238,49 +235,6 @@ def test_what_git_cannot_compare_is_left_out(repository, tmp_path):
     clean = applied(repository, diff.content, tmp_path / "clean")
     assert (clean / "aaa.py").read_text() == "y\n"
     assert (clean / "gone.bin").exists()
-
-
-# --------------------------------------------------------------------- untracked files
-
-
-def test_untracked_files_are_listed_unless_they_are_ignored(repository, tmp_path, monkeypatch):
-    """By the repository, its user, and the place of all runs."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    (tmp_path / "config" / "git").mkdir(parents=True)
-    (tmp_path / "config" / "git" / "ignore").write_text("*.user\n")
-    (repository / ".gitignore").write_text("*.log\n!keep.log\n")
-    (repository / ".git" / "info" / "exclude").write_text("*.mine\n")
-    commit(repository)
-    names = (
-        "new.py",
-        "sub/z\u00fcge.py",
-        "a.log",
-        "keep.log",
-        "b.user",
-        "c.mine",
-        "runs [1]/x",
-        "d",
-    )
-    for name in names:
-        (repository / name).parent.mkdir(exist_ok=True)
-        (repository / name).write_text("x")
-    kept = taken(repository, aside=repository / "runs [1]")[1]["untracked"]
-    assert kept.content.decode().splitlines() == [
-        "d",
-        "keep.log",
-        "new.py",
-        '"sub/z\\303\\274ge.py"',
-    ]
-    assert (kept.extension, kept.left_out) == ("txt", "")
-
-
-def test_of_very_many_untracked_files_the_first_are_listed(repository, monkeypatch):
-    monkeypatch.setattr(changes, "_MAX_UNTRACKED", 31)
-    for number in range(9):
-        (repository / f"{number}.txt").write_text("x")
-    kept = taken(repository)[1]["untracked"]
-    assert kept.content == b"0.txt\n1.txt\n2.txt\n3.txt\n4.txt\n"
-    assert kept.left_out == "the first 5 files are listed, there are more"
 
 
 # --------------------------------------------------------------------- a stranger's repository

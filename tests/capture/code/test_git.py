@@ -444,17 +444,6 @@ def test_a_git_ref_that_names_nothing_is_refused(given):
     assert str(caught.value) == f"{said}{type(given).__name__}: {given!r}"
 
 
-@pytest.mark.parametrize(
-    "given", [None, True, False, "repo", Path("repo"), GitRef(), GitRef("repo"), GitRefDisabled()]
-)
-def test_a_git_ref_that_names_something_is_taken(given):
-    kept = Settings.of(git_ref=given).git_ref
-    if isinstance(given, Path):
-        assert kept == "repo"
-    else:
-        assert kept is given
-
-
 @pytest.mark.parametrize("place", ["missing", "empty"])
 def test_a_git_ref_without_a_repository_is_told_once(tmp_path, caplog, place):
     """Whoever names one means one; where nobody does, nothing is said."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,15 +12,17 @@ from git_repositories import git, make_repository
 from seamark.capture.code.repository import GitProbe
 
 if TYPE_CHECKING:
-    from seamark.capture.code.changes import ChangedFile
+    from seamark.capture.code.changes import Diff
 
 ELSEWHERE = "the repository's files lie elsewhere"
 
 
-def taken(folder: Path) -> tuple[dict[str, object], dict[str, ChangedFile]]:
+def taken(folder: Path) -> tuple[dict[str, object], dict[str, Diff]]:
     facts: dict[str, object] = {}
-    kept: dict[str, ChangedFile] = {}
-    GitProbe(folder, timeout_s=60).find(facts.update, lambda one: kept.update({one.path: one}))
+    kept: dict[str, Diff] = {}
+    GitProbe(folder, timeout_s=60).find(
+        facts.update, lambda one: kept.update({"source_code/diff": one})
+    )
     return {path.removeprefix("source_code/git/"): value for path, value in facts.items()}, kept
 
 
@@ -198,12 +199,10 @@ def test_what_git_makes_is_compared(tmp_path, make):
     (folder / "train.py").write_text("changed\n")
     below = folder / "below"
     below.mkdir()
-    (below / "new.py").write_text("")
     for asked in (folder, below):
         facts, kept = taken(asked)
         assert (facts["dirty"], facts["files_changed"]) == (True, 1)
         assert b"+changed" in kept["source_code/diff"].content
-        assert b"below/new.py" in kept["source_code/untracked"].content
 
 
 def test_a_git_folder_apart_without_a_way_back_is_not_compared(tmp_path):
@@ -214,16 +213,3 @@ def test_a_git_folder_apart_without_a_way_back_is_not_compared(tmp_path):
     assert facts["commit"] == git(repository, "rev-parse", "HEAD")
     assert (facts["dirty"], facts["dirty_unknown"]) == (None, ELSEWHERE)
     assert not kept
-
-
-def test_rules_of_the_user_are_handed_to_git_if_they_are_a_file(tmp_path, monkeypatch):
-    repository = make_repository(tmp_path / "repo")
-    (repository / "new.py").write_text("")
-    rules = tmp_path / "rules"
-    rules.write_text("new.py\n")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    git(repository, "config", "core.excludesFile", str(rules))
-    assert "source_code/untracked" not in taken(repository)[1]
-    rules.unlink()
-    os.mkfifo(rules)
-    assert "source_code/untracked" in taken(repository)[1]

@@ -501,33 +501,3 @@ def test_how_a_forked_child_ends_says_nothing_about_the_run(scripts):
     assert [one["state"] for one in recorded.states] == ["running", "completed"]
     assert recorded.journals == 1
     assert not [path for path in recorded.atoms if path.endswith("traceback")]
-
-
-def test_the_main_thread_is_found_while_garbage_is_collected(scripts):
-    """From another thread too: Python 3.11 waits for ever for itself where that has locals."""
-    code = """
-        import faulthandler, gc, threading
-        from seamark.capture.ending import process_end
-
-        faulthandler.dump_traceback_later(200, exit=True)
-
-        class Knot:
-            def __init__(self):
-                self.itself, self.local = self, threading.local()
-
-        def look(left):
-            if left:
-                look(left - 1)
-            for _ in range(10):
-                knots = [Knot() for _ in range(3)]
-                del knots
-                assert process_end._frame_of_main() is not None
-
-        gc.set_threshold(1)
-        other = threading.Thread(target=look, args=(50,))
-        other.start()
-        look(50)
-        other.join()
-        print("done")
-    """
-    assert scripts.run(code).stdout == "done\n"

@@ -47,7 +47,6 @@ for line in sys.stdin:
     gpus = NvidiaGpus()
     gpus.open(pynvml)
     said = {"numbers": gpus.numbers, "facts": gpus.facts, "reads": [gpus.read()]}
-    said["own"] = sorted(gpus.used_by(4711))
     if os.environ.get("THEN"):
         os.replace(os.environ["THEN"], os.environ["NVML_RECORDED"])
         said["reads"] += [gpus.read(), gpus.read()]
@@ -200,19 +199,11 @@ def test_what_a_gpu_does_not_say_is_left_out(ask):
 def test_a_part_of_a_gpu_is_asked_for_its_own_memory(ask):
     """MIG: how busy it is and what it draws is not told of a part."""
     part = {"name": "NVIDIA H100 MIG 1g.10gb", "total": 10 * GIB, "used": 4 * GIB}
-    whole = {**H100, "divided": 1, "parts": 7, "busy": "!3"}
-    divided = {**ONE, "0": whole, "0m2": part, "MIG-5ca1": "0m2"}
-    for visible in ("0", "GPU-aa01", "MIG-5ca1", None):
-        said = ask(divided, **({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}))
-        assert said["reads"] == [{0: {"gpu_memory": 4.0}}]
-        assert said["facts"]["gpu"] == "NVIDIA H100 MIG 1g.10gb"
-        assert said["facts"]["gpu_memory"] == 10.0
+    divided = {**ONE, "0": {**H100, "divided": 1, "busy": "!3"}, "0m2": part, "MIG-5ca1": "0m2"}
+    said = ask(divided, CUDA_VISIBLE_DEVICES="MIG-5ca1")
+    assert said["reads"] == [{0: {"gpu_memory": 4.0}}]
+    assert said["facts"]["gpu"] == "NVIDIA H100 MIG 1g.10gb"
     assert ask(divided, CUDA_VISIBLE_DEVICES="MIG-0000")["numbers"] == []
-
-
-def test_the_gpu_of_a_process_is_known_where_the_driver_says_it(ask):
-    assert ask({**TWO, "1": {**TWO["1"], "pid": 4711}})["own"] == [1]
-    assert ask({**TWO, "1": {**TWO["1"], "pid": 4712}})["own"] == []
 
 
 # ------------------------------------------------------------------ in a run
@@ -277,7 +268,7 @@ def test_a_run_records_its_gpus(environment, tmp_path):
 
 @pytest.mark.parametrize("where", ["init", "0"])
 def test_a_driver_that_hangs_does_not_keep_a_training_from_its_end(where, environment, tmp_path):
-    """Nor the next one in the process; the process ends by itself."""
+    """Nor the next one in the process; only one thread waits; the process ends by itself."""
     answers = {**ONE, where: {**H100, "busy": "hang"} if where == "0" else "hang"}
     code = """
         began, _ = int(os.environ["HUNG"]), None
@@ -288,6 +279,8 @@ def test_a_driver_that_hangs_does_not_keep_a_training_from_its_end(where, enviro
         second = seamark.init_run("p")
         second["a"] = 1
         second.stop()
+        while len(hung := [one for one in threading.enumerate() if "hardware" in one.name]) > 1:
+            hung[-1].join()
         print("ended")
     """
     reads, writes = os.pipe()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import queue
 import signal
@@ -14,8 +15,8 @@ import psutil
 import pytest
 from cgroup_trees import DOCKER_V2, GIB, write_tree
 
-from seamark.capture.hardware import BEGIN_S, EVERY_S, FIRST_S, Hardware, Sampling, between
-from seamark.capture.hardware.machine import Machine, Reading, Values, usage
+from seamark.capture.hardware import BEGIN_S, EVERY_S, FIRST_S, Hardware, between
+from seamark.capture.hardware.machine import Machine, Reading, usage
 
 MIB = 2**20
 
@@ -46,7 +47,6 @@ class Steady(Machine):
     """A machine that does the same all the time, as its clock goes."""
 
     gpus: tuple[int, ...] = ()
-    own: frozenset[int] = frozenset()
 
     def __init__(self, clock) -> None:
         super().__init__(clock=clock)
@@ -58,23 +58,13 @@ class Steady(Machine):
         yield {"cpu": "A CPU", "memory": 64.0}
         yield {"gpu_count": len(self.gpus)}
 
-    def read(self) -> Reading:
+    def read(self, place=None) -> Reading:
         self.reads.append(self.clock.now)
         found = Reading(self.clock.now)
-        found.host = Values({"memory": 12.0}, {"cpu": 40 * self.clock.now})
-        found.process = Values({"process_memory": 3.0}, {"process_cores": 1.5 * self.clock.now})
+        found.present = {"memory": 12.0, "process_memory": 3.0, "disk_free": 72.0}
+        found.counted = {"cpu": 40 * self.clock.now, "process_cores": 1.5 * self.clock.now}
         found.gpus = {number: {"gpu": 90.0 + number, "gpu_power": 300.0} for number in self.gpus}
         return found
-
-    @property
-    def gpu_numbers(self):
-        return list(self.gpus)
-
-    def own_gpus(self):
-        return self.own
-
-    def free(self, place):
-        return 72.0
 
     def close(self) -> None:
         self.closed += 1
@@ -105,9 +95,9 @@ def clock() -> Clock:
 def sample(run, clock, end, machine=None, **given):
     """Sample a run to its end; return its machine."""
     machine = machine or Steady(clock)
-    sampling = Sampling(run, "m", machine=lambda: machine, clock=clock, **given)
-    sampling._ended = End(clock, end)
-    sampling.sample()
+    hardware = Hardware(run, "m", machine=lambda: machine, clock=clock, **given)
+    hardware._ended = End(clock, end)
+    hardware.sample(hardware._ended)
     return machine
 
 
@@ -138,16 +128,16 @@ def test_samples_come_soon_then_at_an_interval_and_at_the_end(clock, end, rows):
 @pytest.mark.parametrize("name", ["__init__", "facts", "close"])
 def test_a_machine_that_fails_raises_nothing(clock, name, monkeypatch):
     monkeypatch.setattr(Steady, name, lambda *_: 1 / 0)
-    sampling = Sampling(Recorded(clock), "m", machine=lambda: Steady(clock), clock=clock)
-    sampling._ended = End(clock, 3.0)
-    sampling.sample()
+    hardware = Hardware(Recorded(clock), "m", machine=lambda: Steady(clock), clock=clock)
+    hardware._ended = End(clock, 3.0)
+    hardware.sample(hardware._ended)
 
 
 def test_a_failure_costs_one_sample(clock):
     """Of the machine, or of the run that records."""
 
     class Failing(Steady):
-        def read(self):
+        def read(self, place=None):
             if self.clock.now == 2.0:
                 raise OSError
             return super().read()
@@ -189,11 +179,12 @@ def test_rates_are_those_of_the_time_between_two_samples(clock):
 
 def test_what_cannot_be_said_this_time_is_left_out():
     """A counter that fell, one that is new, no time in between; never a made-up number."""
-    before = Values({}, {"a": 10.0, "b": 5.0})
-    after = Values({"memory": 1.0}, {"a": 4.0, "b": 25.0, "c": 1.0})
-    assert between(before, after, 10.0, {}) == {"memory": 1.0, "b": 2.0}
-    assert between(before, after, 10.0, {"b": 1.5}) == {"memory": 1.0, "b": 1.5}
-    assert between(before, after, 0.0, {}) == {"memory": 1.0}
+    before = Reading(0.0, {}, {"a": 10.0, "b": 5.0})
+    after = Reading(10.0, {"memory": 1.0}, {"a": 4.0, "b": 25.0, "c": 1.0})
+    assert between(before, after, {}) == {"memory": 1.0, "b": 2.0}
+    assert between(before, after, {"b": 1.5}) == {"memory": 1.0, "b": 1.5}
+    after.at = 0.0
+    assert between(before, after, {}) == {"memory": 1.0}
 
 
 def test_one_gpu_has_no_number_and_several_have_theirs(clock):
@@ -209,24 +200,24 @@ def test_one_gpu_has_no_number_and_several_have_theirs(clock):
 
 
 @pytest.mark.parametrize(
-    ("environment", "own", "host", "gpus"),
+    ("environment", "host", "gpus"),
     [
-        ({"RANK": "0", "LOCAL_RANK": "0"}, {1}, True, {"gpu_0", "gpu_1"}),
-        ({"RANK": "1", "LOCAL_RANK": "1"}, {1}, False, {"gpu_1"}),
-        ({"RANK": "1", "LOCAL_RANK": "1"}, set(), False, {"gpu_0", "gpu_1"}),
-        ({"RANK": "8", "LOCAL_RANK": "0"}, {0}, True, {"gpu_0"}),
-        ({"RANK": "1"}, {0}, True, {"gpu_0"}),
+        ({"RANK": "0", "LOCAL_RANK": "0"}, True, {"gpu_0", "gpu_1"}),
+        ({"RANK": "1", "LOCAL_RANK": "1"}, False, {"gpu_1"}),
+        ({"RANK": "3", "LOCAL_RANK": "3"}, False, {"gpu_0", "gpu_1"}),
+        ({"RANK": "8", "LOCAL_RANK": "0"}, True, {"gpu_0"}),
+        ({"RANK": "1"}, True, {"gpu_0", "gpu_1"}),
     ],
-    ids=["rank 0", "its gpu", "gpu unknown", "next host", "one on each host"],
+    ids=["rank 0", "its gpu", "more ranks than gpus", "next host", "one on each host"],
 )
 def test_a_host_is_told_of_once_and_a_rank_tells_of_itself(
-    environment, own, host, gpus, clock, monkeypatch
+    environment, host, gpus, clock, monkeypatch
 ):
     """Where every rank records: each its processes, the first of a host what they share."""
     for name, value in {"WORLD_SIZE": "16", **environment}.items():
         monkeypatch.setenv(name, value)
     run, machine = Recorded(clock), Steady(clock)
-    machine.gpus, machine.own = (0, 1), frozenset(own)
+    machine.gpus = (0, 1)
     sample(run, clock, 3, machine)
     names = {name.removeprefix("m/") for name in run.rows[0][1]}
     assert ("cpu" in names, "memory" in names, "disk_free" in names) == (host, host, host)
@@ -253,21 +244,24 @@ def test_real_numbers_are_those_of_the_kernel():
     assert facts["memory"] == pytest.approx(psutil.virtual_memory().total / GIB)
     assert facts["cpu_count"] == os.cpu_count()
     assert 0 < facts["cpu_usable"] <= os.cpu_count()
-    assert 0 < reading.host.present["memory"] < facts["memory"]
+    assert 0 < reading.present["memory"] < facts["memory"]
     with Path("/proc/self/status").open(encoding="ascii") as status:
         (resident,) = (line.split()[1] for line in status if line.startswith("VmRSS"))
     seconds, memory = usage(psutil)
     assert memory >= int(resident) * 1024 * 0.5
     assert seconds >= sum(os.times()[:2]) * 0.5
-    assert set(reading.host.counted) == {
+    assert set(reading.counted) == {
+        "process_cores",
         "cpu",
         "disk_read_rate",
         "disk_write_rate",
         "network_receive_rate",
         "network_send_rate",
     }
-    assert machine.free("/") == pytest.approx(psutil.disk_usage("/").free / GIB, rel=0.1)
-    assert machine.free("/no/such/place") is None
+    assert "disk_free" not in reading.present
+    free = machine.read(Path("/")).present["disk_free"]
+    assert free == pytest.approx(psutil.disk_usage("/").free / GIB, rel=0.1)
+    assert "disk_free" not in machine.read(Path("/no/such/place")).present
 
 
 def test_percent_and_memory_are_those_of_the_container(tmp_path, monkeypatch):
@@ -278,10 +272,12 @@ def test_percent_and_memory_are_those_of_the_container(tmp_path, monkeypatch):
     facts = next(machine.facts())
     assert (facts["cpu_usable"], facts["memory_limit"]) == (1.5, 2.0)
     before = machine.read()
-    assert before.host.present["memory"] == pytest.approx((GIB + 50_000_000) / GIB)
+    assert before.present["memory"] == pytest.approx((GIB + 50_000_000) / GIB)
     stat = "usage_usec " + str(61_500_000 + 7_500_000) + "\n"
     write_tree({"sys/fs/cgroup/cpu.stat": stat}, tmp_path)
-    found = between(before.host, machine.read().host, 10.0, {})
+    found = between(
+        dataclasses.replace(before, at=-10.0), dataclasses.replace(machine.read(), at=0.0), {}
+    )
     assert found["cpu"] == pytest.approx(50)
 
 
@@ -296,7 +292,7 @@ def test_percent_is_of_the_cores_that_may_be_used(monkeypatch):
     monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: 3)
     monkeypatch.setattr(psutil, "cpu_times", lambda percpu=False: times)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2})
-    assert Machine().read().host.counted["cpu"] == pytest.approx(100 * 140 / 2)
+    assert Machine().read().counted["cpu"] == pytest.approx(100 * 140 / 2)
 
 
 def test_children_and_what_they_started_are_counted():

@@ -322,12 +322,6 @@ def test_order_at_the_end(trained):
     assert training.end() == b"".join(lines)
 
 
-def test_one_stream_alone(trained):
-    training = trained("os.write(1, b'out\\n'); os.write(2, b'err\\n')", "2")
-    assert sorted(training.end().splitlines()) == [b"err", b"out"]
-    assert training.recorded() == b"err\n"
-
-
 def test_two_files_have_two_helpers(tmp_path, trained):
     """Standard error that goes elsewhere is recorded by itself."""
     training = trained(
@@ -541,10 +535,11 @@ def test_a_killed_helper_is_replaced_and_nothing_is_lost(trained, where):
     kills = 0
     killed: set[int] = set()
     while training.process.poll() is None:
-        for helper in training.helpers():
+        helpers = training.helpers()
+        for helper in helpers:
             with contextlib.suppress(psutil.Error):  # it went meanwhile
-                starts = helper.ppid() == training.process.pid
-                if helper.pid not in killed and not starts:
+                copies = helper.ppid() in {each.pid for each in helpers}
+                if helper.pid not in killed and copies:
                     killed.add(helper.pid)
                     helper.kill()
                     kills += 1
@@ -588,15 +583,12 @@ def test_a_killed_helper_is_replaced_while_the_gil_is_held(
 
 @pytest.mark.parametrize("where", ["pipe", "terminal"])
 def test_without_any_helper_the_original_is_put_back(trained, where):
-    """When none starts any more, what is in the pipe is shown, nobody gets SIGPIPE, and children
-    that still write are shown.
-    """
+    """What is in the pipe is shown; children that still write get no SIGPIPE, and are shown."""
     training = trained(
         """
         import subprocess
         child = subprocess.Popen(["sh", "-c", "while ! test -e go; do :; done; echo child"])
         print("begin", flush=True)
-        sys.executable = "/nowhere/python"
         Path("alone").touch()
         wait_for("killed")
         os.write(1, b"in the pipe\\n" * 100)
@@ -618,30 +610,7 @@ def test_without_any_helper_the_original_is_put_back(trained, where):
     training.say("killed")
     shown = training.end().replace(b"\r\n", b"\n")
     assert shown == b"begin\n" + b"in the pipe\n" * 100 + b"restored\nchild\n"
-    assert "/nowhere/python" in (training.folder / "why").read_text()
-    assert training.process.returncode == 0
-
-
-@pytest.mark.parametrize("where", ["pipe", "terminal"])
-def test_a_killed_helper_is_replaced_at_the_end_for_children_that_go_on(trained, where):
-    """A child that outlives the run is shown, and gets no SIGPIPE."""
-    training = trained(
-        """
-        import subprocess
-        from seamark.capture.output import descriptor
-        source = DescriptorSource(1, Path("run"))
-        source.start()
-        child = subprocess.Popen(["sh", "-c", "while ! test -e go; do :; done; echo child"])
-        os.killpg(source.channel._group, 9)
-        while not descriptor._poll(source.channel._alive): pass
-        print(source.stop(), end="", flush=True)
-        Path("go").touch()
-        assert child.wait() == 0
-        """,
-        "",
-        where,
-    )
-    assert training.end().replace(b"\r\n", b"\n") == b"child\n"
+    assert "was killed" in (training.folder / "why").read_text()
     assert training.process.returncode == 0
 
 
@@ -656,25 +625,6 @@ def test_a_child_that_prints_without_end_does_not_hold_up_the_end(tmp_path, pipe
         child.kill()
     assert "here" in text
     assert time.monotonic() - before < LIMIT_S / 2
-
-
-def test_stopped_helpers_are_given_up(trained, monkeypatch):
-    """Whoever prints does not wait for ever; in order, all is shown."""
-    training = trained(
-        """
-        print("begin", flush=True)
-        wait_for("stopped")
-        for number in range(30_000):
-            os.write(1, b"%d\\n" % number)
-        """,
-        "1",
-    )
-    training.wait_for(b"begin")
-    for helper in training.helpers():
-        helper.suspend()
-    training.say("stopped")
-    assert training.process.wait(LIMIT_S) == 0
-    assert training.end() == b"begin\n" + b"".join(b"%d\n" % number for number in range(30_000))
 
 
 def test_a_file_that_cannot_be_read_any_more(tmp_path):
@@ -740,24 +690,6 @@ def test_bytes_are_read_and_written_where_the_kernel_cannot_move_them(
     training = trained(given + WITH_LESS, "", where)
     assert training.end().replace(b"\r\n", b"\n") == NUMBERS
     assert training.process.returncode == 0
-
-
-@pytest.mark.parametrize("where", ["pipe", "terminal"])
-def test_a_destination_that_was_opened_to_append(trained, where):
-    """As by ``>> /dev/stderr``: the kernel's sendfile refuses that for some destinations."""
-    training = trained(
-        """
-        os.dup2(os.open("/dev/stdout", os.O_WRONLY | os.O_APPEND), 1)
-        source = DescriptorSource(1, Path("run"))
-        source.start()
-        os.write(1, b"line\\n" * 3000)
-        Path("recorded").write_text(source.stop(30))
-        """,
-        "",
-        where,
-    )
-    assert training.end().replace(b"\r\n", b"\n") == b"line\n" * 3000
-    assert (training.folder / "recorded").read_text() == "line\n" * 3000
 
 
 def test_a_record_that_is_full(trained):
@@ -891,20 +823,6 @@ def test_a_helper_that_does_not_start(monkeypatch, tmp_path, piped, python):
             DescriptorSource(1, tmp_path).start()
     os.write(1, b"as before")
     assert piped.end() == "as before"
-
-
-def test_a_helper_that_is_killed_as_it_starts(monkeypatch, tmp_path, piped):
-    piped.begin()
-    python = tmp_path / "python"
-    once = f"test -e {tmp_path}/once || {{ touch {tmp_path}/once; kill -9 $$; }}"
-    python.write_text(f'#!/bin/sh\n{once}\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(python))
-    source = DescriptorSource(1, tmp_path)
-    source.start()
-    os.write(1, b"line")
-    assert source.stop() == "line"
-    assert piped.end() == "line"
 
 
 def test_a_slow_reader_is_waited_for(trained):

@@ -253,8 +253,6 @@ PLANTED = "Xq9-planted7"
         ("a.json", '{\n  "api_keys": [\n    "X",\n    "X"\n  ]\n}\n'),
         ("a.toml", '[a.secrets]\nopenai = "X"\n\n[b]\nc = "d"\n'),
         ("a.toml", 'tokens = ["X"]\n'),
-        ("a.yaml", "kind: Secret\nmetadata:\n  name: n\ndata:\n  openai: X\n"),
-        ("a.yaml", "a: 1\n---\nstringData:\n  openai: X\nkind: Secret\n---\ndata:\n  b: c\n"),
         ("a.yaml", "secrets:\n  a: X==\n  b: X=X\n  c: 'X='\nlr: 1\n"),
         ("a.yaml", "password:\n  X\nlr: 1\n"),
         (".pgpass", "host:5432:db:me:X\n"),
@@ -338,15 +336,14 @@ PIECES = [
         "secrets: {a: {",
         "\n" + " " * 40,
     ),
-    *("kind: Secret\n", "kind: Secret\ndata:\n", 'token=\\"', "key.", "key=key=", "token:f(x,{"),
+    *('token=\\"', "key.", "key=key=", "token:f(x,{"),
     *("key=aB1", "token: ", "\ntoken: x", "https://discord.com/api/webhooks/", "basic 1", "1:AA"),
 ]
 LINEAR = """
 import json, sys, time
 from functools import partial
 
-from seamark.capture.code.hiding import hide_in_code
-from seamark.capture.secrets import Secrets, masking
+from seamark.capture.secrets import masking
 
 def cpu_s(mask, piece, size):
     text = piece * (size // len(piece))
@@ -358,7 +355,6 @@ KINDS = [
     partial(masking.mask_secrets, environment={}), partial(masking.mask_value, environment={}),
     masking.bare_url, masking.mask_file, partial(masking.mask_file, name=".pgpass"),
     masking.mask_code, partial(masking.mask_code, name="a.js"),
-    partial(hide_in_code, secrets=Secrets(), name="a.ipynb"),
 ]
 
 def grows_too_fast(mask, piece):

@@ -1,10 +1,10 @@
-"""Changes in a working tree: a patch for ``git apply``, and the names of untracked files.
+"""Changes in a working tree: a patch for ``git apply``.
 
 A patch is made of one part for each file. What does not fit, cannot be read or would need a filter
 is left out part by part, so that what is kept still applies.
 """
 
-# ruff: noqa: PTH111, PTH118 - names of files are texts here, and may be anything
+# ruff: noqa: PTH118 - names of files are texts here, and may be anything
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ import os
 import re
 import stat
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from seamark.capture.code.git import Answer, Git, listing
+if TYPE_CHECKING:
+    from seamark.capture.code.git import Answer, Git
 
-__all__ = ["MAX_DIFF", "ChangedFile", "Changes", "name_of", "parts_of"]
+__all__ = ["MAX_DIFF", "Changes", "Diff", "name_of", "parts_of"]
 
 MAX_DIFF = 10_000_000
 """Bytes of a diff that are kept."""
 
 _MAX_NAMES: Final = 1 << 20
-_MAX_UNTRACKED: Final = 1 << 20
 _LONGEST_NAMES: Final = 1 << 14
 _MAX_LEFT_OUT: Final = 200
 _LISTED: Final = 20
@@ -45,11 +44,9 @@ _ESCAPED: Final = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _ESCAPES: Final = dict(zip(b"abfnrtv", b"\a\b\f\n\r\t\v", strict=True))
 
 
-class ChangedFile(NamedTuple):
-    """A file to keep, if it has content; ``left_out`` says in words what is missing in it."""
+class Diff(NamedTuple):
+    """A patch to keep, if it has content; ``left_out`` says in words what is missing in it."""
 
-    path: str
-    extension: str
     content: bytes
     left_out: str
 
@@ -97,7 +94,7 @@ class Changes:
         count = {"source_code/git/files_changed": len(changed)} if changed else {}
         return {"source_code/git/dirty": bool(changed), **count}
 
-    def diff(self) -> ChangedFile | None:
+    def diff(self) -> Diff | None:
         """Return the patch of all that has changed; None if nothing has."""
         if not self._names:
             return None
@@ -105,22 +102,7 @@ class Changes:
         parts, why = self._parts(list(left_out))
         left_out.update(dict.fromkeys(set(self._names) - parts.keys() - left_out.keys(), why))
         content = b"".join(parts[name] for name in self._names if name in parts)
-        return ChangedFile("source_code/diff", "patch", content, self._more + _in_words(left_out))
-
-    def untracked(self, aside: Path | None, excludes: str) -> ChangedFile | None:
-        """Return the names of untracked files that are not ignored, one a line, quoted as git does.
-
-        ``excludes`` is a further file with rules, ``aside`` a folder whose files are not told.
-        """
-        more = (os.path.join(self._info, "exclude"), os.path.expanduser(excludes))
-        place = None if aside is None else os.fspath(aside)
-        listed = self._ask(*listing(self._top, place, *more), at_most=_MAX_UNTRACKED)
-        names = listed.output.rpartition(b"\n")[0]
-        if listed.code or not names:
-            return None
-        count = names.count(b"\n") + 1
-        cut = f"the first {count:,} files are listed, there are more" if listed.code is None else ""
-        return ChangedFile("source_code/untracked", "txt", names + b"\n", cut)
+        return Diff(content, self._more + _in_words(left_out))
 
     def _ask(self, *arguments: str, given: bytes = b"", at_most: int = _MAX_NAMES) -> Answer:
         attributes = os.path.join(self._info, "attributes")

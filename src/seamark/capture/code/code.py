@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.capture.code.executed import ExecutedCode
-from seamark.capture.code.hiding import hide_in_code, hide_in_patch
+from seamark.capture.code.hiding import hide_in_patch
 from seamark.capture.code.repository import GitProbe, repository_of, warn_of_none
 from seamark.capture.secrets.masking import bare_url
 from seamark.process.interrupts import quietly
@@ -23,7 +23,7 @@ from seamark.types import File
 
 if TYPE_CHECKING:
     from seamark.capture.code import Script
-    from seamark.capture.code.changes import ChangedFile
+    from seamark.capture.code.changes import Diff
     from seamark.capture.part import Recorder
     from seamark.capture.switches import Switches
 
@@ -31,6 +31,7 @@ __all__ = ["Code", "conda_packages", "installed_packages"]
 
 
 _BRANCH: Final = "source_code/git/branch"
+_DIFF: Final = "source_code/diff"
 
 
 class Code:
@@ -63,7 +64,7 @@ class Code:
         if where is not None:
             if_none = functools.partial(warn_of_none, switches.git_ref, where)
             self._git = probe = GitProbe(where, if_none=if_none)
-            self.tasks.append(lambda: probe.find(self._record_git, self._keep_change, run.root))
+            self.tasks.append(lambda: probe.find(self._record_git, self._keep_diff))
         if switches.packages:
             self.tasks.append(self._find_packages)
 
@@ -109,18 +110,14 @@ class Code:
         elif given is not None:
             self._run.keep(path, File.from_path(given))
 
-    def _keep_change(self, change: ChangedFile) -> None:
-        if change.extension == "patch":
-            content = hide_in_patch(change.content, self._switches.secrets)
-        else:
-            names = change.content.decode("utf-8", "replace")
-            content = hide_in_code(names, self._switches.secrets).encode()
+    def _keep_diff(self, diff: Diff) -> None:
+        content = hide_in_patch(diff.content, self._switches.secrets)
         if content:
-            self._run.keep(change.path, File.from_content(content, change.extension))
-        if content != change.content:
-            self._run.note_masked([change.path])
-        if change.left_out:
-            self._run.assign_quietly({f"{change.path}_left_out": change.left_out})
+            self._run.keep(_DIFF, File.from_content(content, "patch"))
+        if content != diff.content:
+            self._run.note_masked([_DIFF])
+        if diff.left_out:
+            self._run.assign_quietly({f"{_DIFF}_left_out": diff.left_out})
 
 
 _MAX_NOTED: Final = 1 << 16

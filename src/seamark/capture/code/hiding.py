@@ -9,22 +9,19 @@ All of it runs on a thread, which rests as long as it works.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from seamark.capture.code.changes import name_of, parts_of
-from seamark.capture.secrets.code import Change, replaced
 from seamark.capture.secrets.masking import mask_code, mask_file
-from seamark.capture.secrets.shapes import MASK, mask_known, secret_values
+from seamark.capture.secrets.shapes import MASK, mask_known
 
 if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
-    from seamark.capture.secrets.names import More
+    from seamark.capture.secrets.code import Change
 
 __all__ = ["hide_in_code", "hide_in_patch"]
 
@@ -33,10 +30,6 @@ _CODE: Final = re.compile(r"\.(?:c|cc|cpp|cuh?|go|h|hpp|java|jl|js|pyi?|pyx|rs|t
 _LONG_LINE: Final = re.compile(r"^[^\n]{131073,}", re.MULTILINE)
 _HUNKS: Final = re.compile(r"(?<=\n)(?=@@ )")
 _HUNK: Final = re.compile(r"(@@ -[0-9,]+ \+([0-9]+)[0-9,]* @@)(.*)", re.DOTALL)
-_STRING: Final = re.compile(r'"[^"\\\n]*(?:\\.[^"\\\n]*)*(?P<end>"(?P<key>\s{0,8}:)?)?')
-"""A string in JSON, which may be unclosed, so that each character is read once."""
-_BETWEEN: Final = re.compile(r"\s*,\s*")
-_KEYED: Final = re.compile(r'^[ \t]*"[\w.-]{1,120}"[ \t]*:[^\n]*', re.MULTILINE)
 
 
 def hide_in_code(text: str, secrets: Secrets, name: str = "") -> str:
@@ -86,12 +79,6 @@ def _hide_in_hunk(hunk: str, secrets: Secrets, name: str) -> str:
     return "\n".join([first, *(line[:1] + new for line, new in zip(lines, kept[1:], strict=True))])
 
 
-def _known_of(secrets: Secrets) -> set[str]:
-    """Return the values that are hidden wherever they stand."""
-    of_environment = secret_values(os.environ, secrets.more) if secrets.masked else set[str]()
-    return of_environment.union(secrets.known)
-
-
 def _hidden(text: str, secrets: Secrets, name: str, *, is_middle: bool = False) -> str:
     """Return a text without secrets, with as many lines.
 
@@ -101,49 +88,13 @@ def _hidden(text: str, secrets: Secrets, name: str, *, is_middle: bool = False) 
         name: Of the file; empty for Python.
         is_middle: Whether others may stand before it.
     """
-    known, more = _known_of(secrets), secrets.more
+    known, more = secrets.values(), secrets.more
     if not secrets.masked:
         return mask_known(text, known, by_line=True)
     text = _LONG_LINE.sub(MASK, text)  # of a file that nobody wrote
-    if name.lower().endswith(".ipynb"):
-        return _hidden_notebook(text, partial(mask_code, known=known, more=more, pace=_paced), more)
     if not name or _CODE.search(name.lower()):
         return mask_code(text, known=known, more=more, name=name, is_middle=is_middle, pace=_paced)
     return mask_file(text, known=known, more=more, name=name, pace=_paced)
-
-
-def _hidden_notebook(text: str, mask: Callable[[str], str], more: More) -> str:
-    """Return the JSON of a notebook, or some lines of it, without secrets."""
-    runs: list[list[re.Match[str]]] = [[]]
-    end = 0
-    for found in _STRING.finditer(text):
-        if found["end"] and not found["key"]:
-            if not _BETWEEN.fullmatch(text, end, found.start()):
-                runs.append([])
-            runs[-1].append(found)
-            end = found.end()
-    changes = [change for run in runs if run for change in _hidden_run(run, mask)]
-    text = replaced(text, changes)
-    return _KEYED.sub(lambda found: mask_file(found[0], more=more, name="notebook.json"), text)
-
-
-def _hidden_run(run: list[re.Match[str]], mask: Callable[[str], str]) -> Iterator[Change]:
-    """Yield literals in which something is hidden; those that follow each other are one code."""
-    lines = [_decoded(found[0]) for found in run]
-    hidden = mask("\n".join(line.removesuffix("\n") for line in lines)).split("\n")
-    for found, line in zip(run, lines, strict=True):
-        ending = "\n" if line.endswith("\n") else ""
-        count = line.removesuffix("\n").count("\n") + 1
-        kept, hidden = "\n".join(hidden[:count]) + ending, hidden[count:]
-        if kept != line:
-            yield *found.span(), json.dumps(kept, ensure_ascii=False)
-
-
-def _decoded(literal: str) -> str:
-    try:
-        return str(json.loads(literal, strict=False))
-    except ValueError:
-        return literal[1:-1]
 
 
 def _paced(changes: Iterator[Change]) -> Iterator[Change]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.capture.code import beginning_of, is_installed
-from seamark.capture.code.changes import ChangedFile, Changes
+from seamark.capture.code.changes import Changes, Diff
 from seamark.capture.code.git import Git, StoppedError
 from seamark.capture.secrets.masking import bare_url
 from seamark.capture.switches import is_switched_off
@@ -44,12 +44,11 @@ _SETTINGS: Final = (
     "core.trustctime",
     "extensions.objectformat",
 )
-_EXCLUDES: Final = "core.excludesfile"
 _WORK_TREE: Final = "core.worktree"
 _ORIGIN: Final = "remote.origin.url"
 _WANTED: Final = (
     r"^(remote\..*\.url|filter\..*\.(clean|process)|"
-    + "|".join(map(re.escape, (*_SETTINGS, _EXCLUDES, _WORK_TREE)))
+    + "|".join(map(re.escape, (*_SETTINGS, _WORK_TREE)))
     + ")$"
 )
 _GIT_PLACES: Final = ("HEAD", "packed-refs", "refs", "objects", "objects/info", "objects/pack")
@@ -107,28 +106,25 @@ class GitProbe:
     def find(
         self,
         record: Callable[[Mapping[str, Any]], None],
-        take: Callable[[ChangedFile], None],
-        aside: Path | None = None,
+        take: Callable[[Diff], None],
     ) -> None:
         """Record facts by path as they are found; returns when no git is left running.
 
         Whether tracked files have changed (``dirty``) is null if that cannot be told without
         running a program that the repository names; why is then told beside it.
 
-        ``take`` gets the diff of the files that git tracks, and the names of those that it neither
-        tracks nor ignores, but for those in ``aside``, the folder of all runs.
+        ``take`` gets the diff of the files that git tracks.
         """
         try:
             with contextlib.suppress(StoppedError), self._git:
-                self._record_facts(record, take, aside)
+                self._record_facts(record, take)
         except OSError as error:
             let_pass(error)
 
     def _record_facts(
         self,
         record: Callable[[Mapping[str, Any]], None],
-        take: Callable[[ChangedFile], None],
-        aside: Path | None,
+        take: Callable[[Diff], None],
     ) -> None:
         ask = self._git.ask
         commit = ask("rev-parse", "--quiet", "--verify", "HEAD").text
@@ -165,8 +161,6 @@ class GitProbe:
             record(changes.facts() or _unknown(changes.unknown))
             if commit and (diff := changes.diff()):
                 take(diff)
-            if untracked := changes.untracked(aside, settings.excludes):
-                take(untracked)
 
 
 def _unknown(why: str) -> dict[str, Any]:
@@ -184,8 +178,7 @@ class _Settings:
         # Not `git remote get-url`: that applies url.<base>.insteadOf, where tokens are often kept.
         self.plain: dict[str, str] = {}
         self.filters: set[str] = set()
-        home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-        self.excludes, self.work_tree = os.path.join(home, "git", "ignore"), ""
+        self.work_tree = ""
         urls: dict[str, str] = {}
         for entry in listed.split("\0"):
             key, _, value = entry.partition("\n")
@@ -193,8 +186,6 @@ class _Settings:
                 urls.setdefault(key, value)
             elif key.startswith("filter."):
                 self.filters.add(key.removeprefix("filter.").rpartition(".")[0])
-            elif key == _EXCLUDES:
-                self.excludes = value
             elif key == _WORK_TREE:
                 self.work_tree = value
             elif re.fullmatch("[A-Za-z0-9]{1,12}", value):

@@ -27,7 +27,6 @@ until theirs is gone; until then ours notifies nobody and only calls what it fou
 from __future__ import annotations
 
 import atexit
-import gc
 import logging
 import os
 import sys
@@ -221,31 +220,11 @@ def _interrupt_of_last_cell() -> BaseException | None:
 # --------------------------------------------------------------------- SystemExit
 
 
-def _frame_of_main() -> FrameType | None:
-    """Return where the main thread is; None if that cannot be told.
-
-    ``sys._current_frames`` makes objects while it holds a lock of the interpreter. Where that
-    collects garbage, and another thread begins or ends meanwhile, both wait for ever
-    (https://github.com/python/cpython/issues/106883; seen with Python 3.11.7).
-    """
-    main = threading.main_thread().ident
-    if main == threading.get_ident():
-        return sys._getframe()  # noqa: SLF001 - documented
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        return sys._current_frames().get(main or 0)  # noqa: SLF001 - documented
-    finally:
-        if collects:
-            gc.enable()
-
-
 def _watch_script() -> None:
     global _script  # noqa: PLW0603
-    frame = _frame_of_main()
-    if _script is not None or frame is None:
+    if _script is not None or threading.current_thread() is not threading.main_thread():
         return
-    _script = _outermost(frame)
+    _script = _outermost(sys._getframe())  # noqa: SLF001 - documented
     _call_on_exit(_script, _notify_exit)
 
 

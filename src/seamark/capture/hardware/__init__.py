@@ -19,10 +19,10 @@ from seamark.process import fork
 from seamark.process.rank import current_rank, local_rank
 
 if TYPE_CHECKING:
-    from seamark.capture.hardware.machine import Machine, Reading, Values
+    from seamark.capture.hardware.machine import Machine, Reading
     from seamark.capture.part import Recorder
 
-__all__ = ["BEGIN_S", "EVERY_S", "FIRST_S", "LAST_S", "Hardware", "Sampling", "between"]
+__all__ = ["BEGIN_S", "EVERY_S", "FIRST_S", "LAST_S", "Hardware", "between"]
 
 log = logging.getLogger("seamark")
 
@@ -38,6 +38,7 @@ LAST_S: Final = 1.0
 # The longest time that the end of a run waits for the last sample, in seconds.
 _GRACE_S: Final = 0.2
 _LIMITS: Final = {"cpu": 100.0}
+_OWN: Final = "process_"
 
 
 def _machine() -> Machine:
@@ -47,7 +48,11 @@ def _machine() -> Machine:
 
 
 class Hardware:
-    """Records facts of the machine once, and its metrics as long as the run is being recorded."""
+    """Records facts of the machine once, and its metrics as long as the run is being recorded.
+
+    Samples are taken by a thread from one start to one stop. Stopping talks to it through a queue:
+    it may happen in a signal handler, where a lock could be held by what was interrupted.
+    """
 
     def __init__(
         self,
@@ -57,157 +62,120 @@ class Hardware:
         facts: bool = True,
         metrics: bool = True,
         machine: Callable[[], Machine] = _machine,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._run = run
         self._namespace = namespace
         self._facts = facts
         self._metrics = metrics
         self._machine = machine
-        self._sampling: Sampling | None = None
+        self._clock = clock
+        self._thread: threading.Thread | None = None
+        self._ended: queue.SimpleQueue[None] | None = None
+        self._lock = threading.RLock()
+        # A rank above 0 records only its own GPU, and the first one of a host what is common.
+        self._rank, self._local_rank = current_rank().rank, local_rank()
+        self._host = not self._rank or not self._local_rank
 
     def start(self) -> None:
         """Begin to take samples; does nothing where that has begun, or nothing is left to do."""
-        if self._sampling is not None or not (self._facts or self._metrics):
+        if self._ended is not None or not (self._facts or self._metrics):
             return
-        sampling = Sampling(
-            self._run,
-            self._namespace,
-            facts=self._facts,
-            metrics=self._metrics,
-            machine=self._machine,
+        ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._thread = threading.Thread(
+            target=self.sample, args=(ended,), name="seamark-hardware", daemon=True
         )
-        sampling.thread.start()
-        self._sampling, self._facts = sampling, False
+        self._ended = ended
+        self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
         """Record the last sample, and end; hardware that does not answer gets 0.2 s at most."""
-        sampling, self._sampling = self._sampling, None
-        if sampling is not None:
-            sampling.stop(min(timeout_s, _GRACE_S))
-
-
-class Sampling:
-    """Samples of a run from one start to one stop, on a thread of their own.
-
-    Stopping talks to the thread through a queue: it may happen in a signal handler, where a lock
-    could be held by what was interrupted.
-    """
-
-    def __init__(
-        self,
-        run: Recorder,
-        namespace: str,
-        *,
-        machine: Callable[[], Machine],
-        facts: bool = True,
-        metrics: bool = True,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.thread = threading.Thread(target=self.sample, name="seamark-hardware", daemon=True)
-        self._make = machine
-        self._clock = clock
-        self._ended: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._run = run
-        self._namespace = namespace
-        self._facts = facts
-        self._metrics = metrics
-        # A rank above 0 records only its own GPUs, and the first one of a host what is common.
-        self._rank = current_rank().rank
-        self._host = not self._rank or not local_rank()
-        self._before: Reading | None = None
-        self._lock = threading.RLock()
-        self._closed = False
-
-    def stop(self, timeout_s: float) -> None:
-        """Request the last sample, and wait for it; nothing is recorded when this returns."""
-        until = time.monotonic() + timeout_s
+        if self._ended is None or self._thread is None:
+            return
         self._ended.put(None)
-        self.thread.join(timeout_s)
+        until = time.monotonic() + min(timeout_s, _GRACE_S)
+        self._thread.join(max(0.0, until - time.monotonic()))
         waited = self._lock.acquire(timeout=max(0.0, until - time.monotonic()))
-        self._closed = True
+        self._ended = None
         if waited:
             self._lock.release()
 
-    def sample(self) -> None:
-        """Record facts and samples until the end; the thread calls this."""
+    def sample(self, ended: queue.SimpleQueue[None]) -> None:
+        """Record facts and samples until ``ended`` has an entry; the thread calls this."""
         since = self._clock()
-        if not self._lasts(since + BEGIN_S):
+        if not self._lasts(ended, since + BEGIN_S):
             return
+        facts, self._facts = self._facts, False
         try:
-            with contextlib.closing(self._make()) as machine:
-                for facts in machine.facts() if self._facts else ():
-                    self._record(self._run.assign_quietly, "environment/", facts)
-                if self._metrics and not self._closed:
-                    self._take_all(machine, since)
+            with contextlib.closing(self._machine()) as machine:
+                for found in machine.facts() if facts else ():
+                    self._record(ended, self._run.assign_quietly, "environment/", found)
+                if self._metrics and self._ended is ended:
+                    self._take_all(ended, machine, since)
         except Exception:
             log.debug("seamark: hardware could not be recorded", exc_info=True)
 
-    def _take_all(self, machine: Machine, since: float) -> None:
+    def _take_all(self, ended: queue.SimpleQueue[None], machine: Machine, since: float) -> None:
         last = self._clock()
-        self._take(machine)
+        before = self._take(ended, machine, None)
         due = max(since + FIRST_S, self._clock() + LAST_S)
-        while self._lasts(due):
+        while self._lasts(ended, due):
             last, due = self._clock(), self._clock() + EVERY_S
-            self._take(machine)
+            before = self._take(ended, machine, before)
         if self._clock() - last >= LAST_S:
-            self._take(machine)
+            self._take(ended, machine, before)
 
-    def _lasts(self, until: float) -> bool:
+    def _lasts(self, ended: queue.SimpleQueue[None], until: float) -> bool:
         """Wait until a time; return False if the run ends before."""
         try:
-            self._ended.get(timeout=max(0.0, until - self._clock()))
+            ended.get(timeout=max(0.0, until - self._clock()))
         except queue.Empty:
             return True
         return False
 
-    def _take(self, machine: Machine) -> None:
-        """Record the values between the previous reading and a new one; nothing for the first."""
+    def _take(
+        self, ended: queue.SimpleQueue[None], machine: Machine, before: Reading | None
+    ) -> Reading | None:
+        """Record the values since the previous reading, and return a new one."""
         try:
-            reading = machine.read()
-            before, self._before = self._before, reading
+            reading = machine.read(self._run.place)
             if before is not None:
-                found = self._between(before, reading, machine)
-                self._record(self._run.append_numbers, "", found)
+                numbers = between(before, reading, _LIMITS)
+                if not self._host:
+                    numbers = {name: numbers[name] for name in numbers if name.startswith(_OWN)}
+                found = {**numbers, **self._of_gpus(reading)}
+                self._record(ended, self._run.append_numbers, "", found)
         except Exception:
             log.debug("seamark: hardware could not be recorded", exc_info=True)
+            return before
+        return reading
 
-    def _between(self, before: Reading, reading: Reading, machine: Machine) -> dict[str, float]:
-        seconds = reading.at - before.at
-        found = between(before.process, reading.process, seconds, _LIMITS)
-        if self._host:
-            found.update(between(before.host, reading.host, seconds, _LIMITS))
-            if (place := self._run.place) is not None and (free := machine.free(place)) is not None:
-                found["disk_free"] = free
-        return {**found, **self._of_gpus(reading, machine)}
-
-    def _of_gpus(self, reading: Reading, machine: Machine) -> dict[str, float]:
+    def _of_gpus(self, reading: Reading) -> dict[str, float]:
         """Return the metrics of GPUs, named ``gpu_<number>`` where there are several."""
-        numbers = machine.gpu_numbers
-        wanted = frozenset(numbers)
-        if self._rank and len(numbers) > 1:
-            wanted = machine.own_gpus() or wanted
+        numbers = list(reading.gpus)
+        at = self._local_rank if self._rank and len(numbers) > 1 else None
+        wanted = (numbers if at is None else numbers[at : at + 1]) or numbers
         return {
             f"{name}_{number}" if len(numbers) > 1 else name: value
-            for number, said in reading.gpus.items()
-            if number in wanted
-            for name, value in said.items()
+            for number in wanted
+            for name, value in reading.gpus[number].items()
         }
 
-    def _record(self, record: Any, below: str, values: dict[str, Any]) -> None:
+    def _record(
+        self, ended: queue.SimpleQueue[None], record: Any, below: str, values: dict[str, Any]
+    ) -> None:
         with self._lock:
-            if not self._closed and values:
+            if self._ended is ended and values:
                 record({f"{self._namespace}/{below}{name}": one for name, one in values.items()})
 
 
-def between(
-    before: Values, after: Values, seconds: float, limits: Mapping[str, float]
-) -> dict[str, float]:
-    """Return what is recorded of the time between two readings, which is given in seconds.
+def between(before: Reading, after: Reading, limits: Mapping[str, float]) -> dict[str, float]:
+    """Return what is recorded of the time between two readings.
 
     A rate is left out where its counter is new, or fell, as that of processes may that are gone. It
     is never above its limit: two clocks never agree to the last digit.
     """
-    found = dict(after.present)
+    seconds, found = after.at - before.at, dict(after.present)
     for name, count in after.counted.items():
         if seconds > 0 and name in before.counted and count >= before.counted[name]:
             rate = (count - before.counted[name]) / seconds

@@ -6,14 +6,11 @@ Opening may take seconds, each question too; none raises, and what is not answer
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
 __all__ = ["GIB", "MIB", "AmdGpus", "Gpus", "NvidiaGpus"]
 
-_OPENING: Final = threading.Lock()
-"""Held while the library of AMD is opened, which only one thread may do at a time."""
 MIB: Final = 2**20
 GIB: Final = 2**30
 
@@ -41,10 +38,6 @@ class Gpus:
             said = self._read(handle)
             found[number] = {name: value for name, value in said.items() if value is not None}
         return found
-
-    def used_by(self, pid: int) -> frozenset[int]:
-        """Return the numbers of those on which a process computes, as far as the driver tells."""
-        return frozenset()
 
     def close(self) -> None:
         """Let go of the driver."""
@@ -80,9 +73,8 @@ class NvidiaGpus(Gpus):
             return
         self._nvml = nvml
         names, sizes = [], []
-        for number, whole in self._visible():
-            part = self._part_of(whole)
-            handle = self._handles[number] = whole if part is None else part
+        self._handles = dict(self._visible())
+        for handle in self._handles.values():
             names.append(str(self._ask("nvmlDeviceGetName", handle) or "NVIDIA GPU"))
             memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
             sizes.append(None if memory is None else memory.total / GIB)
@@ -91,18 +83,6 @@ class NvidiaGpus(Gpus):
             self.facts["driver"] = str(driver)
         if (cuda := self._ask("nvmlSystemGetCudaDriverVersion")) is not None:
             self.facts["cuda_driver"] = f"{cuda // 1000}.{cuda % 1000 // 10}"
-
-    def used_by(self, pid: int) -> frozenset[int]:
-        """Return the numbers of those on which a process computes, as far as the driver tells.
-
-        In a container it names processes as the host does, so that none is found.
-        """
-        found = []
-        for number, handle in self._handles.items():
-            running = self._ask("nvmlDeviceGetComputeRunningProcesses", handle)
-            if any(one.pid == pid for one in running or ()):
-                found.append(number)
-        return frozenset(found)
 
     def close(self) -> None:
         """Let go of the driver."""
@@ -140,17 +120,6 @@ class NvidiaGpus(Gpus):
         index = None if whole is None else self._ask("nvmlDeviceGetIndex", whole)
         return None if handle is None else (index or 0, handle)
 
-    def _part_of(self, handle: Any) -> Any:
-        """Return the first part of a device that is divided (MIG), which CUDA takes then."""
-        mode = self._ask("nvmlDeviceGetMigMode", handle)
-        if not mode or mode[0] != 1:
-            return None
-        for at in range(self._ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
-            part = self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, at)
-            if part is not None:
-                return part
-        return None
-
     def _read(self, handle: Any) -> dict[str, float | None]:
         busy = self._ask("nvmlDeviceGetUtilizationRates", handle)
         memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
@@ -182,8 +151,7 @@ class AmdGpus(Gpus):
     def __init__(self, smi: Any) -> None:
         super().__init__()
         self._smi = smi
-        with _OPENING:
-            self._ask("amdsmi_init")
+        self._ask("amdsmi_init")
         every = list(self._ask("amdsmi_get_processor_handles") or ())
         self._handles = {at: every[at] for at in _visible(len(every))}
         handles = list(self._handles.values())

@@ -1,117 +1,89 @@
 """Facts and metrics of the machine, or of the container, that a process runs in.
 
-Limits and usage come from Linux control groups, version 1 and 2, where they are usually mounted.
-Every group above that of the process limits it too: the tightest limit counts, and its group's use.
+Limits and usage come from Linux control groups (version 2), where they are usually mounted. Every
+group above that of the process limits it too: the tightest limit counts, and its group's use.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import glob
 import importlib
 import logging
 import os
 import platform
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from seamark.capture.hardware.gpus import GIB, MIB, AmdGpus, Gpus, NvidiaGpus
 from seamark.process import fork
 
-__all__ = ["Cgroup", "CpuLimit", "Machine", "MemoryLimit", "Reading", "Values", "usage"]
+__all__ = ["CpuLimit", "Machine", "MemoryLimit", "Reading", "limits", "usage"]
 
 
-# Version 1 writes "no limit" as the largest number of pages, in bytes.
-_NO_LIMIT: Final = 1 << 60
 _CPU_NAME: Final = re.compile(r"^(?:model name|Model|cpu model)[ \t]*:(.*\S.*)$", re.MULTILINE)
+# How long a driver that another run asks is waited for, in seconds.
+_PATIENCE_S: Final = 1.0
+# Held while a driver is asked: of one that hangs, only one thread of the process waits for it.
+_driver = threading.Lock()
 
 
-@dataclass(frozen=True, slots=True)
-class CpuLimit:
-    """CPUs that a group may use, and a function that returns the CPU time used, in seconds."""
+def _forget() -> None:
+    global _driver  # noqa: PLW0603 - in a forked child: the parent's may be held
+    _driver = threading.Lock()
+
+
+fork.register(_forget)
+
+
+class CpuLimit(NamedTuple):
+    """CPUs that a control group may use."""
 
     cores: float
-    used_s: Callable[[], float | None]
+    group: Path
+
+    def used_s(self) -> float | None:
+        """Return the CPU time used, in seconds."""
+        count = _field(self.group / "cpu.stat", "usage_usec")
+        return None if count is None else count / 1e6
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryLimit:
-    """Bytes that a group may use, and a function that returns the bytes used.
-
-    Not counted is what the kernel would give back first: files that were read and are not used.
-    """
+class MemoryLimit(NamedTuple):
+    """Bytes that a control group may use."""
 
     size: int
-    used: Callable[[], int | None]
+    group: Path
+
+    def used(self) -> int | None:
+        """Return the bytes used, without what the kernel would give back first: unused files."""
+        size = _field(self.group / "memory.current", "")
+        unused = _field(self.group / "memory.stat", "inactive_file") or 0
+        return None if size is None else max(0, size - unused)
 
 
-class Cgroup:
-    """The groups of this process, told by what is below ``root``."""
+def limits(root: Path = Path("/")) -> tuple[CpuLimit | None, MemoryLimit | None]:
+    """Return the tightest limits of CPU time and of memory; None where there is none.
 
-    def __init__(self, root: Path = Path("/")) -> None:
-        self._top = root / "sys/fs/cgroup"
-        self._groups: dict[str, tuple[str, str]] = {}
-        for line in _text(root / "proc/self/cgroup").splitlines():
-            _, _, rest = line.partition(":")
-            controllers, _, path = rest.partition(":")
-            self._groups.update(dict.fromkeys(controllers.split(","), (controllers, path)))
-
-    def cpu_limit(self) -> CpuLimit | None:
-        """Return the tightest limit of CPU time; None if there is none."""
-        found: list[CpuLimit] = []
-        for group in self._above("cpu"):
-            quota, _, period = _text(group / "cpu.max").partition(" ")
-            used = functools.partial(_used_s, group / "cpu.stat", "usage_usec", 1e6)
-            if "cpu" in self._groups:
-                quota, period = (
-                    _text(group / f"cpu.cfs_{name}_us") for name in ("quota", "period")
-                )
-                used = functools.partial(_used_s, group / "cpuacct.usage", "", 1e9)
-            most, per = _int(quota), _int(period)
-            if most is not None and per is not None and most > 0 and per > 0:
-                found.append(CpuLimit(most / per, used))
-        return min(found, key=lambda one: one.cores, default=None)
-
-    def memory_limit(self) -> MemoryLimit | None:
-        """Return the tightest limit of memory; None if there is none."""
-        found: list[MemoryLimit] = []
-        names = ("memory.max", "memory.current", "inactive_file")
-        if "memory" in self._groups:
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        for group in self._above("memory"):
-            size = _int(_text(group / names[0]))
-            if size is not None and 0 < size < _NO_LIMIT:
-                found.append(MemoryLimit(size, functools.partial(_memory_used, group, *names[1:])))
-        return min(found, key=lambda one: one.size, default=None)
-
-    def _above(self, controller: str) -> list[Path]:
-        """Return the folders of the group of this process and of all above it.
-
-        In most containers the path is the host's, and what is mounted is the group itself.
-        """
-        folder, path = self._groups.get(controller) or self._groups.get("", ("", ""))
-        top = self._top / folder
-        if not top.is_dir():  # told in another order than in the name of what is mounted
-            top = self._top / controller
-        group = top / path.lstrip("/")
-        if ".." in path or not group.is_dir():
-            group = top
-        return [group, *(each for each in group.parents if each.is_relative_to(top))]
-
-
-def _used_s(path: Path, name: str, per: float) -> float | None:
-    count = _field(path, name)
-    return None if count is None else count / per
-
-
-def _memory_used(group: Path, name: str, unused: str) -> int | None:
-    size = _field(group / name, "")
-    return None if size is None else max(0, size - (_field(group / "memory.stat", unused) or 0))
+    They are those of the control group of this process and of all above it, as version 2 has them.
+    In most containers the path is the host's, and what is mounted is the group itself.
+    """
+    top = root / "sys/fs/cgroup"
+    named = re.search(r"^0::/(.*)$", _text(root / "proc/self/cgroup"), re.MULTILINE)
+    group = top / named[1] if named else top
+    if ".." in group.parts or not group.is_dir():
+        group = top
+    cpu, memory = [], []
+    for each in (group, *(above for above in group.parents if above.is_relative_to(top))):
+        if found := re.fullmatch(r"([1-9][0-9]{0,15}) ([1-9][0-9]{0,15})", _text(each / "cpu.max")):
+            cpu.append(CpuLimit(int(found[1]) / int(found[2]), each))
+        if size := _field(each / "memory.max", ""):
+            memory.append(MemoryLimit(size, each))
+    return min(cpu, default=None), min(memory, default=None)
 
 
 def _text(path: Path) -> str:
@@ -121,13 +93,9 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _int(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"-?[0-9]{1,20}", text) else None
-
-
 def _field(path: Path, name: str) -> int | None:
     """Return the number after a name at the start of a line; without a name the whole file."""
-    found = re.search(rf"^{name}[ \t]*(-?[0-9]{{1,20}})$", _text(path), re.MULTILINE)
+    found = re.search(rf"^{name}[ \t]*([0-9]{{1,18}})$", _text(path), re.MULTILINE)
     return int(found[1]) if found else None
 
 
@@ -135,29 +103,22 @@ log = logging.getLogger("seamark")
 
 
 @dataclass(slots=True)
-class Values:
-    """Numbers that belong together, by the name under which they are recorded.
-
-    Attributes:
-        present: What was so at the moment, in the unit in which it is recorded.
-        counted: What counts up for ever, in that unit times seconds: its rate is recorded.
-    """
-
-    present: dict[str, float] = field(default_factory=dict)
-    counted: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
 class Reading:
-    """Metrics of a machine at one moment: in seconds on a clock that never steps.
+    """Metrics of a machine at one moment, by the name under which they are recorded.
 
     Those of the host are of the container, if there is one; those of the process include what it
-    started; GPUs have the numbers that the driver gives them.
+    started.
+
+    Attributes:
+        at: The moment, in seconds on a clock that never steps.
+        present: What was so at the moment, in the unit in which it is recorded.
+        counted: What counts up for ever, in that unit times seconds: its rate is recorded.
+        gpus: What each GPU does, by the number that the driver gives it.
     """
 
     at: float
-    host: Values = field(default_factory=Values)
-    process: Values = field(default_factory=Values)
+    present: dict[str, float] = field(default_factory=dict)
+    counted: dict[str, float] = field(default_factory=dict)
     gpus: dict[int, dict[str, float]] = field(default_factory=dict)
 
 
@@ -183,10 +144,11 @@ class Machine:
         """Yield what does not change: what is known at once, then what drivers say; GiB."""
         self._open()
         yield self._own_facts()
-        yield dict(self._open_gpus().facts)
+        with self._asked_gpus() as gpus:
+            yield dict(gpus.facts)
 
-    def read(self) -> Reading:
-        """Return the present measurements."""
+    def read(self, place: Path | None = None) -> Reading:
+        """Return the present measurements; ``place`` is on the disk whose free space counts."""
         self._open()
         found = Reading(self._clock())
         parts = (self._cpu, self._memory, self._disk, self._network, self._processes)
@@ -195,24 +157,10 @@ class Machine:
                 read(found)
             except Exception:
                 log.debug("seamark: a part of the hardware is not known", exc_info=True)
-        return found
-
-    @property
-    def gpu_numbers(self) -> list[int]:
-        """The numbers of the GPUs that this process may use."""
-        return self._open_gpus().numbers
-
-    def own_gpus(self) -> frozenset[int]:
-        """Return the numbers of the devices that this process uses, if known."""
-        return self._open_gpus().used_by(os.getpid())
-
-    def free(self, place: Path) -> float | None:
-        """Return how much space is left on the disk of a folder, in GiB; None if unknown."""
-        self._open()
-        if self._psutil is not None:
+        if place is not None and self._psutil is not None:
             with contextlib.suppress(OSError):
-                return float(self._psutil.disk_usage(str(place)).free / GIB)
-        return None
+                found.present["disk_free"] = self._psutil.disk_usage(str(place)).free / GIB
+        return found
 
     def close(self) -> None:
         """Close the drivers; the next call opens them again."""
@@ -229,35 +177,34 @@ class Machine:
         self._psutil = _imported("psutil")
         if self._psutil is None:
             return
-        groups = Cgroup(self._root)
-        self._find_cores(groups)
-        limit = groups.memory_limit()
-        if limit is not None and limit.size < self._psutil.virtual_memory().total:
-            self._memory_limit = limit
+        cpu, memory = limits(self._root)
+        self._find_cores(cpu)
+        if memory is not None and memory.size < self._psutil.virtual_memory().total:
+            self._memory_limit = memory
 
-    def _find_cores(self, groups: Cgroup) -> None:
+    def _find_cores(self, limit: CpuLimit | None) -> None:
         every = self._psutil.cpu_count() or 1
         self._cores = float(every)
         affinity = getattr(os, "sched_getaffinity", None)
         allowed = frozenset(affinity(0)) if affinity is not None else frozenset[int]()
         if 0 < len(allowed) < every:
             self._allowed, self._cores = allowed, float(len(allowed))
-        limit = groups.cpu_limit()
         if limit is not None and limit.cores < self._cores and limit.used_s() is not None:
             self._cpu_limit, self._cores = limit, limit.cores
 
-    def _open_gpus(self) -> Gpus:
-        if self._gpus is None:
-            nvidia = NvidiaGpus()
-            self._gpus = nvidia
-            if (nvml := _imported("pynvml")) is not None:
-                nvidia.open(nvml)
-            if not nvidia.numbers and (smi := _imported("amdsmi")) is not None:
-                amd = AmdGpus(smi)
-                if amd.numbers:
-                    nvidia.close()
-                    self._gpus = amd
-        return self._gpus
+    @contextlib.contextmanager
+    def _asked_gpus(self) -> Iterator[Gpus]:
+        """Return the GPUs; none while another run waits for their driver."""
+        driver = _driver
+        if not driver.acquire(timeout=_PATIENCE_S):
+            yield Gpus()
+            return
+        try:
+            if self._gpus is None:
+                self._gpus = _opened_gpus()
+            yield self._gpus
+        finally:
+            driver.release()
 
     # ---------------------------------------------------------------- facts
 
@@ -294,7 +241,7 @@ class Machine:
         else:
             busy = _busy(self._psutil.cpu_times())
         if busy is not None:
-            found.host.counted["cpu"] = 100 * busy / self._cores
+            found.counted["cpu"] = 100 * busy / self._cores
 
     def _memory(self, found: Reading) -> None:
         if self._memory_limit is not None:
@@ -303,12 +250,12 @@ class Machine:
             memory = self._psutil.virtual_memory()
             used = memory.total - memory.available
         if used is not None:
-            found.host.present["memory"] = used / GIB
+            found.present["memory"] = used / GIB
 
     def _disk(self, found: Reading) -> None:
         if (disk := self._psutil.disk_io_counters(nowrap=False)) is not None:
-            found.host.counted["disk_read_rate"] = disk.read_bytes / MIB
-            found.host.counted["disk_write_rate"] = disk.write_bytes / MIB
+            found.counted["disk_read_rate"] = disk.read_bytes / MIB
+            found.counted["disk_write_rate"] = disk.write_bytes / MIB
 
     def _network(self, found: Reading) -> None:
         """Return the traffic of network cards, or if none is visible of all but the loopback.
@@ -321,16 +268,29 @@ class Machine:
         outside = cards or [name for name in each if not name.startswith("lo")]
         received = sum(each[name].bytes_recv for name in outside)
         sent = sum(each[name].bytes_sent for name in outside)
-        found.host.counted["network_receive_rate"] = received / MIB
-        found.host.counted["network_send_rate"] = sent / MIB
+        found.counted["network_receive_rate"] = received / MIB
+        found.counted["network_send_rate"] = sent / MIB
 
     def _processes(self, found: Reading) -> None:
         seconds, memory = usage(self._psutil)
-        found.process.counted["process_cores"] = seconds
-        found.process.present["process_memory"] = memory / GIB
+        found.counted["process_cores"] = seconds
+        found.present["process_memory"] = memory / GIB
 
     def _read_gpus(self, found: Reading) -> None:
-        found.gpus = self._open_gpus().read()
+        with self._asked_gpus() as gpus:
+            found.gpus = gpus.read()
+
+
+def _opened_gpus() -> Gpus:
+    nvidia = NvidiaGpus()
+    if (nvml := _imported("pynvml")) is not None:
+        nvidia.open(nvml)
+    if not nvidia.numbers and (smi := _imported("amdsmi")) is not None:
+        amd = AmdGpus(smi)
+        if amd.numbers:
+            nvidia.close()
+            return amd
+    return nvidia
 
 
 def _imported(name: str) -> Any:

@@ -13,11 +13,11 @@ process reads, and from there to where the descriptor pointed before, byte for b
 for a reader that waits for the GIL.
 
 **If the helper is killed**, its parent, which waits for that, starts another one, which continues
-at the same byte. If that is killed too, the next `DescriptorSource.take` does. This process holds
-the read end of the pipe as well, so that no writer gets SIGPIPE or EPIPE on our account. A helper
-that is stopped is killed after some two seconds in which nothing was copied. Where none starts any
-more, or the original takes no more (the reader of the pipe is gone), the original is put back
-(`DescriptorSource.broken`), and a thread shows the rest.
+at the same byte. This process holds the read end of the pipe as well, so that no writer gets
+SIGPIPE or EPIPE on our account. If both are killed, or the original takes no more (the reader of
+the pipe is gone), the next `DescriptorSource.take` puts the original back
+(`DescriptorSource.broken`), and a thread shows the rest. A helper that is stopped stops whoever
+prints, as ``tee`` does.
 
 **The record** keeps the last 16 MiB. What is not read in time is counted (`DescriptorSource.lost`)
 and not recorded; it is shown anyway. It is no file in the run's folder: a network file system that
@@ -59,12 +59,8 @@ __all__ = ["DescriptorSource", "NotCapturableError"]
 _MOST: Final = 8 << 20
 # How long a helper that starts is waited for, in seconds; one that did not is not started again.
 _START_S: Final = 3.0
-# How many helpers in a row are started that copy nothing.
-_LAUNCHES: Final = 20
 # How long the original waits until what is in the pipe is shown, in seconds.
 _TO_SHOW_S: Final = 0.3
-# How long nothing has moved until a helper is killed.
-_IN_VAIN_S: Final = 1.7
 # Milliseconds without anything to copy after which all is taken for copied.
 _QUIET_MS: Final = 10
 # More than the pipes and a pseudo-terminal hold: who goes on writing is not waited for.
@@ -297,9 +293,7 @@ class _Helper(_File):
 
     def _open(self) -> None:
         self._saved: dict[int, int] = {}
-        self._launches = self._shown = 0
-        self._seen, self._since = (-1, -1), 0.0
-        self._alive = self._terminal = self._feed = -1
+        self._terminal = self._feed = -1
         self.reading = self._own(_moved(_record()))
         self._source, self.writing = (self._own(_moved(fd)) for fd in os.pipe())
         if os.isatty(self.original):
@@ -336,22 +330,15 @@ class _Helper(_File):
             self.writing = self._release(self.writing)
 
     def attend(self) -> None:
-        """Replace a helper that was killed or hangs; give up where it cannot go on."""
-        if self.broken is not None:
-            return
-        if not _poll(self._alive):
-            self._kill_stopped()
+        """Give up where the helper was killed, or has ended as the original takes no more."""
+        if self.broken is not None or not _poll(self._alive):
             return
         if self.writing < 0 and self._has_no_writer() and not self._is_busy():
             self.broken = "everything is copied"
-            return
-        try:
-            if _poll(self.original):
-                msg = "where the output went takes no more"
-                raise NotCapturableError(msg)
-            self._launch()
-        except (OSError, subprocess.SubprocessError) as error:
-            self._give_up(str(error))
+        elif _poll(self.original):
+            self._give_up("where the output went takes no more")
+        else:
+            self._give_up("the process that copies it was killed")
 
     def settle(self, deadline: float) -> None:
         quiet, before = 0, os.lseek(self.reading, 0, os.SEEK_CUR)
@@ -373,55 +360,36 @@ class _Helper(_File):
         end = self._source if self._terminal < 0 else self._terminal
         return bool(_poll(end) & select.POLLHUP)
 
-    def _kill_stopped(self) -> None:
-        """Kill a stopped helper: it copies nothing, so writers would wait for ever."""
-        seen, now = (self.end(), os.lseek(self.reading, 0, os.SEEK_CUR)), time.monotonic()
-        hangs = self._is_busy() and _poll(self.original, select.POLLOUT)
-        if not hangs or seen != self._seen:
-            self._seen, self._since = seen, now
-        elif now - self._since >= _IN_VAIN_S:
-            with contextlib.suppress(OSError):
-                os.killpg(self._group, signal.SIGKILL)
-
     def _launch(self) -> None:
-        shown = os.lseek(self.reading, 0, os.SEEK_CUR)
-        self._launches = 1 if shown > self._shown else self._launches + 1
-        self._shown = shown
-        impossible = getattr(sys, "frozen", False) or not hasattr(os, "splice")
-        impossible = impossible or not sys.executable or sys.executable in _unstartable
-        if impossible or self._launches > _LAUNCHES:
-            msg = f"{sys.executable} did not start"
-            raise NotCapturableError(msg)
-        self._seen = (-1, -1)
-        self._release(self._alive)
-        alive, theirs = map(_moved, os.pipe())
-        self._alive = self._own(alive)
-        given = (self._terminal, self._feed, self._source, self.reading, self.original)
-        try:
-            process = subprocess.Popen(  # noqa: S603 - this Python, on a file of ours
-                [sys.executable, "-I", "-S", str(_copier.__file__), *map(str, given)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[fd for fd in (*given, theirs) if fd >= 0],
-                start_new_session=True,
-                cwd="/",
-            )
-        finally:
-            os.close(theirs)
-        self._group = process.pid
-        code = None
-        try:
-            code = process.wait(_START_S)  # what copies is its grandchild
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait(_TO_SHOW_S)
-        if code == -signal.SIGKILL:  # somebody's: this says nothing of the next one
-            self._launch()
-        elif code != 0:
-            _unstartable.add(sys.executable)
-            msg = f"{sys.executable} did not start"
+        python = sys.executable
+        impossible = getattr(sys, "frozen", False) or not hasattr(os, "splice") or not python
+        code: int | None = -1
+        if not impossible and python not in _unstartable:
+            alive, theirs = map(_moved, os.pipe())
+            self._alive = self._own(alive)
+            given = (self._terminal, self._feed, self._source, self.reading, self.original)
+            try:
+                process = subprocess.Popen(  # noqa: S603 - this Python, on a file of ours
+                    [python, "-I", "-S", str(_copier.__file__), *map(str, given)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[fd for fd in (*given, theirs) if fd >= 0],
+                    start_new_session=True,
+                    cwd="/",
+                )
+            finally:
+                os.close(theirs)
+            self._group = process.pid
+            try:
+                code = process.wait(_START_S)  # what copies is its grandchild
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait(_TO_SHOW_S)
+        if code != 0:
+            _unstartable.add(python)
+            msg = f"{python} did not start"
             raise NotCapturableError(msg)
 
     def _give_up(self, why: str) -> None:
@@ -478,18 +446,10 @@ def _poll(fd: int, events: int = 0) -> int:
 
 
 def _record() -> int:
-    """Return a new file without a name, in memory where the system has such files.
-
-    Raises:
-        OSError: If there is only a file system that cannot forget what was recorded.
-    """
+    """Return a new file without a name, in memory."""
     with contextlib.suppress(AttributeError, OSError):
         return os.memfd_create("seamark-output")
-    folder = _MEMORY if os.access(_MEMORY, os.W_OK) else None
-    with tempfile.TemporaryFile(dir=folder) as file:
-        file.truncate(_copier.BLOCK)
-        _copier.forget(file.fileno(), 0)
-        file.truncate(0)
+    with tempfile.TemporaryFile(dir=_MEMORY) as file:
         return os.dup(file.fileno())
 
 

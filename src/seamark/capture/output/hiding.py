@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from seamark.capture.secrets.names import Level, level, may_name
 from seamark.capture.secrets.shapes import KEY_BEGINS, KEY_ENDS, KEY_SIGNS
-from seamark.pictures.terminal import stripped
 
 if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
@@ -71,16 +70,13 @@ def _may_name(line: str, secrets: Secrets) -> bool:
         return bool(line)
     plain = _plain(line)
     names = map(level, _NAME.findall(plain))
-    return may_name(plain) and ("\b" in line or any(one is not Level.NO for one in names))
+    return may_name(plain) and any(one is not Level.NO for one in names)
 
 
 def hide(text: str, secrets: Secrets) -> str:
     """Return text without secrets; a line with hidden text loses its colours."""
     if _ODD.search(text) is None:
         return secrets.printed(text)
-    if "\b" in text:
-        lines = text.splitlines(keepends=True)
-        text = "".join([_overwritten(line, secrets) for line in lines])
     plain = _plain(text)
     hidden = secrets.printed(plain)
     if hidden == plain:
@@ -91,16 +87,6 @@ def hide(text: str, secrets: Secrets) -> str:
         return hidden
     each = zip(lines, was, now, strict=True)
     return "".join([line if before == after else after for line, before, after in each])
-
-
-def _overwritten(line: str, secrets: Secrets) -> str:
-    """Hide secrets that appear when a line is overwritten."""
-    if "\b" not in line:
-        return line
-    end = line[len(line.rstrip("\r\n")) :]
-    shown = _plain(stripped(line[: len(line) - len(end)]))
-    hidden = secrets.printed(shown)
-    return line if hidden == shown else hidden + end
 
 
 def _plain(text: str) -> str:

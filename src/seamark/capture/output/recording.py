@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import logging
 import re
 import threading
@@ -34,6 +35,7 @@ log = logging.getLogger("seamark")
 
 _MAX_WORD: Final = 1 << 12
 _MAX_ESCAPE: Final = 1 << 9
+_MAX_LINE: Final = 1 << 8
 _UNFINISHED: Final = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)\Z", re.DOTALL
 )
@@ -65,14 +67,9 @@ def cut(text: str, most: int) -> int:
 
 
 def _fitting(text: str, most: int) -> int:
-    start = text[:most]
-    if start.isascii():
-        return len(start)
-    encoded = start.encode("utf-8", "surrogatepass")
-    end = min(most, len(encoded))
-    while 0 < end < len(encoded) and encoded[end] & 0xC0 == 0x80:  # noqa: PLR2004 - goes on
-        end -= 1
-    return len(encoded[:end].decode("utf-8", "surrogatepass"))
+    start = text[:most].encode("utf-8", "surrogatepass")[:most]
+    # Holds back a part of a character at the end.
+    return len(codecs.getincrementaldecoder("utf-8")("surrogatepass").decode(start))
 
 
 # How long to wait before the number of bytes that are left out is told again, in seconds.
@@ -156,7 +153,7 @@ class Recording:
         self._gap: int | None = None
         self._told = (0, float("-inf"))
         self._broken: str | None = None
-        self._in_line = False
+        self._line = ""
 
     @property
     def hungry(self) -> bool:
@@ -215,8 +212,11 @@ class Recording:
         self._record_omitted()
 
     def _append(self, text: str) -> None:
-        self._in_line = not text.endswith("\n")
-        kept = hide(text, self._secrets)
+        kept, whole = hide(text, self._secrets), self._line + text
+        if self._line:  # a name and its value may come with a pause between them, or within one
+            before, hidden = hide(self._line, self._secrets), hide(whole, self._secrets)
+            kept = hidden[len(before) :] if hidden.startswith(before) else kept
+        self._line = re.split(r"[\r\n]", whole)[-1][-_MAX_LINE:]
         if kept:
             self._run.append_text(self.path, kept)
         if kept != text:
@@ -234,7 +234,7 @@ class Recording:
 
     @property
     def _new_line(self) -> str:
-        return "\n" if self._in_line else ""
+        return "\n" if self._line else ""
 
     def _end_gap(self) -> None:
         # As soon as something is recorded again.
@@ -360,20 +360,22 @@ class Gathering:
             _attempt(stream, stream.settle)
 
     def _let_go(self) -> None:
-        if self._leaving:
-            self._record()  # all of them once more, as each one's rest comes by itself
         while self._leaving:
-            stream, ended = self._leaving.popleft()
-            with self._lock:
-                self._streams = tuple(each for each in self._streams if each is not stream)
-            _attempt(stream, stream.finish)
-            ended.set()
+            leaving = [self._leaving.popleft() for _ in range(len(self._leaving))]
+            for stream, _ in leaving:
+                _attempt(stream, stream.source.leave)
+            self._record()
+            for stream, ended in leaving:
+                with self._lock:
+                    self._streams = tuple(each for each in self._streams if each is not stream)
+                _attempt(stream, stream.finish)
+                ended.set()
 
     def _wait(self) -> None:
         bell = WRITTEN.bell
         bell.asleep = True
         # Looked at after that: what is printed from here on rings.
-        if not (WRITTEN.queue or WRITTEN.groups) and not any(
+        if not WRITTEN.queue and not any(
             each.holds or each.source.polled for each in self._streams
         ):
             while not self._leaving and bell.asleep:

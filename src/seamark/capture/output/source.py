@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import functools
 import io
 import logging
 import sys
@@ -56,6 +57,9 @@ class Source:
     def settle(self, deadline: float) -> None:
         """Wait until what was written can be taken, at most until ``deadline`` (monotonic)."""
 
+    def leave(self) -> None:
+        """Receive no more of what is queued for all sources; see `Tee`."""
+
     def stop(self) -> str:
         """End, and return the rest."""
         raise NotImplementedError
@@ -99,6 +103,8 @@ class Bell:
 _MOST: Final = 2 << 20
 # What a text counts beside its characters: memory that an object takes.
 _EACH: Final = 64
+# What a write keeps of the one that it stands for.
+_NAMED: Final = ("__name__", "__qualname__", "__doc__")
 # Into how many pieces what is new is cut at most, of all streams.
 _MOST_PIECES: Final = 32
 
@@ -107,13 +113,12 @@ class _Written:
     """Text written to the streams of this process, in the order of writing, until it is recorded.
 
     Attributes:
-        queue: Text with the tap of its stream.
-        groups: Text with those who receive it.
+        queue: Text with those who receive it.
     """
 
     def __init__(self) -> None:
         self.bell = Bell()
-        self.queue: deque[tuple[_Tap, str]] = deque()
+        self.queue: deque[tuple[tuple[Tee, ...], str]] = deque()
         self.taps: weakref.WeakSet[_Tap] = weakref.WeakSet()
         self.begin()
         fork.register(self.begin)
@@ -123,40 +128,28 @@ class _Written:
         self.bell.begin()
         self.lock = threading.RLock()
         self.queue.clear()
-        self.groups: list[tuple[tuple[Tee, ...], list[str]]] = []
         for tap in list(self.taps):
+            tap.takers = ()
             tap.close()
 
-    def spread(self) -> None:
-        """Assign what was written so far to those who receive it now."""
+    def take(self) -> list[tuple[tuple[Tee, ...], list[str]]]:
+        """Return new output of all streams, each piece with those who receive it."""
+        found: list[tuple[tuple[Tee, ...], list[str]]] = []
         with self.lock:
             taps = list(self.taps)
             for tap in taps:  # before the text: what is lost comes after all that is queued
-                lost = tap.lost - tap.told
-                tap.told += lost
                 for taker in tap.takers:
-                    taker.lost += lost
+                    taker.lost = taker.missing
             for _ in range(len(self.queue)):  # not for ever, however fast somebody prints
-                tap, text = self.queue.popleft()
-                self._texts_of(tap.takers).append(text)
+                takers, text = self.queue.popleft()
+                near = found if len(found) >= _MOST_PIECES else found[-1:]
+                texts = next((texts for known, texts in reversed(near) if known is takers), None)
+                if texts is None:
+                    found.append((takers, texts := []))
+                texts.append(text)
             for tap in taps:
                 tap.reopen()
-
-    def take(self) -> list[tuple[tuple[Tee, ...], list[str]]]:
-        """Return new output of all streams."""
-        with self.lock:
-            self.spread()
-            groups, self.groups = self.groups, []
-            return groups
-
-    def _texts_of(self, takers: tuple[Tee, ...]) -> list[str]:
-        full = len(self.groups) >= _MOST_PIECES
-        for known, texts in reversed(self.groups if full else self.groups[-1:]):
-            if known is takers:
-                return texts
-        texts = []
-        self.groups.append((takers, texts))
-        return texts
+        return found
 
 
 WRITTEN: Final = _Written()
@@ -171,25 +164,14 @@ class _Tap:
         pressed: Whether so much waits that it should be handed out before its time.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_before",
-        "lost",
-        "pressed",
-        "room",
-        "stream",
-        "takers",
-        "told",
-        "write",
-    )
-
     def __init__(self, stream: Any) -> None:
         self.stream = stream
         self._before: Any = vars(stream).get("write")
-        self.pressed = False
-        self.room = self.lost = self.told = 0
         self.takers: tuple[Tee, ...] = ()
-        self.write = _seen(stream.write, self, plain=isinstance(stream, io.TextIOWrapper))
+        self.reopen()
+        wrap = _wrap_text_write if isinstance(stream, io.TextIOWrapper) else _wrap_any_write
+        self.write = wrap(stream.write, self)
+        self.write.seamark_tap = self  # type: ignore[attr-defined]
         WRITTEN.taps.add(self)
 
     def install(self) -> None:
@@ -197,19 +179,9 @@ class _Tap:
         # Not by setattr: a wrapper may pass that on to what it wraps, whose write it calls.
         vars(self.stream)["write"] = self.write
         if self.stream.write is not self.write:
-            self.remove()
+            self.close()
             msg = f"{type(self.stream).__name__} does not allow its write method to be replaced"
             raise TypeError(msg)
-
-    def remove(self) -> None:
-        """Put back what was there, unless somebody else's is over ours: then ours passes all."""
-        if not self.is_on_top:
-            return
-        own = vars(self.stream)
-        if self._before is None:
-            del own["write"]
-        else:
-            own["write"] = self._before
 
     @property
     def is_on_top(self) -> bool:
@@ -222,51 +194,49 @@ class _Tap:
         self.room = FRAME_BYTES if self.takers else 0
 
     def close(self) -> None:
-        """Take no more, and restore the ``write`` of the stream."""
-        self.takers = ()
+        """Put back what was there, unless somebody else's is over ours: then ours passes all."""
         self.reopen()
-        self.remove()
+        if self.is_on_top:
+            own = vars(self.stream)
+            del own["write"]
+            if self._before is not None:
+                own["write"] = self._before
 
     def press(self, text: str) -> None:
         """Take a text for which there is no room: ask for it to be handed out, or leave it out."""
-        if not self.takers:
+        takers = self.takers
+        if not takers:
             return
         if self.pressed:
             # Before: another thread may run while it is counted.
             size = size_of(text[:_MOST]) * len(text) // min(len(text), _MOST) if text else 0
-            self.lost += size
         else:
             self.pressed = True
             self.room = _MOST - FRAME_BYTES
-            WRITTEN.queue.append((self, text[:_MOST]))
-            if len(text) > _MOST:  # counted by what it begins with: it may be of any size
-                self.lost += size_of(text[:_MOST]) * (len(text) - _MOST) // _MOST
+            WRITTEN.queue.append((takers, text[:_MOST]))
+            # Counted by what it begins with: it may be of any size.
+            size = size_of(text[:_MOST]) * max(0, len(text) - _MOST) // _MOST
             WRITTEN.bell.ring()
-
-
-def _seen(original: Callable[..., Any], tap: _Tap, *, plain: bool) -> Callable[..., Any]:
-    """Return a ``write`` that tells ``tap``.
-
-    ``plain``: it takes one argument by place, as all streams of `io` do; it then costs half as
-    much, and this is called twice for each ``print``.
-    """
-    found = _wrap_text_write(original, tap) if plain else _wrap_any_write(original, tap)
-    found.__name__, found.__qualname__ = "write", getattr(original, "__qualname__", "write")
-    found.__doc__ = getattr(original, "__doc__", None)
-    found.seamark_tap = tap  # type: ignore[attr-defined]
-    return found
+        for taker in takers:
+            taker.missing += size
 
 
 def _wrap_text_write(original: Callable[[Any], Any], tap: _Tap) -> Callable[[Any], Any]:
+    """Return a ``write`` that tells ``tap``, and takes one argument by place.
+
+    So do all streams of `io`. It costs half as much as one for any arguments, and is called twice
+    for each ``print``.
+    """
     bell, queue = WRITTEN.bell, WRITTEN.queue
 
+    @functools.wraps(original, assigned=_NAMED, updated=())
     def write(text: Any, /) -> Any:
         written = original(text)
         try:
             cost = len(text) + _EACH
             tap.room -= cost  # no call in it: no other thread runs in between
             if tap.room > 0:
-                queue.append((tap, text))
+                queue.append((tap.takers, text))
                 if bell.asleep:
                     bell.ring()
             else:
@@ -281,6 +251,7 @@ def _wrap_text_write(original: Callable[[Any], Any], tap: _Tap) -> Callable[[Any
 def _wrap_any_write(original: Callable[..., Any], tap: _Tap) -> Callable[..., Any]:
     tell = _wrap_text_write(_written_already, tap)
 
+    @functools.wraps(original, assigned=_NAMED, updated=())
     def write(*given: Any, **named: Any) -> Any:
         written = original(*given, **named)
         tell(given[0] if given else next(iter(named.values()), ""))
@@ -305,6 +276,9 @@ class Tee(Source):
     The write itself comes first, and what it returns or raises is returned or raised. Then the text
     is put in the queue of all streams, by one `deque.append`: no lock, nothing to wait for, in
     threads and in the handlers of signals alike.
+
+    Attributes:
+        missing: Number of bytes that were left out so far.
     """
 
     polled = False
@@ -312,6 +286,7 @@ class Tee(Source):
     def __init__(self, name: str) -> None:
         self._name = name
         self._tap: _Tap | None = None
+        self.missing = 0
 
     def start(self) -> None:
         """Start to receive output; nothing happens if that is impossible."""
@@ -324,7 +299,6 @@ class Tee(Source):
             except (AttributeError, TypeError, ValueError) as error:
                 log.debug("seamark: sys.%s cannot be recorded: %r", self._name, error)
             else:
-                WRITTEN.spread()
                 self._tap.takers += (self,)
                 self._tap.reopen()
 
@@ -332,7 +306,7 @@ class Tee(Source):
         """Follow the present stream object; wrap it again if other code removed the wrapper."""
         tap, stream = self._tap, self._stream()
         if tap is not None and not (tap.stream is stream and tap.is_on_top):
-            self._leave()
+            self.leave()
             self.start()
 
     def _stream(self) -> Any:
@@ -355,21 +329,20 @@ class Tee(Source):
         tap.install()
         return tap
 
-    def stop(self) -> str:
-        """See no more, and return the rest."""
+    def leave(self) -> None:
+        """Receive no more; what was written before is in the queue."""
         with WRITTEN.lock:
-            self._leave()
-            rest = [text for takers, texts in WRITTEN.groups if self in takers for text in texts]
-            return "".join(rest)
-
-    def _leave(self) -> None:
-        with WRITTEN.lock:
-            WRITTEN.spread()
             tap, self._tap = self._tap, None
             if tap is not None:
                 tap.takers = tuple(each for each in tap.takers if each is not self)
                 if not tap.takers:
                     tap.close()
+
+    def stop(self) -> str:
+        """See no more."""
+        self.leave()
+        self.lost = self.missing
+        return ""
 
     @property
     def full(self) -> bool:  # type: ignore[override]

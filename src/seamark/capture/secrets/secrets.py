@@ -97,14 +97,14 @@ class Secrets:
         """
         if not self.masked:
             return self._without_known(text)
-        return mask_secrets(text, environment={}, known=self._values(), more=self.more)
+        return mask_secrets(text, environment={}, known=self.values(), more=self.more)
 
     def arguments(self, arguments: Iterable[str]) -> list[str]:
         """Return the arguments of a command without secrets; as many as were given."""
         arguments = list(arguments)
         if not self.masked:
             return [self._without_known(each) for each in arguments]
-        return mask_arguments(arguments, environment={}, known=self._values(), more=self.more)
+        return mask_arguments(arguments, environment={}, known=self.values(), more=self.more)
 
     def atoms(self, atoms: Mapping[str, Atom]) -> dict[str, Atom]:
         """Return values without secrets.
@@ -146,7 +146,12 @@ class Secrets:
         """Return output without secrets."""
         if not self.masked:
             return self._without_known(text)
-        return mask_value(text, environment={}, known=self._values(), more=self.more)
+        return mask_value(text, environment={}, known=self.values(), more=self.more)
+
+    def values(self) -> set[str]:
+        """Return the values that are hidden wherever they turn up, as they are now."""
+        of_environment = _values_of_environment(self.more) if self.masked else set()
+        return of_environment.union(self.known)
 
     def open_value_start(self, text: str) -> int:
         """Return where a known value begins that a text ends in the middle of; else its length.
@@ -154,21 +159,13 @@ class Secrets:
         Fewer than four characters may begin anything.
         """
         begun = len(text)
-        for value in self._known():
+        for value in (each for each in self.values() if len(each) > _MIN_BEGUN):
             at = text.find(value[:_MIN_BEGUN], max(0, len(text) - len(value) + 1))
             while 0 <= at < begun and not value.startswith(text[at:]):
                 at = text.find(value[:_MIN_BEGUN], at + 1)
             if 0 <= at < begun:
                 begun = at
         return begun
-
-    def _known(self) -> set[str]:
-        return {value for value in self._values() if len(value) > _MIN_BEGUN}
-
-    def _values(self) -> set[str]:
-        return (
-            _values_of_environment(self.more).union(self.known) if self.masked else set(self.known)
-        )
 
     def _is_named(self, text: str, names: tuple[str, ...]) -> bool:
         """Return whether a string is secret for its name or its path: ``secrets/openai``."""

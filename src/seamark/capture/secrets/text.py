@@ -7,7 +7,6 @@ proportional to the length of the text, whatever it contains.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -100,12 +99,6 @@ _SECTION: Final = re.compile(
     r"^[ \t]*\[{1,2}(?P<name>[^\[\]=,\n]{1,200})\]{1,2}[^\n]*(?P<lines>(?:\n(?![ \t]*\[)[^\n]*)*)",
     re.MULTILINE,
 )
-# Of Kubernetes: in one document, before or after the line that says so.
-_DOCUMENT: Final = re.compile(r"^---[^\n]*\n?", re.MULTILINE)
-_KIND: Final = re.compile(r"^kind:[ \t]*[\"']?Secret\b", re.MULTILINE)
-_DATA: Final = re.compile(
-    r"^[\"']?(?:data|stringData)[\"']?[ \t]*:(?P<lines>[^\n]*(?:\n(?:[ \t][^\n]*)?)*)", re.MULTILINE
-)
 _AMOUNT: Final = re.compile(r"[+<>~≈-]*\d[\d.,:/x%_-]*[A-Za-z%µ]{0,3}(?:/[A-Za-z]{1,5})?")
 _MIXED: Final = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+/=-]+", re.ASCII)
 _TYPE: Final = re.compile(
@@ -157,20 +150,12 @@ class _Text:
             for section in _SECTION.finditer(text):
                 if any(map(holds_secrets, re.split(r"[.\s:/\"']+", section["name"]))):
                     yield from self._items(*section.span("lines"), Level.SURE, is_holder=True)
-            yield from self._of_kubernetes()
         for found in self._names():
             level = self._level(found)
             if found.start() >= at and level:
                 for change in self._of_name(found, level):
                     yield change
                     at = max(at, change[1])
-
-    def _of_kubernetes(self) -> Iterator[Change]:
-        starts = [0, *(found.end() for found in _DOCUMENT.finditer(self._text)), len(self._text)]
-        for start, end in itertools.pairwise(starts) if _KIND.search(self._text) else ():
-            if _KIND.search(self._text, start, end):
-                for data in _DATA.finditer(self._text, start, end):
-                    yield from self._items(*data.span("lines"), Level.SURE, is_holder=True)
 
     def _names(self) -> Iterator[re.Match[str]]:
         """Yield the names that may have a level."""

@@ -27,6 +27,7 @@ from seamark.opening.place import missing_run
 from seamark.paths import check_name, check_project
 from seamark.process.interrupts import quietly
 from seamark.reading.names import LATEST
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,19 +130,17 @@ class Saved(NamedTuple):
     def of(cls, state: object) -> Saved:
         """Return the content of a checkpoint, or raise `ArgumentError`."""
         if isinstance(state, Mapping):
-            run, project, positions = (state.get(key) for key in ("run", "project", "positions"))
-            if isinstance(run, str) and isinstance(project, str):
-                place = check_name(run, "run"), check_project(project)
-                if positions is None:
-                    return cls(*place, None)
-                if isinstance(positions, Mapping):
+            run, project, positions, mark = map(state.get, ("run", "project", "positions", "mark"))
+            known = isinstance(positions, Mapping | None)
+            if isinstance(run, str) and isinstance(project, str) and known:
+                noted = named = None
+                if positions is not None:
                     noted = {str(name): int(length) for name, length in positions.items()}
-                    mark, named = state.get("mark"), None
-                    if isinstance(mark, Mapping):
-                        named = str(mark.get("writer")), int(mark.get("number", 0))
-                    return cls(*place, noted, named, state.get("partly") is True)
-        msg = f"state: expected run, project and positions of a checkpoint, got {state!r:.120}"
-        raise ArgumentError(msg)
+                if isinstance(mark, Mapping):
+                    named = str(mark.get("writer")), int(mark.get("number", 0))
+                place = check_name(run, "run"), check_project(project)
+                return cls(*place, noted, named, state.get("partly") is True)
+        raise wrong(state, "state", "run, project and positions of a checkpoint")
 
     def not_found(self, here: RunFolder) -> RunNotFoundError:
         """Return the error that the run is not below the root of another one."""

@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,7 +17,7 @@ from seamark.errors import (
     RunNotFoundError,
     SeamarkError,
 )
-from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
+from seamark.journal.folder import PROJECT_LOG, RunFolder
 from seamark.journal.rows import spoken
 from seamark.opening.place import open_catalog
 from seamark.paths import is_inside
@@ -140,15 +139,12 @@ class Recorded:
         """Name of the place that is read, for messages."""
         return self.folder.words + (f" on {self._place}" if self.remote else "")
 
-    def other_projects(self, most: int) -> list[str]:
-        """Return the projects among ``most`` runs of the place; none if this is one of them."""
-        own, root = self.folder.project, self._read_folder.root
+    def has_project(self) -> bool:
+        """Return whether the place has the project, or runs below it."""
+        own = self.folder.project
         if self.remote:
-            projects = {project for project, _ in self.index.runs()}
-            return [] if any(is_inside(one, own) for one in projects) else sorted(projects)
-        if (root / own).is_dir():
-            return []
-        return sorted({one.project for one in islice(iter_runs(root), most)})
+            return any(is_inside(project, own) for project, _ in self.index.runs())
+        return (self._read_folder.root / own).is_dir()
 
     @property
     def has_read(self) -> bool:

@@ -17,10 +17,9 @@ from seamark.paths import join_path
 from seamark.process import fork
 from seamark.process.liveness import memory_groups, process_facts
 from seamark.process.rank import current_rank, job_key
-from seamark.run.claims import OwnClaim
 from seamark.run.container import TagCheck
 from seamark.run.distribution import LateRank
-from seamark.run.ending import Ending, Watch
+from seamark.run.ending import Ending
 from seamark.run.introduction import Introduction, print_end
 from seamark.run.lifecycle import RECORDING, RESTING, WAITING, Lifecycle
 from seamark.run.ranks import RankPolicy, rank_has_recorded
@@ -107,19 +106,16 @@ class Session:
             is_partial=remote is not None or (opening.is_unanswered and not folder.journals()),
             settle=self.recorder.kept.write,
         )
-        self.tags = TagCheck(self.recorded, options.remotes, options.api_token)
-        self._watch = Watch(
-            options, self.recorder, self.introduction, self.lifecycle, self.state, self.resume
-        )
-        self.claim = OwnClaim(self.recorder)
+        self.tags = TagCheck(self.recorded)
+        self.hold: Hold | None = None
         self.ending = Ending(
+            options,
             self.recorder,
             self.recorded,
+            self.introduction,
             self.lifecycle,
             self.state,
             self.shipping,
-            self._watch,
-            self.claim,
             self._print_end,
         )
         fork.register(self.after_fork)
@@ -247,7 +243,7 @@ class Session:
         if not self.introduction.told and not rank:
             revision: dict[str, Any] = {}
             if not existed:
-                version = self.introduction.find_version()
+                version = self.introduction.version
                 revision = take_revision(self.options, folder, version)
             self.introduction.record(writer, owner=bool(self.state.owner), revision=revision)
         if existed:
@@ -292,7 +288,7 @@ class Session:
     def _complete_start(self) -> None:
         self.ending.expect()
         if self.state.owner is not False:
-            self._watch.begin()
+            self.ending.begin_captures(self.resume.origin)
         self.introduction.end()
 
     def start(self) -> None:
@@ -331,7 +327,7 @@ class Session:
             self.recorder.values.assign_quietly(self.introduction.of_owner())
             if self.lifecycle.phase in (RESTING, WAITING):
                 self.ending.go_on()
-            self._watch.begin()
+            self.ending.begin_captures(self.resume.origin)
             self.state.take_over(self.lifecycle)
 
     def _before_points(self, paths: Collection[str]) -> bool:
@@ -358,7 +354,7 @@ class Session:
             self.recorder.announce()
             self._revive()
         if error is not None:
-            self._watch.note_error(error, asked=True)
+            self.ending.note_error(error, asked=True)
         self.recorder.kept.write()
         self.state.set(state, detail=detail, error=error)
 
@@ -372,12 +368,13 @@ class Session:
     def _revive(self) -> None:
         if self.lifecycle.phase == RESTING:
             self.ending.go_on()
-            self._watch.begin()
+            self.ending.begin_captures(self.resume.origin)
 
     def claimed(self, hold: Hold) -> None:
         """Note that this process has claimed the run; see `seamark.Project.claim`."""
-        self.claim.begin(hold, self.state.disown)
-        self.lifecycle.on(heartbeat=hold.look)
+        self.hold = hold
+        hold.begin(self.recorder, on_loss=self.state.disown)
+        self.lifecycle.on(heartbeat=hold.look, stop=hold.end, closed=hold.release)
 
     # ---------------------------------------------------------------- ranks and attempts
 

@@ -227,7 +227,9 @@ def resolve(options: Settings, world: World) -> Opening:
         options = replace(options, with_id=named, on_duplicate="new", owner=owner)
     found = Opening(options, folder)
     if options.names_a_run and options.resume != "never":
-        found = _find_at_remotes(options, folder, _place(options, folder), world, _AS_NEW)
+        is_whole = options.names_an_id and (options.with_id or folder.run).endswith(folder.run)
+        place = folder if is_whole else None
+        found = _find_at_remotes(options, folder, place, world, _AS_NEW)
     folder, origin = _continue_job(options, found.folder, world, is_named=is_named)
     if folder != found.folder:
         found = _find_at_remotes(options, folder, folder, world)
@@ -255,8 +257,10 @@ def _locate(options: Settings, world: World) -> tuple[RunFolder, SeamarkError | 
     if not word:
         return RunFolder(root, project, mint_run_id()), None
     if word != LATEST:
+        above, _, run = word.rpartition("/")
         with quietly(only=PathError):
-            return RunFolder(root, project, check_name(word)), unfound
+            project = check_project(above) if above else project
+            return RunFolder(root, project, check_name(run, "run")), unfound
     return RunFolder(root, project, hashed_run_id(project, f"with_id\0{word}")), unfound
 
 
@@ -275,18 +279,6 @@ def _duplicate(options: Settings, folder: RunFolder, world: World) -> RunFolder 
         raise DuplicateRunError(msg)
     log.info("seamark: run %s is the same and goes on", run)
     return replace(folder, run=run)
-
-
-def _place(options: Settings, folder: RunFolder) -> RunFolder | None:
-    if not options.names_an_id:
-        return None
-    if options.with_id is None:
-        return folder
-    project, _, run = options.with_id.rpartition("/")
-    with quietly(only=PathError):
-        project = check_project(project) if project else options.project
-        return RunFolder(folder.root, project, check_name(run, "run"))
-    return None
 
 
 def _find_at_remotes(

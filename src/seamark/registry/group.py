@@ -77,7 +77,7 @@ def fetch_projects_table(
         api_token: For the server; SEAMARK_API_TOKEN, or what ``seamark login`` has kept.
 
     Raises:
-        QueryError: If the query breaks the grammar.
+        QueryError: If the query breaks the grammar, or has a regular expression.
         ArgumentError: If the remote cannot be read.
     """
     Selection(query=query).expression()  # a mistake in it is told before anything is read
@@ -205,11 +205,9 @@ class Group:
         self._project = project
         self._name = check_name(name, "group")
         self._hold = hold
-        if hold is not None:
-            self._begin(hold)
-
-    def _begin(self, hold: Hold) -> None:
-        session = self._project.session
+        session = project.session
+        if hold is None:
+            return
         if (writer := session.recorder.to_write()) is not None:
             writer.beat_every(HEARTBEAT_S)
             writer.rest(0)  # the thread beside the journal that is open beats as it did

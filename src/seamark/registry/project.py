@@ -395,7 +395,7 @@ class Project(Logbook):
         as ``"runs > 4 AND metadata/seed = 1"``.
 
         Raises:
-            QueryError: If the query breaks the grammar.
+            QueryError: If the query breaks the grammar, or has a regular expression.
         """
         from seamark.registry.group import groups_table
 

@@ -295,7 +295,9 @@ class Lineage:
         return "\n".join(lines)
 
     def _tree(self, *, below: bool) -> Iterator[str]:
-        edges = _by_end(self.edges, "source" if below else "target")
+        edges: dict[str, list[Edge]] = {}
+        for edge in self.edges:
+            edges.setdefault(edge.source if below else edge.target, []).append(edge)
 
         def branches(node: str, indent: str) -> list[tuple[Edge, str, bool]]:
             found = edges.get(node, [])
@@ -341,13 +343,6 @@ def lineage_of(catalog: Catalog, ref: Ref) -> Lineage:
     edges = list(found | _reached(start.id, every, "source", "target"))
     ends = dict.fromkeys([start.id, *(end for one in edges for end in (one.source, one.target))])
     return Lineage(start, {end: nodes.called(end, start) for end in ends}, edges)
-
-
-def _by_end(edges: Iterable[Edge], end: str) -> dict[str, list[Edge]]:
-    found: dict[str, list[Edge]] = {}
-    for edge in edges:
-        found.setdefault(getattr(edge, end), []).append(edge)
-    return found
 
 
 def _reached(start: str, edges: Iterable[Edge], near: str, far: str) -> dict[Edge, None]:

@@ -185,9 +185,9 @@ def _marked_positions(
         with contextlib.suppress(OSError):
             told[writer] = header_of(path)
     found, sizes = dict(noted), folder.sizes()
+    attempt = told[saver].get("attempt") if saver in told else ""
+    told = {writer: each for writer, each in told.items() if each.get("attempt") == attempt}
     for writer, header in told.items():
-        if saver not in told or header.get("attempt") != told[saver].get("attempt"):
-            continue
         # More was noted if a power cut cost this disk its last writes.
         whole = max(noted.get(writer, 0), sizes.get(writer, 0))
         end = whole if writer == saver else None
@@ -197,13 +197,14 @@ def _marked_positions(
             found.pop(writer, None)
         elif end is not None:
             found[writer] = end
-        if end and header.get("continues") in sizes:  # that one was full before the mark
-            found[header["continues"]] = sizes[header["continues"]]
+        earlier = str(header.get("continues"))
+        if end and earlier in told:  # which was full before the mark
+            found[earlier] = sizes.get(earlier, 0)
     return found
 
 
 def _end_of(reader: JournalReader, mark: int, whole: int, end: int | None) -> int | None:
-    """Return where a mark ends, `whole` if only earlier ones are there, 0 if only later ones."""
+    """Return where a mark ends, ``whole`` if only earlier ones are there, 0 if only later ones."""
     for frame in reader.frames_that_begin(_BEGIN):  # the last first
         if frame.kind == Kind.OP:
             with contextlib.suppress(ValueError):

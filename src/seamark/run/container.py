@@ -4,87 +4,36 @@ from __future__ import annotations
 
 import threading
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable, Mapping
-from functools import cached_property
+from collections.abc import Iterable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from seamark.errors import ArgumentError, FamilyError
-from seamark.options.checks import TAGS
-from seamark.paths import check_writable, given_path, is_inside, projects_above
+from seamark.errors import FamilyError
+from seamark.paths import check_writable, given_path, is_inside
 from seamark.pictures.printing import show
-from seamark.process.interrupts import quietly
 from seamark.reading.html import harmless
 from seamark.run.handler import Handler
 from seamark.run.lifecycle import NEW, STOPPED
 from seamark.run.recordable import Recordable
-from seamark.run.recorded import nest, structure_lines
+from seamark.run.recorded import is_tag, nest, structure_lines
 from seamark.run.recorder import Part
-from seamark.values import Atom, decode_atom, encode_atom
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from seamark.journal.folder import RunFolder
     from seamark.reading.attributes import Attribute
-    from seamark.run.recorded import Recorded
 
-__all__ = ["Container", "TagCheck", "is_tag"]
-
-
-_BELOW = f"{TAGS}/"
-
-
-def is_tag(path: str) -> bool:
-    """Return whether a path is that of a keyed tag."""
-    return path.startswith(_BELOW)
+__all__ = ["Container"]
 
 
 def tags_of(attributes: Iterable[Attribute]) -> dict[str, Any]:
     """Return the values of keyed tags by key."""
     return {
-        one.path[len(_BELOW) :]: one.value
+        one.path.partition("/")[2]: one.value
         for one in attributes
         if one.family == "atom" and is_tag(one.path)
     }
-
-
-class TagCheck:
-    """Refuses a keyed tag that a project above defines.
-
-    The projects are read once, when the first keyed tag is recorded, where the run is read. What
-    cannot be read then is no error: it is kept, and readers show it as a conflict.
-    """
-
-    def __init__(self, recorded: Recorded) -> None:
-        self._recorded = recorded
-
-    def expect(self, atoms: Mapping[str, Atom]) -> None:
-        """Raise `ArgumentError` for values that projects above have other ones for."""
-        if not any(map(is_tag, atoms)):
-            return
-        for path, atom in atoms.items():
-            project, wanted = self._defined.get(path, ("", atom))
-            if wanted != atom:
-                value = decode_atom(wanted.type, wanted.value)
-                msg = (
-                    f"tags: {path[len(_BELOW) :]!r} is {value!r:.80} in all of project "
-                    f"{project!r} and cannot be set below it, "
-                    f"got {decode_atom(atom.type, atom.value)!r:.80}"
-                )
-                raise ArgumentError(msg)
-
-    @cached_property
-    def _defined(self) -> dict[str, tuple[str, Atom]]:
-        """Tags that projects define, each with its project."""
-        recorded, found = self._recorded, dict[str, tuple[str, Atom]]()
-        folder = recorded.folder
-        for project in reversed(projects_above(folder.project, folder.run)):
-            with quietly():  # the uppermost last: it counts
-                reader = recorded.log_of(project)
-                for one in [] if reader is None else reader.attributes(TAGS):
-                    found[one.path] = (project, encode_atom(one.value))
-        return found
 
 
 def _leaf(value: Any) -> Any:

@@ -9,7 +9,6 @@ import logging
 import os
 import stat
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -138,7 +137,6 @@ class SourceFiles:
         several = [targets] if isinstance(targets, (str, os.PathLike)) else list(targets)
         self._recorder = recorder
         self._targets = [os.fspath(each) for each in several]
-        self._ends = float("inf")
         self._given_up = False
         self._hurry = threading.Event()
         here = os.getcwd()  # noqa: PTH109 - a script may go elsewhere
@@ -153,16 +151,15 @@ class SourceFiles:
     def finish(self) -> None:
         """Stop; files that are not stored within a second are left out."""
         if self._pid == os.getpid() and self._thread is not threading.current_thread():
-            self._ends = time.monotonic() + _PATIENCE_S
             self._hurry.set()
-            self._thread.join(_PATIENCE_S + _PATIENCE_S / 2)  # the rest to tell what is left out
+            self._thread.join(_PATIENCE_S)
             if self._thread.is_alive():  # waits for a disk
                 self._given_up = True
                 self._walk.cancel()
                 self._recorder.values.assign_quietly({_LEFT_OUT: self._left_out(_ENDED)})
 
     def _may_go_on(self) -> bool:
-        return time.monotonic() < self._ends
+        return not self._given_up
 
     def _keep(self) -> None:
         recorder = self._recorder

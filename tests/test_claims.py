@@ -227,7 +227,7 @@ random.seed(int(sys.argv[1]))
 deadly = float(os.environ.get("DEADLY", 0))
 with seamark.init_project("team/x") as project:
     while (run := project.claim("todo = true", **quiet)) is not None:
-        number = run.session.claim._hold.claim.number
+        number = run.session.hold.claim.number
         print(run.id, number, flush=True)
         first = deadly and (run.id, number) == (os.environ["DEADLY_RUN"], 1)
         if first or random.random() < deadly:  # however the runs are shared, one dies at least

@@ -298,18 +298,16 @@ def test_a_list_replaces_the_points_of_a_series():
         assert run["value"].fetch() == [1, 2.5]
 
 
-def test_each_file_of_a_series_may_have_its_description():
+def test_the_files_of_a_series_may_have_a_description():
     files = [types.File.from_content(text, "txt") for text in ("a", "b")]
     with seamark.init_run("p", **QUIET) as run:
-        run["files"].extend(files, descriptions=["first", "second"], name="same")
-        with pytest.raises(ArgumentError, match="descriptions: expected 2, one a file, got 1"):
-            run["files"].extend(files, descriptions=["one"])
+        run["files"].extend(files, description="both", name="same")
         run.wait()
         found = [
             (one.name, one.description)
             for one in run.session.recorded.local_reader().files("files")
         ]
-        assert found == [("same", "first"), ("same", "second")]
+        assert found == [("same", "both")] * 2
 
 
 def test_a_fetched_artifact_is_assigned_as_one(tmp_path):

@@ -260,7 +260,7 @@ def test_a_histogram_of_extremes_holds_every_value():
         ([1j], 64, ValueKindError, "expected numbers"),
         (5, 64, ValueKindError, "expected numbers, or edges and counts, got int"),
         ([[1], [2, 3]], 64, ValueKindError, "expected numbers"),
-        ([1, 2], 0, ArgumentError, "bins: expected a positive whole number, got 0"),
+        ([1, 2], 0, ArgumentError, "bins: expected a positive whole number, got int: 0"),
     ],
 )
 def test_values_that_cannot_be_counted_are_refused(values, bins, error, says):

@@ -92,7 +92,7 @@ def test_rules_that_cannot_be_read_hold_up_no_training(run, monkeypatch, caplog)
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({"value": sys}, FileMissingError, "expected a module that lies in files, got 'sys'"),
+        ({"value": sys}, FileMissingError, "expected a module that lies in files, got str: 'sys'"),
         ({"value": "a.txt", "max_bytes": 3}, ArgumentError, "at most 3 bytes .*, got 4 in 1 files"),
         ({"value": "a.txt", "max_bytes": True}, ArgumentError, "max_bytes: expected a number"),
         ({"value": "a.txt", "max_bytes": -1}, ArgumentError, "max_bytes: expected a number"),

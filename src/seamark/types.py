@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from seamark.errors import ArgumentError, FileMissingError, ValueKindError
 from seamark.pictures.render import html_of, image_of, is_html, is_image
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -153,8 +154,7 @@ class File:
             return cls(content=text, extension="txt" if extension is None else extension)
         if isinstance(given, (bytes, bytearray, memoryview)):
             return cls(content=bytes(given), extension=extension)
-        msg = f"File.from_content: expected text or bytes, got {type(given).__name__}"
-        raise ValueKindError(msg)
+        raise wrong(given, "File.from_content", "text or bytes", ValueKindError)
 
     @classmethod
     def from_stream(
@@ -244,11 +244,12 @@ class File:
             return cls.as_image(value)
         if is_html(value):
             return cls.as_html(value, include_plotlyjs)
-        msg = (
-            "File.create_from: expected a path, a stream, an image, a chart or a table, "
-            f"got {type(value).__name__}"
+        raise wrong(
+            value,
+            "File.create_from",
+            "a path, a stream, an image, a chart or a table",
+            ValueKindError,
         )
-        raise ValueKindError(msg)
 
     @staticmethod
     def is_convertable(value: Any) -> bool:
@@ -328,8 +329,7 @@ def _counted(values: Any, bins: int) -> tuple[tuple[float, ...], tuple[float, ..
     from seamark.values.arrays import is_tensor
 
     if not isinstance(bins, int) or isinstance(bins, bool) or bins < 1:
-        msg = f"Histogram: bins: expected a positive whole number, got {bins!r:.80}"
-        raise ArgumentError(msg)
+        raise wrong(bins, "Histogram: bins", "a positive whole number")
     if not is_tensor(type(values)):
         return _counted_array(values, bins)
     found, failed = histograms({"values": values}, bins)
@@ -347,11 +347,9 @@ def _counted_array(values: Any, bins: int) -> tuple[tuple[float, ...], tuple[flo
     try:
         numbers = np.asarray(values if hasattr(values, "__array__") else list(values))
     except (TypeError, ValueError) as error:
-        msg = f"Histogram: expected numbers, or edges and counts, got {type(values).__name__}"
-        raise ValueKindError(msg) from error
+        raise wrong(values, "Histogram", "numbers, or edges and counts", ValueKindError) from error
     if numbers.dtype.kind not in "biuf" and numbers.size:
-        msg = f"Histogram: expected numbers, or edges and counts, got {values!r:.80}"
-        raise ValueKindError(msg)
+        raise wrong(values, "Histogram", "numbers, or edges and counts", ValueKindError)
     numbers = numbers.astype(np.float64).reshape(-1)
     numbers = numbers[np.isfinite(numbers)]
     if not len(numbers):
@@ -423,8 +421,7 @@ def _converted(what: str, kind: Callable[[Any], Any], value: Any) -> Any:
 def _expected(what: str, kinds: tuple[type, ...], value: Any) -> Any:
     if not isinstance(value, kinds):
         words = " or ".join("None" if each is type(None) else each.__name__ for each in kinds)
-        msg = f"{what}: expected {words}, got {type(value).__name__}: {value!r:.80}"
-        raise ValueKindError(msg)
+        raise wrong(value, what, words, ValueKindError)
     return value
 
 
@@ -548,8 +545,7 @@ class Artifact(Value):
 
     def __init__(self, value: str) -> None:
         if not isinstance(value, str) or not _SHA256.fullmatch(value):
-            msg = f"Artifact: expected a SHA-256 of 64 hexadecimal digits, got {value!r:.80}"
-            raise ArgumentError(msg)
+            raise wrong(value, "Artifact", "a SHA-256 of 64 hexadecimal digits")
         self.hash = value
 
 
@@ -632,8 +628,7 @@ class Series(Value):
 
 def _several(what: str, values: Any) -> list[Any]:
     if isinstance(values, (str, bytes, os.PathLike)) or not hasattr(values, "__iter__"):
-        msg = f"{what}: expected several values, got {type(values).__name__}: {values!r:.80}"
-        raise ValueKindError(msg)
+        raise wrong(values, what, "several values", ValueKindError)
     return list(values)
 
 

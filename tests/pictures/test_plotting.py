@@ -209,11 +209,11 @@ def test_mistakes_are_told_at_once(record, project):
     for read in (project.plot, project.fetch_series):
         with pytest.raises(ArgumentError, match="runs: no runs were given"):
             read("val/loss", runs=[])
-        with pytest.raises(ArgumentError, match=r"rows of a table or runs, got {'a': 1}"):
+        with pytest.raises(ArgumentError, match=r"rows of a table or runs, got dict: {'a': 1}"):
             read("val/loss", runs={"a": 1})
     with pytest.raises(ArgumentError, match="which series"):
         run.plot()
-    with pytest.raises(ArgumentError, match=r"expected paths .* got 3"):
+    with pytest.raises(ArgumentError, match=r"expected paths .* got int: 3"):
         run.plot(3)
     with pytest.raises(PathError):
         run.plot("val/loss", x="a//b")

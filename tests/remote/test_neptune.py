@@ -70,6 +70,6 @@ def test_what_is_sent_on_is_read_where_it_was_recorded(monkeypatch):
     assert len(seamark.init_project("demo", mode="read-only").fetch_runs_table()) == 1
     read = seamark.init_run("demo", with_id=run.id, mode="read-only")
     assert read["a"].fetch() == 1
-    with pytest.raises(ArgumentError, match="is read on this disk, or with the package neptune"):
+    with pytest.raises(ArgumentError, match="a server or file:// to read from"):
         readable("neptune://team/digits")
     assert canonical("NEPTUNE://team/digits") == "neptune://team/digits"

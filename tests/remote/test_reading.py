@@ -178,7 +178,7 @@ def test_a_project_is_read(both, monkeypatch, caplog):
     assert len(project.fetch_series("val/loss", "flat")) == 120
     with caplog.at_level(logging.WARNING, "seamark"):
         init_project("team/digit").fetch_runs_table()
-    assert "did you mean 'team/digits'" in caplog.text
+    assert "there is no project 'team/digit'" in caplog.text
     root = init_project("team/digits", root=both.root.parent / "empty")
     assert root.fetch_runs_table().total == 0  # a root that is named comes first
 

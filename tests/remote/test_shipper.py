@@ -590,7 +590,7 @@ def journals(root):
     return list((root / "p").glob("*/journal/*"))
 
 
-def interrupted(command, number=signal.SIGINT):
+def interrupted(command):
     """Press Ctrl-C while a process waits; return what it said, its status, and how long it took."""
     root = Path(command[-1]).parent / "root"
     with subprocess.Popen(
@@ -599,7 +599,7 @@ def interrupted(command, number=signal.SIGINT):
         until(lambda: "now" in process.stdout.readline())
         # What waits has closed its runs first.
         assert all(b'"state":"completed"' in each.read_bytes() for each in journals(root))
-        process.send_signal(number)
+        process.send_signal(signal.SIGINT)
         began = time.monotonic()
         said = process.communicate(timeout=100)[1]
     return said, process.returncode, time.monotonic() - began
@@ -624,27 +624,6 @@ def test_ctrl_c_at_the_end_of_the_process_leaves_no_run_open(tmp_path):
     found = journals(tmp_path / "root")
     assert len(found) == 4
     assert all(b'"state":"completed"' in each.read_bytes() for each in found)
-
-
-@pytest.mark.parametrize("where", [pytest.param("stop", marks=pytest.mark.thorough), "exit"])
-def test_sigterm_ends_the_wait_with_a_line(tmp_path, where):
-    nowhere = "http://127.0.0.1:9"
-    more = SAY_WHEN + ("run.stop()\n" if where == "stop" else SLOW_END % nowhere)
-    said, status, seconds = interrupted(script(tmp_path, nowhere, more), signal.SIGTERM)
-    assert status == -signal.SIGTERM
-    assert seconds < shippers.EXIT_S / 2
-    assert said.count("seamark sync") == 1
-
-
-def test_a_handler_of_sigterm_is_left_alone(tmp_path):
-    more = """
-import signal
-signal.signal(signal.SIGTERM, lambda *_: (print("mine", file=sys.stderr, flush=True), os._exit(7)))
-run.stop()
-"""
-    more = SAY_WHEN + more
-    said, status, _ = interrupted(script(tmp_path, "http://127.0.0.1:9", more), signal.SIGTERM)
-    assert (status, "mine" in said) == (7, True)
 
 
 def test_an_exception_is_not_held_up_by_what_is_left(begin):

@@ -99,7 +99,7 @@ def test_many_at_once(team, tmp_path):
     with RemoteCatalog.open(team.url, team.token) as catalog:
         hold = first_free(Served(catalog), refs, lambda ref: ref == refs[1])
         assert hold.ref == refs[1]  # the first was given back
-        assert hold.release({})
+        assert hold.release()
 
     def taken(_):
         with RemoteCatalog.open(team.url, team.token) as catalog:

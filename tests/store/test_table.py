@@ -369,14 +369,14 @@ def test_arguments_restrict_as_they_do_in_neptune(index, given, runs):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"limit": 0}, "limit: expected a positive number of runs or None, got 0"),
+        ({"limit": 0}, "limit: expected a positive number of runs or None, got int: 0"),
         ({"limit": "3"}, "limit: expected a positive number"),
         ({"state": "flying"}, "state: expected one of created, running, .*got 'flying'"),
         ({"state": "done"}, "got 'done'; did you mean 'completed'"),
-        ({"id": 3}, "id: expected a string or several, got 3"),
-        ({"tag": ["a", 3]}, "tag: expected a string or several, got 3"),
+        ({"id": 3}, "id: expected a string or several, got int: 3"),
+        ({"tag": ["a", 3]}, "tag: expected a string or several, got int: 3"),
         ({"trashed": "no"}, "trashed: expected True, False or None"),
-        ({"ascending": 1}, "ascending: expected True or False, got 1"),
+        ({"ascending": 1}, "ascending: expected True or False, got int: 1"),
         ({"sort_by": None}, "sort_by: expected a path"),
     ],
 )

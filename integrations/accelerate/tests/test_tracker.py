@@ -48,7 +48,7 @@ def dropped(run):
         ({"tgas": ["a"]}, UnknownArgumentError, "tgas"),
         ({"project": "a//b"}, PathError, "a//b"),
         ({"ranks": "all"}, ArgumentError, "expected 'zero', as one process logs, got 'all'"),
-        ({"run": 3}, ArgumentError, r"SeamarkTracker\(run=...\): expected the Run .* got builtins"),
+        ({"run": 3}, ArgumentError, r"SeamarkTracker\(run=...\): expected the Run .* got int: 3"),
     ],
 )
 def test_a_wrong_argument_is_refused_where_it_is_given(given, kind, said):

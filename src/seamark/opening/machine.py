@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seamark.errors import ArgumentError, PathError, RunExistsError, RunNotFoundError
 from seamark.journal.folder import RunFolder, hashed_run_id
@@ -25,7 +25,7 @@ from seamark.opening.restarts import (
 )
 from seamark.paths import check_name, check_project
 from seamark.process import fork
-from seamark.process.interrupts import let_pass, quietly
+from seamark.process.interrupts import logged, quietly
 from seamark.process.rank import current_rank, restart_count
 from seamark.reading.finding import Finder
 from seamark.reading.names import LATEST
@@ -108,13 +108,12 @@ class _Machine:
 
     def _find_on_server(self, place: str) -> RunFolder:
         options, project = self._options, self._options.project
+        if not options.custom_run_id:
+            return _find_by_name(options, self.root, place)
+        run = hashed_run_id(project, options.custom_run_id)
         with contextlib.closing(open_catalog(place, options.api_token)) as catalog:
-            if options.custom_run_id:
-                run = hashed_run_id(project, options.custom_run_id)
-                catalog.fresh_view(project, run)
-                return RunFolder(self.root, project, run)
-            catalog.refresh()
-            return RunFolder(self.root, *Finder(catalog).find(str(options.with_id), project))
+            catalog.fresh_view(project, run)
+        return RunFolder(self.root, project, run)
 
     def presence(self, folder: RunFolder) -> Presence:
         if self._server is not None:
@@ -187,31 +186,29 @@ def _ask_one(
     try:
         if not isinstance(remote, KeepsJournals):
             return None
-        found = place or _find_by_name(options, root, remote)
-        if found is None or isinstance(found, ArgumentError):
-            return found
-        facts = remote.opening(RunKey(found.project, found.run), PATIENCE_S)
+        if place is None and uri.startswith(("http://", "https://")):
+            try:
+                place = _find_by_name(options, root, uri, beginnings=False)
+            except ArgumentError as error:
+                return error
+        if place is None:
+            return None
+        facts = remote.opening(RunKey(place.project, place.run), PATIENCE_S)
         attempt = attempt_after(facts.journals.values())
-        return RemoteAnswer(found, replace(facts, uri=uri), attempt)
+        return RemoteAnswer(place, replace(facts, uri=uri), attempt)
     finally:
         with quietly():
             remote.close()
 
 
-def _find_by_name(options: Settings, root: Path, remote: Any) -> RunFolder | ArgumentError | None:
-    if (connection := getattr(remote, "connection", None)) is None:
-        return None
-    from seamark.reading.finding import Finder
-    from seamark.remote.http.catalog import RemoteCatalog
-
-    catalog = RemoteCatalog(connection)
-    catalog.refresh()
-    finder = Finder(catalog)
-    try:
-        ref = finder.find(str(options.with_id), options.project, beginnings=False)
-    except ArgumentError as error:
-        return error
-    return RunFolder(root, *ref)
+def _find_by_name(
+    options: Settings, root: Path, server: str, *, beginnings: bool = True
+) -> RunFolder:
+    with contextlib.closing(open_catalog(server, options.api_token)) as catalog:
+        catalog.refresh()
+        word = str(options.with_id)
+        ref = Finder(catalog).find(word, options.project, beginnings=beginnings)
+        return RunFolder(root, *ref)
 
 
 def copy_run(opening: Opening, *, trains: bool) -> Opening:
@@ -227,21 +224,15 @@ def copy_run(opening: Opening, *, trains: bool) -> Opening:
         return replace(opening, remote=None)
     if not opening.may_own(trains=trains):
         return opening
-    try:
+    what = f"the journals of run {folder.run} could not be copied from {remote.uri}"
+    with logged(f"{what}; it goes on in a new one, and the next start tries again"):
         _pull(remote.uri, options.api_token, folder)
         if not remote.is_copied(folder.sizes()):
             msg = "it lists more than it returns"
-            raise RemoteError(msg)  # noqa: TRY301 - one warning for all that can be wrong
-    except Exception as error:  # noqa: BLE001 - it may be somebody else's
-        let_pass(error)
-        log.warning(
-            "seamark: the journals of run %s could not be copied from %s: %s. It goes on in a new "
-            "one, and is put together there; the next start tries again",
-            *(folder.run, remote.uri, (str(error) or type(error).__name__)[:400]),
-        )
-        return opening
-    # A disk that has records of its own may know of an owner that the remote does not know yet.
-    return replace(opening, remote=None, is_resumable=remote.resumable and not here)
+            raise RemoteError(msg)
+        # A disk with records of its own may know of an owner that the remote does not know yet.
+        return replace(opening, remote=None, is_resumable=remote.resumable and not here)
+    return opening
 
 
 def _pull(uri: str, token: str | None, folder: RunFolder) -> None:
@@ -263,12 +254,8 @@ def claim_name(options: Settings, folder: RunFolder) -> tuple[str | None, tuple[
     name, kept = options.name, []
     for uri in options.remotes:
         found = None
-        try:
+        with logged(f"the name of the run could not be checked at {uri}"):
             found = _arrive(options, folder, uri, name)
-        except Exception as error:  # noqa: BLE001 - it may be somebody else's
-            let_pass(error)
-            why = (str(error) or type(error).__name__)[:400]
-            log.warning("seamark: the name of the run could not be checked at %s: %s", uri, why)
         outcome = "go" if found is None else found.outcome
         if outcome == "taken":
             msg = f"name: a run of project {folder.project!r} at {uri} has the name {name!r:.200}"

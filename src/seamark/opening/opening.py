@@ -27,6 +27,7 @@ from seamark.opening.place import missing_run
 from seamark.paths import check_name, check_project
 from seamark.process.interrupts import quietly
 from seamark.reading.names import LATEST
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,19 +130,17 @@ class Saved(NamedTuple):
     def of(cls, state: object) -> Saved:
         """Return the content of a checkpoint, or raise `ArgumentError`."""
         if isinstance(state, Mapping):
-            run, project, positions = (state.get(key) for key in ("run", "project", "positions"))
-            if isinstance(run, str) and isinstance(project, str):
-                place = check_name(run, "run"), check_project(project)
-                if positions is None:
-                    return cls(*place, None)
-                if isinstance(positions, Mapping):
+            run, project, positions, mark = map(state.get, ("run", "project", "positions", "mark"))
+            known = isinstance(positions, Mapping | None)
+            if isinstance(run, str) and isinstance(project, str) and known:
+                noted = named = None
+                if positions is not None:
                     noted = {str(name): int(length) for name, length in positions.items()}
-                    mark, named = state.get("mark"), None
-                    if isinstance(mark, Mapping):
-                        named = str(mark.get("writer")), int(mark.get("number", 0))
-                    return cls(*place, noted, named, state.get("partly") is True)
-        msg = f"state: expected run, project and positions of a checkpoint, got {state!r:.120}"
-        raise ArgumentError(msg)
+                if isinstance(mark, Mapping):
+                    named = str(mark.get("writer")), int(mark.get("number", 0))
+                place = check_name(run, "run"), check_project(project)
+                return cls(*place, noted, named, state.get("partly") is True)
+        raise wrong(state, "state", "run, project and positions of a checkpoint")
 
     def not_found(self, here: RunFolder) -> RunNotFoundError:
         """Return the error that the run is not below the root of another one."""
@@ -228,7 +227,9 @@ def resolve(options: Settings, world: World) -> Opening:
         options = replace(options, with_id=named, on_duplicate="new", owner=owner)
     found = Opening(options, folder)
     if options.names_a_run and options.resume != "never":
-        found = _find_at_remotes(options, folder, _place(options, folder), world, _AS_NEW)
+        is_whole = options.names_an_id and (options.with_id or folder.run).endswith(folder.run)
+        place = folder if is_whole else None
+        found = _find_at_remotes(options, folder, place, world, _AS_NEW)
     folder, origin = _continue_job(options, found.folder, world, is_named=is_named)
     if folder != found.folder:
         found = _find_at_remotes(options, folder, folder, world)
@@ -256,8 +257,10 @@ def _locate(options: Settings, world: World) -> tuple[RunFolder, SeamarkError | 
     if not word:
         return RunFolder(root, project, mint_run_id()), None
     if word != LATEST:
+        above, _, run = word.rpartition("/")
         with quietly(only=PathError):
-            return RunFolder(root, project, check_name(word)), unfound
+            project = check_project(above) if above else project
+            return RunFolder(root, project, check_name(run, "run")), unfound
     return RunFolder(root, project, hashed_run_id(project, f"with_id\0{word}")), unfound
 
 
@@ -276,18 +279,6 @@ def _duplicate(options: Settings, folder: RunFolder, world: World) -> RunFolder 
         raise DuplicateRunError(msg)
     log.info("seamark: run %s is the same and goes on", run)
     return replace(folder, run=run)
-
-
-def _place(options: Settings, folder: RunFolder) -> RunFolder | None:
-    if not options.names_an_id:
-        return None
-    if options.with_id is None:
-        return folder
-    project, _, run = options.with_id.rpartition("/")
-    with quietly(only=PathError):
-        project = check_project(project) if project else options.project
-        return RunFolder(folder.root, project, check_name(run, "run"))
-    return None
 
 
 def _find_at_remotes(

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seamark.errors import ArgumentError, JournalError, RunNotFoundError
+from seamark.errors import JournalError, RunNotFoundError
 from seamark.journal.folder import RunFolder, mint_run_id, root_dir
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
     from seamark.options.settings import Settings
@@ -139,15 +140,8 @@ def readable(uri: str) -> Path | str:
         from seamark.remote.file import root_of
 
         return root_of(known)
-    if scheme == "neptune":
-        msg = (
-            f"remote: expected a server or file:// to read from, got {known!r:.200}: what is sent "
-            "there is read on this disk, or with the package neptune"
-        )
-        raise ArgumentError(msg)
     if scheme not in ("http", "https"):
-        msg = f"remote: expected a server or file:// to read from, got {known!r:.200}"
-        raise ArgumentError(msg)
+        raise wrong(known, "remote", "a server or file:// to read from")
     return known
 
 

@@ -22,17 +22,17 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from seamark.errors import ArgumentError
 from seamark.journal import reservations
 from seamark.journal.folder import RunFolder
 from seamark.journal.format import is_long
 from seamark.journal.headers import first_record_ns, header_of, headers, writer_lives
 from seamark.opening.place import first_remote, open_catalog, readable
 from seamark.process import fork
-from seamark.process.interrupts import quietly
+from seamark.process.interrupts import logged, quietly
 from seamark.process.liveness import process_facts
 from seamark.process.rank import current_rank, restart_count, same_job
 from seamark.remote.arrival import call_within
+from seamark.values._numbers import wrong
 from seamark.values._parameters import VERSION, content_hash, is_parameter
 
 if TYPE_CHECKING:
@@ -251,38 +251,27 @@ def _find_in(place: Path | str, options: Settings, folder: RunFolder, text: str)
             catalog.refresh(folder.project)
             return selection.find_duplicate(catalog, folder.project, text)
 
-    def lost(error: Exception) -> None:
-        log.warning("seamark: %s was not asked for the same run: %s", place, error)
-
-    found: list[str | None] = [None]
-    with quietly(lost):
-        found = [ask() if place == folder.root else call_within(ask, "seamark-same-run")]
-    return found[0]
+    with logged(f"{place} was not asked for the same run"):
+        return ask() if place == folder.root else call_within(ask, "seamark-same-run")
+    return None
 
 
 def take_revision(options: Settings, folder: RunFolder, version: StartVersion) -> dict[str, Any]:
     """Take the next revision of a run's inputs; nothing if impossible. Never raises."""
-    found: dict[str, Any] = {}
-
-    def lost(error: Exception) -> None:
-        log.warning("seamark: which revision this run is could not be recorded: %s", error)
-
     if options.names_a_run or current_rank().rank or not any(map(is_parameter, options.params)):
-        return found
-    with quietly(lost):
+        return {}
+    with logged("which revision this run is could not be recorded"):
         text = start_hash(options, version)
         assert text is not None  # noqa: S101 - there are parameters
         number = reservations.take_revision(folder.path.parent, text, folder.run)
-        found = {HASH: text, REVISION: number}
-    return found  # noqa: RET504 - empty if it was lost
+        return {HASH: text, REVISION: number}
+    return {}
 
 
 def check_hash(text: object, revision: object) -> None:
     """Raise `ArgumentError` for a value that is neither a hash of a run nor a revision."""
     if not isinstance(text, str) or not _HASH.fullmatch(text):
-        msg = f"content_hash: expected 32 hexadecimal digits, got {text!r:.80}"
-        raise ArgumentError(msg)
+        raise wrong(text, "content_hash", "32 hexadecimal digits")
     is_number = isinstance(revision, int) and not isinstance(revision, bool) and revision > 0
     if revision is not None and not is_number:
-        msg = f"revision: expected a number from 1 on, or None, got {revision!r:.80}"
-        raise ArgumentError(msg)
+        raise wrong(revision, "revision", "a number from 1 on, or None")

@@ -19,6 +19,7 @@ from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindErro
 from seamark.paths import MAX_PATH_BYTES, check_name, check_path, check_project, is_inside
 from seamark.reading.browsing import Browsable
 from seamark.values import encode_atom, is_container, parameters, shown
+from seamark.values._numbers import wrong
 from seamark.values.aggregates import Keep
 
 if TYPE_CHECKING:
@@ -76,11 +77,6 @@ Check = Callable[[str, Any], Any]
 """Takes an option's name and what was given, and returns what is kept of it."""
 
 
-def wrong(what: str, expected: str, given: object) -> ArgumentError:
-    """Return an `ArgumentError` with the expected and the given value."""
-    return ArgumentError(f"{what}: expected {expected}, got {shown(given)}")
-
-
 @contextmanager
 def naming(what: str, kind: type[SeamarkError] = ArgumentError) -> Iterator[None]:
     """Raise errors of the block as errors of an option."""
@@ -97,7 +93,7 @@ def strings(values: Any, where: str) -> list[str]:
     found = list(values) if several else [values]
     for value in found:
         if not isinstance(value, str):
-            raise ValueKindError(str(wrong(where, "a string or several of them", value)))
+            raise wrong(value, where, "a string or several of them", ValueKindError)
     return found
 
 
@@ -115,7 +111,7 @@ def one_of(*allowed: str) -> Check:
 
 def check_text(what: str, given: object) -> str:
     if not isinstance(given, str):
-        raise wrong(what, "a string or None", given)
+        raise wrong(given, what, "a string or None")
     return given
 
 
@@ -136,13 +132,13 @@ def check_shown_name(what: str, given: Any) -> str | None:
 
 def check_switch(what: str, given: object) -> object:
     if given is not None and not isinstance(given, bool):
-        raise wrong(what, "True, False or None", given)
+        raise wrong(given, what, "True, False or None")
     return given
 
 
 def check_on_or_off(what: str, given: object) -> bool:
     if (found := _on_or_off(given)) is None:
-        raise wrong(what, "1 or 0" if what.isupper() else "True or False", given)
+        raise wrong(given, what, "1 or 0" if what.isupper() else "True or False")
     return found
 
 
@@ -150,7 +146,7 @@ def check_output(what: str, given: object) -> bool | str:
     if isinstance(given, str) and given.strip().lower() == "fd":
         return "fd"
     if (found := _on_or_off(given)) is None:
-        raise wrong(what, "1, 0 or fd" if what.isupper() else "True, False or 'fd'", given)
+        raise wrong(given, what, "1, 0 or fd" if what.isupper() else "True, False or 'fd'")
     return found
 
 
@@ -189,9 +185,9 @@ def check_place(what: str, given: object, expected: str = "a path or None") -> s
         return None
     path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
     if not isinstance(path, str):
-        raise wrong(what, expected, given)
+        raise wrong(given, what, expected)
     if "\0" in path:
-        raise wrong(what, f"{expected} without NUL characters", given)
+        raise wrong(given, what, f"{expected} without NUL characters")
     os.fsencode(path)  # fails for lone surrogates, which no file system has
     return path
 
@@ -252,7 +248,7 @@ def check_parent(what: str, given: Any) -> str:
     if folder is not None and getattr(folder, "kind", None) == "run":
         return f"{folder.project}/{folder.run}"
     if not isinstance(given, str):
-        raise wrong(what, "a run, its id or PROJECT/ID", given)
+        raise wrong(given, what, "a run, its id or PROJECT/ID")
     project, _, run = given.rpartition("/")
     check_name(run, what)
     if project:
@@ -262,7 +258,7 @@ def check_parent(what: str, given: Any) -> str:
 
 def check_params(what: str, given: Any) -> dict[str, Atom]:
     if not is_container(given):
-        raise wrong(what, "a mapping, a Namespace, a dataclass or None", given)
+        raise wrong(given, what, "a mapping, a Namespace, a dataclass or None")
     # Encoded at once, so that it does not matter what becomes of them, and whether they pickle.
     return parameters(given, PARAMETERS)
 
@@ -279,7 +275,7 @@ def check_keep(what: str, given: object) -> Keep:
 def check_patterns(what: str, given: Any) -> dict[str, Keep]:
     """Return the rules of the option ``keep`` by path or pattern."""
     if not isinstance(given, Mapping):
-        raise wrong(what, "a mapping such as {'gpu/*': Statistics()}", given)
+        raise wrong(given, what, "a mapping such as {'gpu/*': Statistics()}")
     return {check_path(path): check_keep(f"{what}[{path!r}]", each) for path, each in given.items()}
 
 
@@ -289,7 +285,7 @@ def check_sources(what: str, given: Any) -> Any:
         return check_place(what, given, expected)
     paths = [check_place(what, each, expected) for each in given]
     if None in paths:
-        raise wrong(what, expected, None)
+        raise wrong(None, what, expected)
     return paths
 
 
@@ -306,7 +302,7 @@ def check_version(what: str, given: Any) -> Any:
         return given
     if not isinstance(given, str) or not 0 < len(given.strip()) <= _LONGEST_VERSION:
         most = f"a text of 1 to {_LONGEST_VERSION:,} characters"
-        raise wrong(what, f"{most}, a function without arguments that returns one, or None", given)
+        raise wrong(given, what, f"{most}, a function without arguments that returns one, or None")
     return given
 
 
@@ -327,11 +323,10 @@ def version_of(given: Any) -> str | None:
 
 def check_dependencies(what: str, given: Any) -> str:
     if not isinstance(given, (str, os.PathLike)):
-        raise wrong(what, "'infer', a path or None", given)
+        raise wrong(given, what, "'infer', a path or None")
     if given == "infer":
         return "infer"
     file = os.path.abspath(os.path.expanduser(given))  # noqa: PTH100, PTH111 - keep links
     if not os.path.isfile(file):  # noqa: PTH113
-        msg = f"{what}: expected 'infer' or an existing requirements file, got {given!r:.200}"
-        raise ArgumentError(msg)
+        raise wrong(given, what, "'infer' or an existing requirements file")
     return file

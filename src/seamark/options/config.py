@@ -15,11 +15,12 @@ from typing import Any, Final
 
 from seamark.blobs.names import local_path
 from seamark.errors import ArgumentError, FileMissingError, PathError, SeamarkError
-from seamark.options.checks import Check, naming, strings, wrong
+from seamark.options.checks import Check, naming, strings
 from seamark.options.run_options import ARGUMENTS, REPLACED
 from seamark.paths import check_path
 from seamark.process.rank import current_rank
 from seamark.reading.contents import ArtifactName
+from seamark.values._numbers import wrong
 
 __all__ = [
     "PREFIXES",
@@ -69,7 +70,7 @@ def read_config(
         msg = f"{what}: expected the path of a YAML file, got a mapping: give it as params="
         raise ArgumentError(msg)
     if not isinstance(given, (str, os.PathLike)):
-        raise wrong(what, "the path of a YAML file", given)
+        raise wrong(given, what, "the path of a YAML file")
     path = Path(os.path.abspath(os.path.expanduser(given)))  # noqa: PTH100, PTH111 - keep links
     try:
         data = path.read_bytes()
@@ -179,7 +180,7 @@ def _check_inputs(what: str, given: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, target in pairs:
         if not isinstance(target, str):
-            raise wrong(what, "a path or a URL", target)
+            raise wrong(target, what, "a path or a URL")
         with naming(what, PathError):
             check_path(name)
         if name in found:
@@ -187,11 +188,9 @@ def _check_inputs(what: str, given: Any) -> dict[str, str]:
             raise ArgumentError(msg)
         here = None if _version_of(target) else local_path(target)
         if here is not None and not os.path.exists(here):  # noqa: PTH110 - a text
-            msg = (
-                f"{what}: expected an existing file or folder, a URL or an artifact's "
-                f"NAME:VERSION, got {target!r:.200}"
+            raise wrong(
+                target, what, "an existing file or folder, a URL or an artifact's NAME:VERSION"
             )
-            raise ArgumentError(msg)
         found[name] = target
     return found
 

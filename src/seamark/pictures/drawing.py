@@ -17,6 +17,7 @@ from seamark.reading.curves import NAMED_AXES, Look
 from seamark.reading.finding import Finder
 from seamark.reading.points import check_attempt
 from seamark.reading.words import nearest_path, shared_unit, unit_of
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
     from seamark.pictures.plots import Axes, Curve, XKind
@@ -432,16 +433,14 @@ def _check_patterns(patterns: Sequence[object]) -> None:
         raise ArgumentError(msg)
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern:
-            msg = f"plot: expected paths such as 'val/loss', got {pattern!r:.80}"
-            raise ArgumentError(msg)
+            raise wrong(pattern, "plot", "paths such as 'val/loss'")
 
 
 def _check_refresh(refresh: object) -> float:
     number = isinstance(refresh, (int, float)) and not isinstance(refresh, bool)
     if number and math.isfinite(refresh) and refresh >= _LEAST_S:  # type: ignore[operator, arg-type]
         return float(refresh)  # type: ignore[arg-type]
-    msg = f"refresh: expected seconds, at least {_LEAST_S}, or None, got {refresh!r:.80}"
-    raise ArgumentError(msg)
+    raise wrong(refresh, "refresh", f"seconds, at least {_LEAST_S}, or None")
 
 
 def follow(

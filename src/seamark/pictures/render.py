@@ -11,6 +11,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, ValueKindError
+from seamark.values._numbers import wrong
 from seamark.values.arrays import is_array, is_tensor
 
 if TYPE_CHECKING:
@@ -85,11 +86,12 @@ def image_of(value: Any, *, autoscale: bool) -> bytes:
         import numpy as np
 
         return _from_array(np.asarray(value), autoscale=autoscale)
-    msg = (
-        "File.as_image: expected a PIL image, a Matplotlib figure, a NumPy array or a tensor, "
-        f"got {type(value).__name__}"
+    raise wrong(
+        value,
+        "File.as_image",
+        "a PIL image, a Matplotlib figure, a NumPy array or a tensor",
+        ValueKindError,
     )
-    raise ValueKindError(msg)
 
 
 def _from_pil(image: Any) -> bytes:
@@ -208,11 +210,12 @@ def html_of(value: Any, include_plotlyjs: bool | str | None) -> str:  # noqa: FB
         return _page(str(value._repr_html_()))
     if "pandas" in made_by:  # a series, an index
         return _page(f"<pre>{html.escape(str(value))}</pre>")
-    msg = (
-        "File.as_html: expected a data frame, a Plotly, Bokeh, Altair or Matplotlib chart, or "
-        f"an object with _repr_html_, got {type(value).__name__}"
+    raise wrong(
+        value,
+        "File.as_html",
+        "a data frame, a Plotly, Bokeh, Altair or Matplotlib chart, or an object with _repr_html_",
+        ValueKindError,
     )
-    raise ValueKindError(msg)
 
 
 def _page(body: str) -> str:

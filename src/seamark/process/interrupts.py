@@ -5,6 +5,7 @@ limit, say) means to stop the training wherever it is, and wherever it is may be
 in this package that the training's thread runs catches ``Exception`` without asking:
 
 * ``with quietly(lost):`` around what may fail, or ``@quietly(lost)`` on a function;
+* ``with logged("what failed"):``, which logs it;
 * ``let_pass(error)`` as the first line of an ``except`` that has more to do, or stands where each
   microsecond counts.
 """
@@ -13,12 +14,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import signal
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final
 
-__all__ = ["let_pass", "quietly", "raised_by_signal_handler"]
+__all__ = ["let_pass", "logged", "quietly", "raised_by_signal_handler"]
+
+log = logging.getLogger("seamark")
 
 _SIGNALS: Final = tuple(signal.valid_signals())
 
@@ -59,6 +63,11 @@ class quietly(contextlib.ContextDecorator, contextlib.AbstractContextManager[obj
         if self._lost is not None:
             self._lost(error)
         return True
+
+
+def logged(what: str, level: int = logging.WARNING) -> quietly:
+    """Return a context that suppresses exceptions and logs them: ``seamark: <what>: <error>``."""
+    return quietly(lambda error: log.log(level, "seamark: %s: %s", what, error))
 
 
 def let_pass(error: BaseException) -> None:

@@ -15,6 +15,7 @@ from seamark.errors import ArgumentError
 from seamark.paths import check_path
 from seamark.reading.html import harmless, number, rows_of
 from seamark.reading.words import plural
+from seamark.values._numbers import wrong
 from seamark.values.arrays import Floats, Ints, check_lengths
 
 __all__ = [
@@ -78,24 +79,21 @@ class Look:
         for name in ("window", "half_life"):
             given = getattr(self, name)
             if given is not None and not (_is_number(given) and given > 0):
-                msg = f"{name}: expected a positive width in units of x, got {given!r:.80}"
-                raise ArgumentError(msg)
+                raise wrong(given, name, "a positive width in units of x")
         if self.window is not None and self.half_life is not None:
             msg = "window, half_life: expected one kind of smoothed line, got both"
             raise ArgumentError(msg)
         for name in ("low", "high"):
             given = getattr(self, name)
             if given is not None and not _is_number(given):
-                msg = f"{name}: expected a finite place on the x axis or None, got {given!r:.80}"
-                raise ArgumentError(msg)
+                raise wrong(given, name, "a finite place on the x axis or None")
         if self.low is not None and self.high is not None and self.low > self.high:
             msg = f"low, high: expected low <= high, got {self.low!r} and {self.high!r}"
             raise ArgumentError(msg)
         if not _is_number(self.width) or (
             self.width and (self.width < 0 or abs(math.frexp(self.width)[0]) != 0.5)  # noqa: PLR2004
         ):
-            msg = f"width: expected a power of two, or 0.0 for none, got {self.width!r:.80}"
-            raise ArgumentError(msg)
+            raise wrong(self.width, "width", "a power of two, or 0.0 for none")
 
     @property
     def smooths(self) -> bool:
@@ -372,8 +370,7 @@ def check_points(points: object) -> int:
     """Return a number of points if it is an int of at least 2; raises `ArgumentError`."""
     if isinstance(points, int) and not isinstance(points, bool) and points >= 2:  # noqa: PLR2004
         return points
-    msg = f"points: expected a whole number of at least 2, got {points!r}"
-    raise ArgumentError(msg)
+    raise wrong(points, "points", "a whole number of at least 2")
 
 
 def line_of(curve: Curve) -> str:

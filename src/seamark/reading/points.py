@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, ov
 
 from msgspec import Meta
 
-from seamark.errors import ArgumentError, MissingExtraError, MissingFieldError
+from seamark.errors import MissingExtraError, MissingFieldError
 from seamark.reading.html import harmless, rows_of, text
 from seamark.reading.words import plural
+from seamark.values._numbers import wrong
 from seamark.values.arrays import Floats, Ints, check_lengths
 
 if TYPE_CHECKING:
@@ -240,8 +241,6 @@ def check_attempt(attempt: object) -> int | str:
         isinstance(attempt, int) and not isinstance(attempt, bool) and attempt >= 0
     ):
         return attempt
-    msg = (
-        "attempt: expected 'latest', 'all', 'replaced' or the number of an attempt (0-based), got "
-        f"{attempt!r}"
+    raise wrong(
+        attempt, "attempt", "'latest', 'all', 'replaced' or the number of an attempt (0-based)"
     )
-    raise ArgumentError(msg)

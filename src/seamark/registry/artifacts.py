@@ -20,7 +20,7 @@ from seamark.errors import (
 )
 from seamark.journal.folder import DRAFT, RunFolder, mint_run_id
 from seamark.opening.place import artifact_root
-from seamark.options.checks import given_tags, wrong
+from seamark.options.checks import given_tags
 from seamark.options.run_options import folder_named
 from seamark.paths import ARTIFACTS, check_artifact, home_of, model_key
 from seamark.pictures.printing import is_quiet, progress_bar
@@ -38,6 +38,7 @@ from seamark.run.artifact import (
     uri_of,
 )
 from seamark.run.logbook import append_ops
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -110,15 +111,8 @@ def init_artifact(
         raise RunNotNamedError(msg)
     else:
         place.expect_writing("init_artifact")
-        artifacts = f"{place.project}/{ARTIFACTS}"
-        variant = place.case_variant(artifacts, check_artifact(name))
-        if variant is not None and place.mode != "disabled":
-            msg = (
-                f"name: project {place.project!r} has an artifact {variant!r}, which differs "
-                f"from {name!r} by case alone: not every disk tells them apart"
-            )
-            raise ArgumentError(msg)
-        folder = RunFolder(place.root, f"{artifacts}/{name}", DRAFT + mint_run_id())
+        home = f"{place.project}/{ARTIFACTS}/{check_artifact(name)}"
+        folder = RunFolder(place.root, home, DRAFT + mint_run_id())
         made = Artifact(DraftSession(place, folder))
     return record_facts(made, description=description, tags=told)
 
@@ -447,5 +441,5 @@ def latest_versions(
 
 def _local(what: str, path: str | os.PathLike[str]) -> str:
     if not isinstance(path, (str, os.PathLike)):
-        raise wrong(what, "a path", path)
+        raise wrong(path, what, "a path")
     return str(Path(path).expanduser().absolute())

@@ -6,7 +6,6 @@ import contextlib
 import difflib
 import logging
 import os
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -20,7 +19,7 @@ from seamark.journal.writer import HEARTBEAT_S
 from seamark.opening.place import open_catalog, place_to_read
 from seamark.paths import check_name, given_path, home_of, is_inside, projects_above
 from seamark.reading.tables import RunsTable, StringList
-from seamark.run.claims import OwnClaim, check_set, first_free, place_of
+from seamark.run.claims import check_set, first_free, place_of
 from seamark.store.query.expression import (
     SIGNS,
     Among,
@@ -78,7 +77,7 @@ def fetch_projects_table(
         api_token: For the server; SEAMARK_API_TOKEN, or what ``seamark login`` has kept.
 
     Raises:
-        QueryError: If the query breaks the grammar.
+        QueryError: If the query breaks the grammar, or has a regular expression.
         ArgumentError: If the remote cannot be read.
     """
     Selection(query=query).expression()  # a mistake in it is told before anything is read
@@ -149,7 +148,8 @@ def _matches(expression: Expression, row: Row) -> bool:
 
 def _compares(found: Any, sign: str, value: Value) -> bool:
     if sign in ("matches", "not matches"):
-        return _is_like(found, value.text, wanted=sign == "matches")
+        msg = "query: regular expressions are for runs; groups and projects know CONTAINS"
+        raise QueryError(msg)
     if sign == "contains":
         return isinstance(found, (StringList, str)) and value.text in found
     compare, wanted = SIGNS[sign], value.value
@@ -162,18 +162,6 @@ def _compares(found: Any, sign: str, value: Value) -> bool:
         return False
     both = isinstance(found, (int, float)) and isinstance(wanted, (int, float))
     return both and compare(found, wanted)
-
-
-def _is_like(found: Any, pattern: str, *, wanted: bool) -> bool:
-    try:
-        search = re.compile(pattern).search
-    except re.error as error:
-        msg = f"query: expected a regular expression, got {pattern!r:.80}: {error}"
-        raise QueryError(msg) from None
-    if not isinstance(found, (str, StringList)):
-        return False
-    texts = [found] if isinstance(found, str) else found
-    return any(search(text) is not None for text in texts) is wanted
 
 
 _GROUPS: Final = "groups"
@@ -216,16 +204,14 @@ class Group:
     def __init__(self, project: Home, name: str, hold: Hold | None = None) -> None:
         self._project = project
         self._name = check_name(name, "group")
-        self._claim = OwnClaim(project.session.recorder, self._path(CLAIMED))
-        if hold is not None:
-            self._begin(hold)
-
-    def _begin(self, hold: Hold) -> None:
-        session = self._project.session
+        self._hold = hold
+        session = project.session
+        if hold is None:
+            return
         if (writer := session.recorder.to_write()) is not None:
             writer.beat_every(HEARTBEAT_S)
             writer.rest(0)  # the thread beside the journal that is open beats as it did
-        self._claim.begin(hold)
+        hold.begin(session.recorder, self._path(CLAIMED))
         session.lifecycle.on(heartbeat=hold.look, stop=self.release)
 
     def release(self) -> bool:
@@ -233,7 +219,7 @@ class Group:
 
         Return whether it was still this process's, which may have counted as crashed since.
         """
-        return self._claim.release()
+        return self._hold is not None and self._hold.release()
 
     def __repr__(self) -> str:
         return f"<Group {self._name} of {self._project!r}>"
@@ -372,7 +358,7 @@ def _begin(project: Home, hold: Hold, kept: Mapping[str, Any], given: Mapping[st
     elif place != root:  # another root, which is on this machine
         where |= {"root": place, "mode": "offline"}
     with contextlib.ExitStack() as on_error:
-        on_error.callback(hold.release, {})
+        on_error.callback(hold.release)
         run = init_run(**{"owner": True, **given, **where}, project=path, with_id=run_id)
         on_error.pop_all()
         run.session.claimed(hold)

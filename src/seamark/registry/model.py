@@ -126,14 +126,6 @@ class Place:
             msg = f"{verb}: mode='read-only': expected with_id of an existing one, got none"
             raise RunNotNamedError(msg)
 
-    def case_variant(self, place: str, name: str) -> str | None:
-        """Return a folder on this disk that differs from a name by case alone."""
-        there: list[str] = []
-        with contextlib.suppress(OSError):
-            there = os.listdir(self.root / place)  # noqa: PTH208 - names, and no paths
-        others = (one for one in there if one != name)
-        return next((one for one in others if one.casefold() == name.casefold()), None)
-
     def take_number(self, version: RunFolder) -> int:
         """Reserve the next number for a version; one that has a number keeps it."""
         from seamark.store.query.selection import number_of
@@ -420,38 +412,26 @@ class ModelVersion(Registered):
 
 def _take_key(place: Place, folder: RunFolder) -> None:
     """Reserve the key of a model by making its folder, which only one process can."""
-    key, models = folder.run, folder.project
-
-    def refuse(key: str, where: object) -> KeyTakenError:
-        msg = (
-            f"key: project {place.project!r} of {where} has a model {key!r} already; "
-            f"init_model(with_id={key!r}) opens it"
-        )
-        return KeyTakenError(msg)
-
-    there = [] if place.remote is None else place.names(place.remote, models, "model")
-    if any(one.project == models and one.run.casefold() == key.casefold() for one in there):
-        raise refuse(key, place.remote)
-    if folder.is_purged:
-        msg = (
-            f"key: model {key!r} of project {place.project!r} was purged; "
-            f"use another key, or remove {folder.purged_mark}"
-        )
-        raise KeyTakenError(msg)
+    key, where = folder.run, str(folder.path)
+    is_taken = folder.is_purged
+    if place.remote is not None:
+        there = place.names(place.remote, folder.project, "model")
+        if any((one.project, one.run) == (folder.project, key) for one in there):
+            is_taken, where = True, str(place.remote)
     try:
         folder.refuse_links()
         folder.path.parent.mkdir(parents=True, exist_ok=True)
-        if (variant := place.case_variant(models, key)) is not None:
-            raise refuse(variant, folder.root)
-        folder.path.mkdir()
+        if not is_taken:
+            folder.path.mkdir()
     except FileExistsError:
-        if not folder.exists():
-            msg = (
-                f"key: {folder.path} holds no model: a process is making it now, or was killed "
-                "when it did; remove the folder in that case"
-            )
-            raise KeyTakenError(msg) from None
-        raise refuse(key, folder.root) from None
+        is_taken = True
     except OSError:
         expect_writable(folder)  # which says what is wrong with the place
         raise
+    if is_taken:
+        state = "was purged" if folder.is_purged else "exists"
+        msg = (
+            f"key: model {key!r} of project {place.project!r} {state} ({where}); "
+            f"init_model(with_id={key!r}) opens one, key= of another name makes one"
+        )
+        raise KeyTakenError(msg)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, overload
 
-from seamark.errors import ArgumentError, ReadOnlyError
+from seamark.errors import ReadOnlyError
 from seamark.journal.folder import PROJECT_LOG, RunFolder, root_dir
 from seamark.opening.place import place_to_read
 from seamark.options.settings import check_argument, remotes_of
@@ -20,6 +20,7 @@ from seamark.reading.points import check_attempt
 from seamark.registry.model import check_arguments
 from seamark.registry.references import References, curves_of, path_list
 from seamark.run.logbook import Logbook, LogSession, Progress, set_trashed
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Changes, Ref, RunField
@@ -246,8 +247,7 @@ class Project(Logbook):
         keys, summed = path_list(by, "by"), path_list(columns, "columns")
         named = [*keys, *summed]
         if not keys or any(mark in one for one in named for mark in "*?"):
-            msg = f"by, columns: expected paths such as 'parameters/lr', got {named!r:.80}"
-            raise ArgumentError(msg)
+            raise wrong(named, "by, columns", "paths such as 'parameters/lr'")
         index, selection = self.session.select(
             progress_bar,
             query=query,
@@ -395,7 +395,7 @@ class Project(Logbook):
         as ``"runs > 4 AND metadata/seed = 1"``.
 
         Raises:
-            QueryError: If the query breaks the grammar.
+            QueryError: If the query breaks the grammar, or has a regular expression.
         """
         from seamark.registry.group import groups_table
 
@@ -419,8 +419,7 @@ class Project(Logbook):
             RemoteError: If a server refuses it.
         """
         if runs is None:
-            msg = "runs: expected runs, their names or a query, got None"
-            raise ArgumentError(msg)
+            raise wrong(runs, "runs", "runs, their names or a query")
         if self.session.recorder.silent:
             return []
         if self.session.recorder.mode == "read-only":

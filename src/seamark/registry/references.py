@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.paths import matches
 from seamark.reading.names import LATEST
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref
@@ -26,8 +27,7 @@ def path_list(paths: str | Iterable[str], name: str = "paths") -> list[str]:
     patterns = [paths] if isinstance(paths, str) else list(paths)
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern:
-            msg = f"{name}: expected a path such as 'val/loss' or several, got {pattern!r:.80}"
-            raise ArgumentError(msg)
+            raise wrong(pattern, name, "a path such as 'val/loss' or several")
     return patterns
 
 
@@ -99,8 +99,7 @@ class References:
             return found
         is_one = isinstance(runs, (str, Mapping)) or hasattr(runs, "folder")
         if not is_one and not isinstance(runs, Iterable):
-            msg = f"runs: expected run ids, a query, a RunsTable or None, got {runs!r:.80}"
-            raise ArgumentError(msg)
+            raise wrong(runs, "runs", "run ids, a query, a RunsTable or None")
         names = [_named(one) for one in ([runs] if is_one else runs)]
         if not names:
             msg = "runs: no runs were given; None stands for all of them"
@@ -156,8 +155,7 @@ def _named(one: Any) -> str:
         name = one if isinstance(one, str) else getattr(getattr(one, "folder", None), "run", None)
     if isinstance(name, str):
         return name
-    msg = f"runs: expected run ids, rows of a table or runs, got {one!r:.80}"
-    raise ArgumentError(msg)
+    raise wrong(one, "runs", "run ids, rows of a table or runs")
 
 
 def _is_query(text: str) -> bool:

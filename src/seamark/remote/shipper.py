@@ -225,20 +225,6 @@ class Shipper:
                 self._warn_unsent([one for one in rest if one not in told])
         return not self._gave_up
 
-    def warn_unsent(self, folder: RunFolder | None = None) -> None:
-        """Report the unsent data of a run, or of all, when nothing waits for it any more.
-
-        May be called in a signal handler.
-        """
-        now, files = self._clock(), self._files.busy
-        self._warn_unsent(
-            [
-                one
-                for one in self._of(folder)
-                if not (one.given_up or one.is_refused(now)) and (one.left or one.unseen or files)
-            ]
-        )
-
     def _of(self, folder: RunFolder | None) -> list[Shipment]:
         found = list(self._shipments.items())
         return [one for key, one in found if folder is None or key == _key(folder)]

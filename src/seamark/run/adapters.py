@@ -10,7 +10,6 @@ by somebody else, such as the end of a temporary folder.
 from __future__ import annotations
 
 import atexit
-import logging
 import math
 import os
 import stat
@@ -22,16 +21,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from seamark.blobs import find_inside, is_below
-from seamark.errors import ArgumentError, FileMissingError, PathError
+from seamark.errors import ArgumentError, FileMissingError
 from seamark.options.run_options import check_names
 from seamark.paths import check_path, is_inside, join_path
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import let_pass, quietly
 from seamark.run.handler import Handler
 from seamark.run.run import Run, make_run
 from seamark.types import Histogram
 from seamark.values import encode_atom, histograms, series_leaves, to_float
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
+    from seamark.reading.attributes import Attribute
     from seamark.values import Atom
 
 __all__ = [
@@ -86,12 +87,8 @@ def check_run(run: object, others: Mapping[str, Any], what: str = "SeamarkLogger
         return
     root = run.get_root_object() if isinstance(run, Handler) else run
     if not isinstance(root, Run):
-        kind = f"{type(run).__module__}.{type(run).__qualname__}"
-        msg = (
-            f"{what}(run=...): expected the Run that seamark.init_run() returns, "
-            f"or a namespace of it such as run['folds/1'], got {kind}"
-        )
-        raise ArgumentError(msg)
+        wanted = "the Run that init_run() returns, or a namespace of it such as run['folds/1']"
+        raise wrong(run, f"{what}(run=...)", wanted)
     if redundant := [name for name, value in others.items() if value is not None]:
         msg = (
             f"{what}(run=...): {', '.join(redundant)} cannot be given with a run that "
@@ -163,7 +160,6 @@ def batch_size(loader: Any) -> int | None:
     return None
 
 
-log = logging.getLogger("seamark")
 _SAVES_UNTIL_REMOVED: Final = 2
 """Callbacks remove a file after they have told of the save that it gave way to."""
 
@@ -226,13 +222,11 @@ def settle_at_exit(checkpoints: Any) -> None:
 @dataclass(slots=True)
 class _Checkpoint:
     # `stamp` is the fingerprint of the file that is recorded, None while none is; `removable`, for
-    # how many further saves it is the callback that removed it if it is gone; `outside`, the folder
-    # of the callback if the checkpoint does not lie in it.
+    # how many further saves it is the callback that removed it if it is gone.
 
     path: str
     stamp: Hashable | None = None
     removable: float = 0
-    outside: str | None = None
 
     def note_save(self, *, named: bool, was_named: bool) -> None:
         if named:
@@ -269,7 +263,6 @@ class CheckpointSet:
         self._files: dict[str, _Checkpoint] = {}
         self._named: set[str] = set()
         self._adopted = False
-        self._warned = False
         self._best: dict[str, Atom] = {}
 
     def update(self, locations: Iterable[str], folder: str | None) -> None:
@@ -278,7 +271,7 @@ class CheckpointSet:
         A file that left the list is looked at twice, because callbacks remove it after this call.
         One that stays on disk stays recorded, whatever happens to it later. One that does not exist
         yet is recorded once it does. What lies outside of ``folder`` is recorded under its file
-        name, with one warning.
+        name.
         """
         named = list(locations)
         for location in named:
@@ -314,14 +307,11 @@ class CheckpointSet:
         self._adopted = True
         if len(self._run.folder.journals()) < 2:  # noqa: PLR2004 - nobody else wrote to this run
             return
-        try:
+        found: list[Attribute] = []
+        with self._guard("what was recorded before could not be read"):
             # Files of another machine are none that a callback removes; and a hook waits for none.
             reader = self._run.session.recorded.local_reader()
             found = [] if reader is None else reader.attributes(self.namespace)
-        except Exception as error:  # noqa: BLE001 - an index that cannot be read
-            let_pass(error)
-            self._drop(f"what was recorded before could not be read: {error!r}")
-            return
         own = {one.path for one in self._files.values()}
         for one in found:
             if one.family != "file" or one.path in own:
@@ -347,35 +337,30 @@ class CheckpointSet:
         return location if found is None else str(found.path)
 
     def _add(self, location: str, folder: str | None) -> None:
-        name, outside = checkpoint_name(location, folder), None
+        name = checkpoint_name(location, folder)
         if not name:
-            outside = folder
             name = checkpoint_name(location, os.path.dirname(location))  # noqa: PTH120 - or URL
         whole, extension = checkpoint_name(location, None), os.path.splitext(location)[1]  # noqa: PTH122
         names = (name, name + extension, whole, whole + extension)  # "a.ckpt" beside "a.pt"
         taken = {one.path for one in self._files.values()}
         paths = [join_path(self.namespace, one) for one in names]
         path = next((one for one in paths if one not in taken), paths[-1])
-        try:
-            self._files[location] = _Checkpoint(check_path(path), outside=outside)
-        except PathError as error:
-            self._drop(f"checkpoint {location} has a name that is not a path: {error}")
+        with self._guard(f"checkpoint {location} has a name that is not a path"):
+            self._files[location] = _Checkpoint(check_path(path))
 
     def _look(self, location: str) -> None:
-        try:
-            found = self._probe(location)
-            if found is None:
+        with self._guard(f"checkpoint {location} could not be recorded"):
+            try:
+                found = self._probe(location)
+                if found is None:
+                    self._forget_removed(location)
+                elif self._files[location].stamp != found:
+                    self._take(location, found)
+            except FileMissingError:  # removed since it was looked at
                 self._forget_removed(location)
-            elif self._files[location].stamp != found:
-                self._take(location, found)
-        except FileMissingError:  # removed since it was looked at
-            self._forget_removed(location)
-        except Exception as error:  # noqa: BLE001 - must not stop the training
-            let_pass(error)
-            self._drop(f"checkpoint {location} could not be recorded: {error!r}")
 
-    def _drop(self, message: str) -> None:
-        self._run.session.drop("checkpoints", warn=message)
+    def _guard(self, what: str) -> quietly:
+        return self._run.session.recorder.guard("checkpoints", what)
 
     def _take(self, location: str, found: Hashable) -> None:
         self._run.session.begin()
@@ -386,14 +371,6 @@ class CheckpointSet:
             recorded = content.refer(file.path, location if is_url(location) else Path(location))
         if recorded:  # else the disk was full; the next look tries again
             file.stamp = found
-        if file.outside and not self._warned:
-            self._warned = True
-            log.warning(
-                "seamark: checkpoint %s lies outside of %s, where its callback writes; it is "
-                "recorded under its file name, as others that lie elsewhere are",
-                location,
-                file.outside,
-            )
 
     def _forget_removed(self, location: str) -> None:
         file = self._files[location]

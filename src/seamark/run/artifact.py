@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -22,6 +23,7 @@ from seamark.errors import ArgumentError, FileMissingError
 from seamark.journal.safe import parts_of
 from seamark.paths import is_device
 from seamark.values import escape
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,12 +95,11 @@ def digest_of_objects(objects: Iterable[ArtifactObject]) -> str:
 
 
 class Objects:
-    """The objects of a draft; no two are in each other's way on any disk."""
+    """The objects of a draft; none is where another one has a folder."""
 
     def __init__(self) -> None:
         self._found: dict[str, ArtifactObject] = {}
-        self._folded: dict[str, str] = {}
-        """Files and folders in use, by case-folded path: some disks ignore case."""
+        self._folders: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._found)
@@ -106,39 +107,27 @@ class Objects:
     def __iter__(self) -> Iterator[ArtifactObject]:
         return iter(one for _, one in sorted(self._found.items()))
 
-    def expect(self, names: Iterable[str]) -> dict[str, str]:
-        """Check that objects can have these names, one beside the other."""
-        places: dict[str, str] = {}
-        for name in names:
+    def expect(self, names: Iterable[str]) -> set[str]:
+        """Check that objects can have these names; return the folders in which they lie."""
+        files, folders = set(names), set[str]()
+        for name in files:
             _check_parts(name)
-            if name in self._found:
-                continue
-            parts = name.split("/")
-            for end in range(1, len(parts) + 1):
-                mark = "/" if end < len(parts) else ""
-                path = "/".join(parts[:end])
-                there = self._folded.get(path.casefold()) or places.get(path.casefold())
-                places[path.casefold()] = path + mark
-                if there is None or (mark and there == path + mark):
-                    continue
-                if there.rstrip("/") != path:
-                    msg = (
-                        f"destination: {name!r:.200} and {there!r:.200} differ by case alone, "
-                        "which not every disk tells apart"
-                    )
-                else:
-                    msg = f"destination: {name!r:.200}: the artifact has {there!r:.200} already"
-                raise ArgumentError(msg)
-        return places
+            folders.update(str(one) for one in PurePosixPath(name).parents)
+        both = [one for one in files if one in folders or one in self._folders]
+        both += [one for one in folders if one in self._found]
+        if both:
+            msg = f"destination: {min(both)!r:.200} would be a file and a folder"
+            raise ArgumentError(msg)
+        return folders
 
     def put(self, objects: Sequence[ArtifactObject]) -> None:
         """Add objects, all or none; one that is there with the same content stays."""
-        places = self.expect(one.path for one in objects)
+        folders = self.expect(one.path for one in objects)
         for one in objects:
             if self._found.get(one.path, one) != one:
                 msg = f"destination: the artifact has another object {one.path!r:.200} already"
                 raise ArgumentError(msg)
-        self._folded |= places
+        self._folders |= folders
         for one in objects:
             self._found.setdefault(one.path, one)
 
@@ -164,8 +153,7 @@ def destination_of(own: str, destination: str | None) -> str:
     if destination is None:
         name = own
     elif not isinstance(destination, str):
-        msg = f"destination: expected a name or None, got {type(destination).__name__}"
-        raise ArgumentError(msg)
+        raise wrong(destination, "destination", "a name or None")
     else:
         name = destination + own if destination.endswith("/") else destination
     _check_parts(name)

@@ -20,7 +20,7 @@ from seamark.pictures.printing import show
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.reading.facts import PROGRESS, Loop, progress_words
-from seamark.values import shown
+from seamark.values._numbers import wrong
 from seamark.values.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -126,8 +126,7 @@ class Chrono:
     def __call__(self, function: F) -> F:
         """Return a timed function; refuse one whose call only makes a coroutine or generator."""
         if not callable(function):
-            msg = f"chrono: expected a function to decorate, got {shown(function)}"
-            raise ArgumentError(msg)
+            raise wrong(function, "chrono", "a function to decorate")
         if (
             inspect.iscoroutinefunction(function)
             or inspect.isgeneratorfunction(function)
@@ -185,12 +184,10 @@ class Chronos:
             return found
         checked = check_path(name)
         if cuda not in _CUDA:
-            msg = f"cuda: expected one of {', '.join(map(repr, _CUDA))}, got {shown(cuda)}"
-            raise ArgumentError(msg)
+            raise wrong(cuda, "cuda", f"one of {', '.join(map(repr, _CUDA))}")
         for what, call in (("on_start", on_start), ("on_end", on_end)):
             if call is not None and not callable(call):
-                msg = f"{what}: expected a function without arguments, got {shown(call)}"
-                raise ArgumentError(msg)
+                raise wrong(call, what, "a function without arguments")
         kept = Statistics() if keep is None else check_keep("keep", keep)
         if cuda != "off" and self.device.find():
             self._lifecycle.on(rest=self.device.collect, stop=self.device.collect)
@@ -212,10 +209,7 @@ class Chronos:
     def _begin(self, path: str, keep: Keep) -> Cell | None:
         recorder = self._recorder
 
-        def drop(error: Exception) -> None:
-            recorder.drop("chrono", 1, f"how long things take is not kept: {error}")
-
-        with quietly(drop):
+        with recorder.guard("chrono", "how long things take is not kept"):
             if recorder.recording and (writer := recorder.to_write()) is not None:
                 return recorder.kept.keep(writer, check_path(path), keep)
         return None
@@ -377,15 +371,12 @@ class Loops:
     ) -> Progress[T]:
         """Return a loop; see `seamark.Run.progress`."""
         if not isinstance(name, str) or not name.strip():
-            msg = f"name: expected what the loop is called, such as 'epoch', got {shown(name)}"
-            raise ArgumentError(msg)
+            raise wrong(name, "name", "what the loop is called, such as 'epoch'")
         if isinstance(iterable, str) or not hasattr(type(iterable), "__iter__"):
-            msg = f"progress: expected something to iterate over, got {shown(iterable)}"
-            raise ArgumentError(msg)
+            raise wrong(iterable, "progress", "something to iterate over")
         for what, given in (("total", total), ("start", start)):
             if (what == "start" or given is not None) and (type(given) is not int or given < 0):
-                msg = f"{what}: expected a whole number from 0 on, got {shown(given)}"
-                raise ArgumentError(msg)
+                raise wrong(given, what, "a whole number from 0 on")
         if total is None:
             with quietly():  # a loader of an iterable data set has a length that raises
                 total = start + len(iterable)  # type: ignore[arg-type]

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError, SeamarkError
+from seamark.errors import SeamarkError
 from seamark.journal.folder import PROJECT_LOG, RunFolder
 from seamark.journal.reservations import Claim, Claims, claimant
-from seamark.process.interrupts import quietly
 from seamark.run.values import gather
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
     from seamark.journal.reservations import ClaimState
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from seamark.remote.http.catalog import RemoteCatalog
     from seamark.run.recorder import Recorder
 
-__all__ = ["Hold", "OwnClaim", "check_set", "first_free", "place_of"]
+__all__ = ["Hold", "check_set", "first_free", "place_of"]
 
 log = logging.getLogger("seamark")
 
@@ -148,10 +148,20 @@ class Hold:
 
     def __init__(self, place: Place, ref: Ref, claim: Claim) -> None:
         self.ref, self.claim = ref, claim
-        self.on_loss: Callable[[], object] = lambda: None
         self._place = place
+        self._recorder: Recorder | None = None
         self._pid = os.getpid()
         self._open = True
+
+    def begin(
+        self,
+        recorder: Recorder,
+        path: str = CLAIMED_BY,
+        on_loss: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Record that this process has claimed it."""
+        self._recorder, self._path, self._on_loss = recorder, path, on_loss
+        recorder.values.assign_quietly({path: claimed_by(self.claim.facts)})
 
     def look(self) -> None:
         """Check whether another process has the claim now; on another thread if slow."""
@@ -161,13 +171,13 @@ class Hold:
             self.is_lost()
 
     @property
-    def is_held(self) -> bool:
+    def _is_held(self) -> bool:
         """Whether this process made it and has not given it back; a forked copy did not."""
         return self._open and self._pid == os.getpid()
 
     def is_lost(self) -> bool:
         """Return whether another process has the claim, and warn once; False if it is not known."""
-        if not self.is_held:
+        if not self._is_held:
             return False
         try:
             held = self._place.holds(self.ref, self.claim)
@@ -183,14 +193,27 @@ class Hold:
                 self.ref[1],
                 self.ref[0],
             )
-            self.on_loss()
+            if self._recorder is not None:
+                self._on_loss()
         return not held
 
-    def release(self, positions: Mapping[str, int]) -> bool:
+    def end(self) -> bool:
+        """Record that this process has it no more; return whether it had it."""
+        recorder = self._recorder
+        if not self._is_held or self.is_lost():
+            return False
+        if recorder is not None and recorder.recording:
+            with recorder.guard("claim", "a claim is shown as held"):
+                recorder.values.record_op({"op": "delete", "paths": [self._path]})
+        return True
+
+    def release(self) -> bool:
         """Give it back; return whether it was still this process's. Never raises."""
-        if not self.is_held or self.is_lost():
+        if not self.end():
             return False
         self._open = False
+        recorder = self._recorder
+        positions = self.claim.positions if recorder is None else recorder.positions()
         try:
             self._place.release(self.ref, self.claim, positions)
         except (SeamarkError, OSError) as error:
@@ -201,36 +224,6 @@ class Hold:
                 error,
             )
         return True
-
-
-class OwnClaim:
-    """The claim of a process on the run that it records, if there is one."""
-
-    def __init__(self, recorder: Recorder, path: str = CLAIMED_BY) -> None:
-        self._recorder, self._path = recorder, path
-        self._hold: Hold | None = None
-
-    def begin(self, hold: Hold, on_loss: Callable[[], object] = lambda: None) -> None:
-        """Record that this process has claimed it."""
-        self._hold = hold
-        hold.on_loss = on_loss
-        self._recorder.values.assign_quietly({self._path: claimed_by(hold.claim.facts)})
-
-    def end(self) -> Hold | None:
-        """Record that this process has it no more; return its claim if it had it."""
-        recorder, hold = self._recorder, self._hold
-        if hold is None or not hold.is_held or hold.is_lost():
-            return None
-        shown = "a claim is shown as held"
-        with quietly(lambda error: recorder.drop("claim", warn=f"{shown}: {error}")):
-            if recorder.recording:
-                recorder.values.record_op({"op": "delete", "paths": [self._path]})
-        return hold
-
-    def release(self) -> bool:
-        """Give it back; return whether it was still this process's."""
-        hold = self.end()
-        return hold is not None and hold.release(self._recorder.positions())
 
 
 def claimed_by(facts: Mapping[str, Any]) -> str:
@@ -245,8 +238,7 @@ def check_set(values: object) -> dict[str, Any]:
     if values is None:
         return {}
     if not isinstance(values, Mapping):
-        msg = f"set: expected a mapping of paths to values, got {type(values).__name__}"
-        raise ArgumentError(msg)
+        raise wrong(values, "set", "a mapping of paths to values")
     for path, value in values.items():
         gather(path, value)
     return dict(values)
@@ -271,7 +263,7 @@ def first_free(place: Place, refs: Iterable[Ref], matches: Callable[[Ref], bool]
             fits = place.is_up_to_date(ref, claim) and matches(ref)
         finally:
             if not fits:
-                hold.release(claim.positions)
+                hold.release()
         if fits:
             return hold
     return None

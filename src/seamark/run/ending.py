@@ -14,18 +14,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from seamark.journal.writer import JournalWriter
+    from seamark.opening.opening import Origin
     from seamark.options.settings import Settings
-    from seamark.run.claims import OwnClaim
     from seamark.run.introduction import Introduction
     from seamark.run.lifecycle import Lifecycle
     from seamark.run.recorded import Recorded
     from seamark.run.recorder import Recorder
-    from seamark.run.resume import Resume
     from seamark.run.shipping import Shipping
     from seamark.run.state import OwnState
     from seamark.types import File
 
-__all__ = ["Ending", "Watch"]
+__all__ = ["Ending"]
 
 
 class Captured:
@@ -96,31 +95,36 @@ class Captured:
         return None if writer is None or writer.closed else writer
 
 
-class Watch:
-    """Captures of one process in a run, from the first record of a training to its end."""
+class Ending:
+    """Captures of one process in a run, its rests and its end."""
 
     def __init__(
         self,
         options: Settings,
         recorder: Recorder,
+        recorded: Recorded,
         introduction: Introduction,
         lifecycle: Lifecycle,
         state: OwnState,
-        resume: Resume,
+        shipping: Shipping,
+        show: Callable[[str, int, list[str]], None],
     ) -> None:
-        self._options, self._recorder = options, recorder
-        self._introduction, self._lifecycle = introduction, lifecycle
-        self._state, self._resume = state, resume
+        self._options, self._introduction = options, introduction
+        self._recorder, self._recorded = recorder, recorded
+        self._lifecycle, self._state, self._shipping = lifecycle, state, shipping
+        self._print = show
         self._capture: Capture | None = None
 
-    def begin(self) -> None:
+    # ---------------------------------------------------------------- captures
+
+    def begin_captures(self, origin: Origin) -> None:
         """Capture facts of this process up to its end, and of an owner facts of the run."""
         capture = self._made()
         if self._state.owner and not capture.owner:
             capture.owner = True
             if not self._recorder.rank:
                 # First: what a run says of itself is no output of the training.
-                self._introduction.greet(self._resume.origin)
+                self._introduction.greet(origin)
                 if (sources := self._introduction.keep_sources()) is not None:
                     self._lifecycle.before_end(sources.finish)
         self._lifecycle.call("start")
@@ -131,7 +135,7 @@ class Watch:
         if error is not None and capture is not None:
             capture.note_exception(error, asked=asked)
 
-    def saw_error(self, error: BaseException | None) -> None:
+    def _saw_error(self, error: BaseException | None) -> None:
         """Record a propagating error, and the state that it leads to, if captures have begun."""
         if self._capture is not None:
             self._capture.saw_exception(error)
@@ -161,25 +165,7 @@ class Watch:
             secrets=self._recorder.secrets,
         )
 
-
-class Ending:
-    """Rests and end of one process's part in a run."""
-
-    def __init__(
-        self,
-        recorder: Recorder,
-        recorded: Recorded,
-        lifecycle: Lifecycle,
-        state: OwnState,
-        shipping: Shipping,
-        watch: Watch,
-        claim: OwnClaim,
-        show: Callable[[str, int, list[str]], None],
-    ) -> None:
-        self._recorder, self._recorded = recorder, recorded
-        self._lifecycle, self._state = lifecycle, state
-        self._shipping, self._watch, self._claim = shipping, watch, claim
-        self._print = show
+    # ---------------------------------------------------------------- rests and the end
 
     @property
     def _prints(self) -> bool:
@@ -204,7 +190,7 @@ class Ending:
         if self._lifecycle.phase != RECORDING or not self._state.is_recording_process:
             self._state.note(state, error=error)
             return
-        self._watch.note_error(error)
+        self.note_error(error)
         self._lifecycle.call("rest")
         self._state.note(state, error=error)
         self._lifecycle.enter(RESTING)
@@ -216,12 +202,12 @@ class Ending:
 
     def exit(self, error: BaseException | None) -> None:
         """Finish at the end of a ``with`` block; an exception fails the run."""
-        self._watch.saw_error(error)
+        self._saw_error(error)
         self.finish("stop", failed=error is not None)
 
     def finish_at_exit(self, error: BaseException | None) -> None:
         """Finish because the process ends, by an error unless it is None."""
-        self._watch.saw_error(error)
+        self._saw_error(error)
         self.finish("exit", 60.0)
 
     def finish(
@@ -251,7 +237,6 @@ class Ending:
             if not quiet:
                 recorder.kept.write()  # with which a run that waited begins, so that it ends
             writer.retry_now()
-        hold = self._claim.end()
         self._lifecycle.call("stop")
         self._lifecycle.enter(STOPPED)
         note_finished(self, self._recorder.folder)
@@ -265,7 +250,6 @@ class Ending:
         sent = self._shipping.finish(
             0 if quiet else seconds, in_haste=in_haste, quiet=quiet, later=later
         )
-        if hold is not None:
-            hold.release(recorder.positions())
+        self._lifecycle.call("closed")
         if writer is not None and self._prints and not quiet:
             self._print(state.word, lost, sent)

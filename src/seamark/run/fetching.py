@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import (
-    ArgumentError,
     FamilyError,
     FileMissingError,
     MissingExtraError,
@@ -19,6 +18,7 @@ from seamark.errors import (
 from seamark.journal.rows import spoken
 from seamark.reading.attributes import TrackedFiles
 from seamark.reading.names import generated_name
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,34 +110,32 @@ def _last(recorded: Recorded, reader: Reader | None, found: Attribute) -> Any:
     return recorded.whole(found.value.last)
 
 
-def expect(recorded: Recorded, path: str, family: str, wanted: str | None = None) -> Attribute:
-    """Return the attribute at a path."""
-    found = recorded.attribute(path)
-    if found.family != family:
-        msg = f"{path!r}: expected {wanted or spoken(family)}, got {spoken(found.family)}"
+def expect(recorded: Recorded, path: str, wanted: str, *families: str) -> tuple[Reader, Attribute]:
+    """Return a reader and the attribute at a path; raise `FamilyError` for another family."""
+    reader, found = recorded.look_up(path)
+    if reader is None or found.family not in families:
+        msg = f"{path!r}: expected {wanted}, got {spoken(found.family)}"
         raise FamilyError(msg)
-    return found
+    return reader, found
 
 
 def points_of(
-    recorded: Recorded, path: str, attempt: Attempt, points: int | None = None
+    recorded: Recorded,
+    path: str,
+    attempt: Attempt,
+    points: int | None = None,
+    limit: int | None = None,
 ) -> Points | Curve:
-    """Implement `Handler.fetch_points`."""
+    """Implement `Handler.fetch_points`; ``limit`` is the number of the last points."""
     from seamark.reading.curves import Curve
     from seamark.reading.points import Points
 
     if recorded.silent:
         return Points.none() if points is None else Curve.none()
-    reader = _float_series(recorded, path)
-    return reader.points(path, attempt) if points is None else reader.curve(path, points, attempt)
-
-
-def _float_series(recorded: Recorded, path: str) -> Reader:
-    reader, found = recorded.look_up(path)
-    if reader is None or found.family != "float_series":
-        msg = f"{path!r}: expected a float series, got {spoken(found.family)}"
-        raise FamilyError(msg)
-    return reader
+    reader, _ = expect(recorded, path, "a float series", "float_series")
+    if points is None:
+        return reader.points(path, attempt, limit=limit)
+    return reader.curve(path, points, attempt)
 
 
 def frame_of(
@@ -153,8 +151,7 @@ def frame_of(
         )
         raise MissingExtraError(msg) from error
     if limit is not None and (not isinstance(limit, int) or limit < 1):
-        msg = f"limit: expected a positive number of points or None, got {limit!r}"
-        raise ArgumentError(msg)
+        raise wrong(limit, "limit", "a positive number of points or None")
     columns = _columns(recorded, path, attempt, limit)
     times = pd.to_datetime(columns.pop("timestamp"), unit="ns", utc=True)
     frame = pd.DataFrame(columns)
@@ -164,23 +161,17 @@ def frame_of(
 
 
 def _columns(recorded: Recorded, path: str, attempt: Attempt, limit: int | None) -> dict[str, Any]:
-    if recorded.silent:
-        from seamark.reading.points import Points
-
-        points = Points.none()
-    else:
-        reader, found = recorded.look_up(path)
-        if reader is not None and found.family == "string_series":
+    if not recorded.silent:
+        wanted = "a series of numbers or texts"
+        reader, found = expect(recorded, path, wanted, "float_series", "string_series")
+        if found.family == "string_series":
             texts = reader.texts(path, attempt)[-(limit or 0) :]
             return {
                 "step": [one.step for one in texts],
                 "value": [recorded.read_long_text(one.text) for one in texts],
                 "timestamp": [one.time_ns for one in texts],
             }
-        if reader is None or found.family != "float_series":
-            msg = f"{path!r}: expected a series of numbers or texts, got {spoken(found.family)}"
-            raise FamilyError(msg)
-        points = reader.points(path, attempt, limit=limit)
+    points: Any = points_of(recorded, path, attempt, limit=limit)
     return {"step": points.step, "value": points.value, "timestamp": points.time_ns}
 
 
@@ -229,7 +220,7 @@ def bytes_of(recorded: Recorded, path: str, *, references: bool = False) -> byte
 
 
 def _single_file(recorded: Recorded, path: str) -> dict[str, Any]:
-    file: dict[str, Any] = expect(recorded, path, "file", "a single file").value
+    file: dict[str, Any] = expect(recorded, path, "a single file", "file")[1].value
     if file.get("dir"):
         msg = f"{path!r}: expected a single file, got a folder: read it with download()"
         raise FamilyError(msg)
@@ -242,7 +233,7 @@ def download_last(
     """Implement `Handler.download_last`."""
     if recorded.silent:
         return
-    expect(recorded, path, "file_series")
+    expect(recorded, path, spoken("file_series"), "file_series")
     files = _files(recorded, path)
     if not files:
         msg = f"{path!r}: the file series has no points"
@@ -262,17 +253,16 @@ def _target(destination: str | os.PathLike[str] | None) -> Path:
 
 
 def _files(recorded: Recorded, path: str) -> list[tuple[str | None, dict[str, Any]]]:
-    found = recorded.attribute(path)
+    wanted = "a file, a file set or a file series"
+    families = ("file", "file_set", "file_series", "artifact")
+    reader, found = expect(recorded, path, wanted, *families)
     if found.family == "file":
         return [(None, found.value)]
     if found.family == "file_set":
         return list(found.value.items())
     if found.family == "file_series":
-        return [(_point_name(point), point.file) for point in recorded.view().files(path)]
-    if found.family == "artifact":
-        return [(str(file["path"]), _whereabouts(path, file)) for file in found.value["files"]]
-    msg = f"{path!r}: expected a file, a file set or a file series, got {spoken(found.family)}"
-    raise FamilyError(msg)
+        return [(_point_name(point), point.file) for point in reader.files(path)]
+    return [(str(file["path"]), _whereabouts(path, file)) for file in found.value["files"]]
 
 
 def _whereabouts(path: str, file: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, overload
 
+from seamark.journal.rows import spoken
 from seamark.options.checks import check_keep, strings
 from seamark.options.run_options import refuse_unknown
 from seamark.paths import check_path, check_writable, given_path, join_path
@@ -47,10 +48,7 @@ _CHART: Final = ("min", "max", "unit")
 """Arguments that are accepted and not recorded: Neptune drew series of numbers by them."""
 _ARGUMENTS: Final = {
     "append": ("value", "step", "timestamp", "wait", *_DESCRIBED, *_CHART),
-    "extend": (
-        *("values", "steps", "timestamps", "wait", "names", "descriptions"),
-        *(*_DESCRIBED, *_CHART),
-    ),
+    "extend": ("values", "steps", "timestamps", "wait", *_DESCRIBED, *_CHART),
     "log": ("value", "step", "timestamp", "wait", *_DESCRIBED, *_CHART),
 }
 """Arguments of the verbs that take Neptune's ``**kwargs``, as in Neptune."""
@@ -172,7 +170,7 @@ class Handler(Recordable):
             steps: As many finite numbers, or None to number the points.
             timestamps: As many seconds since the Unix epoch or datetimes, or None.
             wait: Return only when files are stored.
-            **described: As in `append`; also ``names`` and ``descriptions``, one a file.
+            **described: As in `append`.
 
         Raises:
             ArgumentError: If the lengths differ, or a step is not a finite number.
@@ -541,7 +539,9 @@ class Handler(Recordable):
 
     def _value_of(self, family: str) -> dict[str, Any]:
         recorded = self._session.recorded
-        return {} if recorded.silent else expect(recorded, self._path, family).value
+        return (
+            {} if recorded.silent else expect(recorded, self._path, spoken(family), family)[1].value
+        )
 
     def download(
         self,

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError
@@ -15,12 +16,11 @@ from seamark.journal.folder import root_dir
 from seamark.opening.place import is_deleted_at_exit
 from seamark.opening.restarts import StartVersion
 from seamark.pictures.printing import is_quiet
-from seamark.process.interrupts import quietly
 from seamark.process.liveness import host_name
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import Attribute
 from seamark.reading.names import LATEST, generated_name
-from seamark.run.container import is_tag
+from seamark.run.recorded import is_tag
 from seamark.run.shipping import transfer_to
 from seamark.values import Atom, decode_atom, encode_atom
 
@@ -52,7 +52,6 @@ class Introduction:
         self.facts: dict[str, Atom] = {**options.params, **options.tags.keyed}
         recorder.parameters.take(self.facts)
         self.told = told
-        self._version: StartVersion | None = None
 
     def known(self) -> list[Attribute]:
         """Return the attributes that are known before the first record."""
@@ -101,9 +100,7 @@ class Introduction:
         if recorder.writer is None:
             self.facts.update(atoms)
             return
-        with quietly(
-            lambda error: recorder.drop("facts", warn=f"facts could not be recorded: {error}")
-        ):
+        with recorder.guard("facts", "facts could not be recorded"):
             recorder.values.record_atoms(atoms)
 
     def record(self, writer: JournalWriter, *, owner: bool, revision: Mapping[str, Any]) -> None:
@@ -134,11 +131,7 @@ class Introduction:
         associations = Associations(self._recorder, self._options)
         for name, target in inputs.items():
             path = f"artifacts/inputs/{name}"
-
-            def lost(error: Exception, path: str = path) -> None:
-                writer.drop("input", 1, f"{path!r} could not be recorded: {error}")
-
-            with quietly(lost):
+            with self._recorder.guard("input", f"{path!r} could not be recorded"):
                 op = associations.op("input", target, name)
                 writer.claim(path, "artifact")
                 writer.append_op(op)
@@ -146,7 +139,7 @@ class Introduction:
     def of_owner(self) -> dict[str, Any]:
         """Return facts of the training process by path: host, code version, ranks, remotes."""
         facts = {"sys/hostname": host_name(), **_distributed(self.facts)}
-        if (version := self.find_version()).text:
+        if (version := self.version).text:
             facts[_VERSION] = (  # a digest of ours holds no secret
                 version.text
                 if version.executed
@@ -155,15 +148,14 @@ class Introduction:
         folder, name, now_ns = self._recorder.folder, self._options.name, time.time_ns()
         return facts | dict(transfer_to(folder, uri, name, now_ns) for uri in self._options.remotes)
 
-    def find_version(self) -> StartVersion:
-        """Return the version of the code as it was when first asked for. Never raises."""
-        if self._version is None:
-            self._version = StartVersion.of(self._options)
-        return self._version
+    @cached_property
+    def version(self) -> StartVersion:
+        """Version of the code as it was when first asked for."""
+        return StartVersion.of(self._options)
 
     def executed_code(self) -> CodeVersion | None:
         """Return the code of which the version was recorded; None if the version was given."""
-        return self._version.executed if self._version else None
+        return self.version.executed
 
     def keep_sources(self) -> SourceFiles | None:
         """Begin to keep the files that were named as ``source_files``; None if there are none."""
@@ -172,9 +164,7 @@ class Introduction:
             return None
         from seamark.run.uploads import SourceFiles
 
-        files = SourceFiles(self._recorder, sources)
-        files.start()
-        return files
+        return SourceFiles(self._recorder, sources)
 
     def greet(self, origin: Origin) -> None:
         """Print where the run is recorded."""
@@ -185,7 +175,7 @@ class Introduction:
         if not is_quiet():
             remotes = self._options.remotes
             sent = f", sending to {_named(remotes)}" if remotes else ""
-            _print_line(recorder.folder, what, sent, self.called(origin), remotes)
+            _print_line(recorder.folder, what, sent, self.called(origin))
 
     def called(self, origin: Origin) -> str:
         """Return the generated name of a run that this process made without a name, else its id."""
@@ -222,15 +212,13 @@ def print_end(
     what = "value or record was" if lost == 1 else "values or records were"
     tail = f", {lost:,} {what} lost" if lost else ""
     there = f", sent to {_named(sent)}" if sent else ""
-    _print_line(folder, f"{state}{tail}:", there, called, sent)
+    _print_line(folder, f"{state}{tail}:", there, called)
 
 
-def _print_line(
-    folder: RunFolder, what: str, there: str, called: str, remotes: Sequence[str]
-) -> None:
+def _print_line(folder: RunFolder, what: str, there: str, called: str) -> None:
     try:
         where = os.path.relpath(folder.path)
-        root = "" if _is_found(folder, remotes) else f" --root {os.path.relpath(folder.root)}"
+        root = "" if _is_found(folder) else f" --root {os.path.relpath(folder.root)}"
         hint = f"see it with: seamark show {called}{root}"
         if is_deleted_at_exit(folder.root):
             hint = "debug mode: deleted when this process ends"
@@ -239,21 +227,14 @@ def _print_line(
         pass
 
 
+def _is_found(folder: RunFolder) -> bool:
+    try:
+        return not os.environ.get("SEAMARK_REMOTE") and folder.root == root_dir()
+    except ArgumentError:  # the one that it would find is another user's
+        return False
+
+
 def _named(uris: Sequence[str]) -> str:
     from seamark.remote.places import shown
 
     return " and ".join(shown(uri) for uri in uris)
-
-
-def _is_found(folder: RunFolder, remotes: Sequence[str]) -> bool:
-    from seamark.opening.place import first_remote
-
-    asked = first_remote(os.environ.get("SEAMARK_REMOTE"))
-    if asked is None:
-        try:
-            return folder.root == root_dir()
-        except ArgumentError:  # the one that it would find is another user's
-            return False
-    from seamark.remote.places import canonical
-
-    return canonical(asked) in [canonical(uri) for uri in remotes]

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from seamark.capture.ending.process_end import at_worker_end
-from seamark.process.interrupts import quietly
+from seamark.process.interrupts import logged
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
@@ -60,30 +60,18 @@ class Lifecycle:
         """Enter another phase; call no hooks."""
         self.phase = phase
 
-    def on(
-        self,
-        *,
-        start: Hook | None = None,
-        heartbeat: Hook | None = None,
-        rest: Hook | None = None,
-        stop: Hook | None = None,
-    ) -> None:
+    def on(self, **hooks: Hook) -> None:
         """Register hooks of a part of the run.
 
         Args:
-            start: When training is being recorded: at its first record, and again after a rest.
-            heartbeat: Every 30 s while a journal is open, on the thread that syncs it.
-            rest: When the run comes to rest, before its last record.
-            stop: When it stops, before its last record; it may be at rest then.
+            **hooks: By name. ``start``: when training is being recorded, at its first record and
+                again after a rest; ``heartbeat``: every 30 s while a journal is open, on the thread
+                that syncs it; ``rest``: when the run comes to rest, before its last record;
+                ``stop``: when it stops, before its last record, at which it may be at rest;
+                ``closed``: when its journal is closed for good.
         """
-        for name, hook in (
-            ("start", start),
-            ("heartbeat", heartbeat),
-            ("rest", rest),
-            ("stop", stop),
-        ):
-            if hook is not None:
-                self._hooks.setdefault(name, []).append(hook)
+        for name, hook in hooks.items():
+            self._hooks.setdefault(name, []).append(hook)
 
     def before_end(self, hook: Hook) -> None:
         """Register a hook that is called once, before the run rests or stops next."""
@@ -96,11 +84,8 @@ class Lifecycle:
             once, self._once = self._once, []
             hooks = [*once, *reversed(hooks)]
 
-        def failed(error: Exception) -> None:
-            log.debug("seamark: a part of a run failed at its %s: %r", name, error)
-
         for hook in hooks:
-            with quietly(failed):
+            with logged(f"a part of a run failed at its {name}", logging.DEBUG):
                 hook()
 
 

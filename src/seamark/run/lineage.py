@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from seamark.paths import ARTIFACTS, check_path, check_place, home_of, kind_of, 
 from seamark.reading.contents import ArtifactName, source_label
 from seamark.run.artifact import artifact_op, uri_of
 from seamark.run.container import Container
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
     from seamark.options.settings import Settings
@@ -66,8 +66,7 @@ class Reference:
     def __post_init__(self) -> None:
         uri_of(self.uri)
         if self.kind is not None and self.kind not in _KINDS:
-            msg = f"kind: expected one of {', '.join(map(repr, _KINDS))} or None, got {self.kind!r}"
-            raise ArgumentError(msg)
+            raise wrong(self.kind, "kind", f"one of {', '.join(map(repr, _KINDS))} or None")
 
 
 def hash_of(kind: str, name: str) -> str:
@@ -113,8 +112,7 @@ class Associations:
     def op(self, kind: str, what: Any, name: str | None) -> dict[str, Any]:
         """Return the op that records an input or output."""
         if name is not None and (not isinstance(name, str) or not name.strip("/")):
-            msg = f"name: expected a text or None, got {name!r:.80}"
-            raise ArgumentError(msg)
+            raise wrong(name, "name", "a text or None")
         if isinstance(what, str) and _URL.match(what) and not what.startswith("file://"):
             what = Reference(what)
         if isinstance(what, Reference):
@@ -123,18 +121,14 @@ class Associations:
             uri = self._recorder.contents.hide(path, uri)
             of = {"kind": what.kind or "reference", "uri": uri}
             return _op(kind, path, of, hash_of("reference", uri), [uri])
+        found: dict[str, Any] | None = None
         if isinstance(what, Container):
-            found: dict[str, Any] | None = _of_container(what)
+            found = _of_container(what)
         elif isinstance(what, str):
             found = self._find_artifact(kind, what)
-        elif isinstance(what, os.PathLike):
-            found = None
-        else:
-            msg = (
-                f"mark_{kind}: expected a container, an existing path, '[PROJECT/]NAME:VERSION' "
-                f"or a seamark.Reference, got {type(what).__name__}: {what!r:.80}"
-            )
-            raise ArgumentError(msg)
+        elif not isinstance(what, os.PathLike):
+            wanted = "a container, an existing path, '[PROJECT/]NAME:VERSION' or a Reference"
+            raise wrong(what, f"mark_{kind}", wanted)
         if found is not None:
             path = _path(kind, name, str(found.get("name") or found["id"]))
             return _op(kind, path, found, hash_of(found["kind"], found["id"]))
@@ -142,27 +136,24 @@ class Associations:
         return artifact_op(path, kind, what, hide=partial(self._recorder.contents.hide, path))
 
     def _find_artifact(self, kind: str, word: str) -> dict[str, Any] | None:
-        meant = ArtifactName.of(word)
+        meant, found = ArtifactName.of(word), None
         there = word.startswith("file://") or os.path.lexists(Path(word).expanduser())
-        if meant is None or not meant.has_version:
-            if not there:
-                msg = f"mark_{kind}: expected an existing path, got {word!r:.200}"
-                raise FileMissingError(msg)
-            return None
-        try:
-            of = self._artifact(word)
-        except RunNotFoundError as error:
-            if there:
-                return None
-            msg = f"mark_{kind}: {error}, and no path is called so"
-            raise RunNotFoundError(msg) from None
-        if there:
+        if meant is not None and meant.has_version:
+            try:
+                found = self._artifact(word)
+            except RunNotFoundError as error:
+                if not there:
+                    msg = f"mark_{kind}: {error}, and no path is called so"
+                    raise RunNotFoundError(msg) from None
+        elif not there:
+            raise wrong(word, f"mark_{kind}", "an existing path", FileMissingError)
+        if found is not None and there:
             msg = (
                 f"mark_{kind}: {word!r:.200} is a path and an artifact: give {f'./{word}'!r:.200} "
                 f"for the path, or what init_artifact({word!r:.200}) returns"
             )
             raise ArgumentError(msg)
-        return of
+        return found
 
     def _artifact(self, word: str) -> dict[str, Any]:
         from seamark.store.query.selection import number_of
@@ -304,7 +295,9 @@ class Lineage:
         return "\n".join(lines)
 
     def _tree(self, *, below: bool) -> Iterator[str]:
-        edges = _by_end(self.edges, "source" if below else "target")
+        edges: dict[str, list[Edge]] = {}
+        for edge in self.edges:
+            edges.setdefault(edge.source if below else edge.target, []).append(edge)
 
         def branches(node: str, indent: str) -> list[tuple[Edge, str, bool]]:
             found = edges.get(node, [])
@@ -346,28 +339,20 @@ def lineage_of(catalog: Catalog, ref: Ref) -> Lineage:
     nodes = _Nodes(catalog)
     start = nodes.of(ref)
     every = list(nodes.read_edges())
-    found = [*_reached(start.id, every, "target"), *_reached(start.id, every, "source")]
-    edges = list(dict.fromkeys(found))
+    found = _reached(start.id, every, "target", "source")
+    edges = list(found | _reached(start.id, every, "source", "target"))
     ends = dict.fromkeys([start.id, *(end for one in edges for end in (one.source, one.target))])
     return Lineage(start, {end: nodes.called(end, start) for end in ends}, edges)
 
 
-def _by_end(edges: Iterable[Edge], end: str) -> dict[str, list[Edge]]:
-    found: dict[str, list[Edge]] = {}
-    for edge in edges:
-        found.setdefault(getattr(edge, end), []).append(edge)
+def _reached(start: str, edges: Iterable[Edge], near: str, far: str) -> dict[Edge, None]:
+    found: dict[Edge, None] = {}
+    seen, left = {start}, list(edges)
+    while new := [one for one in left if getattr(one, near) in seen]:
+        found |= dict.fromkeys(new)
+        seen |= {getattr(one, far) for one in new}
+        left = [one for one in left if one not in found]
     return found
-
-
-def _reached(start: str, edges: Iterable[Edge], near: str) -> Iterator[Edge]:
-    far_end = "source" if near == "target" else "target"
-    known, queue, seen = _by_end(edges, near), deque([start]), {start}
-    while queue:
-        for edge in known.get(queue.popleft(), ()):
-            yield edge
-            if (far := getattr(edge, far_end)) not in seen:
-                seen.add(far)
-                queue.append(far)
 
 
 class _Nodes:

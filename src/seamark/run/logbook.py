@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError, JournalError
+from seamark.errors import JournalError
 from seamark.journal.folder import RunFolder
 from seamark.journal.writer import CLOSE_TIMEOUT_S
 from seamark.opening.place import expect_run, expect_writable
@@ -19,8 +19,7 @@ from seamark.pictures.printing import progress_bar
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import process_facts
-from seamark.reading.words import hint_for
-from seamark.run.container import Container, TagCheck
+from seamark.run.container import Container
 from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle, finish_at_exit, note_finished
 from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
@@ -28,6 +27,7 @@ from seamark.run.recorder import Recorder
 from seamark.run.shipping import Shipping
 from seamark.run.state import learn
 from seamark.values import encode_atom
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,8 +47,6 @@ __all__ = ["LogSession", "Logbook", "Progress", "append_ops", "set_trashed"]
 
 Progress = bool | Callable[[int, int], None] | type["ProgressBarCallback"] | None
 """Whether, or with which function or class, to show the progress of folding."""
-_MOST_LISTED: Final = 5000
-"""Largest number of runs to look at for a similar project name."""
 _EXIT_S: Final = 60.0
 """Time limit for storing files at the end of a process, in seconds."""
 log = logging.getLogger("seamark")
@@ -81,7 +79,7 @@ class LogSession:
             header=self._header,
             start=self._start,
             secrets=hidden_by_environment(),
-            expect_tags=lambda atoms: tags.expect(atoms),  # noqa: PLW0108 - made later
+            expect_tags=lambda atoms: self.recorded.expect_tags(atoms),  # noqa: PLW0108 - made later
             fixed=fixed,
         )
         self.recorded: Recorded = Recorded(
@@ -95,7 +93,6 @@ class LogSession:
             is_partial=is_partial,
             settle=self.recorder.kept.write,
         )
-        tags = TagCheck(self.recorded, remotes, token)
         self.shipping = Shipping(remotes, token, self.recorder)
         fork.register(self.recorder.after_fork)
 
@@ -105,8 +102,7 @@ class LogSession:
         """Return the catalog, up to date for the project and all below it."""
         if not (progress_bar is None or isinstance(progress_bar, bool) or callable(progress_bar)):
             wanted = "True, False, None, a function of two numbers or a progress bar's class"
-            msg = f"progress_bar: expected {wanted}, got {progress_bar!r:.80}"
-            raise ArgumentError(msg)
+            raise wrong(progress_bar, "progress_bar", wanted)
         index = self.recorded.index
         with _progress(progress_bar) as progress:
             index.refresh(self.recorder.folder.project, progress=progress)
@@ -131,16 +127,11 @@ class LogSession:
         return index.table(selection, columns, self.warn)
 
     def check_exists(self) -> None:
-        """Warn once if the project does not exist but others do."""
-        folder = self.recorder.folder
-        others = self.recorded.other_projects(_MOST_LISTED) if folder.kind == "project" else []
-        if others:
-            name = folder.project.rpartition("/")[2]
-            same = next((one for one in others if one.rpartition("/")[2] == name), None)
-            hint = f"; did you mean {same!r}?" if same else " (seamark ls lists the runs)"
-            hint = hint_for(folder.project, others, hint)
-            where = self.recorded.place
-            self.warn_once(f"there is no project {folder.project!r} below {where}{hint}")
+        """Warn once if the project does not exist."""
+        folder, recorded = self.recorder.folder, self.recorded
+        if folder.kind == "project" and not recorded.has_project():
+            where = f"{folder.project!r} below {recorded.place} (seamark ls lists the runs)"
+            self.warn_once(f"there is no project {where}")
 
     def warn(self, error: QueryError) -> None:
         """Suggest once a path for one that no run has; a later run may have it."""

@@ -11,7 +11,7 @@ from seamark.errors import MissingFieldError, ValueKindError
 from seamark.options.checks import PARAMETERS
 from seamark.paths import check_writable, is_inside, join_path
 from seamark.pictures.printing import show as print_line
-from seamark.process.interrupts import quietly
+from seamark.process.interrupts import logged
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import CHANGES
 from seamark.reading.words import hint_for
@@ -19,6 +19,7 @@ from seamark.run.lifecycle import NEW
 from seamark.run.recorded import nest
 from seamark.values import Atom, decode_atom, encode_atom, is_container, parameters
 from seamark.values._atoms import members, thaw
+from seamark.values._numbers import wrong
 from seamark.values._parameters import is_parameter, legal_key
 
 if TYPE_CHECKING:
@@ -51,11 +52,7 @@ class Held:
         return _decoded(self._recorder.secrets.atoms(atoms))
 
     def _read(self) -> None:
-        def warn(error: Exception) -> None:
-            what = self._recorded.words
-            log.warning("seamark: the parameters of %s could not be read: %s", what, error)
-
-        with quietly(warn):
+        with logged(f"the parameters of {self._recorded.words} could not be read"):
             found = {}
             for one in self._recorded.attributes():
                 if one.family == "atom" and is_parameter(one.path):
@@ -265,11 +262,12 @@ def _pairs(new: Any) -> dict[Any, Any]:
         try:
             return dict(new)
         except (TypeError, ValueError):
-            msg = (
-                "params: expected a mapping, dataclass, Namespace, OmegaConf or ArgumentParser, "
-                f"got {type(new).__name__}: {new!r:.80}"
-            )
-            raise ValueKindError(msg) from None
+            raise wrong(
+                new,
+                "params",
+                "a mapping, dataclass, Namespace, OmegaConf or ArgumentParser",
+                ValueKindError,
+            ) from None
     return dict(members(new) or ())
 
 

@@ -15,7 +15,16 @@ from seamark.paths import check_path, check_series_path, join_path
 from seamark.process.interrupts import let_pass, quietly
 from seamark.reading.browsing import Browsable
 from seamark.types import File, FileSeries, FloatSeries, Histogram, Series, Single, StringSeries
-from seamark.values import Escaped, flatten, is_container, shown, to_float, to_step, to_time_ns
+from seamark.values import (
+    Escaped,
+    flatten,
+    is_container,
+    shown,
+    to_float,
+    to_step,
+    to_time_ns,
+)
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
@@ -89,19 +98,12 @@ class Points:
         drop = self._outlet.drop
         try:
             own = "" if phase is None else _PHASES.get(phase) or check_path(phase)
-            prefix = join_path(base, own)
-        except Exception as error:  # noqa: BLE001 - see `let_pass`
-            let_pass(error)
-            count = len(metrics) if isinstance(metrics, Mapping) else 1
-            drop("metrics", max(1, count), f"log_metrics: phase: {error}")
-            return {}
-        prefix += "/" if prefix else ""
-        try:
+            prefix = f"{join_path(base, own)}/".removeprefix("/")
             found = {f"{prefix}{key}": value for key, value in metrics.items()}
         except Exception as error:  # noqa: BLE001 - see `let_pass`
             let_pass(error)
-            what = f"log_metrics: expected a mapping of paths to numbers: {error!r:.200}"
-            drop("metrics", 1, what)
+            count = len(metrics) if type(metrics) is dict else 1
+            drop("metrics", max(1, count), f"log_metrics: {error!r:.200}")
             return {}
         if epoch is not None:
             if found.pop(prefix + _EPOCH, None) is not None:
@@ -213,17 +215,12 @@ class Points:
             for at, points in _sequences(path, values)
         ]
         series = [each for each in series if each.points]
-        details = {
-            each.path: list(_of_each(described, len(each.points)))
-            for each in series
-            if each.family == "file_series"
-        }
         if series and (writer := self._outlet.to_append()):
             self._outlet.announce()
             series = [each for each in series if not self._is_observed(each)]
             writer.expect({self._outlet.series_path(each.path): each.family for each in series})
             for each in series:
-                self._extend(writer, each, details.get(each.path))
+                self._extend(writer, each, described)
 
     def _is_observed(self, series: _Batch) -> bool:
         if series.family != "float_series" or not self._kept.aggregates(series.path):
@@ -232,9 +229,7 @@ class Points:
             self._kept.observe(series.path, each)
         return True
 
-    def _extend(
-        self, writer: JournalWriter, series: _Batch, details: Iterable[Mapping[str, Any]] | None
-    ) -> None:
+    def _extend(self, writer: JournalWriter, series: _Batch, described: Mapping[str, Any]) -> None:
         path, steps, times = series.path, series.steps, series.times_ns
         if series.family == "float_series":
             at = self._outlet.series_path(path)
@@ -242,10 +237,9 @@ class Points:
             writer.append_column(at, [to_float(point) for point in series.points], steps, times)
             return
         points = zip(series.points, steps or repeat(None), times or repeat(None), strict=False)
-        detailed = zip(points, details or repeat({}), strict=False)
         at_once = 1 if series.family == "file_series" else _AT_ONCE
-        while part := list(islice(detailed, at_once)):
-            records = [self._record(writer, series.family, path, *each) for each in part]
+        while part := list(islice(points, at_once)):
+            records = [self._record(writer, series.family, path, each, described) for each in part]
             self._contents.append_points(writer, records, _KINDS[series.family])
 
     def _record(
@@ -317,28 +311,13 @@ class _Batch:
         self.family = kinds[0] if kinds else ""
 
 
-def _of_each(described: Mapping[str, Any], count: int) -> Iterator[dict[str, Any]]:
-    """Yield ``name`` and ``description`` of each file: ``names`` and ``descriptions`` tell many."""
-    several: dict[str, list[Any]] = {}
-    for name in ("names", "descriptions"):
-        given = described.get(name)
-        several[name] = [None] * count if given is None else list(given)
-        if len(several[name]) != count:
-            msg = f"{name}: expected {count}, one a file, got {len(several[name])}"
-            raise ArgumentError(msg)
-    for name, description in zip(several["names"], several["descriptions"], strict=True):
-        told = {"name": name, "description": description}
-        yield {key: described.get(key) if value is None else value for key, value in told.items()}
-
-
 def _sequences(path: str, values: Any) -> Iterator[tuple[str, list[Any]]]:
     if isinstance(values, Mapping):
         for key, part in values.items():
             yield from _sequences(join_path(path, check_path(str(key))), part)
         return
     if not isinstance(values, Iterable) or isinstance(values, Browsable):
-        msg = f"{path!r}: expected several values in a sequence, got {shown(values)}"
-        raise ValueKindError(msg)
+        raise wrong(values, f"{path!r}", "several values in a sequence", ValueKindError)
     yield path, list(values)
 
 
@@ -355,11 +334,9 @@ def family_of(value: Any) -> str:
     except ValueKindError as refused:
         if File.is_convertable(value):
             return "file_series"
-        msg = (
-            "append: expected a number, a string, a File, an image or a Histogram, "
-            f"got {shown(value)}"
-        )
-        raise ValueKindError(msg) from refused
+        raise wrong(
+            value, "append", "a number, a string, a File, an image or a Histogram", ValueKindError
+        ) from refused
     return "float_series"
 
 

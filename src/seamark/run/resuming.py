@@ -11,7 +11,7 @@ from seamark.errors import SeamarkError
 from seamark.journal.folder import is_run_id
 from seamark.opening.machine import is_run, open_checkpoint
 from seamark.options.settings import Settings
-from seamark.process.interrupts import quietly
+from seamark.process.interrupts import logged, quietly
 from seamark.process.rank import connected, current_rank
 from seamark.values import encode_atom
 
@@ -116,10 +116,7 @@ def _withdraw(session: Session) -> None:
     # A run of this process alone goes into the trash. From one that others record too only the
     # journals of this process are removed.
 
-    def lost(error: Exception) -> None:
-        log.debug("seamark: run %s could not be withdrawn: %r", session.folder.run, error)
-
-    with quietly(lost):
+    with logged(f"run {session.folder.run} could not be withdrawn", logging.DEBUG):
         shared = session.policy.common_id or session.options.names_a_run
         if not shared:
             session.recorder.values.assign_quietly({"sys/trashed": True})

@@ -13,7 +13,6 @@ from seamark.opening.opening import Saved
 from seamark.options.run_options import RunOptions, accept_options, check_names
 from seamark.options.settings import Settings
 from seamark.pictures.drawing import PlotOptions, plot_run
-from seamark.process.interrupts import quietly
 from seamark.reading.curves import Look
 from seamark.run.chrono import Chrono, Chronos, Loops, Progress
 from seamark.run.container import Container
@@ -104,18 +103,9 @@ class Run(Container):
     # ---------------------------------------------------------------- facts
 
     def __repr__(self) -> str:
-        return f"<seamark.Run {self.folder.project}/{self.folder.run} {self._state_text()}>"
-
-    def _state_text(self) -> str:
-        if self.mode == "disabled":
-            return "disabled"
-        if self.mode != "read-only" and not self._is_recorded_by_other_processes:
-            return self.written_state
-        if self.session.recorded.has_read:
-            with quietly():  # what was read last; nothing is looked up for it
-                view = self.session.recorded.index.view(self.folder.project, self.folder.run)
-                return str(view.state)
-        return self.mode if self.mode == "read-only" else "opened"
+        word = "opened" if self._is_recorded_by_other_processes else self.written_state
+        word = self.mode if self.mode in ("disabled", "read-only") else word
+        return f"<seamark.Run {self.folder.project}/{self.folder.run} {word}>"
 
     @property
     def id(self) -> str:
@@ -225,12 +215,11 @@ class Run(Container):
     def tags(self) -> dict[str, Any]:
         """Keyed tags by key, as recorded up to now, with those of the projects above.
 
-        They are kept under ``tags/``; tags without a key are those of ``sys/tags``. Of a run that
-        is sent to a server they include what the projects say only there, which is asked once.
+        They are kept under ``tags/``; tags without a key are those of ``sys/tags``.
         """
         if self.session.recorder.silent:  # what it was given is all that it knows
             return self.session.introduction.tags()
-        return super().tags | self.session.tags.server_tags()
+        return super().tags
 
     @property
     def transfers(self) -> list[dict[str, Any]]:
@@ -513,7 +502,7 @@ class Run(Container):
         Returns:
             Whether it was still this process's, which may have counted as crashed since.
         """
-        return self.session.claim.release()
+        return self.session.hold is not None and self.session.hold.release()
 
     def stop(self, *, seconds: float | None = None) -> None:
         """Finish: store taken files, mark the run completed, force everything to disk.

@@ -17,10 +17,8 @@ from seamark.paths import join_path
 from seamark.process import fork
 from seamark.process.liveness import memory_groups, process_facts
 from seamark.process.rank import current_rank, job_key
-from seamark.run.claims import OwnClaim
-from seamark.run.container import TagCheck
 from seamark.run.distribution import LateRank
-from seamark.run.ending import Ending, Watch
+from seamark.run.ending import Ending
 from seamark.run.introduction import Introduction, print_end
 from seamark.run.lifecycle import RECORDING, RESTING, WAITING, Lifecycle
 from seamark.run.ranks import RankPolicy, rank_has_recorded
@@ -83,7 +81,7 @@ class Session:
             start=self._start,
             secrets=options.hidden(),
             keep={**(options.keep or {}), **carried.keep},
-            expect_tags=lambda atoms: self.tags.expect(atoms),  # noqa: PLW0108 - made later
+            expect_tags=lambda atoms: self.recorded.expect_tags(atoms),  # noqa: PLW0108 - made later
             after_t=remote.largest_t if remote else 0,
         )
         self.shipping = Shipping(options.remotes, options.api_token, self.recorder)
@@ -107,19 +105,15 @@ class Session:
             is_partial=remote is not None or (opening.is_unanswered and not folder.journals()),
             settle=self.recorder.kept.write,
         )
-        self.tags = TagCheck(self.recorded, options.remotes, options.api_token)
-        self._watch = Watch(
-            options, self.recorder, self.introduction, self.lifecycle, self.state, self.resume
-        )
-        self.claim = OwnClaim(self.recorder)
+        self.hold: Hold | None = None
         self.ending = Ending(
+            options,
             self.recorder,
             self.recorded,
+            self.introduction,
             self.lifecycle,
             self.state,
             self.shipping,
-            self._watch,
-            self.claim,
             self._print_end,
         )
         fork.register(self.after_fork)
@@ -213,7 +207,7 @@ class Session:
         """Raise `RunNotFoundError` or `ArgumentError` if the run is missing or was purged."""
         if self.opening.refusal is not None:
             raise self.opening.refusal
-        self.tags.expect(self.options.tags.keyed)
+        self.recorded.expect_tags(self.options.tags.keyed)
 
     def _expect_origin(self) -> None:
         self.expect_place()
@@ -247,7 +241,7 @@ class Session:
         if not self.introduction.told and not rank:
             revision: dict[str, Any] = {}
             if not existed:
-                version = self.introduction.find_version()
+                version = self.introduction.version
                 revision = take_revision(self.options, folder, version)
             self.introduction.record(writer, owner=bool(self.state.owner), revision=revision)
         if existed:
@@ -292,7 +286,7 @@ class Session:
     def _complete_start(self) -> None:
         self.ending.expect()
         if self.state.owner is not False:
-            self._watch.begin()
+            self.ending.begin_captures(self.resume.origin)
         self.introduction.end()
 
     def start(self) -> None:
@@ -331,7 +325,7 @@ class Session:
             self.recorder.values.assign_quietly(self.introduction.of_owner())
             if self.lifecycle.phase in (RESTING, WAITING):
                 self.ending.go_on()
-            self._watch.begin()
+            self.ending.begin_captures(self.resume.origin)
             self.state.take_over(self.lifecycle)
 
     def _before_points(self, paths: Collection[str]) -> bool:
@@ -358,7 +352,7 @@ class Session:
             self.recorder.announce()
             self._revive()
         if error is not None:
-            self._watch.note_error(error, asked=True)
+            self.ending.note_error(error, asked=True)
         self.recorder.kept.write()
         self.state.set(state, detail=detail, error=error)
 
@@ -372,12 +366,13 @@ class Session:
     def _revive(self) -> None:
         if self.lifecycle.phase == RESTING:
             self.ending.go_on()
-            self._watch.begin()
+            self.ending.begin_captures(self.resume.origin)
 
     def claimed(self, hold: Hold) -> None:
         """Note that this process has claimed the run; see `seamark.Project.claim`."""
-        self.claim.begin(hold, self.state.disown)
-        self.lifecycle.on(heartbeat=hold.look)
+        self.hold = hold
+        hold.begin(self.recorder, on_loss=self.state.disown)
+        self.lifecycle.on(heartbeat=hold.look, stop=hold.end, closed=hold.release)
 
     # ---------------------------------------------------------------- ranks and attempts
 

@@ -6,11 +6,9 @@ import contextlib
 import hashlib
 import logging
 import os
-import signal
 import socket
-import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
@@ -128,41 +126,17 @@ def _wait(shippers: list[Any], seconds: float, folder: Any) -> list[bool]:
     until, done = time.monotonic() + seconds, []
     waited = iter(shippers)
     try:
-        with _before_sigterm(shippers, folder):
-            for shipper in waited:
-                left = max(0.0, until - time.monotonic())
-                name = f"sending to {shipper.name}"
-                with progress_bar(name, quiet=is_quiet(), of_bytes=True) as show:
-                    done.append(shipper.wait_at_end(left, folder, show))
+        for shipper in waited:
+            left = max(0.0, until - time.monotonic())
+            name = f"sending to {shipper.name}"
+            with progress_bar(name, quiet=is_quiet(), of_bytes=True) as show:
+                done.append(shipper.wait_at_end(left, folder, show))
     except KeyboardInterrupt:
         _hurried.add(os.getpid())
         for shipper in waited:
             shipper.wait_at_end(0.0, folder)
         raise
     return done
-
-
-@contextlib.contextmanager
-def _before_sigterm(shippers: list[Any], folder: Any) -> Iterator[None]:
-    """Report unsent data before SIGTERM ends the process; other handlers stay in place."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-
-    def end(number: int, _: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        with quietly(_failed):
-            for shipper in shippers:
-                shipper.warn_unsent(folder)
-        os.kill(os.getpid(), number)
-
-    signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        if signal.getsignal(signal.SIGTERM) is end:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _failed(error: Exception) -> None:

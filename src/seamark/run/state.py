@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.capture import error_message
 from seamark.errors import ArgumentError
 from seamark.paths import is_inside
-from seamark.process.interrupts import quietly
+from seamark.process.interrupts import logged, quietly
 from seamark.reading.attributes import DETAIL
 from seamark.reading.words import hint_for
 from seamark.values import escape
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
@@ -50,11 +51,9 @@ def check_state(state: object, detail: object, error: object) -> None:
         msg = f"state: expected one of {', '.join(_SETTABLE)}, got {state!r:.80}{hint}"
         raise ArgumentError(msg)
     if detail is not None and not (isinstance(detail, str) and 0 < len(detail) <= _LONGEST):
-        msg = f"detail: expected a text of 1 to {_LONGEST:,} characters or None, got {detail!r:.80}"
-        raise ArgumentError(msg)
+        raise wrong(detail, "detail", f"a text of 1 to {_LONGEST:,} characters or None")
     if error is not None and not isinstance(error, BaseException):
-        msg = f"error: expected an exception or None, got {type(error).__name__}: {error!r:.80}"
-        raise ArgumentError(msg)
+        raise wrong(error, "error", "an exception or None")
 
 
 def expect_owned(verb: str, words: str, *, owned: bool) -> None:
@@ -164,10 +163,7 @@ class OwnState:
         namespace = self._opening.options.monitoring_namespace or "monitoring"
         folder, remote = self._recorder.folder, self._opening.remote
 
-        def lost(error: Exception) -> None:
-            log.warning("seamark: what run %s holds could not be read: %s", folder.run, error)
-
-        with quietly(lost):
+        with logged(f"what run {folder.run} holds could not be read"):
             if remote is None:
                 self._held = learn(folder, writer, namespace)
             elif not folder.journals():

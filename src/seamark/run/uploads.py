@@ -9,7 +9,6 @@ import logging
 import os
 import stat
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -19,11 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.blobs import members_of
 from seamark.capture.code.walk import Search, StoppedError, Walk
 from seamark.errors import ArgumentError, FileMissingError
-from seamark.process.interrupts import let_pass
-from seamark.values import shown
+from seamark.process.interrupts import quietly
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
-    from seamark.blobs import FileFilter
     from seamark.run.recorder import Recorder
 
 __all__ = ["Source", "SourceFiles", "files_to_upload"]
@@ -58,7 +56,7 @@ def files_to_upload(
             if isinstance(one, ModuleType):
                 found |= _files_of_module(one, ignore)
             else:
-                found |= members_of(one, _rules(ignore, name))
+                found |= _kept(members_of(one), ignore, name)
         except FileMissingError:
             if isinstance(one, ModuleType) or not glob.has_magic(name):
                 raise
@@ -76,15 +74,10 @@ def files_to_upload(
 def _check(ignore: object, max_bytes: object) -> None:
     is_name = isinstance(ignore, str) and ignore == os.path.basename(ignore) and bool(ignore)
     if ignore is not None and not is_name:
-        msg = (
-            "ignore: expected the name of files with rules, such as '.gitignore', or None, "
-            f"got {shown(ignore)}"
-        )
-        raise ArgumentError(msg)
+        raise wrong(ignore, "ignore", "the name of files with rules, such as '.gitignore', or None")
     is_count = isinstance(max_bytes, int) and not isinstance(max_bytes, bool) and max_bytes >= 0
     if max_bytes is not None and not is_count:
-        msg = f"max_bytes: expected a number of bytes or None, got {shown(max_bytes)}"
-        raise ArgumentError(msg)
+        raise wrong(max_bytes, "max_bytes", "a number of bytes or None")
 
 
 def _check_size(found: dict[str, Path], max_bytes: int) -> None:
@@ -98,34 +91,20 @@ def _check_size(found: dict[str, Path], max_bytes: int) -> None:
         raise ArgumentError(msg)
 
 
-def _rules(name: str | None, target: str, *skipped: str) -> FileFilter | None:
-    """Return which files below a folder or of a pattern are taken; raises `StoppedError`."""
-    if name is None and not skipped:
-        return None
+def _kept(files: dict[str, Path], ignore: str | None, target: str) -> dict[str, Path]:
+    """Return the files of a folder or pattern that rules leave; raises `StoppedError`."""
     base = os.path.abspath(os.path.expanduser(target))
     while glob.has_magic(base):
         base = os.path.dirname(base)
-    kept: set[str] = set()
-    folders = {base}
-    if name is not None and os.path.isdir(base):
-        search = Search(name, timeout_s=_SEARCH_S)
-        names = search.names(base, _MAX_NAMES)
-        if search.is_cut:
-            msg = "there are too many files"
-            raise StoppedError(msg)
-        kept.update(os.path.join(base, *each.split("/")) for each in names)
-    for path in kept:
-        folder = os.path.dirname(path)
-        while folder not in folders:
-            folders.add(folder)
-            folder = os.path.dirname(folder)
-
-    def is_included(path: str, *, is_folder: bool) -> bool:
-        if is_folder and os.path.basename(path) in skipped:
-            return False
-        return name is None or path in (folders if is_folder else kept)
-
-    return is_included
+    if ignore is None or not os.path.isdir(base):
+        return files
+    search = Search(ignore, timeout_s=_SEARCH_S)
+    names = search.names(base, _MAX_NAMES)
+    if search.is_cut:
+        msg = "there are too many files"
+        raise StoppedError(msg)
+    kept = {os.path.join(base, *each.split("/")) for each in names}
+    return {name: path for name, path in files.items() if os.fspath(path) in kept}
 
 
 def _files_of_module(module: ModuleType, ignore: str | None) -> dict[str, Path]:
@@ -134,14 +113,17 @@ def _files_of_module(module: ModuleType, ignore: str | None) -> dict[str, Path]:
     folders = list(getattr(module, "__path__", ()))
     file = getattr(module, "__file__", None)
     if not folders and not (isinstance(file, str) and os.path.isfile(file)):
-        msg = f"upload_files: expected a module that lies in files, got {module.__name__!r}"
-        raise FileMissingError(msg)
+        raise wrong(
+            module.__name__, "upload_files", "a module that lies in files", FileMissingError
+        )
     if not folders:
         return members_of(str(file))
     found: dict[str, Path] = {}
     for folder in folders:
         above = os.path.dirname(folder)
-        for path in members_of(folder, _rules(ignore, folder, _COMPILED)).values():
+        for path in _kept(members_of(folder), ignore, folder).values():
+            if _COMPILED in path.parts:
+                continue
             inside = os.path.relpath(path).replace(os.sep, "/")
             outside = inside == ".." or inside.startswith("../")
             found[os.path.relpath(path, above).replace(os.sep, "/") if outside else inside] = path
@@ -155,62 +137,48 @@ class SourceFiles:
         several = [targets] if isinstance(targets, (str, os.PathLike)) else list(targets)
         self._recorder = recorder
         self._targets = [os.fspath(each) for each in several]
-        self._ends = float("inf")
         self._given_up = False
         self._hurry = threading.Event()
         here = os.getcwd()  # noqa: PTH109 - a script may go elsewhere
         root = os.fspath(recorder.folder.root)
         self._walk = Walk(here, root, self._hurry, self._may_go_on)
-        self._count = self._size = 0
+        self._count = 0
+        self._why = ""
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._keep, name="seamark-sources", daemon=True)
-
-    def start(self) -> None:
-        """Begin, and return at once."""
         self._thread.start()
 
     def finish(self) -> None:
         """Stop; files that are not stored within a second are left out."""
         if self._pid == os.getpid() and self._thread is not threading.current_thread():
-            self._ends = time.monotonic() + _PATIENCE_S
             self._hurry.set()
-            self._thread.join(_PATIENCE_S + _PATIENCE_S / 2)  # the rest to tell what is left out
+            self._thread.join(_PATIENCE_S)
             if self._thread.is_alive():  # waits for a disk
                 self._given_up = True
                 self._walk.cancel()
                 self._recorder.values.assign_quietly({_LEFT_OUT: self._left_out(_ENDED)})
 
     def _may_go_on(self) -> bool:
-        return time.monotonic() < self._ends
+        return not self._given_up
 
     def _keep(self) -> None:
-        with self._recorder.guard("source_files", "source_files could not be stored"):
-            why = self._take()
-            told = [why] if why else []
+        recorder = self._recorder
+        with recorder.guard("source_files", "source_files could not be stored"):
+            found = self._found() if recorder.to_share(_PATH) is not None else iter(())
+            while (kept := dict(islice(found, _AT_ONCE))) and not self._given_up:
+                recorder.values.add_files(_PATH, kept)
+                self._count += len(kept)
+            if self._given_up:
+                return
+            told = [self._left_out(self._why)] if self._why else []
             if ruled := self._walk.ruled:
                 what = "git is not found, so folders with rules of what is ignored are left out"
                 told.append(f"{what}: {_listed(ruled)}")
             if links := self._walk.linked:
                 what = "links that lead out of what was named are left out"
                 told.append(f"{what}: {_listed(links)}")
-            if told and not self._given_up:
-                self._recorder.values.assign_quietly({_LEFT_OUT: "; ".join(told)})
-
-    def _take(self) -> str:
-        is_recorded = self._recorder.to_share(_PATH) is not None
-        found = self._found()
-        why = ""
-        while is_recorded and not why:
-            kept: dict[str, str] = {}
-            try:
-                kept.update(islice(found, _AT_ONCE))
-            except StoppedError as error:
-                why = str(error)
-            if not kept or self._given_up:
-                break
-            self._recorder.values.add_files(_PATH, kept)
-            self._count += len(kept)
-        return self._left_out(why) if why and not self._given_up else ""
+            if told:
+                recorder.values.assign_quietly({_LEFT_OUT: "; ".join(told)})
 
     def _left_out(self, why: str) -> str:
         what = f"{self._count:,} files are kept, the rest is left out ({why})"
@@ -218,28 +186,30 @@ class SourceFiles:
         return what
 
     def _found(self) -> Iterator[tuple[str, str]]:
-        names: set[str] = set()
-        for target in self._targets:
-            is_empty = True
-            for name, path in self._walk.files(target):
-                is_empty = False
-                size = _size(path)
-                if name in names or size is None:
-                    continue
-                names.add(name)
-                self._size += size
-                if len(names) > _MAX_FILES or self._size > _MAX_BYTES:
-                    limits = f"at most {_MAX_FILES:,} files and {_MAX_BYTES >> 20} MiB"
-                    raise StoppedError(limits)
-                if not self._may_go_on():
-                    raise StoppedError(_ENDED)
-                yield name, path
-            if is_empty and not self._walk.ruled:
-                log.warning(  # nothing is lost: there was nothing
-                    "seamark: source_files: expected an existing file or folder, or a pattern that"
-                    " matches one, got %r",
-                    target,
-                )
+        sizes: dict[str, int] = {}
+        total = 0
+        try:
+            for target in self._targets:
+                is_empty = True
+                for name, path in self._walk.files(target):
+                    is_empty = False
+                    size = _size(path)
+                    if name in sizes or size is None:
+                        continue
+                    sizes[name] = size
+                    total += size
+                    if len(sizes) > _MAX_FILES or total > _MAX_BYTES:
+                        limits = f"at most {_MAX_FILES:,} files and {_MAX_BYTES >> 20} MiB"
+                        raise StoppedError(limits)  # noqa: TRY301 - as the walk raises it
+                    yield name, path
+                if is_empty and not self._walk.ruled:
+                    log.warning(  # nothing is lost: there was nothing
+                        "seamark: source_files: expected an existing file or folder, or a pattern"
+                        " that matches one, got %r",
+                        target,
+                    )
+        except StoppedError as error:
+            self._why = str(error)
 
 
 def _listed(names: list[str]) -> str:
@@ -248,10 +218,8 @@ def _listed(names: list[str]) -> str:
 
 
 def _size(path: str) -> int | None:
-    try:
+    with quietly(only=(OSError, ValueError)):
         found = os.stat(path)
-    except (OSError, ValueError) as error:
-        let_pass(error)
-        return None
-    is_readable = stat.S_ISREG(found.st_mode) and os.access(path, os.R_OK)
-    return found.st_size if is_readable else None
+        if stat.S_ISREG(found.st_mode) and os.access(path, os.R_OK):
+            return found.st_size
+    return None

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError, ValueKindError
+from seamark.errors import ArgumentError, SeamarkError, ValueKindError
 from seamark.process.interrupts import let_pass, quietly, raised_by_signal_handler
 from seamark.values.arrays import is_array, is_numpy_scalar, is_tensor, numpy_scalar
 
@@ -291,8 +291,7 @@ def to_step(step: Any) -> float:
     except (ValueKindError, ArgumentError):
         found = math.nan
     if not math.isfinite(found):
-        msg = f"step: expected a finite number, got {shown(step)}"
-        raise ArgumentError(msg)
+        raise wrong(step, "step", "a finite number")
     return found
 
 
@@ -310,11 +309,9 @@ def to_time_ns(timestamp: float | datetime | None) -> int | None:
         let_pass(error)
         found = None
     if found is None or abs(found) > _MAX_NS:
-        msg = (
-            "timestamp: expected seconds since 1970 or a datetime between 1678 and 2262, "
-            f"got {shown(timestamp)}"
+        raise wrong(
+            timestamp, "timestamp", "seconds since 1970 or a datetime between 1678 and 2262"
         )
-        raise ArgumentError(msg)
     return found
 
 
@@ -323,6 +320,13 @@ def shown(value: Any) -> str:
     with quietly():  # ints of over 4300 digits, and whatever people write
         return f"{type(value).__name__}: {value!r:.80}"
     return type(value).__name__
+
+
+def wrong(
+    given: object, what: str, expected: str, kind: type[SeamarkError] = ArgumentError
+) -> SeamarkError:
+    """Return an error about an argument with what was expected and what was given."""
+    return kind(f"{what}: expected {expected}, got {shown(given)}")
 
 
 def _nanoseconds(timestamp: Any) -> int | None:

@@ -8,8 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from seamark.errors import ArgumentError
-from seamark.values._numbers import shown, to_float
+from seamark.values._numbers import to_float, wrong
 
 __all__ = ["Keep", "Last", "Ring", "a_count", "a_float", "a_mapping"]
 
@@ -93,8 +92,7 @@ class Last(Keep):
             ArgumentError: If it is of another kind.
         """
         if not isinstance(other, Last):
-            msg = f"merge: expected Last, got {shown(other)}"
-            raise ArgumentError(msg)
+            raise wrong(other, "merge", "Last")
         if other.count:
             self._last = other.last
         self._count += other.count
@@ -150,8 +148,7 @@ class Ring(Keep):
 
     def __init__(self, size: int) -> None:
         if isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= MOST_KEPT:
-            msg = f"size: expected a whole number from 1 to {MOST_KEPT}, got {shown(size)}"
-            raise ArgumentError(msg)
+            raise wrong(size, "size", f"a whole number from 1 to {MOST_KEPT}")
         self.size = size
         self._kept: deque[float] = deque(maxlen=size)
         self._count = 0
@@ -176,8 +173,7 @@ class Ring(Keep):
             ArgumentError: If it is of another kind.
         """
         if not isinstance(other, Ring):
-            msg = f"merge: expected a Ring, got {shown(other)}"
-            raise ArgumentError(msg)
+            raise wrong(other, "merge", "a Ring")
         self._kept.extend(other.values)
         self._count += other.count
 
@@ -222,8 +218,7 @@ class Ring(Keep):
         told = a_mapping(cls, state)
         found, values = cls(told.get("size", 0)), told.get("values")
         if not isinstance(values, list | tuple) or len(values) > found.size:
-            msg = f"values: expected at most {found.size} numbers, got {values!r:.80}"
-            raise ArgumentError(msg)
+            raise wrong(values, "values", f"at most {found.size} numbers")
         found._kept.extend(a_float("values", each, odd=True) for each in values)
         found._count = a_count("count", told.get("count"))
         return found
@@ -239,16 +234,14 @@ def _plain(number: float) -> float | str:
 def a_mapping(kind: type, state: object) -> Mapping[str, Any]:
     """Return the state of an aggregate; ArgumentError if it is not a mapping."""
     if not isinstance(state, Mapping):
-        msg = f"{kind.__name__}.from_dict: expected what state_dict() returned, got {shown(state)}"
-        raise ArgumentError(msg)
+        raise wrong(state, f"{kind.__name__}.from_dict", "what state_dict() returned")
     return state
 
 
 def a_count(name: str, given: object) -> int:
     """Return a number of observations; ArgumentError if it is none that 64 bits hold."""
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < _COUNTS:
-        msg = f"{name}: expected a whole number from 0 on, got {shown(given)}"
-        raise ArgumentError(msg)
+        raise wrong(given, name, "a whole number from 0 on")
     return given
 
 
@@ -263,5 +256,4 @@ def a_float(name: str, given: object, *, odd: bool = False) -> float:
             found = math.inf
         if odd or math.isfinite(found):
             return found
-    msg = f"{name}: expected a{'' if odd else ' finite'} number, got {shown(given)}"
-    raise ArgumentError(msg)
+    raise wrong(given, name, f"a{'' if odd else ' finite'} number")

@@ -45,6 +45,7 @@ from seamark.store.query.kinds import (
     system_types,
 )
 from seamark.values import escape
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -164,11 +165,12 @@ def parse(text: str) -> Expression:
     compared.
     """
     if not isinstance(text, str):
-        msg = (
-            "query: expected a string, such as 'parameters/lr = 0.5 AND tags/workers = 8', "
-            f"got {type(text).__name__}: {text!r:.80}"
+        raise wrong(
+            text,
+            "query",
+            "a string, such as 'parameters/lr = 0.5 AND tags/workers = 8'",
+            QueryError,
         )
-        raise QueryError(msg)
     return _parsed(escape(text))  # as texts are kept
 
 
@@ -189,8 +191,7 @@ def parse_field(text: str, what: str = "column") -> Field:
     Only an aggregate or a type after the last colon counts. Raises `QueryError` for an empty text.
     """
     if not isinstance(text, str) or not text.strip("`"):
-        msg = f"{what}: expected a path such as 'val/loss' or 'val/loss:min', got {text!r:.80}"
-        raise QueryError(msg)
+        raise wrong(text, what, "a path such as 'val/loss' or 'val/loss:min'", QueryError)
     path, colon, word = text.rpartition(":")
     path, word = path.strip("`"), word.lower()
     word = _OTHER_AGGREGATES.get(word, word)

@@ -21,6 +21,7 @@ from seamark.reading.names import LATEST
 from seamark.store.query.kinds import GROUPS, STATES, near_state
 from seamark.store.query.language import Among, And, Comparison, Expression, Field, Value, parse
 from seamark.values import escape
+from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog
@@ -198,8 +199,7 @@ class Selection(Wanted):
         ]
         if self.trashed is not None:
             if not isinstance(self.trashed, bool):
-                msg = f"trashed: expected True, False or None for both, got {self.trashed!r}"
-                raise ArgumentError(msg)
+                raise wrong(self.trashed, "trashed", "True, False or None for both")
             value = Value(self.trashed, str(self.trashed).lower())
             terms.append(Comparison(Field("sys/trashed"), "=", value))
         return And(tuple(terms))
@@ -212,22 +212,17 @@ class Selection(Wanted):
     def check(self) -> None:
         """Check the parts that `expression` does not check; raises `ArgumentError`."""
         if self.kind not in KINDS:
-            msg = f"kind: expected one of {', '.join(KINDS)}, got {self.kind!r:.80}"
-            raise ArgumentError(msg)
+            raise wrong(self.kind, "kind", f"one of {', '.join(KINDS)}")
         if self.limit is not None and (
             not isinstance(self.limit, int) or isinstance(self.limit, bool) or self.limit < 1
         ):
-            msg = f"limit: expected a positive number of runs or None, got {self.limit!r}"
-            raise ArgumentError(msg)
+            raise wrong(self.limit, "limit", "a positive number of runs or None")
         if not isinstance(self.offset, int) or isinstance(self.offset, bool) or self.offset < 0:
-            msg = f"offset: expected a number of runs to leave out, got {self.offset!r}"
-            raise ArgumentError(msg)
+            raise wrong(self.offset, "offset", "a number of runs to leave out")
         if not isinstance(self.ascending, bool):
-            msg = f"ascending: expected True or False, got {self.ascending!r}"
-            raise ArgumentError(msg)
+            raise wrong(self.ascending, "ascending", "True or False")
         if not isinstance(self.sort_by, str):
-            msg = f"sort_by: expected a path such as 'val/loss:min', got {self.sort_by!r}"
-            raise ArgumentError(msg)
+            raise wrong(self.sort_by, "sort_by", "a path such as 'val/loss:min'")
 
 
 def _strings(name: str, given: str | Iterable[str] | None) -> list[str] | None:
@@ -242,8 +237,7 @@ def _strings(name: str, given: str | Iterable[str] | None) -> list[str] | None:
     )
     for value in values:
         if not isinstance(value, str):
-            msg = f"{name}: expected a string or several, got {value!r:.80}"
-            raise ArgumentError(msg)
+            raise wrong(value, name, "a string or several")
     return values or None
 
 

@@ -18,7 +18,6 @@ from seamark.ignite import (
     HandlersTimeProfiler,
     OptimizerParamsHandler,
     OutputHandler,
-    SeamarkSaver,
     WeightsHistHandler,
     WeightsScalarHandler,
     setup_seamark_logging,
@@ -106,13 +105,6 @@ def test_handlers_are_attached_to_engines(logger, wrong):
             attach()
 
 
-@pytest.mark.parametrize("wrong", ["x", None, 1.5, -1])
-def test_the_rank_that_saves_is_a_rank(logger, wrong):
-    """Else no rank would save, and nobody would notice."""
-    with pytest.raises(ArgumentError, match="save_on_rank: expected an int from 0 on, got"):
-        SeamarkSaver(logger, wrong)
-
-
 @pytest.mark.parametrize(
     ("given", "error"),
     [
@@ -171,7 +163,7 @@ def test_times_go_to_a_run(engine, kind, wrong):
 
 
 @pytest.mark.parametrize("kind", PROFILERS)
-def test_files_and_numbers_of_runs_are_what_they_should_be(kind):
+def test_files_are_what_they_should_be(kind):
     profiler = kind()
     for layout in ("wide", "long"):
         for wrong in (None, 5):
@@ -179,10 +171,5 @@ def test_files_and_numbers_of_runs_are_what_they_should_be(kind):
                 profiler.write_results(wrong, layout=layout)
         with pytest.raises(OSError, match="nowhere"):
             profiler.write_results("nowhere/times.csv", layout=layout)
-    for wrong in ("x", None, 1.5, 7, -7):
-        with pytest.raises(ArgumentError, match="run: expected the number of a run"):
-            profiler.stats(run=wrong)
-    with pytest.raises(ArgumentError, match="expected"):
-        profiler.stats(engine=Engine(lambda *_: None))
     with pytest.raises(ArgumentError, match="'wide' or 'long'"):
         profiler.write_results("", layout="tall")

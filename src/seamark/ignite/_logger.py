@@ -29,7 +29,7 @@ from seamark.run.run import Run
 from seamark.values import Atom
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
+    from typing_extensions import Unpack
 
 __all__ = ["NeptuneLogger", "SeamarkLogger", "setup_seamark_logging"]
 
@@ -123,15 +123,15 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
 
     With ``ranks="all"`` every rank records its series, those of rank n above 0 under
     ``ranks/<n>/``, and the times of its steps: ``profiling/step_time_s``, and
-    ``profiling/own_time_s`` until other ranks are waited for, if the logger or the engine's
-    function knows the optimizer. Then every rank has to make the logger and attach to the engine
+    ``profiling/own_time_s`` until other ranks are waited for, if the logger records a parameter of
+    the optimizer. Then every rank has to make the logger and attach to the engine
     that trains: they agree on the run when the logger is made, if they are connected by then, and
     whenever that engine starts. Until then ranks other than 0 record nothing.
 
     When the engine that trains starts, rank 0 records how it is distributed under ``distributed/``:
     ``strategy`` (the backend), ``launcher``, ``world_size``, ``nodes``, ``devices`` of a node,
-    ``accelerator``, and, where they are known, ``batch_size`` of a process,
-    ``accumulate_grad_batches`` and ``effective_batch_size``.
+    ``accelerator``, and, where they are known, ``batch_size`` of a process and
+    ``effective_batch_size``.
 
     Args:
         run: An existing ``Run``, or a namespace of one such as ``run["folds/1"]``, instead of a new
@@ -212,9 +212,6 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
 
     def __delitem__(self, key: str) -> None:
         del self._experiment[key]
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self,

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from threading import get_ident
 from time import perf_counter_ns
 from types import CellType, FunctionType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 from ignite.engine import Engine, Events
@@ -22,9 +22,6 @@ from ignite.engine import Engine, Events
 from seamark.ignite._times import FREQUENT, GpuTimes, RunTimes
 from seamark.process.interrupts import let_pass, quietly
 from seamark.profiling import LOCK, POSITION_SHIFT, position
-
-if TYPE_CHECKING:
-    from seamark.ignite._profilers import EngineProfiler
 
 __all__ = ["EngineClock"]
 
@@ -99,8 +96,8 @@ class _Entries(list[Any]):
     # appends to this list, and replaces it to remove handlers.
 
     def __init__(self, clock: EngineClock, event: Any, entries: Iterable[Any] = ()) -> None:
-        first, last = ([(probe, (), {}) for probe in some] for some in clock.probes(event))
-        super().__init__([*first, *last])
+        first, last = clock.probes(event)
+        super().__init__((probe, (), {}) for probe in [*first, *last])
         self._clock, self._event, self._last = clock, event, len(last)
         for entry in entries:
             self.append(entry)
@@ -164,7 +161,7 @@ class EngineClock:
 
     def __init__(self, engine: Any) -> None:
         self._engine = weakref.ref(engine)
-        self._listeners: list[EngineProfiler] = []
+        self._listeners: list[Any] = []  # of `seamark.ignite._profilers.EngineProfiler`
         self.times = RunTimes()
         self.state: Any = None
         self.thread = self.at = self.handlers_ns = self.lap_ns = 0
@@ -185,7 +182,7 @@ class EngineClock:
         found = getattr(engine._event_handlers, "clock", None)  # noqa: SLF001
         return cls(engine) if found is None else found
 
-    def add(self, listener: EngineProfiler) -> None:
+    def add(self, listener: Any) -> None:
         """Call a listener from now on; in the middle of a run, for the rest of it."""
         self._due_ns = 0
         if listener not in self._listeners:
@@ -193,7 +190,7 @@ class EngineClock:
             if self.times.began:
                 listener.begin(self.times)
 
-    def remove(self, listener: EngineProfiler) -> None:
+    def remove(self, listener: Any) -> None:
         """Call a listener no longer; without listeners, nothing of ours stays on the engine."""
         if listener in self._listeners:
             if self.times.began:

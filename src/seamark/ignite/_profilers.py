@@ -9,7 +9,6 @@ import logging
 import math
 import os
 import sys
-import textwrap
 import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -419,21 +418,11 @@ class HandlersTimeProfiler(EngineProfiler):
         *handlers, total, processing, dataflow = results
         largest = sorted(handlers, key=lambda row: -_spent_of(row[2]))[:_TOP]
         columns = columns_of(sys.stdout)
-        rows = _fitted([_HEADS, *largest, total], columns)
+        rows = _fitted([_HEADS, *largest, total, processing, dataflow], columns)
         rule = "-" * max(map(len, rows))
-        lines = ["", rule, rows[0], rule, *rows[1:-1], rule, rows[-1], rule]
-        if len(handlers) > _TOP:
-            lines.append(_more_of(len(handlers)))
-        for name, _, spent, least, most, mean, deviation in (processing, dataflow):
-            if isinstance(spent, str):
-                lines.append(f"{name} was {spent}")
-                continue
-            unit = "" if isinstance(deviation, str) else "s"
-            line = (
-                f"{name} took total {spent}s [min/index: {least[0]}s/{least[1]}, "
-                f"max/index: {most[0]}s/{most[1]}, mean: {mean}s, std: {deviation}{unit}]"
-            )
-            lines += textwrap.wrap(line, columns)
+        lines = ["", rule, rows[0], rule, *rows[1:-3], rule, *rows[-3:], rule]
+        if more := len(handlers) - len(largest):
+            lines.append(f"and {more} more: in table(), write_results() and the summary of the run")
         show("\n".join(lines))
 
     def _columns(self, times: RunTimes) -> dict[str, Any]:
@@ -497,10 +486,6 @@ def _cells(source: Durations) -> list[Any]:
         round(found.mean / 1e9, 5),
         round(found.std / 1e9, 5) if found.count > 1 else "None",
     ]
-
-
-def _more_of(count: int) -> str:
-    return f"and {count - _TOP} more: in table(), write_results() and the summary of the run"
 
 
 def _index_of(source: Durations, at: int) -> int:

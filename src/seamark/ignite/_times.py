@@ -151,9 +151,10 @@ class RunTimes:
             at, waited, took, stepped_at, *spent = rows.T
             self.dataflow.add(at[waited >= 0], waited[waited >= 0])
             self.processing.add(at[took >= 0], took[took >= 0])
-            for event, spent_ns in zip(FREQUENT, spent, strict=True):
-                which = stepped_at if event == Events.ITERATION_COMPLETED else at
-                self.events[event].add(which[which > 0], spent_ns[which > 0])
+            for each, places, spent_ns in zip(
+                FREQUENT, (at, at, at, stepped_at), spent, strict=True
+            ):
+                self.events[each].add(places[places > 0], spent_ns[places > 0])
         for event in list(self.events.values()):
             for one in (event, *list(event.handlers.values())):
                 one.flush()

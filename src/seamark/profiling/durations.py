@@ -329,14 +329,14 @@ def picture(breakdown: Breakdown) -> bytes:
     bars = axes.barh(range(len(parts)), [seconds for _, seconds in parts])
     shares = [(_seconds(seconds), 100 * seconds / breakdown.whole_s) for _, seconds in parts]
     axes.bar_label(bars, [f"{time}, {share:.1f} %" for time, share in shares], padding=3)
-    axes.margins(x=0.25)
+    axes.margins(x=0.4)
     axes.invert_yaxis()
     # A "$" in a name is a dollar.
     names = [without_middle(name, _LABEL) for name, _ in parts]
     axes.set_yticks(range(len(parts)), names, parse_math=False)
     axes.set_xlabel("seconds")
     axes.set_title(f"Where the time of {breakdown.of} goes")
-    line = textwrap.fill(largest_cost(breakdown), 100)
+    line = textwrap.fill(largest_cost(breakdown).replace(" %", "\u00a0%"), 120)
     figure.supxlabel(line, fontsize="medium", parse_math=False)
     out = io.BytesIO()
     with warnings.catch_warnings():

@@ -236,8 +236,8 @@ class EngineClock:
                 mark.event_times.spent_ns += took_ns
                 if inside_ns:
                     times.nested_ns += inside_ns
-                if self.lap_ns:
-                    times.in_epochs_ns += took_ns - inside_ns
+                if not self.lap_ns:
+                    times.outside_ns += took_ns - inside_ns
 
         return timed
 
@@ -317,12 +317,12 @@ class EngineClock:
         self._wait_ns = perf_counter_ns()  # what comes before is no part of it
 
     def _end_wait(self, now_ns: int) -> None:
-        if self._wait_ns:
-            handlers_ns = self.handlers_ns - self._handlers_before_ns
-            self._waited_ns, self._wait_ns = now_ns - self._wait_ns - handlers_ns, 0
+        handlers_ns = self.handlers_ns - self._handlers_before_ns
+        self._waited_ns, self._wait_ns = now_ns - self._wait_ns - handlers_ns, 0
 
     def _begin_step(self, now_ns: int) -> None:
-        self._end_wait(now_ns)
+        if self._wait_ns:
+            self._end_wait(now_ns)
         state = self.state
         self.at = (state.epoch << POSITION_SHIFT) + state.iteration
         if self.times.gpu is not None:
@@ -356,7 +356,7 @@ class EngineClock:
 
     def _pause(self, now_ns: int) -> None:
         # No event tells when a wait or a step goes on: it has no time, unless its batch came.
-        if self.state.batch is not None:
+        if self._wait_ns and self.state.batch is not None:
             self._end_wait(now_ns)
         self._paused_in_epoch = bool(self.lap_ns)
         self._end_epoch(now_ns)

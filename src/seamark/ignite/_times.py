@@ -69,6 +69,8 @@ class EventTimes(Durations):
         """Add up the parts of the time that the handlers know."""
         handlers = list(self.handlers.values())
         self.nested_ns = sum(one.nested_ns for one in handlers)
+        for one in handlers:
+            one.in_epochs_ns = one.own_ns - one.outside_ns
         self.in_epochs_ns = sum(one.in_epochs_ns for one in handlers)
 
 

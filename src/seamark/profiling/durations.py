@@ -124,7 +124,7 @@ class Durations:
     Attributes:
         waiting: Positions and durations that wait, one after the other.
         nested_ns: Part of the total that is timed elsewhere too.
-        in_epochs_ns: Part of the rest that belongs to epochs.
+        in_epochs_ns: Part of the rest that belongs to epochs, and `outside_ns` the other one.
         min_at: Position of the shortest; of several, the first.
     """
 
@@ -133,7 +133,7 @@ class Durations:
     ) -> None:
         self.kind, self.name, self.event, self.clock = kind, name, event, clock
         self.waiting: list[int] = []  # extending an array takes four times as long
-        self.nested_ns = self.in_epochs_ns = 0
+        self.nested_ns = self.in_epochs_ns = self.outside_ns = 0
         self.min_at = self.max_at = self.last_at = 0
         self._limit = limit
         self._moments = Moments()

@@ -217,13 +217,6 @@ def test_rows_in_a_run_are_means_since_the_last_row(run):
     assert times.due_ns == 8 * 10**9
 
 
-def test_series_afterwards_are_thinned(run):
-    TimesInRun(run["fold/1"]).points([filled(range(1, 5_001), name="a")])
-    points = run["fold/1/profiling/a_s"].fetch_points()
-    assert len(points.step) == 1000
-    assert points.step[:2].tolist() == [1.0, 6.0]
-
-
 def test_summary_stands_in_the_run(run, tmp_path):
     samples = filled([1])
     TimesInRun(run).summary([samples], Breakdown((("a", 1.0),), 2.0, 1))
@@ -239,5 +232,4 @@ def test_a_stopped_run_disturbs_nobody(run):
     run.stop()
     samples = filled([1])
     times.row(0, [samples], 0)
-    times.points([samples])
     times.summary([samples], Breakdown((), math.nan, 0))

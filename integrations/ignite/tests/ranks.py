@@ -13,7 +13,7 @@ from pathlib import Path
 import ignite.distributed as idist
 import torch
 from ignite.engine import Events, create_supervised_evaluator, create_supervised_trainer
-from ignite.handlers import Checkpoint, ModelCheckpoint
+from ignite.handlers import Checkpoint
 from ignite.metrics import Loss
 from torch.utils.data import TensorDataset
 
@@ -34,7 +34,7 @@ def new_logger(name, **given):
     return SeamarkLogger(project="p", name=name, **QUIET, **given)
 
 
-def train(name, logger, save_on_rank):
+def train(name, logger):
     """Train for two epochs of four iterations, and note beside what is to be found in the run."""
     rank, mse = idist.get_rank(), torch.nn.functional.mse_loss
     torch.manual_seed(0)
@@ -87,12 +87,8 @@ def train(name, logger, save_on_rank):
     trainer.add_event_handler(Events.EPOCH_COMPLETED, weights)
     evaluator.add_event_handler(Events.COMPLETED, valued)
 
-    saver = SeamarkSaver(logger, save_on_rank=save_on_rank)
-    saved = Checkpoint({"net": net}, saver, n_saved=1, save_on_rank=save_on_rank)
+    saved = Checkpoint({"net": net}, SeamarkSaver(logger), n_saved=1)
     trainer.add_event_handler(Events.EPOCH_COMPLETED, saved)
-    kept = ModelCheckpoint(f"kept-{name}", "m", n_saved=1, create_dir=True, require_empty=False)
-    trainer.add_event_handler(Events.EPOCH_COMPLETED, kept, {"net": net})
-    logger.attach_checkpoint(trainer, kept, Events.EPOCH_COMPLETED)
     trainer.add_event_handler(Events.EPOCH_COMPLETED, lambda: evaluator.run(loader))
 
     trainer.run(loader, max_epochs=2)
@@ -109,9 +105,9 @@ def work(_local_rank, outside, everyone, folder):
     """Train with loggers that were handed in or made before, and with one that is made here."""
     torch.set_num_threads(1)
     os.chdir(folder)
-    train("outside", outside, 0)
-    train("inside", new_logger("inside"), 1)
-    train("everyone", everyone, 0)
+    train("outside", outside)
+    train("inside", new_logger("inside"))
+    train("everyone", everyone)
 
 
 def main(launcher):

@@ -1,82 +1,76 @@
 """Engines that profilers are attached to: the clock on an engine, and the times of its runs.
 
-As Ignite's own profilers do, it wraps the entries of the engine's table of handlers. Each event
-begins with a probe, which is the first of its handlers. Probes and handlers only write to the tape
-of the run; `seamark.ignite._times` makes durations of it.
+As Ignite's own profilers do, it wraps the entries of the engine's table of handlers. Behind the
+handlers of each event stands a probe, and before those of some events as well.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
-import math
-import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Iterable
 from threading import get_ident
 from time import perf_counter_ns
 from types import CellType, FunctionType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import torch
 from ignite.engine import Engine, Events
 
-from seamark.ignite._times import (
-    AT,
-    CODES,
-    END,
-    EPOCH_END,
-    FETCH,
-    FETCHED,
-    INSIDE,
-    INTERRUPT,
-    START,
-    STEP,
-    STEPPED,
-    GpuTimes,
-    RunTimes,
-)
+from seamark.ignite._times import FREQUENT, GpuTimes, RunTimes
 from seamark.process.interrupts import let_pass, quietly
-from seamark.profiling import POSITION_SHIFT, TimesInRun, position, position_parts
+from seamark.profiling import LOCK, POSITION_SHIFT, position
 
-__all__ = ["KEPT_RUNS", "AttachedEngine"]
+__all__ = ["EngineClock"]
 
 log = logging.getLogger("seamark")
 
-_FULL: Final = 1 << 16
-"""Length of the tape, at most about, at which it is taken in."""
-
-KEPT_RUNS: Final = 32
-_SUMMARY_EVERY_NS: Final = 10_000_000_000
-
-
-class _Mark(NamedTuple):
-    # A probe has no code. `name` is different from those of other handlers of the event, `own_name`
-    # is as Ignite shows it; `handler` is the function of the entry that stood there.
-
-    code: int = 0
-    name: str = ""
-    own_name: str = ""
-    handler: Any = None
+_FULL: Final = 1 << 19
+_FLUSH_EVERY_NS: Final = 1_000_000_000
+_BEFORE_STEP: Final = frozenset(FREQUENT[:3])
+"""Events that belong to a step whose position is known only behind their handlers."""
+_IN_EPOCH: Final = _BEFORE_STEP | {Events.ITERATION_COMPLETED, Events.EPOCH_COMPLETED}
+_CORE: Final = _IN_EPOCH | {
+    Events.STARTED,
+    Events.EPOCH_STARTED,
+    Events.TERMINATE,
+    Events.COMPLETED,
+    Events.INTERRUPT,
+}
 
 
-def _mark_of(function: Any) -> _Mark | None:
+class _Mark:
+    """Times that a function in the table adds to, in the run that goes on.
+
+    ``function`` is what stood there before; None for a probe. ``name`` is different from those of
+    other handlers of the event, ``own_name`` is as Ignite shows it.
+    """
+
+    __slots__ = ("event", "event_times", "function", "name", "own_name", "times")
+
+    def __init__(
+        self, event: Any, function: Any = None, name: str = "", own_name: str = ""
+    ) -> None:
+        self.event, self.function, self.name, self.own_name = event, function, name, own_name
+        self.times: Any = None
+        self.event_times: Any = None
+
+    def bind(self, run: RunTimes) -> None:
+        self.event_times = run.of_event(self.event)
+        if self.function is not None:
+            self.times = self.event_times.of_handler(self.name, self.own_name)
+
+
+def _mark_of(function: Any) -> Any:
     return vars(function).get("_seamark") if type(function) is FunctionType else None
-
-
-def _attached_handler(function: Any) -> Any:
-    """Return the handler that the user attached, which may be behind an event's filter."""
-    with quietly():  # it has no filter, or a __getattr__ of somebody's
-        found = function._parent()  # noqa: SLF001 - as Ignite itself asks
-        return function if found is None else found
-    return function
 
 
 def _behind_filter(function: Any, handler: Any, timed: Any) -> Any:
     # Where the original calls the handler, the copy calls the timed one. None where the handler is
     # not found in the closure: then filter and handler are timed together.
-    if function is handler or not isinstance(function, FunctionType):
+    if function is handler:
         return None
     cells = function.__closure__ or ()
     found = tuple(CellType(timed) if cell.cell_contents is handler else cell for cell in cells)
@@ -87,6 +81,10 @@ def _behind_filter(function: Any, handler: Any, timed: Any) -> Any:
     )
 
 
+def _nothing(_now_ns: int) -> None:
+    pass
+
+
 def _name_of(handler: Any) -> str:
     with quietly():  # a __getattr__ of somebody's
         return str(getattr(handler, "__qualname__", type(handler).__name__))
@@ -94,37 +92,32 @@ def _name_of(handler: Any) -> str:
 
 
 class _Entries(list[Any]):
-    # Handlers of an event: a probe, and behind it handlers, each timed as soon as it is there.
-    # Ignite appends to this list, and replaces it to remove handlers.
+    # Handlers of an event, each timed as soon as it is there, and the probes around them. Ignite
+    # appends to this list, and replaces it to remove handlers.
 
     def __init__(self, clock: EngineClock, event: Any, entries: Iterable[Any] = ()) -> None:
-        super().__init__()
-        self._clock = clock
-        self._event = event
-        self._is_last = int(event in (Events.GET_BATCH_STARTED, Events.ITERATION_STARTED))
-        if event != Events.GET_BATCH_COMPLETED:  # of a batch that came, the next step tells
-            super().append((clock.probe(event), (), {}))
+        first, last = clock.probes(event)
+        super().__init__((probe, (), {}) for probe in [*first, *last])
+        self._clock, self._event, self._last = clock, event, len(last)
         for entry in entries:
             self.append(entry)
 
     def append(self, entry: Any) -> None:
         function, *given = entry
-        mark = _mark_of(function)
-        if mark is None:
+        if (mark := _mark_of(function)) is None:
             with quietly():  # then it is called as it is
-                function = self._clock.timed(self._event, function, self.marks())
-        elif not mark.code:
-            return  # each list has its own
-        self.insert(len(self) - self._is_last, (function, *given))
+                function = self._clock.timed(self._event, function, self.names())
+        elif mark.function is None:
+            return  # each list has its own probes
+        self.insert(len(self) - self._last, (function, *given))
 
-    def marks(self) -> list[_Mark]:
-        found = (_mark_of(function) for function, *_ in self)
-        return [mark for mark in found if mark is not None and mark.code]
+    def names(self) -> set[str]:
+        return {mark.name for function, *_ in self if (mark := _mark_of(function)) is not None}
 
 
-class _Table(defaultdict[Any, Any]):
+class _Table(dict[Any, Any]):
     def __init__(self, clock: EngineClock, plain: Any) -> None:
-        super().__init__(list)
+        super().__init__()
         self.clock = clock
         # An empty list for EXCEPTION_RAISED would keep exceptions from the caller.
         events = [event for event in Events if event != Events.EXCEPTION_RAISED]
@@ -138,13 +131,16 @@ class _Table(defaultdict[Any, Any]):
     def __setitem__(self, event: Any, entries: Any) -> None:
         super().__setitem__(event, _Entries(self.clock, event, entries))
 
+    def marked(self) -> list[tuple[Any, Any, Any]]:
+        """Return each entry with its event and its mark, if it has one."""
+        entries = [(event, entry) for event, found in list(self.items()) for entry in found]
+        return [(event, entry, _mark_of(entry[0])) for event, entry in entries]
+
     def plain(self) -> Any:
         found = defaultdict(list)
-        for event, entries in self.items():
-            for function, *given in entries:
-                mark = _mark_of(function)
-                if mark is None or mark.code:
-                    found[event].append((mark.handler if mark else function, *given))
+        for event, (function, *given), mark in self.marked():
+            if mark is None or mark.function is not None:
+                found[event].append((mark.function if mark else function, *given))
         return found
 
     def __reduce__(self) -> Any:
@@ -153,178 +149,240 @@ class _Table(defaultdict[Any, Any]):
 
 
 class EngineClock:
-    """Records the events of an engine for the profilers attached to it.
+    """Times the events of an engine for the profilers attached to it.
 
     Attributes:
-        run: The run that goes on; one that never began while nothing is written.
-        thread: The thread that runs the engine; 0 while nothing is written.
-        due_ns: When something is to be done after an iteration, by ``time.perf_counter_ns``.
+        times: The run that goes on; one that never began while nothing is timed.
+        thread: The thread that runs the engine; 0 while nothing is timed.
+        at: The position of the latest step.
+        handlers_ns: Time of all handlers so far, that of nested ones once.
+        lap_ns: Since when the time of the epoch is to be added; 0 outside of epochs.
     """
 
     def __init__(self, engine: Any) -> None:
         self._engine = weakref.ref(engine)
-        self._listeners: list[AttachedEngine] = []
-        self.run = RunTimes()
-        self.thread = 0
-        self.tape: list[int] = []
+        self._listeners: list[Any] = []  # of `seamark.ignite._profilers.EngineProfiler`
+        self.times = RunTimes()
         self.state: Any = None
-        self.due_ns: float = 0
-        self._codes: dict[Any, int] = dict(CODES)
+        self.thread = self.at = self.handlers_ns = self.lap_ns = 0
+        self._wait_ns = self._step_ns = 0  # when the wait or the step began that goes on
+        self._waited_ns = -1
+        self._handlers_before_ns = self._stepped_at = 0
+        self._due_ns: float = 0
         self._may_join = engine.last_event_name not in (None, Events.COMPLETED)
+        self._paused_in_epoch: bool | None = None
         self._has_warned = False
-        self._counting = threading.Lock()
         engine._event_handlers = _Table(self, engine._event_handlers)  # noqa: SLF001
 
     # ------------------------------------------------------------ listeners
 
-    def add(self, listener: AttachedEngine) -> None:
+    @classmethod
+    def of(cls, engine: Engine) -> EngineClock:
+        """Return the clock on an engine, a new one if there is none."""
+        found = getattr(engine._event_handlers, "clock", None)  # noqa: SLF001
+        return cls(engine) if found is None else found
+
+    def add(self, listener: Any) -> None:
         """Call a listener from now on; in the middle of a run, for the rest of it."""
-        self.due_ns = 0
+        self._due_ns = 0
         if listener not in self._listeners:
             self._listeners.append(listener)
-            if self.run.began:
-                listener.begin(self.run)
+            if self.times.began:
+                listener.begin(self.times)
 
-    def remove(self, listener: AttachedEngine) -> None:
+    def remove(self, listener: Any) -> None:
         """Call a listener no longer; without listeners, nothing of ours stays on the engine."""
-        if listener not in self._listeners:
-            return
-        if self.run.began:
-            listener.end(self.run.now())
-        self._listeners.remove(listener)
+        if listener in self._listeners:
+            if self.times.began:
+                listener.end(self.times.copy())
+            self._listeners.remove(listener)
         engine: Any = self._engine()
         if not self._listeners:
-            self.run, self.thread = RunTimes(), 0
+            self.times, self.thread = RunTimes(), 0
             engine._event_handlers = engine._event_handlers.plain()  # noqa: SLF001
-
-    def _code_of(self, key: Any) -> int:
-        return self._codes.setdefault(key, len(self._codes) + min(CODES.values()))
 
     # ------------------------------------------------------------ functions for the table
 
-    def timed(self, event: Any, function: Any, others: Iterable[_Mark]) -> Any:
-        """Return a handler that writes down when it begins and ends."""
-        handler = _attached_handler(function)
-        own_name, taken = _name_of(handler), {mark.name for mark in others}
+    def timed(self, event: Any, function: Any, taken: set[str]) -> Any:
+        """Return a handler that adds up what it takes."""
+        filtered = vars(function).get("_parent") if type(function) is FunctionType else None
+        handler = function if filtered is None else filtered()
+        own_name = _name_of(handler)
         numbered = (f"{own_name} #{number}" for number in itertools.count(2))
         name = next(one for one in itertools.chain([own_name], numbered) if one not in taken)
-        code = self._code_of((event, name))
-        mark = _Mark(code, name, own_name, function)
-        self._expect(event, [mark])
-        timed = self._timed(code, function)
-        filtered = _behind_filter(function, handler, self._timed(code, handler))
-        found: Any = timed if filtered is None else filtered
+        mark = _Mark(event, function, name, own_name)
+        mark.bind(self.times)
+        found = _behind_filter(function, handler, self._timed(mark, handler))
+        found = self._timed(mark, function) if found is None else found
         found._parent = lambda: handler  # noqa: SLF001 - so Ignite finds and removes it
         found._seamark = mark  # noqa: SLF001 - a mark of our own
         found.__qualname__ = own_name
         return found
 
-    def _timed(self, code: int, handler: Any) -> Any:
+    def _timed(self, mark: _Mark, handler: Any) -> Any:
+        ahead = int(mark.event in _BEFORE_STEP)
+
         def timed(*args: Any, **kwargs: Any) -> Any:
             if get_ident() != self.thread:
                 return handler(*args, **kwargs)
-            tape = self.tape
-            size = len(tape)
-            start_ns = perf_counter_ns()
+            before_ns, start_ns = self.handlers_ns, perf_counter_ns()
             try:
                 return handler(*args, **kwargs) if kwargs else handler(*args)
             finally:
-                took_ns = perf_counter_ns() - start_ns
-                inside = len(tape) - size
-                # Faster than to extend by a pair, and no signal is handled between the two.
-                tape.append(code)
-                tape.append(took_ns)
-                if inside:
-                    tape.extend((INSIDE, inside))
+                took_ns, times = perf_counter_ns() - start_ns, mark.times
+                inside_ns = self.handlers_ns - before_ns
+                self.handlers_ns = before_ns + took_ns
+                times.waiting.extend((self.at + ahead, took_ns))
+                mark.event_times.spent_ns += took_ns
+                if inside_ns:
+                    times.nested_ns += inside_ns
+                if not self.lap_ns:
+                    times.outside_ns += took_ns - inside_ns
 
         return timed
 
-    def probe(self, event: Any) -> Any:
-        """Return a handler that writes down that an event is fired.
+    def probes(self, event: Any) -> tuple[list[Any], list[Any]]:
+        """Return the probes before the handlers of an event, and those behind them."""
+        first = {
+            Events.STARTED: self._open,
+            Events.EPOCH_STARTED: self._begin_epoch,
+            Events.ITERATION_COMPLETED: self._end_step,
+            Events.TERMINATE: self._end_epoch,
+            Events.COMPLETED: self._end_run,
+        }.get(event)
+        last = {
+            Events.GET_BATCH_STARTED: self._begin_wait,
+            Events.GET_BATCH_COMPLETED: None,  # the step tells of it
+            Events.ITERATION_STARTED: self._begin_step,
+            Events.ITERATION_COMPLETED: None,  # the next step, or the end of the epoch
+            Events.EPOCH_COMPLETED: self._end_epoch,
+            Events.INTERRUPT: self._pause,
+        }.get(event, _nothing)
+        before = [] if first is None else [self._probe(event, first, is_last=False)]
+        return before, [] if last is None else [self._probe(event, last, is_last=True)]
 
-        It is the first one, and the last one where a wait for a batch or a step begins.
-        """
-        code = self._code_of(event)
-        is_step, is_stepped, is_frequent = code == STEP, code == STEPPED, code in (FETCH, STEP)
+    def _probe(self, event: Any, act: Any, *, is_last: bool) -> Any:
+        mark = _Mark(event)
+        mark.bind(self.times)
+        has_row = is_last and event not in FREQUENT
 
         def probe(*_args: Any, **_kwargs: Any) -> None:
             now_ns = perf_counter_ns()
             try:
-                if get_ident() != self.thread and not self._admit(code):
+                if get_ident() != self.thread and not self._admit(event, now_ns, counts=is_last):
                     return
-                tape = self.tape
-                if is_stepped:
-                    tape.append(code)
-                    tape.append(now_ns)
-                    if now_ns >= self.due_ns or len(tape) > _FULL:
-                        self._end_step(now_ns)
-                elif is_frequent:
-                    if is_step:
-                        state = self.state
-                        tape.append(AT)
-                        tape.append((state.epoch << POSITION_SHIFT) + state.iteration)
-                        if self.run.gpu is not None:
-                            self.run.gpu.begin()
-                    tape.append(code)
-                    tape.append(perf_counter_ns())  # all of this is no part of what begins
-                else:
-                    self._write_event(code, now_ns)
+                if has_row:
+                    mark.event_times.happened(self.at)
+                act(now_ns)
             except Exception as error:  # noqa: BLE001 - training comes first
                 self._fail(error)
 
-        self._expect(event, ())
         made: Any = probe
-        made._seamark = _Mark()  # noqa: SLF001 - a mark of our own
+        made._seamark = mark  # noqa: SLF001 - a mark of our own
         return made
 
-    def _write_event(self, code: int, now_ns: int) -> None:
-        if code == START:
-            self._open(code)
-        tape, state = self.tape, self.state
-        if code == INTERRUPT and state.batch is not None and self.run.latest_code() == FETCH:
-            # The batch that was waited for came: no step tells so any more.
-            tape.extend((FETCHED, now_ns))
-        tape.extend((AT, position(state.epoch, state.iteration), code, now_ns))
-        if code == END:
-            # Before its handlers, which may end the run that times are recorded in.
-            for one in self._listeners:
-                one.end(self.run)
+    # ------------------------------------------------------------ the phases of a run
 
-    # ------------------------------------------------------------ runs
-
-    def _expect(self, event: Any, marks: Iterable[_Mark]) -> None:
-        times = self.run.expect_event(self._code_of(event), event)
-        for mark in marks:
-            self.run.expect_handler(mark.code, mark.name, mark.own_name, times)
-
-    def _open(self, code: int) -> None:
+    def _open(self, now_ns: int, *, in_epoch: bool = False) -> None:
+        self._end_run(now_ns)
         engine: Any = self._engine()
-        if self.run.began:
-            for one in self._listeners:
-                one.end(self.run)
+        self.state = engine.state
         has_gpu = any(one.cuda == "events" for one in self._listeners) and torch.cuda.is_available()
-        in_epoch = code in (FETCH, FETCHED, STEP, STEPPED, EPOCH_END)
-        self.run = RunTimes(engine.state, GpuTimes() if has_gpu else None, in_epoch=in_epoch)
-        for event, entries in list(engine._event_handlers.items()):  # noqa: SLF001
-            self._expect(event, entries.marks())
-        self.tape, self.state = self.run.tape, engine.state
-        self.thread, self._may_join = get_ident(), False
+        self.times = RunTimes(self.state, GpuTimes() if has_gpu else None, epochs=int(in_epoch))
+        for _, _, mark in engine._event_handlers.marked():  # noqa: SLF001
+            if mark is not None:
+                mark.bind(self.times)
+        self.at = position(self.state.epoch, self.state.iteration)
+        self.lap_ns = now_ns if in_epoch else 0
+        *self._before, self._stepped = map(self.times.of_event, FREQUENT)
+        self._waited_ns = -1
+        self.thread, self._may_join, self._paused_in_epoch = get_ident(), False, None
         for one in self._listeners:
-            one.begin(self.run)
+            one.begin(self.times)
 
-    def _admit(self, code: int) -> bool:
-        """Return whether to write down an event of a thread that did not run the engine so far."""
-        if code == START:
+    def _begin_epoch(self, now_ns: int) -> None:
+        self._end_epoch(now_ns)
+        self.at, self.lap_ns = position(self.state.epoch, self.state.iteration), now_ns
+        self.times.epochs += 1
+
+    def _end_epoch(self, now_ns: int) -> None:
+        if self.lap_ns:
+            self.times.epochs_ns += now_ns - self.lap_ns
+        if self._stepped_at:
+            self.times.events[Events.ITERATION_COMPLETED].happened(self._stepped_at)
+        self.lap_ns = self._wait_ns = self._step_ns = self._stepped_at = 0
+
+    def _begin_wait(self, _now_ns: int) -> None:
+        self._handlers_before_ns = self.handlers_ns
+        self._wait_ns = perf_counter_ns()  # what comes before is no part of it
+
+    def _end_wait(self, now_ns: int) -> None:
+        handlers_ns = self.handlers_ns - self._handlers_before_ns
+        self._waited_ns, self._wait_ns = now_ns - self._wait_ns - handlers_ns, 0
+
+    def _begin_step(self, now_ns: int) -> None:
+        if self._wait_ns:
+            self._end_wait(now_ns)
+        state = self.state
+        self.at = (state.epoch << POSITION_SHIFT) + state.iteration
+        if self.times.gpu is not None:
+            self.times.gpu.begin()
+        self._handlers_before_ns = self.handlers_ns
+        self._step_ns = perf_counter_ns()
+
+    def _end_step(self, now_ns: int) -> None:
+        times, at, began_ns, stepped = self.times, self.at, self._step_ns, self._stepped
+        took_ns = now_ns - began_ns if began_ns else -1
+        fetch, fetched, step = self._before
+        spent_ns = fetch.spent_ns, fetched.spent_ns, step.spent_ns, stepped.spent_ns
+        times.steps.extend((at, self._waited_ns, took_ns, self._stepped_at, *spent_ns))
+        fetch.spent_ns = fetched.spent_ns = step.spent_ns = stepped.spent_ns = 0
+        if began_ns:
+            times.processing.nested_ns += self.handlers_ns - self._handlers_before_ns
+        if self.lap_ns:
+            times.epochs_ns += now_ns - self.lap_ns
+        self._waited_ns, self._step_ns, self._stepped_at, self.lap_ns = -1, 0, at, now_ns
+        if times.gpu is not None:
+            times.gpu.end(at)
+        if now_ns >= self._due_ns or len(times.steps) > _FULL:
+            self._report(now_ns)
+
+    def _report(self, now_ns: int) -> None:
+        self.times.flush()
+        for one in self._listeners:
+            if now_ns >= one.due_ns:
+                one.end_iteration(now_ns, self.state.iteration)
+        self._due_ns = min([now_ns + _FLUSH_EVERY_NS, *(one.due_ns for one in self._listeners)])
+
+    def _pause(self, now_ns: int) -> None:
+        # No event tells when a wait or a step goes on: it has no time, unless its batch came.
+        if self._wait_ns and self.state.batch is not None:
+            self._end_wait(now_ns)
+        self._paused_in_epoch = bool(self.lap_ns)
+        self._end_epoch(now_ns)
+        self.thread = 0
+
+    def _end_run(self, now_ns: int) -> None:
+        """Tell the listeners, before the last handlers, which may end the run recorded into."""
+        self._end_epoch(now_ns)
+        if self.times.began:
+            for one in self._listeners:
+                one.end(self.times)
+
+    def _admit(self, event: Any, now_ns: int, *, counts: bool) -> bool:
+        """Return whether to time an event of a thread that did not run the engine so far."""
+        if event == Events.STARTED:
             return True
-        if not self.run.began:
-            if self._may_join and code <= INTERRUPT:
-                self._open(code)
-            return self.run.began
-        if self.run.latest_code() == INTERRUPT:
-            self.thread = get_ident()
+        if not self.times.began:
+            if self._may_join and event in _CORE:
+                self._open(now_ns, in_epoch=event in _IN_EPOCH)
+            return self.times.began
+        if self._paused_in_epoch is not None:
+            self.lap_ns = now_ns if self._paused_in_epoch else 0
+            self.thread, self._paused_in_epoch = get_ident(), None
             return True
-        with self._counting:
-            self.run.events_elsewhere += 1
+        with LOCK:
+            self.times.events_elsewhere += counts
             is_first, self._has_warned = not self._has_warned, True
         if is_first:
             log.warning(
@@ -333,100 +391,8 @@ class EngineClock:
             )
         return False
 
-    def _end_step(self, now_ns: int) -> None:
-        gpu, state = self.run.gpu, self.state
-        if gpu is not None:
-            gpu.end(position(state.epoch, state.iteration))
-        due = [one for one in self._listeners if now_ns >= one.due_ns]
-        if due or len(self.tape) > _FULL:
-            self.run.fold()
-        for one in due:
-            one.end_iteration(now_ns, state.iteration)
-        self.due_ns = min(one.due_ns for one in self._listeners) if gpu is None else 0
-
     def _fail(self, error: Exception) -> None:
         """Measure nothing more in this run, and say so once."""
         let_pass(error)
-        self.run, self.thread, self._may_join = RunTimes(), 0, False
+        self.times, self.thread, self._may_join = RunTimes(), 0, False
         log.warning("seamark: the time profiler stops measuring this run: %r", error)
-
-
-def _clock_of(engine: Engine) -> EngineClock | None:
-    return getattr(engine._event_handlers, "clock", None)  # noqa: SLF001
-
-
-class AttachedEngine:
-    """Engine that a profiler is attached to, with the times of its latest runs by number."""
-
-    def __init__(self, engine: Engine, number: int, *, by_handler: bool, cuda: str) -> None:
-        self._ref: weakref.ref[Engine] | None = weakref.ref(engine)
-        self.number = number
-        self.cuda = cuda
-        self._by_handler = by_handler
-        self.runs: dict[int, RunTimes] = {}
-        self.record: TimesInRun | None = None
-        self._records: dict[object, TimesInRun] = {}
-        self._summed_up_ns = -_SUMMARY_EVERY_NS
-        self._is_summed_up = False
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_ref": None, "_records": {}, "record": None}
-
-    @property
-    def engine(self) -> Engine | None:
-        return None if self._ref is None else self._ref()
-
-    @property
-    def due_ns(self) -> float:
-        """When to call `end_iteration`, by ``time.perf_counter_ns``."""
-        return math.inf if self.record is None else self.record.due_ns
-
-    def listen(self, engine: Engine, record: TimesInRun | None) -> None:
-        if record is not None:
-            self.record = self._records.setdefault(record.place, record)
-        (_clock_of(engine) or EngineClock(engine)).add(self)
-
-    def detach(self) -> None:
-        if (engine := self.engine) is not None and (clock := _clock_of(engine)) is not None:
-            clock.remove(self)
-
-    def begin(self, times: RunTimes) -> None:
-        number = max(self.runs, default=-1) + 1
-        self.runs[number] = times
-        self.runs.pop(number - KEPT_RUNS, None)
-        for one in self._records.values():
-            one.restart()
-        self._is_summed_up = False
-        if self.record is not None:
-            self.record.at_end(self._sum_up)  # an exception ends a run without an event
-
-    def end_iteration(self, now_ns: int, iteration: int) -> None:
-        if self.record is not None:
-            times = self.runs[max(self.runs)]
-            self.record.row(now_ns, times.sources(by_handler=self._by_handler), iteration)
-
-    def end(self, times: RunTimes) -> None:
-        """Record the summary; an evaluator that runs every minute need not do so each time."""
-        self.runs[max(self.runs)] = times
-        self._is_summed_up = False
-        if perf_counter_ns() - self._summed_up_ns >= _SUMMARY_EVERY_NS:
-            self._sum_up()
-
-    def _sum_up(self) -> None:
-        if self.record is not None and not self._is_summed_up:
-            times = self.runs[max(self.runs)].now()
-            self._is_summed_up = True
-            self._summed_up_ns = perf_counter_ns()
-            sources = times.sources(by_handler=self._by_handler)
-            iteration = position_parts(times.processing.last_at)[1]
-            self.record.row(self._summed_up_ns, sources, iteration)
-            self.record.summary(sources, times.breakdown(by_handler=self._by_handler))
-
-    def record_latest(self, record: TimesInRun) -> None:
-        """Record the latest run now; values recorded before are not recorded again."""
-        if self.runs:
-            times = self.runs[max(self.runs)].now()
-            record = self._records.setdefault(record.place, record)
-            sources = times.sources(by_handler=self._by_handler)
-            record.points(sources)
-            record.summary(sources, times.breakdown(by_handler=self._by_handler))

@@ -7,10 +7,6 @@ recording does not.
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import functools
-import os
 import secrets
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,11 +22,12 @@ from seamark.ignite._host import checked_tag, dropping, series_target_of, target
 from seamark.paths import check_path, check_writable, join_path
 from seamark.process.interrupts import let_pass
 from seamark.run.adapters import record_histograms, record_series
-from seamark.run.run import Run
 from seamark.values import parameters, to_float
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from seamark.run.run import Run
 
 __all__ = [
     "GradsHistHandler",
@@ -273,17 +270,14 @@ class SeamarkSaver(_host.checkpoint.BaseSaveHandler):  # type: ignore[misc] # of
     The bytes lie in the run's folder, where `path` finds them, and the run has a file under the
     checkpoint's name, with what is known of it (``basename``, ``score_name``, ``priority``) below.
 
-    A disk that is full, or fails, is warned about and counted, and the training goes on without the
-    checkpoint. What cannot be pickled raises.
+    Rank 0 saves. A disk that is full, or fails, is warned about and counted, and the training goes
+    on without the checkpoint. What cannot be pickled raises.
 
     Args:
         logger: A ``SeamarkLogger``, or anything with a run as its ``experiment``.
-        save_on_rank: The rank that saves, as in ``Checkpoint``. Construct and call the saver on
-            every rank. If it is not 0, all ranks agree on the run here, so that it stays one.
 
     Raises:
         TypeError: If the logger is none of ours.
-        ArgumentError: If ``save_on_rank`` can be no rank.
 
     Example:
         ::
@@ -300,15 +294,9 @@ class SeamarkSaver(_host.checkpoint.BaseSaveHandler):  # type: ignore[misc] # of
             Checkpoint.load_objects({"model": model}, saver.path(best.last_checkpoint))
     """
 
-    def __init__(self, logger: Any, save_on_rank: int = 0) -> None:
+    def __init__(self, logger: Any) -> None:
         self._logger = logger
-        self.save_on_rank = save_on_rank
         target_of(logger, "SeamarkSaver")
-        if not isinstance(save_on_rank, int) or save_on_rank < 0:
-            msg = f"SeamarkSaver: save_on_rank: expected an int from 0 on, got {save_on_rank!r}"
-            raise ArgumentError(msg)
-        if save_on_rank != 0 and (agree := getattr(logger, "agree_on_run", None)) is not None:
-            agree()
 
     def path(self, filename: str) -> Path:
         """Return where a checkpoint of this name is, or would be.
@@ -363,11 +351,9 @@ class SeamarkSaver(_host.checkpoint.BaseSaveHandler):  # type: ignore[misc] # of
             run.session.content.prune(at)
 
     def _recorder(self) -> tuple[Run, str] | None:
-        if _host.idist.get_rank() != self.save_on_rank:
+        if _host.idist.get_rank() != 0:
             return None
         run, base = target_of(self._logger, "SeamarkSaver")
-        if self.save_on_rank != 0 and not run.session.speaks_for_all:
-            run = _guest_of(run, os.getpid())
         if run.get_state() == "stopped":
             run.session.drop("checkpoints", warn="a checkpoint came after the run was stopped")
         return (run, base) if run.session.recording else None
@@ -375,13 +361,6 @@ class SeamarkSaver(_host.checkpoint.BaseSaveHandler):  # type: ignore[misc] # of
 
 NeptuneSaver = SeamarkSaver
 """The same class, under the name that Ignite's has."""
-
-
-@functools.cache
-def _guest_of(run: Run, _process: int) -> Run:
-    guest = Run(run.session.at(run.id, owner=False))
-    atexit.register(guest.stop, seconds=60.0)
-    return guest
 
 
 def _write(checkpoint: Mapping[str, Any], target: Path) -> None:
@@ -392,10 +371,8 @@ def _write(checkpoint: Mapping[str, Any], target: Path) -> None:
         with new.open("xb") as file:
             torch.save(checkpoint, file)
         new.replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            new.unlink(missing_ok=True)
-        raise
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _is_disk(error: BaseException | None) -> bool:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import io
 import logging
+import math
 import os
 import sys
-import textwrap
+import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
+import ignite.handlers
 import torch
 from ignite.engine import Engine, Events
 
 from seamark.errors import ArgumentError
 from seamark.ignite import _host
-from seamark.ignite._clock import KEPT_RUNS, AttachedEngine
+from seamark.ignite._clock import EngineClock
 from seamark.ignite._times import IGNORED, RunTimes
-from seamark.paths import join_path
 from seamark.pictures.printing import MOST_COLUMNS, columns_of, show, without_middle
 from seamark.profiling import (
     TimesInRun,
@@ -42,10 +46,13 @@ __all__ = ["BasicTimeProfiler", "HandlersTimeProfiler"]
 
 log = logging.getLogger("seamark")
 
+_SUMMARY_EVERY_NS: Final = 10_000_000_000
+
 
 class EngineProfiler(ABC):
-    """Base of both profilers: engines, runs, statistics, files and records."""
+    """Base of both profilers: the engine, the times of its latest run, files and records."""
 
+    _kind: ClassVar[str]
     _by_handler: ClassVar[bool]
 
     def __init__(self, *, cuda: Literal["off", "events"] = "off") -> None:
@@ -59,109 +66,123 @@ class EngineProfiler(ABC):
                 type(self).__name__,
             )
         self.cuda = cuda
-        self._engines: list[AttachedEngine] = []
+        self.times = RunTimes()
+        self._engine: weakref.ref[Engine] | None = None
+        self._record: TimesInRun | None = None
+        self._summed_up_ns = -_SUMMARY_EVERY_NS
+        self._is_summed_up = False
 
-    # ------------------------------------------------------------ engines
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_engine": None, "_record": None}
+
+    # ------------------------------------------------------------ the engine
 
     def attach(self, engine: Engine, run: Any = None, *, namespace: str = "profiling") -> None:
         """Measure the runs of an engine, also if it is running; attaching twice changes nothing.
 
         Args:
-            engine: The engine.
+            engine: The engine; one for each profiler.
             run: A ``Run``, a namespace of one or a ``SeamarkLogger``, to record times into while
                 the engine runs: a row of means every second at most, and a summary at the end.
-            namespace: Where in the run. A second engine has its own namespace there.
+            namespace: Where in the run.
 
         Raises:
             TypeError: If ``engine`` is none.
-            ArgumentError: If ``run`` cannot be recorded into.
+            ArgumentError: If ``run`` cannot be recorded into, or another engine is attached.
             PathError: If the namespace breaks the grammar of paths.
         """
         _host.check_engine(engine, "engine")
+        attached = None if self._engine is None else self._engine()
+        if attached not in (None, engine):
+            msg = f"engine: {type(self).__name__} measures one engine; make another for {engine!r}"
+            raise ArgumentError(msg)
         if run is not None:
-            TimesInRun(run, namespace)  # refuses what is none before anything is attached
-        found = self._attached_to(engine)
-        if found is None:
-            number = self._engines[-1].number + 1 if self._engines else 0
-            found = AttachedEngine(engine, number, by_handler=self._by_handler, cuda=self.cuda)
-            self._engines = [
-                *(one for one in self._engines[:-KEPT_RUNS] if one.engine or not one.number),
-                *self._engines[-KEPT_RUNS:],
-                found,
-            ]
-        place = self._namespace(namespace, found.number)
-        found.listen(engine, None if run is None else TimesInRun(run, place))
-
-    def _attached_to(self, engine: Engine) -> AttachedEngine | None:
-        return next((one for one in self._engines if one.engine is engine), None)
+            self._record = TimesInRun(run, namespace, self._kind)
+        self._engine = weakref.ref(engine)
+        EngineClock.of(engine).add(self)
 
     def detach(self, engine: Engine | None = None) -> None:
-        """Stop measuring an engine, or all; the measurements stay. Harmless if repeated."""
-        for one in self._engines:
-            if engine is None or one.engine is engine:
-                one.detach()
+        """Stop measuring the engine; the measurements stay. Harmless if repeated."""
+        attached = None if self._engine is None else self._engine()
+        if attached is not None and engine in (None, attached):
+            EngineClock.of(attached).remove(self)
+            self._engine = None
 
-    def _namespace(self, namespace: str, number: int) -> str:
-        kind = "handlers" if self._by_handler else "events"
-        return join_path(namespace, kind, f"engine_{number + 1}" if number else "")
+    # ------------------------------------------------------------ what the clock calls
+
+    @property
+    def due_ns(self) -> float:
+        """When to call `end_iteration`, by ``time.perf_counter_ns``."""
+        return math.inf if self._record is None else self._record.due_ns
+
+    def begin(self, times: RunTimes) -> None:
+        self.times = times
+        self._is_summed_up = False
+        if self._record is not None:
+            self._record.restart()
+            self._record.at_end(self._sum_up)  # an exception ends a run without an event
+
+    def end_iteration(self, now_ns: int, iteration: int) -> None:
+        if self._record is not None:
+            self._record.row(now_ns, self._sources(self.times), iteration)
+
+    def end(self, times: RunTimes) -> None:
+        """Record the summary; an evaluator that runs every minute need not do so each time."""
+        self.times = times
+        self._is_summed_up = False
+        if perf_counter_ns() - self._summed_up_ns >= _SUMMARY_EVERY_NS:
+            self._sum_up()
+
+    def _sum_up(self) -> None:
+        if self._record is not None and not self._is_summed_up:
+            times = self._times()
+            self._is_summed_up = True
+            self._summed_up_ns = perf_counter_ns()
+            iteration = position_parts(times.processing.last_at)[1]
+            self._record.row(self._summed_up_ns, self._sources(times), iteration)
+            self._summarize(self._record)
+
+    def _summarize(self, record: TimesInRun) -> None:
+        times = self._times()
+        record.summary(self._sources(times), times.breakdown(by_handler=self._by_handler))
+
+    def _sources(self, times: RunTimes) -> list[Durations]:
+        return times.sources(by_handler=self._by_handler)
 
     # ------------------------------------------------------------ results
 
-    def _times(self, run: int = -1, engine: Engine | None = None) -> RunTimes:
-        found = self._engines[0] if self._engines else None
-        if engine is not None:
-            found = self._attached_to(engine)
-            if found is None:
-                msg = f"engine: expected one that the profiler is attached to, got {engine!r:.80}"
-                raise ArgumentError(msg)
-        runs = {} if found is None else found.runs
-        from_end = isinstance(run, int) and run < 0
-        number = max(runs, default=-1) + 1 + run if from_end else run
-        if number in runs:
-            return runs[number].now()
-        if run == -1:
-            return RunTimes()
-        kept = f"{min(runs)} to {max(runs)}" if runs else "none"
-        msg = f"run: expected the number of a run that is kept ({kept}), got {run!r:.80}"
-        raise ArgumentError(msg)
+    def _times(self) -> RunTimes:
+        return self.times.settled()
 
-    def stats(self, run: int = -1, engine: Engine | None = None) -> list[TimeStat]:
-        """Return numbers of one run of one engine, at any moment.
-
-        Args:
-            run: Number of the run, 0-based, or counted from the end. The latest 32 are kept.
-            engine: The engine, by default the first that the profiler was attached to.
+    def stats(self) -> list[TimeStat]:
+        """Return numbers of the latest run, at any moment.
 
         Returns:
             One entry for each thing that is timed; none before the first run.
-
-        Raises:
-            ArgumentError: If the engine is not attached, or the run does not exist.
         """
-        times = self._times(run, engine)
-        sources = times.sources(by_handler=self._by_handler) if times.began else []
-        return [one.stat() for one in sources]
+        times = self._times()
+        return [one.stat() for one in self._sources(times)] if times.began else []
 
-    def largest_cost(self, run: int = -1, engine: Engine | None = None) -> str:
-        """Return a line that names the largest cost of an epoch; raise as `stats` does."""
-        return largest_cost(self._times(run, engine).breakdown(by_handler=self._by_handler))
+    def largest_cost(self) -> str:
+        """Return a line that names the largest cost of an epoch."""
+        return largest_cost(self._times().breakdown(by_handler=self._by_handler))
 
-    def table(self, run: int = -1, engine: Engine | None = None) -> str:
-        """Return `stats` as a table, with the largest cost below; raise as `stats` does."""
-        text = table(self.stats(run, engine)) + self.largest_cost(run, engine) + "\n"
-        if count := self._times(run, engine).events_elsewhere:
+    def table(self) -> str:
+        """Return `stats` as a table, with the largest cost below."""
+        text = table(self.stats()) + self.largest_cost() + "\n"
+        if count := self.times.events_elsewhere:
             text += f"{count} events of other threads were not timed.\n"
         return text
 
     def to_run(self, run: Any, namespace: str = "profiling") -> None:
-        """Record the latest run of each engine: times as series, summary, largest cost, picture.
+        """Record the summary of the latest run, its largest cost and a picture.
 
-        What was recorded there before, while the engine ran or by this, is not recorded again.
+        Series of times are recorded while the engine runs, by ``attach(engine, run=run)``.
         Arguments and errors are as in `attach`.
         """
-        TimesInRun(run, namespace)  # refuses what is none, also where there is nothing to record
-        for one in self._engines:
-            one.record_latest(TimesInRun(run, self._namespace(namespace, one.number)))
+        record = TimesInRun(run, namespace, self._kind)
+        if self.times.began:
+            self._summarize(record)
 
     def write_results(
         self, output_path: str | os.PathLike[str], layout: Literal["wide", "long"] = "wide"
@@ -183,7 +204,7 @@ class EngineProfiler(ABC):
             raise ArgumentError(msg)
         times = self._times()
         if layout == "long":
-            write_long(times.sources(by_handler=self._by_handler), output_path)
+            write_long(self._sources(times), output_path)
             return
         columns = self._columns(times)
         with Path(output_path).open("w", encoding="utf-8", newline="") as out:
@@ -200,7 +221,6 @@ _TOP: Final = 15
 """So many rows are printed, those with most time; what is recorded and returned has all."""
 _ONCE_A_RUN: Final = frozenset({"STARTED", "COMPLETED"})
 _ONCE_AN_EPOCH: Final = frozenset({"EPOCH_STARTED", "EPOCH_COMPLETED"})
-_RULE: Final = " ----------------------------------------------------"
 _IN_FILES: Final = (
     "STARTED",
     "COMPLETED",
@@ -221,13 +241,6 @@ _HEADS: Final = (
     "Std(s)",
 )
 _SHORT: Final = (0, 1, 2, 4, 5)
-
-
-class _Total(float):
-    __slots__ = ()
-
-    def item(self) -> float:
-        return float(self)
 
 
 class BasicTimeProfiler(EngineProfiler):
@@ -252,11 +265,12 @@ class BasicTimeProfiler(EngineProfiler):
             profiler.write_results("times.csv")
     """
 
-    _by_handler: ClassVar[bool] = False
+    _kind = "events"
+    _by_handler = False
     events_to_ignore: ClassVar[list[Any]] = [event for event in Events if event.name in IGNORED]
 
     def _reported(self) -> list[EventTimes]:
-        events = self._times().events.values()
+        events = list(self._times().events.values())
         return [one for one in events if one.key not in self.events_to_ignore]
 
     def get_results(self) -> dict[str, dict[str, Any]]:
@@ -273,7 +287,8 @@ class BasicTimeProfiler(EngineProfiler):
         processing, dataflow, *device = self._times().phases()
         events = {one.name.replace(".", "_"): one for one in self._reported()}
         stats: dict[str, Any] = {name: _basic(one) for name, one in events.items()}
-        stats["total_time"] = _Total(sum(one.own_ns for one in events.values()) / 1e9)
+        total_ns = sum(one.own_ns for one in events.values())
+        stats["total_time"] = torch.tensor(total_ns / 1e9, dtype=torch.float64)
         return OrderedDict(
             processing_stats=_basic(processing),
             dataflow_stats=_basic(dataflow),
@@ -283,43 +298,21 @@ class BasicTimeProfiler(EngineProfiler):
         )
 
     @staticmethod
-    def print_results(results: Mapping[str, Any]) -> str:
-        """Print the results and return the text: at most the 15 events with most time.
+    def print_results(results: dict[str, Any]) -> str:
+        """Print the results and return the text, which is that of Ignite's own profiler.
 
         It is as wide as the terminal, and 100 columns where there is none; `table` has everything.
         """
-        stats, names = results["event_handlers_stats"], results["event_handlers_names"]
-        first = [
-            "STARTED", "EPOCH_STARTED", "GET_BATCH_STARTED", "GET_BATCH_COMPLETED",
-            "ITERATION_STARTED", "ITERATION_COMPLETED", "EPOCH_COMPLETED", "COMPLETED",
-        ]  # fmt: skip
-        events = [name for name in first if name in stats]
-        events += [name for name in stats if name not in first and name != "total_time"]
-        largest = sorted(events, key=lambda name: -_spent_of(stats[name]["total"]))[:_TOP]
+        with contextlib.redirect_stdout(io.StringIO()):
+            text: str = ignite.handlers.BasicTimeProfiler.print_results(results)
         columns = columns_of(sys.stdout)
-        lines = [
-            *("", _RULE, "| Time profiling stats (in seconds):                 |", _RULE),
-            "total  |  min/index  |  max/index  |  mean  |  std",
-            *("", "Processing function:", _basic_line(results["processing_stats"])),
-        ]
-        if device := results.get("cuda_processing_stats"):
-            lines += ["", "Processing function on the GPU (CUDA events):", _basic_line(device)]
-        lines += [
-            *("", "Dataflow:", _basic_line(results["dataflow_stats"])),
-            *("", "Event handlers:", f"{stats['total_time']:.5f}", ""),
-        ]
-        for name in events:
-            if name in largest:
-                head = f"- Events.{name}: {list(names.get(f'{name}_names', []))}"
-                lines += [without_middle(head, columns), _basic_line(stats[name]), ""]
-        lines += [f"{_more_of(len(events))}\n"] if len(events) > _TOP else []
-        text = "\n".join(lines)
+        text = "\n".join(without_middle(line, columns) for line in text.splitlines())
         show(text)
         return text
 
     def _columns(self, times: RunTimes) -> dict[str, Any]:
         """Return columns with one number for each iteration that ran; 0 where there is no time."""
-        events = {one.name: one for one in times.events.values()}
+        events = {one.name: one for one in list(times.events.values())}
         stepped, waited, started = (
             set(one.rows()[1].tolist())
             for one in (times.processing, times.dataflow, events["ITERATION_STARTED"])
@@ -384,15 +377,6 @@ def _basic(source: Durations) -> OrderedDict[str, Any]:
     )
 
 
-def _basic_line(stats: Mapping[str, Any]) -> str:
-    def cell(value: Any) -> str:
-        if isinstance(value, str):
-            return value
-        return f"{value[0]:.5f}/{value[1]}" if isinstance(value, tuple) else f"{value:.5f}"
-
-    return " | ".join(map(cell, stats.values()))
-
-
 class HandlersTimeProfiler(EngineProfiler):
     """Times each handler of each event, custom ones too, data loading and data processing.
 
@@ -401,7 +385,8 @@ class HandlersTimeProfiler(EngineProfiler):
     `BasicTimeProfiler`.
     """
 
-    _by_handler: ClassVar[bool] = True
+    _kind = "handlers"
+    _by_handler = True
     EVENT_FILTER_THESHOLD_TIME: ClassVar[float] = 0.0001
     """Seconds; kept because Ignite has it, and without effect: filters are looked at themselves."""
 
@@ -433,21 +418,11 @@ class HandlersTimeProfiler(EngineProfiler):
         *handlers, total, processing, dataflow = results
         largest = sorted(handlers, key=lambda row: -_spent_of(row[2]))[:_TOP]
         columns = columns_of(sys.stdout)
-        rows = _fitted([_HEADS, *largest, total], columns)
+        rows = _fitted([_HEADS, *largest, total, processing, dataflow], columns)
         rule = "-" * max(map(len, rows))
-        lines = ["", rule, rows[0], rule, *rows[1:-1], rule, rows[-1], rule]
-        if len(handlers) > _TOP:
-            lines.append(_more_of(len(handlers)))
-        for name, _, spent, least, most, mean, deviation in (processing, dataflow):
-            if isinstance(spent, str):
-                lines.append(f"{name} was {spent}")
-                continue
-            unit = "" if isinstance(deviation, str) else "s"
-            line = (
-                f"{name} took total {spent}s [min/index: {least[0]}s/{least[1]}, "
-                f"max/index: {most[0]}s/{most[1]}, mean: {mean}s, std: {deviation}{unit}]"
-            )
-            lines += textwrap.wrap(line, columns)
+        lines = ["", rule, rows[0], rule, *rows[1:-3], rule, *rows[-3:], rule]
+        if more := len(handlers) - len(largest):
+            lines.append(f"and {more} more: in table(), write_results() and the summary of the run")
         show("\n".join(lines))
 
     def _columns(self, times: RunTimes) -> dict[str, Any]:
@@ -474,14 +449,14 @@ class HandlersTimeProfiler(EngineProfiler):
     def event_handlers_times(self) -> dict[Any, dict[str, list[float]]]:
         """Seconds of each call, by event and by name of the handler."""
         return {
-            one.key: {source.name: _seconds_of(source) for source in one.handlers.values()}
-            for one in self._times().events.values()
+            one.key: {source.name: _seconds_of(source) for source in list(one.handlers.values())}
+            for one in list(self._times().events.values())
         }
 
     @property
     def event_handlers_names(self) -> dict[Any, list[str]]:
         """Names of the handlers of each event."""
-        return {one.key: one.names for one in self._times().events.values()}
+        return {one.key: one.names for one in list(self._times().events.values())}
 
 
 def _fitted(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
@@ -511,10 +486,6 @@ def _cells(source: Durations) -> list[Any]:
         round(found.mean / 1e9, 5),
         round(found.std / 1e9, 5) if found.count > 1 else "None",
     ]
-
-
-def _more_of(count: int) -> str:
-    return f"and {count - _TOP} more: in table(), write_results() and the summary of the run"
 
 
 def _index_of(source: Durations, at: int) -> int:

@@ -1,26 +1,19 @@
-"""Times of the runs of an engine, by phase, by event and by handler: numbers only.
-
-While an engine runs, a tape is written: two integers for everything that happens. `RunTimes.fold`
-converts it into durations, thousands of rows at a time.
-"""
+"""Times of the runs of an engine, by phase, by event and by handler: numbers only."""
 
 from __future__ import annotations
 
 import copy
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import torch
 from ignite.engine import Events
 
-from seamark.profiling import LOCK, Breakdown, Durations, position
+from seamark.profiling import LOCK, Breakdown, Durations
 
-if TYPE_CHECKING:
-    from seamark.values.arrays import Ints
-
-__all__ = ["AT", "CODES", "IGNORED", "INSIDE", "EventTimes", "GpuTimes", "RunTimes"]
+__all__ = ["FREQUENT", "IGNORED", "EventTimes", "GpuTimes", "RunTimes"]
 
 IGNORED: Final = frozenset(
     {
@@ -33,51 +26,59 @@ IGNORED: Final = frozenset(
 )
 """Names of the events that Ignite's profilers ignore."""
 
-# A row of the tape is a code and a number: of an event the moment, of a handler that has ended its
-# time, or one of these.
-AT: Final = 0
-"""Code of a row with the position from then on."""
-INSIDE: Final = 1
-"""Code of a row behind that of a handler: how many numbers were written while it ran."""
+_UNREAD: Final = 1024
 
-_CORE: Final = (
+
+FREQUENT: Final = (
     Events.GET_BATCH_STARTED,
     Events.GET_BATCH_COMPLETED,
     Events.ITERATION_STARTED,
     Events.ITERATION_COMPLETED,
-    Events.EPOCH_STARTED,
-    Events.EPOCH_COMPLETED,
-    Events.STARTED,
-    Events.TERMINATE,
-    Events.COMPLETED,
-    Events.INTERRUPT,
 )
-CODES: Final[dict[Any, int]] = {
-    event: code for code, event in enumerate(dict.fromkeys([*_CORE, *Events]), start=2)
-}
-"""Codes of Ignite's events, the core ones first; custom events and handlers have codes behind."""
-
-FETCH, FETCHED, STEP, STEPPED, EPOCH, EPOCH_END, START, TERMINATE, END, INTERRUPT = (
-    CODES[event] for event in _CORE
-)
-"""Codes of the core events. Waits and steps begin with the last handler of FETCH and STEP."""
-
-_UNREAD: Final = 1024
+"""Events of each iteration, in their order."""
 
 
 class EventTimes(Durations):
+    """Time of all handlers of an event, each time that it happened, and of each handler.
+
+    Attributes:
+        key: The event.
+        spent_ns: Time of the handlers that were called since the event happened last.
+        handlers: Times of each handler by its name, which is different from all others.
+        names: The names of the handlers as Ignite shows them.
+    """
+
     def __init__(self, event: Any) -> None:
         super().__init__("event", str(getattr(event, "name", event)))
-        self.key = event
-        self.handlers: dict[int, Durations] = {}
+        self.key, self.spent_ns = event, 0
+        self.handlers: dict[str, Durations] = {}
         self.names: list[str] = []
+
+    def of_handler(self, name: str, own_name: str) -> Durations:
+        with LOCK:
+            if name not in self.handlers:
+                self.handlers[name] = Durations("handler", name, self.name)
+                self.names.append(own_name)
+            return self.handlers[name]
+
+    def happened(self, at: int) -> None:
+        self.waiting.extend((at, self.spent_ns))
+        self.spent_ns = 0
+
+    def settle(self) -> None:
+        """Add up the parts of the time that the handlers know."""
+        handlers = list(self.handlers.values())
+        self.nested_ns = sum(one.nested_ns for one in handlers)
+        for one in handlers:
+            one.in_epochs_ns = one.own_ns - one.outside_ns
+        self.in_epochs_ns = sum(one.in_epochs_ns for one in handlers)
 
 
 class GpuTimes(Durations):
     """Time that a device spends on each step, between two CUDA events on the current stream.
 
     Each step reads the pairs of events that the device has passed, so the training does not wait
-    for the device. Pickling waits for the rest, because results are made from a copy.
+    for the device. Results wait for the rest.
     """
 
     def __init__(self) -> None:
@@ -87,7 +88,7 @@ class GpuTimes(Durations):
 
     def __getstate__(self) -> dict[str, Any]:
         # Leave out what belongs to the device, after waiting for it.
-        self._read(0)
+        self.read()
         return {**self.__dict__, "_unread": deque(), "_start": None}
 
     def begin(self) -> None:
@@ -97,14 +98,15 @@ class GpuTimes(Durations):
         if self._start is not None:
             self._unread.append((self._start, _device_event(), at))
             self._start = None
-            self._read(_UNREAD)
+            self.read(_UNREAD)
 
-    def _read(self, limit: int) -> None:
+    def read(self, limit: int = 0) -> None:
         """Read events that the device has passed; wait if more than ``limit`` pairs are unread."""
-        while self._unread and (len(self._unread) > limit or self._unread[0][1].query()):
-            start, end, at = self._unread.popleft()
-            end.synchronize()
-            self.waiting.extend((at, round(start.elapsed_time(end) * 1e6)))
+        with LOCK:
+            while self._unread and (len(self._unread) > limit or self._unread[0][1].query()):
+                start, end, at = self._unread.popleft()
+                end.synchronize()
+                self.waiting.extend((at, round(start.elapsed_time(end) * 1e6)))
 
 
 def _device_event() -> Any:
@@ -117,127 +119,61 @@ class RunTimes:
     """Times of one run of one engine, so far: steps (`processing`), waits for batches and events.
 
     Attributes:
-        tape: Pairs of a code and a number. Its first event is the last one that was taken in.
-        events: Times of the handlers of each event, by its code.
+        steps: What waits, of each iteration: position, times of wait and step (-1 for none), the
+            position of the iteration before, and times of the handlers of `FREQUENT`, of which the
+            last is that of the iteration before.
+        events: Times of the handlers of each event.
+        epochs: The number of epochs that began, with one that was joined.
+        epochs_ns: The time of these epochs so far, without pauses.
         events_elsewhere: The number of events that other threads fired; they are not timed.
     """
 
-    def __init__(
-        self, state: Any = None, gpu: GpuTimes | None = None, *, in_epoch: bool = False
-    ) -> None:
-        self.tape: list[int] = []
+    def __init__(self, state: Any = None, gpu: GpuTimes | None = None, epochs: int = 0) -> None:
+        self.steps: list[int] = []
         self.processing = Durations("processing", "processing")
         self.dataflow = Durations("dataflow", "dataflow")
-        self.events = {CODES[event]: EventTimes(event) for event in Events}
+        self.events = {event: EventTimes(event) for event in Events}
         self.gpu = gpu
         self.began = state is not None
         self.max_epochs: int | None = getattr(state, "max_epochs", None)
-        self.events_elsewhere = self._epochs_ns = 0
-        self._epochs = int(in_epoch)
-        self._at = position(state.epoch, state.iteration) if self.began else 0
+        self.events_elsewhere = self.epochs_ns = 0
+        self.epochs = epochs
 
-    def expect_event(self, code: int, event: Any) -> EventTimes:
+    def of_event(self, event: Any) -> EventTimes:
         with LOCK:
-            return self.events.setdefault(code, EventTimes(event))
+            return self.events.setdefault(event, EventTimes(event))
 
-    def expect_handler(self, code: int, name: str, own_name: str, event: EventTimes) -> None:
+    def flush(self) -> None:
+        """Take in the durations that wait."""
         with LOCK:
-            if code not in event.handlers:
-                event.handlers[code] = Durations("handler", name, event.name)
-                event.names.append(own_name)
-
-    # ------------------------------------------------------------ the tape
-
-    def latest_code(self) -> int:
-        """Return the code of the latest core event."""
-        return next((code for code in self.tape[-2::-2] if FETCH <= code <= INTERRUPT), AT)
-
-    def now(self) -> RunTimes:
-        """Return a copy in which everything is taken in that has happened so far."""
-        with LOCK:
-            # A copied tape is given, since copying number by number is slow.
-            found = copy.deepcopy(self, {id(self.tape): self.tape[:]})
-        found.fold(closes=True)
-        return found
-
-    def fold(self, *, closes: bool = False) -> None:
-        """Process the events on the tape but the last one, which begins the next part.
-
-        With ``closes`` it takes in the last event too, and what its handlers took so far.
-        """
-        with LOCK:
-            taken = self.tape[: len(self.tape) // 2 * 2]
-            rows = [*taken, END, 0] if closes else taken
+            taken = self.steps[:]
+            del self.steps[: len(taken)]
             # Twice as fast as to make an array of a list.
-            numbers = np.ndarray(len(rows), np.int64, struct.pack(f"{len(rows)}q", *rows))
-            self._take(numbers[::2].copy(), numbers[1::2].copy(), closes=closes)
-            del self.tape[: len(taken) - (0 if closes else 2)]
+            rows = np.ndarray((len(taken) // 8, 8), np.int64, struct.pack(f"{len(taken)}q", *taken))
+            at, waited, took, stepped_at, *spent = rows.T
+            self.dataflow.add(at[waited >= 0], waited[waited >= 0])
+            self.processing.add(at[took >= 0], took[took >= 0])
+            for each, places, spent_ns in zip(
+                FREQUENT, (at, at, at, stepped_at), spent, strict=True
+            ):
+                self.events[each].add(places[places > 0], spent_ns[places > 0])
+        for event in list(self.events.values()):
+            for one in (event, *list(event.handlers.values())):
+                one.flush()
 
-    def _take(self, code: Ints, value: Ints, *, closes: bool) -> None:
-        """Take in rows of the tape, the last of which is an event of the engine itself."""
-        handlers = [number for one in self.events.values() for number in one.handlers]
-        event_of = np.arange(1 + max([*self.events, *handlers]))
-        for number, one in self.events.items():
-            event_of[list(one.handlers)] = number
-        event = event_of[code]
-        is_call, is_event = event != code, (event == code) & (code > INSIDE)
+    def settled(self) -> RunTimes:
+        """Return these times, complete, after waiting for the device."""
+        self.flush()
+        for one in list(self.events.values()):
+            one.settle()
+        if self.gpu is not None:
+            self.gpu.read()
+        return self
 
-        depth, inside = np.zeros_like(code), np.zeros_like(code)
-        for end in np.flatnonzero(code == INSIDE).tolist():  # the innermost come first
-            within = slice(max(0, end - 1 - value[end] // 2), end - 1)
-            inside[end - 1] = value[within][is_call[within] & (depth[within] == 0)].sum()
-            depth[within] += 1
-
-        marks = code == AT
-        at = np.concatenate([[self._at], value[marks]])[np.cumsum(marks)]
-        self._at = int(at[-1])
-        # What comes before a step belongs to it, and the position is still that of the last one.
-        at += (event >= FETCH) & (event <= STEP) & (code != STEP)
-        is_core = is_event & (code <= INTERRUPT) & (depth == 0)
-        core = np.flatnonzero(is_core)
-        outer = np.cumsum(np.where(is_call & (depth == 0), value, 0))[core]
-        spent, handled = np.diff(value[core]), np.diff(outer)
-        if closes:
-            spent[-1:] = handled[-1:]
-        is_wait, in_epoch = self._take_phases(code[core], at[core], spent, handled)
-
-        is_event[core[-1]] = False
-        own = value - inside
-        own_in_epochs = own * np.append(in_epoch, False)[np.cumsum(is_core) - 1]
-        happened = np.bincount(np.append(event[is_event | is_call], FETCHED))
-        for number in np.flatnonzero(happened).tolist():
-            one = self.events[number]
-            fired = np.flatnonzero(is_event & (code == number))
-            calls = np.flatnonzero(is_call & (event == number))
-            if number == FETCHED:
-                fired = core[1:][is_wait]
-            took = np.zeros(len(fired) + 1, dtype=np.int64)
-            np.add.at(took, np.searchsorted(fired, calls), value[calls])
-            is_before = number in (FETCH, FETCHED, STEP)  # handlers come before the row
-            one.add(at[fired], took[:-1] if is_before else took[1:])
-            for each, handler in one.handlers.items():
-                rows = calls[code[calls] == each]
-                handler.add(at[rows], value[rows])
-                for durations in (one, handler):
-                    durations.nested_ns += int(inside[rows].sum())
-                    durations.in_epochs_ns += int(own_in_epochs[rows].sum())
-
-    def _take_phases(self, code: Ints, at: Ints, spent: Ints, handled: Ints) -> tuple[Any, Any]:
-        # Handlers of EPOCH_COMPLETED belong to the epoch; what is between them and the next event
-        # does not, nor does the pause after an interruption.
-        began, ended, at = code[:-1], code[1:], at[1:]
-        is_wait = (began == FETCH) & ((ended == STEP) | (ended == FETCHED))
-        self.dataflow.add(at[is_wait], (spent - handled)[is_wait])
-        is_step = (began == STEP) & (ended == STEPPED)
-        self.processing.add(at[is_step], spent[is_step])
-        self.processing.nested_ns += int(handled[is_step].sum())
-
-        goes_on = began < EPOCH_END
-        pauses = (began == INTERRUPT) & np.concatenate([[False], goes_on])[:-1]
-        in_epoch = goes_on | (began == EPOCH_END) | pauses
-        self._epochs_ns += int(np.where(goes_on, spent, handled)[in_epoch].sum())
-        self._epochs += int((began == EPOCH).sum())
-        return is_wait, in_epoch
+    def copy(self) -> RunTimes:
+        self.flush()  # to copy number by number is slow
+        with LOCK:
+            return copy.deepcopy(self)
 
     # ------------------------------------------------------------ results
 
@@ -252,12 +188,13 @@ class RunTimes:
             return self.phases() + self.handlers()
         return self.phases() + [
             one
-            for one in self.events.values()
+            for one in list(self.events.values())
             if one.name not in IGNORED or one.names or one.moments.count
         ]
 
     def handlers(self) -> list[Durations]:
-        return [one for event in self.events.values() for one in event.handlers.values()]
+        events = list(self.events.values())
+        return [one for event in events for one in list(event.handlers.values())]
 
     def breakdown(self, *, by_handler: bool) -> Breakdown:
         parts = [
@@ -270,8 +207,8 @@ class RunTimes:
                 for one in self.handlers()
             ]
         else:
-            events = self.events.values()
+            events = list(self.events.values())
             parts += [(f"the handlers of {one.name}", one.in_epochs_ns) for one in events]
-        epochs = max(1, self._epochs)
+        epochs = max(1, self.epochs)
         in_seconds = tuple((name, ns / 1e9 / epochs) for name, ns in parts if ns > 0)
-        return Breakdown(in_seconds, self._epochs_ns / 1e9 / epochs, epochs)
+        return Breakdown(in_seconds, self.epochs_ns / 1e9 / epochs, epochs)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable
-from inspect import getclosurevars
 from time import perf_counter
 from typing import Any, Final
 
-from torch.optim import Optimizer
 from torch.utils.hooks import unserializable_hook
 
 from seamark.ignite import _host
@@ -98,7 +96,7 @@ class EngineWatch:
         if target_of(self._logger, "SeamarkLogger")[0].ranks == "all":
             self._logger.agree_on_run()
         if self._times is not None:
-            self._times.begin(self._optimizer or _optimizer(engine))
+            self._times.begin(self._optimizer)
         run, base = target_of(self._logger, "SeamarkLogger")
         with dropping(run, "facts", "facts of the training could not be recorded"):
             if run.session.speaks_for_all:
@@ -175,13 +173,12 @@ class _StepTimes:
 
 def _facts(engine: Any) -> dict[str, Any]:
     idist, rank = _host.idist, current_rank()
-    batch, accumulated = batch_size(engine.state.dataloader), _accumulated(engine)
+    batch = batch_size(engine.state.dataloader)
     world = rank.world_size or 1
     found: dict[str, Any] = {
         "launcher": rank.launcher,
         "world_size": world,
         "batch_size": batch,
-        "accumulate_grad_batches": accumulated,
     }
     if _host.idist_knows():
         world = idist.get_world_size()
@@ -193,23 +190,5 @@ def _facts(engine: Any) -> dict[str, Any]:
             "accelerator": idist.device().type,
         }
     if batch is not None:
-        found["effective_batch_size"] = batch * world * (accumulated or 1)
+        found["effective_batch_size"] = batch * world
     return found
-
-
-def _used_by(engine: Any) -> dict[str, Any]:
-    try:
-        said = getclosurevars(engine._process_function)  # noqa: SLF001
-    except (AttributeError, TypeError, ValueError):
-        return {}
-    return {**said.globals, **said.nonlocals}
-
-
-def _accumulated(engine: Any) -> int | None:
-    found = _used_by(engine).get("gradient_accumulation_steps")
-    return found if isinstance(found, int) else None
-
-
-def _optimizer(engine: Any) -> Any:
-    used = _used_by(engine).values()
-    return next((one for one in used if isinstance(one, Optimizer)), None)

@@ -9,7 +9,7 @@ import re
 import textwrap
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -124,7 +124,7 @@ class Durations:
     Attributes:
         waiting: Positions and durations that wait, one after the other.
         nested_ns: Part of the total that is timed elsewhere too.
-        in_epochs_ns: Part of the rest that belongs to epochs.
+        in_epochs_ns: Part of the rest that belongs to epochs, and `outside_ns` the other one.
         min_at: Position of the shortest; of several, the first.
     """
 
@@ -133,7 +133,7 @@ class Durations:
     ) -> None:
         self.kind, self.name, self.event, self.clock = kind, name, event, clock
         self.waiting: list[int] = []  # extending an array takes four times as long
-        self.nested_ns = self.in_epochs_ns = 0
+        self.nested_ns = self.in_epochs_ns = self.outside_ns = 0
         self.min_at = self.max_at = self.last_at = 0
         self._limit = limit
         self._moments = Moments()
@@ -269,7 +269,7 @@ def _percent(found: re.Match[str]) -> str:
 
 
 _PICTURE_PARTS: Final = 9
-_LABEL: Final = 90
+_LABEL: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,8 +312,8 @@ def _seconds(value: float) -> str:
     return f"{value * 1e6:.3g} us"  # a person prints it, maybe where there is no "µ"
 
 
-def picture(breakdown: Breakdown, title: str | None = None) -> bytes:
-    """Return a PNG: one stacked bar of a mean epoch, with the largest cost named below."""
+def picture(breakdown: Breakdown) -> bytes:
+    """Return a PNG: a bar for each part of a mean epoch, with the largest cost named below."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
@@ -324,23 +324,20 @@ def picture(breakdown: Breakdown, title: str | None = None) -> bytes:
         small = parts[_PICTURE_PARTS - 1 :]
         more = (f"{len(small)} smaller costs", sum(seconds for _, seconds in small))
         parts = [*parts[: _PICTURE_PARTS - 1], more]
-    figure = Figure(figsize=(9, 3.2 + 0.2 * len(parts)), dpi=150, layout="constrained")
-    plot = figure.add_subplot()
-    left = 0.0
-    for at, (name, seconds) in enumerate(parts):
-        share = 100 * seconds / breakdown.whole_s
-        # A leading "_" would hide it.
-        label = f" {without_middle(name, _LABEL)}: {_seconds(seconds)}, {share:.1f} %"
-        plot.barh([0], [seconds], left=left, color=f"C{at}", label=label, height=0.6)
-        left += seconds
-    plot.set_yticks([])
-    plot.set_ylim(-0.5, 0.5)
-    line = textwrap.fill(largest_cost(breakdown).replace(" %", "\u00a0%"), _LABEL + 10)
-    plot.set_title(title or f"Where the time of {breakdown.of} goes", parse_math=False)
-    plot.set_xlabel(f"seconds\n{line}", parse_math=False)
-    legend = figure.legend(loc="outside lower center", fontsize="small", ncols=1)
-    for text in legend.get_texts():
-        text.set_parse_math(False)  # a "$" in a name is a dollar
+    figure = Figure(figsize=(9, 1.5 + 0.35 * len(parts)), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    bars = axes.barh(range(len(parts)), [seconds for _, seconds in parts])
+    shares = [(_seconds(seconds), 100 * seconds / breakdown.whole_s) for _, seconds in parts]
+    axes.bar_label(bars, [f"{time}, {share:.1f} %" for time, share in shares], padding=3)
+    axes.margins(x=0.4)
+    axes.invert_yaxis()
+    # A "$" in a name is a dollar.
+    names = [without_middle(name, _LABEL) for name, _ in parts]
+    axes.set_yticks(range(len(parts)), names, parse_math=False)
+    axes.set_xlabel("seconds")
+    axes.set_title(f"Where the time of {breakdown.of} goes")
+    line = textwrap.fill(largest_cost(breakdown).replace(" %", "\u00a0%"), 120)
+    figure.supxlabel(line, fontsize="medium", parse_math=False)
     out = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a name may hold what the font has not
@@ -402,7 +399,6 @@ def write_long(sources: Iterable[Durations], path: str | os.PathLike[str]) -> No
                 writer.writerow((*named, *position_parts(at), f"{ns / 1e9:.9f}"))
 
 
-_SERIES_POINTS: Final = 1_000
 _INTERVAL_NS: Final = 10**9
 
 
@@ -415,7 +411,7 @@ class TimesInRun:
     may replace it. Nothing here raises, after construction.
     """
 
-    def __init__(self, run: Any, namespace: str = "profiling") -> None:
+    def __init__(self, run: Any, namespace: str = "profiling", kind: str = "") -> None:
         self._given = run
         if not hasattr(type(self._run), "get_root_object"):
             msg = (
@@ -423,7 +419,7 @@ class TimesInRun:
                 f"got {type(run).__name__}: {run!r:.80}"
             )
             raise ArgumentError(msg)
-        self._namespace = check_path(namespace) if namespace != "" else ""
+        self._namespace = join_path(check_path(namespace) if namespace != "" else "", kind)
         self.due_ns = 0
         self._recorded: dict[str, Moments] = {}
         self._ends_with: Any = None
@@ -441,11 +437,6 @@ class TimesInRun:
     def _session(self) -> Any:
         return self._run.get_root_object().session
 
-    @property
-    def place(self) -> tuple[object, str]:
-        """The place of the records, to be compared with other places of this process."""
-        return id(self._session), join_path(getattr(self._run, "path", ""), self._namespace)
-
     def at_end(self, call: Callable[[], None]) -> None:
         """Call a function when the run is about to end, once for each run."""
         if self._ends_with is not self._session:
@@ -460,12 +451,6 @@ class TimesInRun:
         """Expect other durations of the same things."""
         self._recorded.clear()
 
-    def _news(self, sources: Iterable[Durations]) -> Iterator[tuple[Durations, Moments, Moments]]:
-        for one in sources:
-            before = self._recorded.get(one.series, Moments())
-            now = self._recorded[one.series] = one.moments
-            yield one, before, now
-
     def row(self, now_ns: int, sources: Iterable[Durations], step: float) -> None:
         """Record the means since the last row, in seconds, at one step."""
         self.due_ns = now_ns + _INTERVAL_NS
@@ -473,24 +458,14 @@ class TimesInRun:
             return
         with quietly(self._lost):  # stands in the training loop
             means: dict[str, float] = {}
-            for one, before, now in self._news(sources):
+            for one in sources:
+                before, now = self._recorded.get(one.series, Moments()), one.moments
+                self._recorded[one.series] = now
                 count, spent_ns = now.count - before.count, (now.total - before.total) >> SCALE
                 if count and now.total:  # without handlers it takes no time
                     means[join_path(self._namespace, one.series)] = spent_ns / count / 1e9
             if means:
                 self._run.log_metrics(means, step)
-
-    def points(self, sources: Iterable[Durations]) -> None:
-        """Record kept durations that are new as series, at most 1,000 each, evenly thinned."""
-        for one, before, now in self._news(sources):
-            with quietly(self._lost):
-                rows = one.rows()
-                _, positions, durations = rows[:, (rows[0] >= before.count) & bool(now.total)]
-                if every := -(-len(positions) // _SERIES_POINTS):
-                    iterations: Any = position_parts(positions[::every])[1]
-                    self._run[join_path(self._namespace, one.series)].extend(
-                        (durations[::every] / 1e9).tolist(), steps=iterations.tolist()
-                    )
 
     def summary(self, sources: Iterable[Durations], breakdown: Breakdown) -> None:
         """Record table, cost and picture, on rank 0 alone: a run keeps files of no other rank."""

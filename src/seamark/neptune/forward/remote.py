@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
-from weakref import WeakValueDictionary
 
 from seamark.neptune.forward.client import Client
 from seamark.neptune.forward.run import ForwardedRun, Locks
@@ -33,14 +31,15 @@ class NeptuneRemote:
     """Sends to a project of a server; see `seamark.remote.protocol.KeepsByName`."""
 
     def __init__(self, uri: str, token: str) -> None:
-        self.uri, self._token = uri, token
+        self.uri = uri
+        self._client = Client(uri.partition("://")[2], token)
         self._runs: dict[RunKey, ForwardedRun] = {}
 
     def meet(self, run: RunKey, folder: RunFolder) -> None:
         """See `seamark.remote.protocol.KeepsByName.meet`."""
         if (known := self._runs.get(run)) is None or known.folder != folder:
             self._let_go(run)
-            self._runs[run] = _run_at(self.uri, self._token, folder)
+            self._runs[run] = ForwardedRun(self._client, self.uri, folder, _locks_of(self.uri))
 
     def close(self) -> None:
         """See `seamark.remote.protocol.Remote.close`."""
@@ -48,13 +47,9 @@ class NeptuneRemote:
             self._let_go(run)
 
     def _let_go(self, run: RunKey) -> None:
-        if (one := self._runs.pop(run, None)) is None:
-            return
-        one.note(last=True)
-        with _lock:
-            one.users -= 1
-            if not one.users:
-                one.release()
+        if (one := self._runs.pop(run, None)) is not None:
+            one.note()
+            one.release()
 
     def _ask(self, run: RunKey, verb: str, *given: Any) -> Any:
         try:
@@ -92,8 +87,6 @@ class NeptuneRemote:
             return Sent(end, end, _WAIT_S)
         offset = self._ask(run, "send", journal, end)
         self._warn_unsupported(run, *self._runs[run].unsupported())
-        if why := self._runs[run].held:
-            self._warn(run, f"a file was refused there ({why}); `seamark sync` sends it later")
         return Sent(offset, offset, _WAIT_S)
 
     def _warn_unsupported(self, run: RunKey, kinds: Collection[str], why: str) -> None:
@@ -122,21 +115,7 @@ class NeptuneRemote:
 
 _told: set[tuple[str, RunKey, str]] = set()
 """Kinds and lines of which a person was told."""
-_runs: WeakValueDictionary[tuple[str, str, RunFolder], ForwardedRun] = WeakValueDictionary()
-"""The runs by place and token: all remotes of this process share each of them."""
-_lock = threading.Lock()
-_client_of: Final = functools.cache(Client)
 _locks_of: Final = functools.cache(Locks)
-
-
-def _run_at(uri: str, token: str, folder: RunFolder) -> ForwardedRun:
-    with _lock:
-        run = _runs.get(key := (uri, token, folder))
-        if run is None:
-            client = _client_of(uri.partition("://")[2], token)
-            run = _runs[key] = ForwardedRun(client, uri, folder, _locks_of(uri))
-        run.users += 1
-    return run
 
 
 def open_remote(uri: str, token: str | None = None) -> NeptuneRemote:
@@ -148,11 +127,5 @@ def _is_run(run: RunKey) -> bool:
     return kind_of(run.project, run.run) == "run"
 
 
-def _begin_child() -> None:
-    global _lock  # noqa: PLW0603 - nobody will free the parent's
-    _lock = threading.Lock()
-    _runs.clear()
-    _locks_of.cache_clear()
-
-
+_begin_child: Final = _locks_of.cache_clear  # a child has none of its parent's locks
 fork.register(_begin_child)

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from seamark.errors import ArgumentError
 from seamark.paths import check_path
-from seamark.reading.html import harmless, number, rows_of
+from seamark.reading.html import harmless, rows_of, text
 from seamark.reading.words import plural
 from seamark.values.arrays import Floats, Ints, check_lengths
 
@@ -168,7 +168,7 @@ class Curve:
         names = ("first_step", "last_step", "min", "max", "mean", "count")
 
         def row(at: int) -> list[str]:
-            return [number(getattr(self, name)[at].item()) for name in names]
+            return [text(getattr(self, name)[at].item()) for name in names]
 
         of = plural(int(self.count.sum()), "point")
         title = f"{plural(len(self), 'part')} of {of}"

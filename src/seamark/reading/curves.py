@@ -57,7 +57,6 @@ class Look:
             values up to each x, of which one so far behind counts half. Every point is read for it.
         log_x: Parts are equally wide in log2 x. Points at or below zero are left out and counted.
         log_y: Count the values that have no place on a logarithmic y axis.
-        width: Parts are at least this wide, a power of two, also of few points; 0.0 for none.
     """
 
     points: Annotated[int, Meta(le=MOST_PARTS)] = 1000
@@ -68,7 +67,6 @@ class Look:
     half_life: float | None = None
     log_x: bool = False
     log_y: bool = False
-    width: float = 0.0
 
     def check(self) -> None:
         """Check everything, before anything is read; raises `ArgumentError` or `PathError`."""
@@ -90,11 +88,6 @@ class Look:
                 raise ArgumentError(msg)
         if self.low is not None and self.high is not None and self.low > self.high:
             msg = f"low, high: expected low <= high, got {self.low!r} and {self.high!r}"
-            raise ArgumentError(msg)
-        if not _is_number(self.width) or (
-            self.width and (self.width < 0 or abs(math.frexp(self.width)[0]) != 0.5)  # noqa: PLR2004
-        ):
-            msg = f"width: expected a power of two, or 0.0 for none, got {self.width!r:.80}"
             raise ArgumentError(msg)
 
     @property

@@ -34,7 +34,7 @@ from seamark.errors import (
     RunNotFoundError,
     SeamarkError,
 )
-from seamark.reading.words import clean, hint_for, readable
+from seamark.reading.words import clean, readable
 
 __all__ = [
     "COMPLETE",
@@ -103,9 +103,9 @@ def about_option(error: click.NoSuchOption, context: click.Context) -> str:
     options = [one for one in context.command.get_params(context) if isinstance(one, click.Option)]
     # Without dashes, which would make all of them alike.
     known = [max(one.opts, key=len).lstrip("-") for one in options]
-    there = ", ".join(f"--{one}" for one in known)
-    hint = hint_for(error.option_name.lstrip("-").lower(), known, f"; there are {there}")
-    return f"there is no option {error.option_name!r}{hint}"
+    near = difflib.get_close_matches(error.option_name.lstrip("-").lower(), known, 1)
+    hint = f"did you mean '--{near[0]}'?" if near else f"there are --{', --'.join(known)}"
+    return f"there is no option {error.option_name!r}; {hint}"
 
 
 COMPLETE: Final = "_SEAMARK_COMPLETE"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -289,24 +289,12 @@ def project_logs(root: Path, project: str | None) -> list[RunFolder]:
     ]
 
 
-def unreadable(root: Path, project: str | None) -> list[Finding]:
-    errors: list[OSError] = []
-    for _ in _hidden_folders(root, project, errors.append):
-        pass
-    return [
-        Finding(project or "", "", "unreadable", str(error.filename), error.strerror or str(error))
-        for error in errors
-    ]
-
-
-def _hidden_folders(
-    root: Path, project: str | None, on_error: Callable[[OSError], None] | None = None
-) -> Iterator[Path]:
+def _hidden_folders(root: Path, project: str | None) -> Iterator[Path]:
     start = root / project if project else root
     deepest = str(root).count(os.sep) + DEEPEST
     if project and is_linked(root, project):
         return
-    for folder, names, _ in os.walk(start, onerror=on_error):
+    for folder, names, _ in os.walk(start):
         above = os.path.basename(os.path.dirname(folder))  # noqa: PTH119, PTH120
         is_model = above in (MODELS, ARTIFACTS)
         if ("journal" in names and not is_model) or folder.count(os.sep) > deepest:
@@ -367,16 +355,22 @@ def fsck(
     runs = open_runs(context, project, local="fsck")
     root = runs.local.root
     refs = [runs.find(name, project) for name in names]
+    findings: list[Finding] = []
+
+    def add_unread(path: str, error: OSError) -> None:
+        why = error.strerror or str(error)
+        findings.append(Finding(project or "", "", "unreadable", path, why))
+
     folders = [RunFolder(root, ref.project, ref.run) for ref in refs] or [
-        *iter_runs(root, project, models=True),
+        *iter_runs(root, project, models=True, unread=add_unread),
         *project_logs(root, project),
     ]
     if finish and finish_queued(folders):
         runs.refresh()
     totals = dict.fromkeys(_COUNTED, 0)
-    findings = [*_check(runs, folders, totals, digests=blobs)]
+    findings += _check(runs, folders, totals, digests=blobs)
     if not names:
-        findings += [*_unfinished_purges(root, project), *unreadable(root, project)]
+        findings += _unfinished_purges(root, project)
     if as_json:
         listed = [dataclasses.asdict(finding) for finding in findings]
         click.echo(dumps({"root": str(root), **totals, "findings": listed}))

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeGuard
 
 from msgspec import Meta
 
@@ -25,6 +25,7 @@ __all__ = [
     "Look",
     "RunCurve",
     "check_points",
+    "is_number",
     "line_of",
 ]
 
@@ -75,7 +76,7 @@ class Look:
             check_path(self.x)
         for name in ("window", "half_life"):
             given = getattr(self, name)
-            if given is not None and not (_is_number(given) and given > 0):
+            if given is not None and not (is_number(given) and given > 0):
                 msg = f"{name}: expected a positive width in units of x, got {given!r:.80}"
                 raise ArgumentError(msg)
         if self.window is not None and self.half_life is not None:
@@ -83,7 +84,7 @@ class Look:
             raise ArgumentError(msg)
         for name in ("low", "high"):
             given = getattr(self, name)
-            if given is not None and not _is_number(given):
+            if given is not None and not is_number(given):
                 msg = f"{name}: expected a finite place on the x axis or None, got {given!r:.80}"
                 raise ArgumentError(msg)
         if self.low is not None and self.high is not None and self.low > self.high:
@@ -96,7 +97,8 @@ class Look:
         return self.window is not None or self.half_life is not None
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a finite number, and neither true nor false."""
     return (
         isinstance(value, (int, float))
         and not isinstance(value, bool)

@@ -529,6 +529,4 @@ def _amount(used: float, whole: float | None) -> str:
 
 
 def _short(gib: float) -> str:
-    if gib < _LEAST:
-        return "0"
-    return f"{gib:,.0f}" if gib >= 100 else f"{gib:.3g}"  # noqa: PLR2004
+    return human_number(round(gib, 2 if gib < 100 else 0), 3)  # noqa: PLR2004

@@ -307,7 +307,7 @@ Invisible signs that letters and emoji are joined with (U+200C, U+200D) stay.
 _SHORT: Final = 0x10000
 _KEPT_IN_BLOCKS: Final = "\n\t"
 _NAMED: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
-_STAND_INS: Final = str.maketrans("…·▁▂▃▄▅▆▇█│┤─┬└●→—▲▼", "~._.-:=+*#|+-++o>-^v")
+_STAND_INS: Final = str.maketrans("⚠…·▁▂▃▄▅▆▇█│┤─┬└●→—▲▼", "!~._.-:=+*#|+-++o>-^v")
 """For the signs of our own, each as wide as what it stands for, so that columns stay aligned."""
 _FORMULAS: Final = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 - full-width ones count
 """How a cell begins that spreadsheets compute; they skip what is white in front."""

@@ -153,7 +153,7 @@ class Terminal:
 
     def live(self) -> list[Line]:
         """Return the lines that can still change, without empty lines at the end."""
-        lines = [line for row in self._rows for line in row.changed()]
+        lines = [line for row in self._rows for line in row.give(again=True)]
         while lines and not lines[-1].text:
             lines.pop()
         return lines
@@ -253,16 +253,11 @@ class _Row:
         self._text = self._text[: self._end]
         del self._styles[self._end :]
 
-    def give(self) -> list[Line]:
-        """Return the row, or nothing if it was given as it is."""
-        found = self.changed()
-        self._given = self._shown()
-        return found
-
-    def changed(self) -> list[Line]:
-        """Return the row as `give` would."""
-        text = self._shown()
-        return [] if text == self._given else [Line(text, self.at)]
+    def give(self, *, again: bool = False) -> list[Line]:
+        """Return the row, or nothing if it was given as it is; ``again``: also the next time."""
+        text, given = self._shown(), self._given
+        self._given = given if again else text
+        return [] if text == given else [Line(text, self.at)]
 
     def _shown(self) -> str:
         text = self._text.rstrip(" ")

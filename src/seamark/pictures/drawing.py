@@ -68,7 +68,8 @@ class PlotOptions:
         if is_number(smooth) and smooth > 0 and (smooth >= 1 or not units):
             return
         wanted = f"a number of {units}, at least 1" if units else "a width in units of x"
-        msg = f"smooth: expected {wanted}, the width of a window, got {smooth!r:.80}"
+        wanted += " (the width of a window, not the weight of an average)"
+        msg = f"smooth: expected {wanted}, got {smooth!r:.80}"
         raise ArgumentError(msg)
 
     @property

@@ -6,11 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from seamark.errors import ArgumentError, MissingExtraError
-from seamark.pictures.plots import COLOURS, Axes, Curve, figure_of, save, slots, thin
+from seamark.pictures.plots import COLOURS, Axes, Curve, figure_of, save, slots
 
 
 def curve(values, label="loss"):
@@ -23,21 +21,6 @@ def banded(values):
 
 
 ODD = [1.0, 0.5, math.nan, 0.25, math.inf, 0.1, -math.inf]
-
-
-@settings(max_examples=50)
-@given(st.lists(st.floats(), min_size=50, max_size=100), st.integers(1, 8))
-def test_thinning_keeps_the_extremes(values, buckets):
-    """The least and the greatest value stay, and so does that some were not finite."""
-    full = curve(values)
-    few = thin(full, buckets)
-    finite = [value for value in values if math.isfinite(value)]
-    if finite:
-        assert few.finite().y.min() == min(finite)
-        assert few.finite().y.max() == max(finite)
-    assert np.isfinite(few.y).all() == np.isfinite(full.y).all()
-    assert len(few.x) <= max(6 * buckets, 6)
-    assert (np.diff(few.x) > 0).all()
 
 
 def test_unknown_endings_are_refused(tmp_path):

@@ -258,9 +258,6 @@ def test_news_of_another_drawing_are_refused():
         {"low": math.inf},
         {"high": 10**400},
         {"low": 2.0, "high": 1.0},
-        {"width": 3.0},
-        {"width": -2.0},
-        {"width": math.inf},
     ],
 )
 def test_a_look_that_cannot_be_is_refused(given):
@@ -276,7 +273,7 @@ def drawer(series):
     """Return what draws series that are held in memory, by run."""
 
     def draw(refs, paths, look):
-        given = {"window": look.window, "log_x": look.log_x, "width": look.width}
+        given = {"window": look.window, "log_x": look.log_x}
         return [
             RunCurve(*ref, path, draw_series(cut(*series[ref]), look.points, **given))
             for ref in refs

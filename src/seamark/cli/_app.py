@@ -42,6 +42,7 @@ __all__ = [
     "CommandError",
     "Misuse",
     "about_command",
+    "about_option",
     "app",
     "json_option",
     "main",
@@ -98,15 +99,12 @@ def about_command(name: str, known: Iterable[str]) -> str:
     return f"there is no command {name!r}{hint}"
 
 
-def about_option(error: click.NoSuchOption) -> str:
-    context = error.ctx
-    if context is None:
-        return error.format_message()
+def about_option(error: click.NoSuchOption, context: click.Context) -> str:
     options = [one for one in context.command.get_params(context) if isinstance(one, click.Option)]
-    known = [max(one.opts, key=len) for one in options]
-    words = {name.lstrip("-"): name for name in known}  # the dashes would make all of them alike
-    near = difflib.get_close_matches(error.option_name.lstrip("-").lower(), words, 1, _ALIKE)
-    hint = f"did you mean {words[near[0]]!r}?" if near else f"there are {', '.join(known)}"
+    # Without dashes, which would make all of them alike.
+    known = [max(one.opts, key=len).lstrip("-") for one in options]
+    near = difflib.get_close_matches(error.option_name.lstrip("-").lower(), known, 1)
+    hint = f"did you mean '--{near[0]}'?" if near else f"there are --{', --'.join(known)}"
     return f"there is no option {error.option_name!r}; {hint}"
 
 
@@ -404,7 +402,9 @@ def _run(args: Sequence[str] | None) -> int:
 
 
 def _print_error(error: click.ClickException) -> None:
-    said = about_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()
+    said = error.format_message()
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        said = about_option(error, error.ctx)
     message, *place = said.split("\n")
     if not isinstance(error, Misplaced):
         message, place = " ".join([message, *place]), []

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._health import ailments, listed
-from seamark.cli._screen import LABEL, STATE_STYLES, Screen, dumps, note
+from seamark.cli._screen import LABEL, STATE_STYLES, Cell, Column, Screen, dumps, note
 from seamark.paths import kind_of, model_key
 from seamark.process.liveness import (
     GONE,
@@ -29,6 +29,7 @@ from seamark.reading.words import (
     duration_words,
     file_name,
     human_bytes,
+    human_number,
     last_text,
     plural,
     seen_text,
@@ -36,6 +37,7 @@ from seamark.reading.words import (
     shorten,
     step_text,
     time_text,
+    unit_of,
     value_text,
 )
 from seamark.remote.protocol import RemoteError
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from seamark.reading.report import Report
 
 __all__ = [
+    "BEST",
     "CODE",
     "change_text",
     "changes_of",
@@ -61,7 +64,9 @@ __all__ = [
     "file_words",
     "full_text",
     "print_facts",
+    "print_series",
     "problems",
+    "rounded",
     "span_text",
     "sparkline",
     "text_or_record",
@@ -77,6 +82,13 @@ CODE: Final = frozenset(
 )
 """What the line about the code of a run tells."""
 _BARS: Final = "▁▂▃▄▅▆▇█"
+_SPARK: Final = 24
+_SHORT_SPARK: Final = 14
+_WIDE: Final = 100
+"""Cells of a curve within a line, and the terminal width from which on it gets all of them."""
+_SPARKED_SERIES: Final = 100
+"""Reading points takes time; further series are shown without a curve."""
+BEST: Final = "bold green"
 _COMMIT: Final = 8
 _CLUSTERS: Final = (
     ("slurm", "array_job_id", "array_task_id"),
@@ -185,6 +197,62 @@ def sparkline(values: NDArray[np.float64], width: int) -> str:
         else _BARS[round((height / 2 - low / 2) / span * top) if span > 0 else 0]
         for height in heights
     )
+
+
+def print_series(
+    screen: Screen,
+    view: Reader,
+    attributes: Sequence[Attribute],
+    best_of: Mapping[str, str] | None = None,
+    *,
+    indent: int = 0,
+) -> None:
+    """Print a table of series; ``best_of`` says of each whether ``"min"`` or ``"max"`` is best."""
+    best_of = best_of or {}
+    number_of_any: Callable[[float], str] = human_number if screen.terminal else repr
+    units = [unit_of(attribute.path) for attribute in attributes]
+    marked = any(attribute.path in best_of for attribute in attributes)
+    drawn = screen.terminal and len(attributes) <= _SPARKED_SERIES
+    spark = _SPARK if screen.width >= _WIDE else _SHORT_SPARK
+    columns = [
+        Column("PATH", shrink=True, path=True),
+        Column("LAST", right=True),
+        Column("MIN", right=True, rank=2),
+        Column("MAX", right=True, rank=2),
+        *([Column("UNIT")] if any(units) else ()),
+        *([Column("BEST", rank=3)] if marked else ()),
+        Column("POINTS", right=True, rank=1),
+        Column("STEPS", rank=4),
+        *([Column("CURVE", rank=5)] if drawn else ()),
+    ]
+    rows = []
+    for attribute, unit in zip(attributes, units, strict=True):
+        summary, best = attribute.value, best_of.get(attribute.path, "")
+        number = rounded if unit else number_of_any
+        odd = summary.nan_count + summary.inf_count
+        points = f"{summary.count:,}" + (f" ({odd:,} not finite)" if odd else "")
+        row = [
+            Cell(clean(attribute.path)),
+            Cell(number(summary.last), "bold"),
+            Cell(extreme_text(summary.min, number), BEST if best == "min" else ""),
+            Cell(extreme_text(summary.max, number), BEST if best == "max" else ""),
+            *([Cell(unit, "dim")] if any(units) else ()),
+            *([Cell(best, BEST)] if marked else ()),
+            Cell(points, "yellow" if odd else ""),
+            Cell(span_text(summary), "dim"),
+            *(
+                [Cell(sparkline(view.curve(attribute.path, 4 * spark).value, spark), "cyan")]
+                if drawn
+                else ()
+            ),
+        ]
+        rows.append(row)
+    screen.table(columns, rows, indent=indent)
+
+
+def rounded(value: float) -> str:
+    # what was measured of a machine: further digits mean nothing
+    return human_number(value, 4)
 
 
 # Files

@@ -171,11 +171,6 @@ class Screen:
         wanted = self.terminal and not self.console.no_color
         return wanted and self.console.color_system is not None
 
-    @property
-    def warning(self) -> str:
-        encoding = getattr(self._file, "encoding", None) or "ascii"
-        return "⚠" if encoding.lower().replace("-", "").startswith("utf") else "!"
-
     def line(self, text: str = "", *, style: str = "") -> None:
         self.styled([(text, style)])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -62,28 +62,22 @@ class Finding:
     length: int | None = None
 
 
-@dataclass(slots=True)
-class Totals:
-    runs: int = 0
-    journals: int = 0
-    frames: int = 0
-    blobs: int = 0
-    size_bytes: int = 0
-    live: int = 0
+Totals = dict[str, int]
+"""How many there are of what was looked at; ``size_bytes`` of journals, ``live`` ones of them."""
+_COUNTED: Final = ("runs", "journals", "frames", "blobs", "size_bytes", "live")
 
 
 def check_journal(folder: RunFolder, file: JournalFile, totals: Totals) -> Iterator[Finding]:
     """Yield the problems of a journal; an incomplete end is none while it is being written."""
     name = file.path.name
-    totals.journals += 1
+    totals["journals"] += 1
     try:
         with JournalReader(file.path) as reader:
             for problem, detail, *span in _problems(reader, totals):
                 yield _found(folder, problem, name, detail, *span)
-    except JournalError as error:
-        yield _found(folder, "not a journal", name, str(error))
-    except OSError as error:
-        yield _found(folder, "unreadable", name, error.strerror or str(error))
+    except (JournalError, OSError) as error:
+        problem = "not a journal" if isinstance(error, JournalError) else "unreadable"
+        yield _found(folder, problem, name, getattr(error, "strerror", None) or str(error))
 
 
 def _found(folder: RunFolder, problem: str, where: str, detail: str, *span: int) -> Finding:
@@ -91,11 +85,11 @@ def _found(folder: RunFolder, problem: str, where: str, detail: str, *span: int)
 
 
 def _problems(reader: JournalReader, totals: Totals) -> Iterator[tuple[Any, ...]]:
-    totals.size_bytes += reader.size
+    totals["size_bytes"] += reader.size
     if reader.damaged_header:
         yield "damaged header", "the first 32 bytes; the journal is still read, by its name", 0, 32
     for number, frame in enumerate(reader.frames()):
-        totals.frames += 1
+        totals["frames"] += 1
         if not number and frame.kind != Kind.HEADER:
             detail = "its first record does not say which run and process it belongs to"
             yield "no header", detail, frame.offset
@@ -111,7 +105,7 @@ def _problems(reader: JournalReader, totals: Totals) -> Iterator[tuple[Any, ...]
         why = "the process died while writing, or damage"
         yield "torn tail", f"the last {size} are not a whole record: {why}", *reader.tail
     elif not reader.is_finished():
-        totals.live += 1
+        totals["live"] += 1
 
 
 def check_folder(folder: RunFolder, *, live: bool) -> Iterator[Finding]:
@@ -149,6 +143,7 @@ def _strange_entries(folder: RunFolder) -> Iterator[Finding]:
 
 
 def check_records(view: RunView) -> Iterator[Finding]:
+    """Yield unusable records, and files that have the id of a journal but other contents."""
     for journal in view.journals():
         if journal.stopped == "unreadable":
             continue  # `check_journal` reports it
@@ -158,10 +153,6 @@ def check_records(view: RunView) -> Iterator[Finding]:
         if more := journal.errors - len(journal.notes):
             detail = f"{plural(more, 'further record')} that cannot be applied"
             yield _found(view.folder, "unusable record", journal.file, detail)
-
-
-def check_copies(view: RunView) -> Iterator[Finding]:
-    """Yield the files that have the id of a journal but other contents."""
     for name, journals in view.problems().get("conflicts", {}).items():
         if name.startswith(COPY):
             detail = f"not read: it has the id of {journals[0]}, but is not a copy of it"
@@ -176,7 +167,7 @@ def check_blobs(view: RunView, totals: Totals, *, digests: bool) -> Iterator[Fin
         if digest in seen:
             continue
         seen.add(digest)
-        totals.blobs += 1
+        totals["blobs"] += 1
         if problem := _blob_problem(folder, digest, size, digests=digests):
             yield _found(folder, problem[0], path, f"{problem[1]} ({digest[:12]}…)")
     for attribute in view.attributes() if digests else ():
@@ -298,24 +289,12 @@ def project_logs(root: Path, project: str | None) -> list[RunFolder]:
     ]
 
 
-def unreadable(root: Path, project: str | None) -> list[Finding]:
-    errors: list[OSError] = []
-    for _ in _hidden_folders(root, project, errors.append):
-        pass
-    return [
-        Finding(project or "", "", "unreadable", str(error.filename), error.strerror or str(error))
-        for error in errors
-    ]
-
-
-def _hidden_folders(
-    root: Path, project: str | None, on_error: Callable[[OSError], None] | None = None
-) -> Iterator[Path]:
+def _hidden_folders(root: Path, project: str | None) -> Iterator[Path]:
     start = root / project if project else root
     deepest = str(root).count(os.sep) + DEEPEST
     if project and is_linked(root, project):
         return
-    for folder, names, _ in os.walk(start, onerror=on_error):
+    for folder, names, _ in os.walk(start):
         above = os.path.basename(os.path.dirname(folder))  # noqa: PTH119, PTH120
         is_model = above in (MODELS, ARTIFACTS)
         if ("journal" in names and not is_model) or folder.count(os.sep) > deepest:
@@ -376,20 +355,25 @@ def fsck(
     runs = open_runs(context, project, local="fsck")
     root = runs.local.root
     refs = [runs.find(name, project) for name in names]
+    findings: list[Finding] = []
+
+    def add_unread(path: str, error: OSError) -> None:
+        why = error.strerror or str(error)
+        findings.append(Finding(project or "", "", "unreadable", path, why))
+
     folders = [RunFolder(root, ref.project, ref.run) for ref in refs] or [
-        *iter_runs(root, project, models=True),
+        *iter_runs(root, project, models=True, unread=add_unread),
         *project_logs(root, project),
     ]
     if finish and finish_queued(folders):
         runs.refresh()
-    totals = Totals()
-    findings = [*_check(runs, folders, totals, digests=blobs)]
+    totals = dict.fromkeys(_COUNTED, 0)
+    findings += _check(runs, folders, totals, digests=blobs)
     if not names:
-        findings += [*_unfinished_purges(root, project), *unreadable(root, project)]
+        findings += _unfinished_purges(root, project)
     if as_json:
-        counts = dataclasses.asdict(totals)
         listed = [dataclasses.asdict(finding) for finding in findings]
-        click.echo(dumps({"root": str(root), **counts, "findings": listed}))
+        click.echo(dumps({"root": str(root), **totals, "findings": listed}))
     else:
         _print(Screen(), findings, totals)
     if findings:
@@ -417,7 +401,7 @@ def _check_one(
     runs: Runs, folder: RunFolder, totals: Totals, *, digests: bool
 ) -> Iterator[Finding]:
     own_log, index = folder.run.startswith("."), runs.local
-    totals.runs += not own_log
+    totals["runs"] += not own_log
     for file in folder.journals():
         yield from check_journal(folder, file, totals)
     yield from check_folder(folder, live=is_live(folder))
@@ -430,7 +414,6 @@ def _check_one(
             detail = "its bytes are not those that were read before; it was read again"
             yield Finding(folder.project, folder.run, "changed", name, detail)
         view = index.view(folder.project, folder.run)
-        yield from check_copies(view)
         yield from check_records(view)
         yield from check_blobs(view, totals, digests=digests)
     except SeamarkError as error:
@@ -446,13 +429,13 @@ def _unfinished_purges(root: Path, project: str | None) -> Iterator[Finding]:
 
 
 def _print(screen: Screen, findings: Sequence[Finding], totals: Totals) -> None:
+    runs, journals, frames, blobs, size_bytes, live = totals.values()
     looked = (
-        f"{plural(totals.runs, 'run')}, {plural(totals.journals, 'journal')} "
-        f"({human_bytes(totals.size_bytes)}), "
-        f"{plural(totals.frames, 'record')}, {plural(totals.blobs, 'stored file')}"
+        f"{plural(runs, 'run')}, {plural(journals, 'journal')} ({human_bytes(size_bytes)}), "
+        f"{plural(frames, 'record')}, {plural(blobs, 'stored file')}"
     )
-    if totals.live:
-        looked += f"; {totals.live:,} still being written"
+    if live:
+        looked += f"; {live:,} still being written"
     if findings:
         _list(screen, findings)
         note(f"checked {looked}: {plural(len(findings), 'problem')}", style="error")

@@ -543,7 +543,7 @@ def _field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> 
     if name == "sys/state" and row.get(_WHY) and _REASON not in row:
         return Cell(f"{value}: {row[_WHY]}", STATE_STYLES["crashed"])
     if name == _LOSSES:
-        return Cell(f"{screen.warning} {value}" if value else "", "yellow")
+        return Cell(f"⚠ {value}" if value else "", "yellow")
     return cell_of(value, name, screen, now)
 
 

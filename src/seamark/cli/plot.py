@@ -142,7 +142,9 @@ def plot(
     from seamark.pictures.drawing import PlotOptions, picture_of
     from seamark.reading.curves import Look
 
-    look = Look(plots.PICTURE_POINTS, x or "step", low, high, smooth, half_life, log_x, log_y)
+    screen = Screen()
+    points = plots.PICTURE_POINTS if out is not None else 4 * screen.width
+    look = Look(points, x or "step", low, high, smooth, half_life, log_x, log_y)
     asked = PlotOptions(look, attempt)
     if out is not None and not out.parent.is_dir():
         misuse(f"cannot write {out}: the folder {out.parent} does not exist")
@@ -163,7 +165,6 @@ def plot(
         plots.save(curves, axes, out)
         note(f"wrote {out}")
         return
-    screen = Screen()
     from seamark.pictures.braille import draw
 
     lines = height or max(

@@ -32,7 +32,6 @@ from seamark.reading.report import report_of_run
 from seamark.reading.words import (
     clean,
     hint_for,
-    human_number,
     last_text,
     plural,
     short_text,
@@ -48,12 +47,6 @@ if TYPE_CHECKING:
     from seamark.reading.reader import Reader
 
 
-_SPARK: Final = 24
-_SHORT_SPARK: Final = 14
-_WIDE: Final = 100
-"""Cells of a curve within a line, and the terminal width from which on it gets all of them."""
-_SPARKED_SERIES: Final = 100
-"""Reading points takes time; further series are shown without a curve."""
 _MOST: Final = 30
 """Rows of a section on a terminal, unless all are asked for."""
 _TOLD: Final = ("sys",)
@@ -65,7 +58,6 @@ _PACKAGES: Final = ("source_code/packages", "source_code/conda")
 _WELL: Final = ("created", "running", "completed", "suspended")
 _LAST_LINES: Final = 5
 """Lines of its output that are shown of a run that ended badly."""
-_BEST: Final = "bold green"
 _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
 """Namespaces whose series `show` only counts unless asked for: a profiled training has hundreds."""
 
@@ -415,46 +407,7 @@ def _values(shown: _Shown, attributes: Sequence[Attribute]) -> None:
 
 
 def _series(shown: _Shown, attributes: Sequence[Attribute]) -> None:
-    screen = shown.screen
-    number_of_any: Callable[[float], str] = human_number if screen.terminal else repr
-    units = [unit_of(attribute.path) for attribute in attributes]
-    marked = any(attribute.path in shown.best for attribute in attributes)
-    drawn = screen.terminal and len(attributes) <= _SPARKED_SERIES
-    spark = _SPARK if screen.width >= _WIDE else _SHORT_SPARK
-    columns = [
-        Column("PATH", shrink=True, path=True),
-        Column("LAST", right=True),
-        Column("MIN", right=True, rank=2),
-        Column("MAX", right=True, rank=2),
-        *([Column("UNIT")] if any(units) else ()),
-        *([Column("BEST", rank=3)] if marked else ()),
-        Column("POINTS", right=True, rank=1),
-        Column("STEPS", rank=4),
-        *([Column("CURVE", rank=5)] if drawn else ()),
-    ]
-    rows = []
-    for attribute, unit in zip(attributes, units, strict=True):
-        summary, best = attribute.value, shown.best.get(attribute.path, "")
-        number = _rounded if unit else number_of_any
-        odd = summary.nan_count + summary.inf_count
-        points = f"{summary.count:,}" + (f" ({odd:,} not finite)" if odd else "")
-        row = [
-            Cell(clean(attribute.path)),
-            Cell(number(summary.last), "bold"),
-            Cell(_facts.extreme_text(summary.min, number), _BEST if best == "min" else ""),
-            Cell(_facts.extreme_text(summary.max, number), _BEST if best == "max" else ""),
-            *([Cell(unit, "dim")] if any(units) else ()),
-            *([Cell(best, _BEST)] if marked else ()),
-            Cell(points, "yellow" if odd else ""),
-            Cell(_facts.span_text(summary), "dim"),
-            *(
-                [Cell(_facts.sparkline(shown.view.points(attribute.path).value, spark), "cyan")]
-                if drawn
-                else ()
-            ),
-        ]
-        rows.append(row)
-    screen.table(columns, rows, indent=2)
+    _facts.print_series(shown.screen, shown.view, attributes, shown.best, indent=2)
 
 
 def _statistics(shown: _Shown, attributes: Sequence[Attribute]) -> None:
@@ -485,13 +438,8 @@ def _statistics(shown: _Shown, attributes: Sequence[Attribute]) -> None:
     shown.screen.table(columns, rows, indent=2)
 
 
-def _rounded(value: float) -> str:
-    # what was measured of a machine: further digits mean nothing
-    return human_number(value, 4)
-
-
 def _measured(value: float, unit: str) -> str:
-    return f"{_rounded(value)} {unit}"
+    return f"{_facts.rounded(value)} {unit}"
 
 
 def _value(attribute: Attribute, *, exact: bool) -> str:
@@ -551,9 +499,9 @@ def _files(shown: _Shown, attributes: Sequence[Attribute]) -> None:
 
 
 def _score(note: CheckpointNote | None) -> Cell:
-    return (
-        Cell("") if note is None else Cell(clean(note.words), _BEST if note.mark == "best" else "")
-    )
+    if note is None:
+        return Cell("")
+    return Cell(clean(note.words), _facts.BEST if note.mark == "best" else "")
 
 
 def _is(*families: str) -> Callable[[Attribute], bool]:

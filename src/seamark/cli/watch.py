@@ -11,14 +11,13 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from seamark.cli import _runs
 from seamark.cli._app import misuse, root_option
-from seamark.cli._facts import problems, span_text, sparkline
+from seamark.cli._facts import print_series, problems
 from seamark.cli._printed import LastLines
 from seamark.cli._runs import RunRef, Runs, a_path, open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
@@ -32,15 +31,13 @@ from seamark.reading.words import (
     duration_words,
     human_number,
     plural,
-    seen_text,
     shorten,
     step_text,
     time_text,
 )
 
 if TYPE_CHECKING:
-    from seamark.reading.attributes import Attribute, SeriesSummary
-    from seamark.reading.ranks import RankStatus
+    from seamark.reading.attributes import Attribute
     from seamark.reading.reader import Reader
 
 __all__ = ["Looker"]
@@ -66,38 +63,21 @@ class Looker:
     def __init__(self, runs: Runs, ref: RunRef, patterns: Sequence[str]) -> None:
         self.ref = ref
         self.label = runs.label(ref)
-        self.attributes: list[Attribute] = []
-        self.series: dict[str, SeriesSummary] = {}
-        self.progress = ""
-        self.output: list[str] = []
         self._runs = runs
         self._patterns = patterns
-        self._modified: datetime | None = None
-        self._curves: dict[str, str] = {}
         self._printed = LastLines(_LAST_LINES)
 
     def look(self) -> Looker:
         """Refresh the run in the index, and what is known of it."""
         self._runs.index.refresh(self.ref.project, self.ref.run)
         view = self.view = self._runs.view(self.ref)
-        modified = view.attribute("sys/modification_time")
-        assert modified is not None  # noqa: S101 - every run has it
-        if modified.value != self._modified:
-            self._modified, self.attributes = modified.value, view.attributes()
-            self._curves.clear()
-            self.progress = self._format_progress(view)
-            self.output = [one.text for one in self._printed.look(view)]
-            ordered = sorted(self.attributes, key=lambda each: metric_order(each.path))
-            self.series = {one.path: one.value for one in ordered if self._matters(one)}
-        self.state, self.ranks = view.state, view.ranks()
+        self.state, self.ranks, self.attributes = view.state, view.ranks(), view.attributes()
         self.problems = list(problems(view, self.state))
+        self.progress = _progress(view, self.attributes)
+        self.output = [one.text for one in self._printed.look(view)]
+        ordered = sorted(self.attributes, key=lambda each: metric_order(each.path))
+        self.series = [one for one in ordered if self._matters(one)]
         return self
-
-    def curve(self, path: str, width: int) -> str:
-        """Return a series as one line; read again only after something new was recorded."""
-        if path not in self._curves:
-            self._curves[path] = sparkline(self.view.curve(path, 2 * width).value, width)
-        return self._curves[path]
 
     @property
     def is_unfinished(self) -> bool:
@@ -106,44 +86,34 @@ class Looker:
 
     def _matters(self, attribute: Attribute) -> bool:
         path = attribute.path
-        if not has_points(attribute):
-            return False
+        chosen = aside(path) is None and of_rank(path) is None and not is_counter(path)
         if self._patterns:
-            return matches(path, *self._patterns)
-        return aside(path) is None and of_rank(path) is None and not is_counter(path)
-
-    def _format_progress(self, view: Reader) -> str:
-        told = next((one.value for one in self.attributes if one.path == PROGRESS), None)
-        own = {
-            one.path: one.value
-            for one in self.attributes
-            if has_points(one) and of_rank(one.path) is None and not is_inside(one.path, _MACHINE)
-        }
-        if (loops := loops_of(told)) or not own:
-            return clean(progress_words(loops))
-        longest = max(own, key=lambda path: (own[path].last_step, own[path].count))
-        words = [f"step {step_text(own[longest].last_step)}"]
-        epochs = [one.last for path, one in own.items() if path.rpartition("/")[2] == _EPOCH]
-        if epochs:
-            words.append(f"epoch {human_number(max(epochs))}")
-        pace = _steps_per_second(view, longest)
-        if pace:
-            words.append(f"{human_number(pace, 3)} steps/s")
-        if _LEFT in own:
-            words.append(f"about {duration_words(own[_LEFT].last)} left")
-        return ", ".join(words)
+            chosen = matches(path, *self._patterns)
+        return chosen and has_points(attribute)
 
 
-def _steps_per_second(view: Reader, path: str) -> float:
-    points = view.points(path, limit=_PACE)
-    if len(points) < 2:  # noqa: PLR2004 - a pace is between two points
-        return 0.0
-    steps = float(points.step[-1] - points.step[0])
-    seconds = float(points.time_ns[-1] - points.time_ns[0]) / 1e9
-    return steps / seconds if steps > 0 and seconds > 0 else 0.0
+def _progress(view: Reader, attributes: Sequence[Attribute]) -> str:
+    told = next((one.value for one in attributes if one.path == PROGRESS), None)
+    own = {
+        one.path: one.value
+        for one in attributes
+        if has_points(one) and of_rank(one.path) is None and not is_inside(one.path, _MACHINE)
+    }
+    if (loops := loops_of(told)) or not own:
+        return clean(progress_words(loops))
+    longest = max(own, key=lambda path: (own[path].last_step, own[path].count))
+    words = [f"step {step_text(own[longest].last_step)}"]
+    if epochs := [one.last for path, one in own.items() if path.rpartition("/")[2] == _EPOCH]:
+        words.append(f"epoch {human_number(max(epochs))}")
+    points = view.points(longest, limit=_PACE)
+    steps, duration_ns = (float(one[-1] - one[0]) for one in (points.step, points.time_ns))
+    if steps > 0 and duration_ns > 0:
+        words.append(f"{human_number(steps / duration_ns * 1e9, 3)} steps/s")
+    if _LEFT in own:
+        words.append(f"about {duration_words(own[_LEFT].last)} left")
+    return ", ".join(words)
 
 
-_SPARK: Final = 24
 _LEAST_ROWS: Final = 3
 """Series that are shown however low the terminal is; what does not fit is cut off below."""
 _MOST_RANKS: Final = 8
@@ -240,12 +210,10 @@ class _Lines:
     def show(self, seen: Looker) -> None:
         if not self._said:
             self._screen.line(f"{seen.label}: {seen.view.contents.where}")
-        news = repr(
-            (seen.state, {path: (one.last, one.count) for path, one in seen.series.items()})
-        )
+        news = repr((seen.state, [(one.path, one.value) for one in seen.series]))
         if news != self._said:
             self._said = news
-            values = [f"{clean(path)}={one.last!r}" for path, one in seen.series.items()]
+            values = [f"{clean(one.path)}={one.value.last!r}" for one in seen.series]
             words = [time_text(seen.view.now_ns), seen.state, seen.progress, " ".join(values)]
             self._screen.line("  ".join(filter(None, words)))
         for problem in seen.problems:
@@ -298,12 +266,12 @@ def _draw(screen: Screen, seen: Looker, height: int, interval: float) -> None:
     ]
     for line in problems:
         screen.line(line, style="bold red")
-    ranks = _ranks_to_show(seen)
-    used = 1 + len(facts) + len(problems) + (len(ranks) + 3 if ranks else 0)
+    used = 1 + len(facts) + len(problems)
+    used += min(len(seen.ranks), _MOST_RANKS) + 3 if len(seen.ranks) > 1 else 0
     room = height - used - 5
     _draw_series(screen, seen, max(_LEAST_ROWS, room))
-    if ranks:
-        _draw_ranks(screen, seen, ranks)
+    if len(seen.ranks) > 1:
+        _draw_ranks(screen, seen)
     left = room - max(1, len(seen.series)) - 1
     for line in ["", *seen.output[-left:]] if left > 0 and seen.output else ():
         screen.line(shorten(clean(line), screen.width), style="dim")
@@ -315,21 +283,11 @@ def _draw(screen: Screen, seen: Looker, height: int, interval: float) -> None:
 
 
 def _facts_of(seen: Looker) -> Iterator[tuple[str, str]]:
-    now_ns = seen.view.now_ns
-    known = {one.path: one.value for one in seen.attributes if one.family == "atom"}
-    created, ran = known.get("sys/creation_time"), known.get("sys/running_time")
-    if isinstance(created, datetime):
-        yield "created", seen_text(round(created.timestamp() * 1e9), now_ns)
-    if not seen.is_unfinished and isinstance(ran, float):
-        yield "ran for", duration_words(ran)
     if seen.progress:
         yield "progress", seen.progress
     if seen.is_unfinished and (machine := machine_now(seen.attributes, seen.ranks)):
         yield "machine", machine
-    yield from (fact for fact in rank_facts(seen.view, seen.state) if fact[0] == "ranks")
-    points = [rank.row_t for rank in seen.ranks if rank.row_t is not None]
-    if seen.is_unfinished and points:
-        yield "last point", age_text(max(points), now_ns)
+    yield from rank_facts(seen.view, seen.state)
 
 
 def _draw_series(screen: Screen, seen: Looker, most: int) -> None:
@@ -338,45 +296,15 @@ def _draw_series(screen: Screen, seen: Looker, most: int) -> None:
         nothing = "nothing has been recorded here yet" if seen.is_unfinished else "no series"
         screen.line(nothing, style="dim")
         return
-    columns = [
-        Column("PATH", shrink=True, path=True),
-        Column("LAST", right=True),
-        Column("MIN", right=True, rank=2),
-        Column("MAX", right=True, rank=2),
-        Column("STEPS", rank=3),
-        Column("CURVE", rank=1),
-    ]
     # Of too many, what lies deepest is left out: the parts of a model before its losses.
-    shallow = sorted(seen.series, key=lambda path: (path.count("/"), path))[:most]
-    shown = [(path, one) for path, one in seen.series.items() if path in shallow]
-    rows = [
-        [
-            Cell(clean(path)),
-            Cell(human_number(one.last), "bold"),
-            Cell(human_number(one.min)),
-            Cell(human_number(one.max)),
-            Cell(span_text(one), "dim"),
-            Cell(seen.curve(path, _SPARK), "cyan"),
-        ]
-        for path, one in shown
-    ]
-    screen.table(columns, rows)
-    if more := len(seen.series) - len(shown):
+    shallow = sorted(seen.series, key=lambda one: (one.path.count("/"), one.path))[:most]
+    print_series(screen, seen.view, [one for one in seen.series if one in shallow])
+    if more := len(seen.series) - len(shallow):
         screen.line(f"{plural(more, 'more series', 'more series')}; --path chooses", style="dim")
 
 
-def _ranks_to_show(seen: Looker) -> list[RankStatus]:
-    """Return the ranks to show: first those with problems, then those furthest behind."""
-    if len(seen.ranks) < 2:  # noqa: PLR2004 - one process is the run
-        return []
-    behind = lags(seen.attributes)
-    order = sorted(
-        seen.ranks, key=lambda one: (one.state in _WELL, -behind.get(one.rank, 0.0), one.rank)
-    )
-    return order[:_MOST_RANKS]
-
-
-def _draw_ranks(screen: Screen, seen: Looker, ranks: Sequence[RankStatus]) -> None:
+def _draw_ranks(screen: Screen, seen: Looker) -> None:
+    """Draw the ranks: first those with problems, then those furthest behind."""
     columns = [
         Column("RANK", right=True),
         Column("STATE"),
@@ -385,6 +313,9 @@ def _draw_ranks(screen: Screen, seen: Looker, ranks: Sequence[RankStatus]) -> No
         Column("HOST", shrink=True, rank=1),
     ]
     now_ns, behind = seen.view.now_ns, lags(seen.attributes)
+    order = sorted(
+        seen.ranks, key=lambda one: (one.state in _WELL, -behind.get(one.rank, 0.0), one.rank)
+    )
     rows = [
         [
             Cell(str(rank.rank)),
@@ -393,9 +324,9 @@ def _draw_ranks(screen: Screen, seen: Looker, ranks: Sequence[RankStatus]) -> No
             Cell(f"{step_text(steps)} steps" if (steps := behind.get(rank.rank)) else "", "yellow"),
             Cell(clean(str(rank.host or "")), "dim"),
         ]
-        for rank in ranks
+        for rank in order[:_MOST_RANKS]
     ]
     screen.line()
     screen.table(columns, rows)
-    if more := len(seen.ranks) - len(ranks):
+    if more := len(order) - len(rows):
         screen.line(f"{plural(more, 'more rank')}, none worse", style="dim")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from seamark.pictures.plots import Axes, Curve, check_drawable, thin
+from seamark.pictures.plots import Axes, Curve, check_drawable
 
 if TYPE_CHECKING:
     from plotille import Canvas
@@ -25,8 +25,6 @@ COLOURS: Final = ("cyan", "yellow", "magenta", "green", "red", "blue", "white")
 """Colours of curves, used in turn."""
 _LEAST_SPAN: Final = 1e-300
 """A range below this is drawn as one value: doubles become too coarse to divide it."""
-_MOST_POWER: Final = 300
-"""Powers of ten near the end of what a double holds get no round ticks between them."""
 _DAY_S: Final = 86_400
 _MOST: Final = sys.float_info.max
 _DOTTED: Final = 3
@@ -61,8 +59,13 @@ class _Scale:
         return (plain / 2 - self.low / 2) / (self.high / 2 - self.low / 2) * (self.dots - 1)
 
     def ticks(self, count: int) -> list[float]:
-        find = _log_ticks if self.log else _ticks
-        return find(self.low, self.high, count)
+        low, high = self.low, self.high
+        if self.log and high - low >= 1:
+            powers = _ticks(low, high, count, least=1.0)
+            return [10.0 ** min(max(power, -307.0), 308.0) for power in powers]
+        if self.log:
+            low, high = 10.0 ** max(low, -307.0), 10.0 ** min(high, 308.0)
+        return _ticks(low, high, count)
 
 
 def _ticks(low: float, high: float, count: int, *, least: float = 0.0) -> list[float]:
@@ -73,23 +76,13 @@ def _ticks(low: float, high: float, count: int, *, least: float = 0.0) -> list[f
     step = min(
         (unit * size for size in (1, 2, 2.5, 5, 10)), key=lambda size: abs(math.log(size / rough))
     )
-    step = max(step, least)
+    step = max(least, round(step)) if least else step
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     # Too many: neighbouring doubles are further apart than a step. One: no two round values.
     if not 1 < last - first + 1 <= 4 * count + 4:
         return [low, high]
     return [number * step for number in range(first, last + 1) if math.isfinite(number * step)]
-
-
-def _log_ticks(low: float, high: float, count: int) -> list[float]:
-    powers = range(max(-307, math.ceil(low - 1e-9)), min(308, math.floor(high + 1e-9)) + 1)
-    if len(powers) > 1:
-        stride = max(1, -(-len(powers) // max(count, 1)))
-        return [10.0**power for power in powers[::stride]]
-    if max(high, -low) > _MOST_POWER:
-        return []
-    return _ticks(10.0**low, 10.0**high, count)
 
 
 def _labels(ticks: Sequence[float]) -> list[str]:
@@ -195,16 +188,15 @@ def _raster(
     canvas = Canvas(columns, height, 0, 0, 2 * columns, 4 * height)
     for at, curve in enumerate(curves):
         paint = COLOURS[at % len(COLOURS)] if colour else None
-        points = thin(curve, 2 * columns)
-        for edge in (points.low, points.high) if bands else ():
+        for edge in (curve.low, curve.high) if bands else ():
             if edge is not None:
-                _dotted(canvas, x_scale.place(points.x), edge, y_scale, paint)
-        _line(canvas, x_scale.place(points.x), points.y, y_scale, paint)
-        for mark, _, xs, top in points.marks():
+                _dotted(canvas, x_scale.place(curve.x), edge, y_scale, paint)
+        _line(canvas, x_scale.place(curve.x), curve.y, y_scale, paint)
+        for mark, _, xs, top in curve.marks():
             for x in x_scale.place(xs).tolist():
                 canvas.point(x, top * (4 * height - 1), color=paint, marker=mark)
         if not colour and len(curves) > 1:
-            _letters(canvas, points, x_scale, y_scale, _letter(at), at / len(curves))
+            _letters(canvas, curve, x_scale, y_scale, _letter(at), at / len(curves))
     return [row.rstrip() for row in canvas.plot("\n").replace(_EMPTY, " ").split("\n")]
 
 

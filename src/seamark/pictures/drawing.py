@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from seamark.errors import ArgumentError, MissingFieldError
 from seamark.paths import kind_of, matches, model_key
-from seamark.reading.curves import NAMED_AXES, Look
+from seamark.reading.curves import NAMED_AXES, Look, is_number
 from seamark.reading.finding import Finder
 from seamark.reading.points import check_attempt
 from seamark.reading.words import nearest_path, shared_unit, unit_of
@@ -66,16 +65,12 @@ class PlotOptions:
         self.look.check()
 
     def _check_smooth(self, smooth: object) -> None:
-        x, units = self.look.x, _UNITS.get(self.look.x)
-        number = isinstance(smooth, (int, float)) and not isinstance(smooth, bool)
-        width = float(cast("float", smooth)) if number else math.nan
-        if math.isfinite(width) and (width >= 1 if units else width > 0):
+        units = _UNITS.get(self.look.x)
+        if is_number(smooth) and smooth > 0 and (smooth >= 1 or not units):
             return
-        wanted = f"a number of {units}, at least 1" if units else f"a width in units of {x!r}"
-        hint = ""
-        if 0 < width < 1:
-            hint = "; it is the width of a window, such as 500, and not the weight of an average"
-        msg = f"smooth: expected {wanted}, got {smooth!r:.80}{hint}"
+        wanted = f"a number of {units}, at least 1" if units else "a width in units of x"
+        wanted += " (the width of a window, not the weight of an average)"
+        msg = f"smooth: expected {wanted}, got {smooth!r:.80}"
         raise ArgumentError(msg)
 
     @property
@@ -437,9 +432,8 @@ def _check_patterns(patterns: Sequence[object]) -> None:
 
 
 def _check_refresh(refresh: object) -> float:
-    number = isinstance(refresh, (int, float)) and not isinstance(refresh, bool)
-    if number and math.isfinite(refresh) and refresh >= _LEAST_S:  # type: ignore[operator, arg-type]
-        return float(refresh)  # type: ignore[arg-type]
+    if is_number(refresh) and refresh >= _LEAST_S:
+        return float(refresh)
     raise wrong(refresh, "refresh", f"seconds, at least {_LEAST_S}, or None")
 
 

@@ -17,7 +17,7 @@ from seamark.reading.attributes import (
     metric_order,
 )
 from seamark.reading.curves import line_of
-from seamark.reading.html import block, number, table, text
+from seamark.reading.html import block, table, text
 from seamark.reading.names import generated_name
 from seamark.reading.words import file_text, plural, short_text
 
@@ -152,7 +152,7 @@ def _whole(reader: Reader | None, one: Attribute) -> Iterator[str]:
         if reader is not None:
             yield line_of(reader.curve(one.path, _POINTS))
         rows = [
-            (text(name.replace("_", " ")), number(getattr(one.value, name)))
+            (text(name.replace("_", " ")), text(getattr(one.value, name)))
             for name in _SUMMARY
             if name not in ("nan_count", "inf_count") or getattr(one.value, name)
         ]
@@ -174,7 +174,7 @@ def _whole(reader: Reader | None, one: Attribute) -> Iterator[str]:
 def _series_row(one: Attribute) -> tuple[str, ...]:
     value = one.value
     numbers = (value.last, value.min, value.max, value.count)
-    return text(one.path), *(number(each) for each in numbers)
+    return text(one.path), *(text(each) for each in numbers)
 
 
 def _shown(one: Attribute) -> str:

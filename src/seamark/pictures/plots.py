@@ -1,4 +1,4 @@
-"""Curves, thinned but for extremes, and pictures of them: figures, image files, web pages."""
+"""Curves and pictures of them: figures, image files, web pages."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ __all__ = [
     "figure_of",
     "save",
     "slots",
-    "thin",
 ]
 
 XKind = Literal["step", "time", "relative", "series"]
 
 PICTURE_POINTS: Final = 4000
-"""More points of a curve than this cannot be distinguished in a picture."""
+"""Points of a curve in a picture: more cannot be distinguished."""
 COLOURS: Final = (
     "#2f74d0", "#d9660a", "#22935b", "#d33c4c", "#9a58d6", "#99682f", "#d6449f", "#128f9c",
 )  # fmt: skip
@@ -159,26 +158,6 @@ def slots(keys: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def thin(curve: Curve, buckets: int) -> Curve:
-    """Return at most about six points for each of ``buckets`` stretches of the curve.
-
-    The first, last, least and greatest finite point of each stay, and one that is not finite.
-    """
-    size = len(curve.x)
-    if size <= 6 * buckets:
-        return curve
-    kept: set[int] = set()
-    edges = np.linspace(0, size, buckets + 1).astype(int)
-    finite = np.isfinite(curve.y)
-    low, high = np.where(finite, curve.y, np.inf), np.where(finite, curve.y, -np.inf)
-    for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        kept |= {start, stop - 1}
-        kept |= {start + int(low[start:stop].argmin()), start + int(high[start:stop].argmax())}
-        if not finite[start:stop].all():
-            kept.add(start + int(finite[start:stop].argmin()))
-    return curve.part(np.asarray(sorted(kept)))
-
-
 def check_drawable(lines: Sequence[Curve], axes: Axes) -> None:
     """Refuse, with ArgumentError, to draw nothing."""
     if any(len(line.x) for line in lines):
@@ -234,17 +213,16 @@ def _save_image(curves: Sequence[Curve], axes: Axes, path: Path) -> None:
     plot = figure.add_subplot()
     lines = []
     for at, curve in enumerate(curves):
-        kept = thin(curve, PICTURE_POINTS)
         colour, (dash, _) = _look(curve, at)
-        where = _placed(kept.x, axes)
-        if kept.low is not None and kept.high is not None and len(curves) <= _MOST_BANDS:
-            plot.fill_between(where, kept.low, kept.high, color=colour, alpha=0.2, linewidth=0)
-        alone = "o" if np.isfinite(kept.y).sum() == 1 else None
+        where = _placed(curve.x, axes)
+        if curve.low is not None and curve.high is not None and len(curves) <= _MOST_BANDS:
+            plot.fill_between(where, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
+        alone = "o" if np.isfinite(curve.y).sum() == 1 else None
         lines += plot.plot(
-            where, kept.gapped(), color=colour, linestyle=dash, marker=alone, linewidth=1.5
+            where, curve.gapped(), color=colour, linestyle=dash, marker=alone, linewidth=1.5
         )
         across = plot.get_xaxis_transform()
-        for mark, _, x, height in kept.marks():
+        for mark, _, x, height in curve.marks():
             places, heights = _placed(x, axes), np.full(len(x), height)
             plot.plot(places, heights, mark, color=colour, transform=across, clip_on=False)
     if axes.log_x:
@@ -271,7 +249,7 @@ def figure_of(curves: Sequence[Curve], axes: Axes) -> Any:
         from plotly import graph_objects
     except ModuleNotFoundError as error:
         raise _missing(error) from error
-    shown = [thin(axes.visible(curve), PICTURE_POINTS) for curve in curves]
+    shown = [axes.visible(curve) for curve in curves]
     traces = []
     if len(shown) <= _MOST_BANDS:
         traces += [edge for at, curve in enumerate(shown) for edge in _band(curve, axes, at)]

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from itertools import groupby, islice, pairwise
+from itertools import groupby, islice, pairwise, takewhile, zip_longest
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -31,7 +30,8 @@ _TOKEN: Final = re.compile(
       | (?P<return>\r+)
       | (?P<back>\x08+)
       | (?P<tab>\t+)
-      | \x1b\[ (?P<args>[0-?]*) (?P<between>[\ -/]*) (?P<control>[@-~])
+      | \x1b\[ (?P<args>[0-9:;]*) (?P<control>[@-~])
+      | \x1b\[ [0-?]* [\ -/]* [@-~]
       | (?P<other> \x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)? | \x1b[\ -/]*[0-Z\\^-~] | . )
     """,
     re.VERBOSE | re.DOTALL,
@@ -126,12 +126,11 @@ class Terminal:
 
     Only text and colours come out: what sets a title, writes to the clipboard, asks the terminal
     something or moves about the whole screen is left out. So are blanks at the end of a line. Lines
-    can still change in the last ``rows``.
+    can still change in the last `ROWS`.
     """
 
-    def __init__(self, *, colours: bool = False, rows: int = ROWS) -> None:
+    def __init__(self, *, colours: bool = False) -> None:
         self._colours = colours
-        self._height = rows
         self._rows: deque[_Row] = deque([_Row(0.0)])
         self._row = self._column = 0
         self._style = ""
@@ -142,26 +141,19 @@ class Terminal:
     def feed(self, text: str, at: float = 0.0) -> list[Line]:
         """Print a text at a time, and return the lines that cannot change any more."""
         self._at = at
-        if _NOT_PLAIN.search(text) is None:
-            self._plain(text)
-        else:
-            for token in _TOKEN.finditer(text):
-                self._token(token)
+        for token in _TOKEN.finditer(text):
+            self._print(token)
         finished, self._finished = self._finished, []
         return finished
 
     def settle(self, before: float) -> list[Line]:
         """Return the new lines above the cursor up to the first that changed since a time."""
-        settled: list[Line] = []
-        for row in islice(self._rows, self._row):
-            if row.at >= before:
-                break
-            settled += row.given(colours=self._colours)
-        return settled
+        rows = takewhile(lambda row: row.at < before, islice(self._rows, self._row))
+        return [line for row in rows for line in row.give()]
 
     def live(self) -> list[Line]:
         """Return the lines that can still change, without empty lines at the end."""
-        lines = [line for row in self._rows for line in row.given(colours=self._colours, now=False)]
+        lines = [line for row in self._rows for line in row.give(again=True)]
         while lines and not lines[-1].text:
             lines.pop()
         return lines
@@ -173,172 +165,115 @@ class Terminal:
         self._row = self._column = 0
         return left
 
-    def _plain(self, text: str) -> None:
-        first, *others = text.split("\n")
-        self._write(first)
-        for line in others:
-            self._newline()
-            self._write(line)
-
-    def _token(self, token: re.Match[str]) -> None:
-        kind = token.lastgroup
+    def _print(self, token: re.Match[str]) -> None:
+        kind, size = token.lastgroup, len(token[0])
         if kind == "text":
-            self._write(token[0])
+            self._rows[self._row].write(token[0], self._column, self._style, self._at)
+            self._column += size
         elif kind == "newline":
-            self._newline()
-        elif kind in _ASIDE:
-            self._column = _ASIDE[kind](self._column, len(token[0]))
-        elif kind == "control" and _is_simple(token):
-            self._control(token)
+            self._begin_line()
+        elif kind == "return":
+            self._column = 0
+        elif kind == "back":
+            self._column = max(0, self._column - size)
+        elif kind == "tab":
+            self._column = (self._column // _TAB + size) * _TAB
+        elif kind == "control":
+            self._obey(token["control"], token["args"])
 
-    def _control(self, token: re.Match[str]) -> None:
-        control = token["control"]
-        if control == "m":
-            if self._colours:
-                self._style = _styled(self._set, token["args"])
-        elif control in "CaDG`":
-            self._column = _aside(control, self._column, _amount(token))
+    def _obey(self, control: str, args: str) -> None:
+        first = args.partition(";")[0][:9]
+        amount = max(1, int(first)) if first.isdecimal() else 1
+        if control == "m" and self._colours:
+            self._style = _styled(self._set, args)
+        elif control in "G`":
+            self._column = min(amount, _WIDEST) - 1
+        elif control == "D":
+            self._column = max(0, self._column - amount)
+        elif control in "Ca":
+            self._column = max(self._column, min(self._column + amount, _WIDEST - 1))
         elif control in "AF":
-            self._row = max(0, self._row - _amount(token))
+            self._row = max(0, self._row - amount)
         elif control in "BEe":
-            self._row = min(self._height - 1, self._row + _amount(token))
-            while self._row >= len(self._rows):
-                self._rows.append(_Row(self._at))
+            self._row = min(ROWS - 1, self._row + amount)
         elif control == "K":
-            self._rows[self._row].erase(token["args"] or "0", self._column, self._at)
+            self._rows[self._row].erase(args or "0", self._column, self._at)
         if control in "EF":
             self._column = 0
+        self._add_rows()
 
-    def _write(self, text: str) -> None:
-        if text:
-            self._rows[self._row].write(text, self._column, self._style, self._at)
-            self._column += len(text)
-
-    def _newline(self) -> None:
+    def _begin_line(self) -> None:
         self._column = 0
-        if self._row < self._height - 1:
-            self._row += 1
-        else:
-            self._finished += self._rows.popleft().given(colours=self._colours)
-        if self._row >= len(self._rows):
+        self._row += 1
+        if self._row == ROWS:
+            self._row -= 1
+            self._finished += self._rows.popleft().give()
+        self._add_rows()
+
+    def _add_rows(self) -> None:
+        while self._row >= len(self._rows):
             self._rows.append(_Row(self._at))
 
 
 class _Row:
-    """A row: its texts as they were written, or, once that is not one after another, its cells.
+    """A row: its text, and in ``styles`` of each cell its colours, empty if it has none."""
 
-    Only the cells from ``_begin`` on are held.
-    """
-
-    __slots__ = ("_begin", "_cells", "_end", "_given", "_texts", "at")
+    __slots__ = ("_end", "_given", "_styles", "_text", "at")
 
     def __init__(self, at: float) -> None:
-        self._texts: list[tuple[str, str]] = []
-        self._cells: list[str] | None = None
+        self._text = ""
+        self._styles: list[str] = []
         self._given: str | None = None
-        self._begin = self._end = 0
+        self._end = 0
         self.at = at
 
     def write(self, text: str, column: int, style: str, at: float) -> None:
         self.at = at
-        follows = column == self._end
-        end = column + len(text)
-        self._end = max(self._end, end)
-        if end > _LONGEST:
-            text = text[: max(0, _LONGEST - column)]
+        self._end = max(self._end, column + len(text))
+        text = text[: max(0, _LONGEST - column)]
         if not text:
             return
-        if self._cells is None and follows:
-            self._texts.append((style, text))
-        else:
-            cells, first = self._reach(column), column - self._begin
-            cells[first : first + len(text)] = [style + one for one in text]
+        if style or self._styles:
+            self._styles += [""] * (column - len(self._styles))
+            self._styles[column : column + len(text)] = [style] * len(text)
+        before, after = self._text[:column], self._text[column + len(text) :]
+        self._text = f"{before:<{column}}{text}{after}" if column else text + after
 
     def erase(self, how: str, column: int, at: float) -> None:
-        """Put a blank into all cells from a column ("0"), up to it ("1"), or everywhere ("2")."""
+        """Erase the cells from a column on ("0"), up to it ("1"), or all ("2")."""
         if how not in {"0", "1", "2"}:
             return
         self.at = at
-        if how != "1":
-            self._end = min(self._end, column if how == "0" else 0)
-        column = min(column, _LONGEST) + (how == "1")
-        cells = self._reach(self._begin if how == "2" else column)
         if how == "1":
-            del cells[: column - self._begin]
-            self._begin = column
-        else:
-            del cells[0 if how == "2" else column - self._begin :]
+            blanks = min(column + 1, len(self._text))
+            self._text = " " * blanks + self._text[blanks:]
+            self._styles[:blanks] = [""] * min(blanks, len(self._styles))
+            return
+        self._end = min(self._end, column if how == "0" else 0)
+        self._text = self._text[: self._end]
+        del self._styles[self._end :]
 
-    def given(self, *, colours: bool, now: bool = True) -> list[Line]:
-        """Return the row, or nothing if it was given as it is; ``now`` takes note of it."""
-        text = self._shown(colours=colours)
-        if text == self._given:
-            return []
-        if now:
-            self._given = text
-        return [Line(text, self.at)]
+    def give(self, *, again: bool = False) -> list[Line]:
+        """Return the row, or nothing if it was given as it is; ``again``: also the next time."""
+        text, given = self._shown(), self._given
+        self._given = given if again else text
+        return [] if text == given else [Line(text, self.at)]
 
-    def _shown(self, *, colours: bool) -> str:
-        runs = self._texts
-        if self._cells is not None:
-            runs = [(one[:-1], one[-1]) for one in self._cells]
-        text = _coloured(runs) if colours else "".join([one for _, one in runs])
-        text = " " * self._begin + text.rstrip(" ") if text.strip(" ") else ""
+    def _shown(self) -> str:
+        text = self._text.rstrip(" ")
+        if any(self._styles):
+            parts = groupby(
+                zip_longest(self._styles[: len(text)], text, fillvalue=""), itemgetter(0)
+            )
+            text = "".join(
+                _coloured(style, "".join(one for _, one in same)) for style, same in parts
+            )
         more = self._end - _LONGEST
         return f"{text}… ({more:,} characters more)" if more > 0 else text
 
-    def _reach(self, column: int) -> list[str]:
-        """Return the cells, which reach at least up to a column."""
-        cells = self._cells
-        if cells is None:
-            cells = self._cells = [style + one for style, text in self._texts for one in text]
-            self._texts.clear()
-        if not cells:
-            self._begin = column
-        elif column < self._begin:
-            cells[:0] = [" "] * (self._begin - column)
-            self._begin = column
-        else:
-            cells += [" "] * (column - self._begin - len(cells))
-        return cells
 
-
-def _coloured(runs: Iterable[tuple[str, str]]) -> str:
-    shown = []
-    for style, same in groupby(runs, key=itemgetter(0)):
-        text = "".join([one for _, one in same])
-        shown.append(f"\x1b[{style}m{text}\x1b[0m" if style else text)
-    return "".join(shown)
-
-
-def _is_simple(token: re.Match[str]) -> bool:
-    return not token["between"] and not token["args"].startswith(("<", "=", ">", "?"))
-
-
-def _amount(token: re.Match[str]) -> int:
-    first = token["args"].partition(";")[0][:9]
-    return max(1, int(first)) if first.isdecimal() else 1
-
-
-def _sent_to(number: int) -> int:
-    """Return a column, 0-based, from one counted from 1."""
-    return min(number, _WIDEST) - 1
-
-
-def _aside(control: str, column: int, amount: int) -> int:
-    if control in "G`":
-        return _sent_to(amount)
-    if control == "D":
-        return max(0, column - amount)
-    return max(column, min(column + amount, _WIDEST - 1))
-
-
-_ASIDE: Final[Mapping[str | None, Callable[[int, int], int]]] = {
-    "return": lambda _, __: 0,
-    "back": lambda column, count: max(0, column - count),
-    "tab": lambda column, count: (column // _TAB + count) * _TAB,
-}
-"""The column after so many of a control character."""
+def _coloured(style: str, text: str) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m" if style else text
 
 
 _SETS: Final = {
@@ -353,25 +288,21 @@ _SETS: Final = {
 """What a number of a colour sequence sets; blinking and hidden text are left out."""
 
 _ENDS: Final = frozenset({22, 23, 24, 27, 29, 39, 49})
-_BYTE: Final = re.compile("[0-9]{1,3}")
-_ARGUMENTS: Final = {"5": 1, "2": 3}
+_SETTING: Final = re.compile(
+    r"(?P<code>[0-9]{1,4})"
+    r"(?P<colour>(?<=[34]8)[;:](?:5[;:][0-9]{1,3}|2[;:]:?[0-9]{1,3}(?:[;:][0-9]{1,3}){2}))?[0-9:]*"
+)
 
 
 def _styled(settings: dict[str, str], args: str) -> str:
-    numbers = iter(args[:256].split(";"))
-    for one in numbers:
-        number, *inside = one.split(":")
-        code = int(number[:4]) if number.isdecimal() else 0
-        if code == 0:
+    if not args:
+        settings.clear()
+    for found in _SETTING.finditer(args[:256]):
+        code, colour = int(found["code"]), (found["colour"] or "").replace("::", ":")
+        if not code:
             settings.clear()
-        elif code in {38, 48}:
-            kind = inside[0] if inside else next(numbers, "")
-            count = _ARGUMENTS.get(kind, 0)
-            values = inside[-count:] if inside else [next(numbers, "") for _ in range(count)]
-            if count and all(map(_BYTE.fullmatch, values)):
-                settings[_SETS[code]] = ";".join([number, kind, *values])
         elif code in _ENDS:
             settings.pop(_SETS[code], None)
-        elif (what := _SETS.get(code)) is not None:
-            settings[what] = str(code)
+        elif code in _SETS and (colour or code not in {38, 48}):
+            settings[_SETS[code]] = f"{code}{colour}".replace(":", ";")
     return ";".join(settings.values())

@@ -7,13 +7,13 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeGuard
 
 from msgspec import Meta
 
 from seamark.errors import ArgumentError
 from seamark.paths import check_path
-from seamark.reading.html import harmless, number, rows_of
+from seamark.reading.html import harmless, rows_of, text
 from seamark.reading.words import plural
 from seamark.values._numbers import wrong
 from seamark.values.arrays import Floats, Ints, check_lengths
@@ -26,6 +26,7 @@ __all__ = [
     "Look",
     "RunCurve",
     "check_points",
+    "is_number",
     "line_of",
 ]
 
@@ -58,7 +59,6 @@ class Look:
             values up to each x, of which one so far behind counts half. Every point is read for it.
         log_x: Parts are equally wide in log2 x. Points at or below zero are left out and counted.
         log_y: Count the values that have no place on a logarithmic y axis.
-        width: Parts are at least this wide, a power of two, also of few points; 0.0 for none.
     """
 
     points: Annotated[int, Meta(le=MOST_PARTS)] = 1000
@@ -69,7 +69,6 @@ class Look:
     half_life: float | None = None
     log_x: bool = False
     log_y: bool = False
-    width: float = 0.0
 
     def check(self) -> None:
         """Check everything, before anything is read; raises `ArgumentError` or `PathError`."""
@@ -78,22 +77,18 @@ class Look:
             check_path(self.x)
         for name in ("window", "half_life"):
             given = getattr(self, name)
-            if given is not None and not (_is_number(given) and given > 0):
+            if given is not None and not (is_number(given) and given > 0):
                 raise wrong(given, name, "a positive width in units of x")
         if self.window is not None and self.half_life is not None:
             msg = "window, half_life: expected one kind of smoothed line, got both"
             raise ArgumentError(msg)
         for name in ("low", "high"):
             given = getattr(self, name)
-            if given is not None and not _is_number(given):
+            if given is not None and not is_number(given):
                 raise wrong(given, name, "a finite place on the x axis or None")
         if self.low is not None and self.high is not None and self.low > self.high:
             msg = f"low, high: expected low <= high, got {self.low!r} and {self.high!r}"
             raise ArgumentError(msg)
-        if not _is_number(self.width) or (
-            self.width and (self.width < 0 or abs(math.frexp(self.width)[0]) != 0.5)  # noqa: PLR2004
-        ):
-            raise wrong(self.width, "width", "a power of two, or 0.0 for none")
 
     @property
     def smooths(self) -> bool:
@@ -101,7 +96,8 @@ class Look:
         return self.window is not None or self.half_life is not None
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a finite number, and neither true nor false."""
     return (
         isinstance(value, (int, float))
         and not isinstance(value, bool)
@@ -166,7 +162,7 @@ class Curve:
         names = ("first_step", "last_step", "min", "max", "mean", "count")
 
         def row(at: int) -> list[str]:
-            return [number(getattr(self, name)[at].item()) for name in names]
+            return [text(getattr(self, name)[at].item()) for name in names]
 
         of = plural(int(self.count.sum()), "point")
         title = f"{plural(len(self), 'part')} of {of}"

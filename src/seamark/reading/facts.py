@@ -354,13 +354,10 @@ def checkpoint_notes(
     """Return the facts about each checkpoint, by its path."""
     files = {one.path: one for one in attributes if is_checkpoint(one)}
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
-    below: dict[str, list[str]] = {path: [] for path in files}
-    for path in atoms:
-        parts = path.split("/")
-        for depth in range(1, len(parts)):
-            if (above := "/".join(parts[:depth])) in below:
-                below[above].append(path)
-    notes = {path: CheckpointNote("", "", tuple(told)) for path, told in below.items()}
+    notes = {
+        path: CheckpointNote("", "", tuple(one for one in atoms if one.startswith(f"{path}/")))
+        for path in files
+    }
     for (_, _, name), scores in _rated(attributes).items():
         for path, score in scores.items():
             mark = "best" if score == max(scores.values()) else ""
@@ -532,6 +529,4 @@ def _amount(used: float, whole: float | None) -> str:
 
 
 def _short(gib: float) -> str:
-    if gib < _LEAST:
-        return "0"
-    return f"{gib:,.0f}" if gib >= 100 else f"{gib:.3g}"  # noqa: PLR2004
+    return human_number(round(gib, 2 if gib < 100 else 0), 3)  # noqa: PLR2004

@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from seamark.errors import RunNotFoundError
@@ -206,6 +206,8 @@ def spread_of(values: Sequence[Any]) -> Spread:
     that of the distances to the smallest, which rounding leaves as they are where values are near
     each other: equal ones have none.
     """
+    import numpy as np
+
     numbers = [
         float(one)
         for one in values
@@ -217,41 +219,10 @@ def spread_of(values: Sequence[Any]) -> Spread:
         same = next((one for one in values if one is not None), None) if distinct == 1 else None
         text = None if same is None or type(same) is float else value_text(same, exact=True)
         return Spread(0, odd, None, None, None, None, None, distinct, text)
-    low, high = min(numbers), max(numbers)
-    _, exponent = math.frexp(max(-low, high))
-    small = [math.ldexp(one, -exponent) for one in numbers]
-    mean = math.fsum(small) / len(small)
-    std = None
-    if len(small) > 1:
-        least = min(small)
-        apart = [one - least for one in small]
-        middle = math.fsum(apart) / len(apart)
-        squares = math.fsum((one - middle) ** 2 for one in apart)
-        std = _large(math.sqrt(squares / (len(small) - 1)), exponent)
-    return Spread(
-        n=len(numbers),
-        odd=odd,
-        mean=min(max(math.ldexp(mean, exponent), low), high),
-        std=std,
-        min=low,
-        max=high,
-        median=_middle(sorted(numbers)),
-        distinct=distinct,
-    )
-
-
-def _middle(ordered: Sequence[float]) -> float:
-    one, other = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    middle = (one + other) / 2
-    return middle if math.isfinite(middle) else one / 2 + other / 2
-
-
-def _large(value: float, exponent: int) -> float:
-    # A power of two times one of the largest floats may overflow.
-    try:
-        return math.ldexp(value, exponent)
-    except OverflowError:
-        return math.inf
+    found = _statistics(np.array(numbers)[:, None])
+    told: dict[str, Any] = {name: values.item() for name, values in found.items()}
+    told["std"] = told["std"] if len(numbers) > 1 else None
+    return Spread(odd=odd, distinct=distinct, **told)
 
 
 Key = tuple[str, str, str]
@@ -362,8 +333,8 @@ def group_curves(
 ) -> list[GroupCurve]:
     """Return statistics of series over groups of runs; a group without points is left out.
 
-    All parts lie on one grid, as widths are powers of two and begin at 0: runs of which some need
-    wider parts than others are drawn a second time by ``draw``, with the widest.
+    All parts lie on one grid: widths are powers of two and begin at 0, so that wider parts consist
+    of whole ones.
     """
     found = []
     refs = list(dict.fromkeys(ref for _, some in groups for ref in some))
@@ -373,34 +344,22 @@ def group_curves(
     for path, drawings in curves.items():
         for by, some in groups:
             own = {ref: drawings[ref] for ref in some if ref in drawings}
-            made = _on_one_grid(draw, own, path, look)
+            made = _on_one_grid(list(own.values()), look)
             if made is not None:
                 width, keys, rows = made
-                found.append(_summed(path, by, list(own), width, keys, rows, log=look.log_x))
+                x = _middles(keys, width, log=look.log_x)
+                found.append(GroupCurve(path, by, list(own), width, x, **_statistics(rows)))
     return found
 
 
-def _on_one_grid(
-    draw: Callable[[Sequence[tuple[str, str]], Sequence[str], Look], Sequence[RunCurve]],
-    own: dict[tuple[str, str], Drawing],
-    path: str,
-    look: Look,
-) -> tuple[float, Floats, Floats] | None:
+def _on_one_grid(own: Sequence[Drawing], look: Look) -> tuple[float, Floats, Floats] | None:
     """Return width, numbers of the parts (or their x), and the values of each run (runs, N)."""
     import numpy as np
 
-    width = max((one.curve.width for one in own.values()), default=0.0)
+    width = max((one.curve.width for one in own), default=0.0)
     width = 0.0 if width <= _SINGLE else width
     while True:
-        if width:
-            left = [ref for ref, one in own.items() if one.curve.width != width]
-            for one in draw(left, [path], replace(look, width=width)) if left else ():
-                own[one.project, one.run] = one.drawing
-            widest = max(one.curve.width for one in own.values())
-            if widest > width:
-                width = widest
-                continue
-        keys = [_keys(one, width, log=look.log_x) for one in own.values()]
+        keys = [_keys(one, width, log=look.log_x) for one in own]
         every = np.unique(np.concatenate(keys)) if keys else np.empty(0)
         if not len(every):
             return None
@@ -408,24 +367,31 @@ def _on_one_grid(
         if len(every) <= limit or math.isinf(width):
             break
         width = width * 2 if width else _wide_enough(every, limit, log=look.log_x)
-    rows = np.full((len(own), len(every)), np.nan)
-    for row, at, drawing in zip(rows, keys, own.values(), strict=True):
-        value = drawing.curve.mean if drawing.mean is None else drawing.mean
-        there = np.isfinite(value)
-        places, value = np.searchsorted(every, at[there]), value[there]
-        row[places] = value
-        for place in np.unique(places[1:][places[1:] == places[:-1]]).tolist():
-            row[place] = _mean(value[places == place].tolist())
+    rows = np.array([_mean_at(one, at, every) for one, at in zip(own, keys, strict=True)])
     kept = np.isfinite(rows).any(axis=0)
     return (width, every[kept], rows[:, kept]) if kept.any() else None
 
 
-def _mean(values: list[float]) -> float:
-    # Of finite values, whose sum need not be finite.
-    try:
-        return math.fsum(values) / len(values)
-    except OverflowError:
-        return math.fsum(one * 2.0**-64 for one in values) / len(values) * 2.0**64
+def _mean_at(drawing: Drawing, keys: Floats, every: Floats) -> Floats:
+    """Return the mean of the finite values in each part of a grid; NaN where there are none."""
+    import numpy as np
+
+    curve, smoothed = drawing.curve, drawing.mean
+    value = curve.mean if smoothed is None else smoothed
+    finite = curve.count - curve.nan_count - curve.inf_count
+    weight = finite if smoothed is None else np.ones(len(value))
+    there = np.isfinite(value)
+    places, value, weight = np.searchsorted(every, keys[there]), value[there], weight[there]
+    # Of distances to the smallest, scaled: equal values have an exact mean, and no sum overflows.
+    _, exponent = np.frexp(np.abs(value).max(initial=0.0))
+    value = np.ldexp(value, -exponent)
+    least = np.full(len(every), np.inf)
+    np.minimum.at(least, places, value)
+    sums = np.bincount(places, weight * (value - least[places]), len(every))
+    counts = np.bincount(places, weight, len(every))
+    with np.errstate(invalid="ignore"):
+        found: Floats = np.ldexp(least + sums / counts, exponent)
+    return found
 
 
 def _keys(drawing: Drawing, width: float, *, log: bool) -> Floats:
@@ -455,24 +421,22 @@ def _wide_enough(x: Floats, limit: int, *, log: bool) -> float:
     return width
 
 
-def _summed(
-    path: str,
-    by: Mapping[str, Any],
-    runs: list[tuple[str, str]],
-    width: float,
-    keys: Floats,
-    rows: Floats,
-    *,
-    log: bool,
-) -> GroupCurve:
+def _middles(keys: Floats, width: float, *, log: bool) -> Floats:
+    """Return the x in the middle of each part."""
+    import numpy as np
+
+    if not width:
+        return keys
+    with np.errstate(over="ignore"):
+        x: Floats = (keys + 0.5) * width
+        return np.exp2(x) if log else x
+
+
+def _statistics(rows: Floats) -> dict[str, Any]:
+    """Return statistics of the finite values of each column; each has one."""
     # Numbers are scaled, as their squares need not be finite.
     import numpy as np
 
-    x = keys
-    if width:
-        with np.errstate(over="ignore"):
-            x = (keys + 0.5) * width
-            x = np.exp2(x) if log else x
     there = np.isfinite(rows)
     n = there.sum(axis=0)
     low = np.where(there, rows, np.inf).min(axis=0)
@@ -482,30 +446,16 @@ def _summed(
     least = np.ldexp(low, -exponent)
     apart = np.where(there, np.ldexp(np.where(there, rows, 0.0), -exponent) - least, 0.0)
     middle = apart.sum(axis=0) / n
-    mean = least + middle
     squares = (np.where(there, apart - middle, 0.0) ** 2).sum(axis=0)
     std = np.sqrt(squares / np.maximum(n - 1, 1))
-    return GroupCurve(
-        path=path,
-        by=by,
-        runs=runs,
-        width=width,
-        x=x,
-        n=n.astype(np.int64),
-        mean=np.clip(np.ldexp(mean, exponent), low, high),
-        std=np.where(n > 1, np.ldexp(std, exponent), np.nan),
-        min=low,
-        max=high,
-        median=_middles(np.sort(np.where(there, rows, np.inf), axis=0), n),
-    )
-
-
-def _middles(ordered: Floats, n: Ints) -> Floats:
-    """Return the medians of the first ``n`` of each column."""
-    import numpy as np
-
-    at = np.arange(len(n))
+    ordered, at = np.sort(np.where(there, rows, np.inf), axis=0), np.arange(len(n))
     one, other = ordered[(n - 1) // 2, at], ordered[n // 2, at]
     with np.errstate(over="ignore"):
-        middle: Floats = (one + other) / 2
-    return np.where(np.isfinite(middle), middle, one / 2 + other / 2)
+        return {
+            "n": n.astype(np.int64),
+            "mean": np.clip(np.ldexp(least + middle, exponent), low, high),
+            "std": np.where(n > 1, np.ldexp(std, exponent), np.nan),
+            "min": low,
+            "max": high,
+            "median": np.where(np.isfinite(one + other), (one + other) / 2, one / 2 + other / 2),
+        }

@@ -6,24 +6,19 @@ pages. Text from a run is untrusted: it is cut to a length and escaped.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
 from html import escape
-from itertools import islice
 from typing import Any, Final
 
 from seamark.process.interrupts import let_pass
+from seamark.reading.words import value_text
 
-__all__ = ["block", "harmless", "number", "rows_of", "table", "text"]
+__all__ = ["block", "harmless", "rows_of", "table", "text"]
 
 _SHOWN: Final = 10
 """Rows of a long table that are shown."""
 _MOST: Final = 120
 """Characters of a value that are shown."""
-_MOST_ITEMS: Final = 20
-_DEPTH: Final = 3
-_EXACT: Final = 2.0**53
 # JupyterLab would read what stands between dollars as a formula.
 _BLOCK: Final = '<div class="seamark tex2jax_ignore mathjax_ignore" style="overflow:auto">'
 _FAINT: Final = 'style="opacity:.7"'
@@ -31,39 +26,15 @@ _FAINT: Final = 'style="opacity:.7"'
 
 def text(value: Any, most: int = _MOST) -> str:
     """Return a value as HTML, cut to a number of characters, unprintable ones escaped."""
-    plain = _plain(value, most)
-    cut = plain if len(plain) <= most else plain[: most - 1] + "…"
+    if isinstance(value, (list, tuple, set, frozenset)) and all(type(one) is str for one in value):
+        value = ", ".join(value if isinstance(value, (list, tuple)) else sorted(value))
+    words = value if isinstance(value, str) else value_text(value, exact=False)
+    cut = words if len(words) <= most else words[: most - 1] + "…"
     if not cut.isprintable():
         cut = "".join(
             one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut
         )
     return escape(cut)
-
-
-def _plain(value: Any, most: int, depth: int = 0) -> str:
-    if isinstance(value, float):
-        return number(value)
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S} UTC"
-    if isinstance(value, int) and value.bit_length() > 4 * most:
-        return f"a number of {value.bit_length():,} bits"
-    if not isinstance(value, (list, tuple, set, frozenset, dict)):
-        return str(value)
-    if depth >= _DEPTH:
-        return "…"
-    few = [(one, _plain(one, most, depth + 1)) for one in islice(value, _MOST_ITEMS)]
-    if isinstance(value, dict):
-        words = [f"{name}: {_plain(value[key], most, depth + 1)}" for key, name in few]
-    else:
-        words = [name for _, name in few]
-    return ", ".join(words) + (", …" if len(value) > len(few) else "")
-
-
-def number(value: float) -> str:
-    """Return a number with a few digits; whole ones in full if they are exact."""
-    if isinstance(value, int) or (math.isfinite(value) and abs(value) < _EXACT and value % 1 == 0):
-        return f"{int(value):,}"
-    return f"{value:.6g}"
 
 
 def block(title: str, *parts: str) -> str:

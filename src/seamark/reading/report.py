@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -207,10 +208,7 @@ def report_of_project(
     found["metadata"] = _metadata(attributes)
     groups = {one.path.split("/")[1] for one in attributes if one.path.startswith("groups/")}
     found["groups"] = sorted(groups)
-    counts: dict[str, int] = {}
-    for state in states:
-        counts[state] = counts.get(state, 0) + 1
-    found["runs"] = dict(sorted(counts.items()))
+    found["runs"] = dict(sorted(Counter(states).items()))
     return found
 
 

@@ -337,17 +337,12 @@ class _LongTable:
         Raises:
             MissingExtraError: If pandas is not installed.
         """
-        import numpy as np
-
         frame = pandas()
         sizes = [len(part) for _, _, part in self.parts]
 
         def category(place: int) -> Any:
             words = [str(part[place]) for part in self.parts]
-            known = list(dict.fromkeys(words))
-            place_of = {word: at for at, word in enumerate(known)}
-            codes = np.repeat(np.array([place_of[word] for word in words], np.int32), sizes)
-            return frame.Categorical.from_codes(codes, known)
+            return frame.Categorical(words, list(dict.fromkeys(words))).repeat(sizes)
 
         data: dict[str, Any] = {"run": category(0), "path": category(1)}
         data |= {name: self._column(name) for name in self._kinds}

@@ -189,7 +189,8 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | str):
         return _text(value) if isinstance(value, str) else value
     if isinstance(value, int):
-        return value if value.bit_length() < _LONG_BITS else _readable(value)
+        text = "" if value.bit_length() < _LONG_BITS else int_text(value)
+        return text if "x" in text else value
     if isinstance(value, float):
         return (
             value
@@ -211,14 +212,6 @@ def plain(value: Any) -> Any:
     if hasattr(value, "item"):  # a NumPy scalar
         return plain(value.item())
     return _text(str(value))
-
-
-def _readable(number: int) -> int | str:
-    try:
-        str(number)
-    except ValueError:
-        return hex(number)
-    return number
 
 
 def _text(text: str) -> str:
@@ -254,7 +247,7 @@ def value_text(value: Any, *, exact: bool) -> str:
     if isinstance(value, Keep):
         last = value_text(value.last, exact=exact)
         return f"{last}, {plural(value.count, 'observation')}"
-    return clean(json.dumps(value, ensure_ascii=False, default=str))
+    return clean(json.dumps(plain(value), ensure_ascii=False))
 
 
 def short_text(attribute: Attribute, *, exact: bool) -> str:
@@ -314,7 +307,7 @@ Invisible signs that letters and emoji are joined with (U+200C, U+200D) stay.
 _SHORT: Final = 0x10000
 _KEPT_IN_BLOCKS: Final = "\n\t"
 _NAMED: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
-_STAND_INS: Final = str.maketrans("…·▁▂▃▄▅▆▇█│┤─┬└●→—▲▼", "~._.-:=+*#|+-++o>-^v")
+_STAND_INS: Final = str.maketrans("⚠…·▁▂▃▄▅▆▇█│┤─┬└●→—▲▼", "!~._.-:=+*#|+-++o>-^v")
 """For the signs of our own, each as wide as what it stands for, so that columns stay aligned."""
 _FORMULAS: Final = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 - full-width ones count
 """How a cell begins that spreadsheets compute; they skip what is white in front."""

@@ -102,7 +102,6 @@ def draw_series(
     half_life: float | None = None,
     log_x: bool = False,
     log_y: bool = False,
-    width: float = 0.0,
     ends: bool = False,
 ) -> Drawing:
     """Return a series as it is drawn; for most arguments see `seamark.reading.curves.Look`.
@@ -124,7 +123,7 @@ def draw_series(
     first = left_out if low is None else max(left_out, series.before(low))
     end = series.count if high is None else series.before(math.nextafter(high, math.inf))
     end = max(first, end)
-    found, starts = _lay_out(series, first, end, points, log=log_x, least=width)
+    found, starts = _lay_out(series, first, end, points, log=log_x)
     if found:
         seen = _stretches(series, np.append(starts, end))
     else:
@@ -156,14 +155,12 @@ def _sorted_points(pieces: Sequence[Piece]) -> tuple[Floats, Floats]:
     return step[order], np.concatenate([piece.values() for piece in pieces])[order]
 
 
-def _lay_out(
-    series: Series, first: int, end: int, points: int, *, log: bool, least: float
-) -> tuple[float, Ints]:
+def _lay_out(series: Series, first: int, end: int, points: int, *, log: bool) -> tuple[float, Ints]:
     count = end - first
-    if not count or (count <= points and not least):
+    if count <= points:
         return 0.0, np.arange(first, end)
     steps = Log2(series, first, end) if log else series
-    return divide(steps, first, end, points // 2, least)
+    return divide(steps, first, end, points // 2)
 
 
 def _curve(width: float, series: Series, parts: Stretches) -> Curve:

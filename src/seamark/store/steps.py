@@ -315,21 +315,19 @@ class Log2:
 # ---------------------------------------------------------------------- parts of a curve
 
 
-def divide(
-    steps: Series | Log2, first: int, end: int, limit: int, least: float = 0.0
-) -> tuple[float, Ints]:
+def divide(steps: Series | Log2, first: int, end: int, limit: int) -> tuple[float, Ints]:
     """Return the width of at most ``limit`` parts, and the places where they begin; see `Curve`."""
     low, high = steps.at(np.array([first, end - 1])).tolist()
-    width = max(least, likely_width(low, high, limit))
+    width = likely_width(low, high, limit)
     while len(starts := _starts(steps, first, low, high, width)) > limit:
         width *= 2
-    while least < width < math.inf:
+    while 0.0 < width < math.inf:
         finer = _halved(steps, starts, width, end)
         if len(finer) > limit:
             break
         ends = np.append(starts[1:], end) - 1
         if len(finer) == len(starts) and (steps.at(starts) == steps.at(ends)).all():
-            return least or LEAST_WIDTH, starts
+            return LEAST_WIDTH, starts
         starts, width = finer, width / 2
     return width, starts
 

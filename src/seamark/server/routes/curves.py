@@ -40,7 +40,6 @@ class LookQuestion(Question, kw_only=True):
     half_life: float | None = None
     log_x: bool = False
     log_y: bool = False
-    width: float = 0.0
 
     def look(self, runs: int) -> Look:
         """Return the look of drawings for a number of runs; refuse too many (413)."""

@@ -187,7 +187,6 @@ def read_drawing(
         half_life=look.half_life,
         log_x=look.log_x,
         log_y=look.log_y,
-        width=look.width,
         ends=not look.smooths,
     )
     left_out += drawing.left_out

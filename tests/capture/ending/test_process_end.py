@@ -302,7 +302,7 @@ RESTING = """
 import os, signal, sys, seamark
 found = signal.getsignal(signal.SIGTERM), sys.excepthook
 run = seamark.init_run(capture=dict(git=False))
-capture = run.session._watch._capture
+capture = run.session.ending._capture
 run.set_state("completed")
 for _ in range(2):
     capture.stop()

@@ -33,14 +33,12 @@ from seamark.neptune.server.projects import Container, container_id
 from seamark.server.failures import GapError, later
 from seamark.server.kept.plan import DivergedError
 from seamark.server.writer import NEPTUNE, header_of, next_journal, own_journal
-from seamark.store.read.run import RunReader
 
 if TYPE_CHECKING:
     from seamark.journal.reader import Frame
     from seamark.server.state import Server
-    from seamark.store.read.series import Sources
 
-__all__ = ["Batch", "Log", "Logs", "Opened", "Sent"]
+__all__ = ["Batch", "Log", "Logs", "Opened"]
 
 _FRAME_POINTS: Final = 100_000
 _TRIES: Final = 20
@@ -62,28 +60,6 @@ _NUMBER: Final = struct.Struct("<I")
 _COLUMN: Final = struct.Struct("<II")
 
 
-class Sent:
-    """Request, identified by its digest, that the client repeats if it gets no answer."""
-
-    def __init__(self, digest: str) -> None:
-        self.digest = digest
-        self._ended, self._answered = threading.Event(), True
-
-    def end(self, *, answered: bool) -> None:
-        """Note whether the client was still connected for the answer."""
-        self._answered = answered
-        self._ended.set()
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether the client was still connected, if that is known."""
-        return self._ended.is_set() and self._answered
-
-    def is_lost(self) -> bool:
-        """Return whether nobody was; waits until it is known, which takes a moment."""
-        return self._ended.wait(_PATIENCE_S) and not self._answered
-
-
 @dataclass
 class Opened:
     """Known state of a run that is written to.
@@ -94,9 +70,8 @@ class Opened:
         floor: All frames from now on are later than this, nanoseconds since the Unix epoch.
         position: How many bytes of all journals of the run were kept when this was known.
         numbers: Of paths in the journal.
-        request: Digest of the request that was kept last, as long as the journal says so and
-            nothing else was written since it was opened; empty if it is not known.
-        sent: The request that this process kept last, as long as nothing else was written since.
+        request: Digest of the request that was kept last, as long as nothing but signs of life
+            was written since; empty if it is not known.
     """
 
     kinds: dict[str, str] = field(default_factory=dict)
@@ -109,21 +84,6 @@ class Opened:
     position: int = 0
     numbers: dict[str, int] = field(default_factory=dict)
     request: str = ""
-    sent: Sent | None = None
-
-    def recognises(self, sent: Sent | None) -> bool:
-        """Return whether a request was kept last, and nobody was told so.
-
-        From then on it counts whether this one is answered.
-        """
-        if sent is None:
-            return False
-        known = self.request == sent.digest
-        if self.sent is not None and self.sent.digest == sent.digest:
-            known = known or self.sent.is_lost()
-        if known:
-            self.sent = sent
-        return known
 
 
 class Batch(State):
@@ -138,7 +98,6 @@ class Batch(State):
         self._frames: list[bytes] = []
         self._numbers: dict[str, int] = {}
         self._request = ""
-        self._sent: Sent | None = None
         self.size = 0
 
     # ------------------------------------------------------------------ what is there
@@ -190,23 +149,14 @@ class Batch(State):
         self.size += len(made)
         self._t += 1
 
-    def ends_request(self, sent: Sent) -> None:
-        """Note at its end which request this was; see `Log.write`."""
-        self._sent = sent
-        self._ends(sent.digest)
+    def beat(self, request: str = "") -> None:
+        """Add a sign of life that tells which request was kept last: this one, or the one before.
 
-    def beat(self) -> None:
-        """Add a sign of life; which request was kept last without an answer stays known."""
-        sent = self._opened.sent
-        self._request = self._opened.request
-        self._sent = None if sent is None or sent.is_answered else sent
-        if digest := self._request if self._sent is None else self._sent.digest:
-            self._ends(digest)
-        else:
-            self.frame(Kind.HEARTBEAT, b"")
-
-    def _ends(self, digest: str) -> None:
-        self.frame(Kind.HEARTBEAT, dump_json({_REQUEST: digest}))
+        See `Log.write`.
+        """
+        self._request = request or self._opened.request
+        payload = dump_json({_REQUEST: self._request}) if self._request else b""
+        self.frame(Kind.HEARTBEAT, payload)
 
     def begin(self, header: Mapping[str, Any]) -> None:
         """Add the first frames of a journal."""
@@ -240,7 +190,7 @@ class Batch(State):
         _adopt(one.kinds, self.kinds)
         _adopt(one.steps, self.steps)
         one.size, one.last_t, one.position = size, self._t - 1, position
-        one.request, one.sent = self._request, self._sent
+        one.request = self._request
 
 
 def _adopt(known: dict[str, Any], new: Mapping[str, Any]) -> None:
@@ -281,14 +231,13 @@ class Log:
             self._opened = opened
             return True
 
-    def write(self, fill: Callable[[Batch], None], sent: Sent | None = None) -> None:
+    def write(self, fill: Callable[[Batch], None], request: str = "") -> None:
         """Add to the run; returns once it is kept for good.
 
-        A client that got no answer sends the same request again. Where that is because the process
-        that kept it has died, its journal says so; where the client was gone before it could be
-        answered, this process knows. Nothing is added a second time then. Two requests are two,
-        however alike, if the first was answered; without `sent`, doing it twice does no harm.
-        `fill` is called again if another process was quicker.
+        A client that got no answer sends the same request again. The journal ends with the digest
+        of the last one, and what has the digest `request` is not added a second time. Points have
+        times, so two requests that are meant differ. Without `request`, doing it twice does no
+        harm. `fill` is called again if another process was quicker.
 
         Raises:
             ContainerNotFound: If there is no such run.
@@ -302,7 +251,7 @@ class Log:
                 if not opened.size:
                     batch.begin(self._header(opened, {}, owner=False))
                 self._opened = None  # until it is kept: whatever happens, nothing wrong is believed
-                again = opened.recognises(sent)
+                again = bool(request) and opened.request == request
                 try:
                     fill(batch)
                 except Exception:
@@ -362,7 +311,7 @@ class Log:
                 hint="what was sent before is still being worked on; send it again",
                 seconds=2,
             )
-        reader = reader_of(server, container)
+        reader = server.reader(*container)
         opened.floor = max((one.last_t for one in reader.journals()), default=0)
         for each in reader.attributes():
             opened.kinds[each.path] = _kind_of(each.family, each.type)
@@ -403,22 +352,6 @@ class Logs:
         while len(self._known) > 1 and (len(self._known) > _REMEMBERED or left > _PATHS):
             _, gone = self._known.popitem(last=False)
             left -= gone.remembered
-
-
-def reader_of(server: Server, container: Container) -> RunReader:
-    """Return the reader of a run."""
-    from functools import partial
-
-    def source_of_run(project: str, run: str) -> Sources:
-        return partial(server.kept.source, project, run)
-
-    return RunReader(
-        server.store,
-        *container,
-        source_of_run(*container),
-        now_ns=server.now_ns,
-        others=source_of_run,
-    )
 
 
 def _request_of(last: Frame) -> str:

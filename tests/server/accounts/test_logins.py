@@ -57,7 +57,7 @@ def test_either_header_says_who_asks(logins, accounts):
         assert logins.identify(headers, "") == NOBODY
 
 
-def test_a_token_that_ended_is_noticed(logins, accounts, clock):
+def test_a_token_that_ended_is_noticed(account_url, logins, accounts, clock):
     """Revoked: within two seconds, and at once where it was done; expired or disabled: always."""
     first, second = accounts.first_admin(), accounts.create_token("admin", by="admin")
     ends = accounts.create_token("admin", by="admin", expires_ns=clock.now + S)
@@ -65,8 +65,10 @@ def test_a_token_that_ended_is_noticed(logins, accounts, clock):
     alice = accounts.create_token("alice", by="admin")
     for token in (first, second, ends, alice):
         assert status_of(logins, bearing(token.secret)) == 200
-    accounts.revoke(first.prefix)
-    accounts.set_user("alice", disabled=True)
+    databases = open_databases(account_url)
+    elsewhere = Accounts(databases.account, clock)
+    elsewhere.revoke(first.prefix)
+    elsewhere.set_user("alice", disabled=True)
     clock.now += S
     with pytest.raises(Refusal, match="has expired"):
         logins.identify(bearing(ends.secret), "")
@@ -74,11 +76,11 @@ def test_a_token_that_ended_is_noticed(logins, accounts, clock):
     clock.now += S
     for token in (first, alice):
         assert status_of(logins, bearing(token.secret)) == 401
-    accounts.set_user("alice", disabled=False)
+    elsewhere.set_user("alice", disabled=False)
+    databases.close()
     assert status_of(logins, bearing(alice.secret)) == 200
     assert status_of(logins, bearing(second.secret)) == 200
     accounts.revoke(second.prefix)
-    logins.forget()
     assert status_of(logins, bearing(second.secret)) == 401
 
 

@@ -92,7 +92,6 @@ def create(request: Request, given: NewProject) -> Response:
     server.accounts.set_visibility(project, _VISIBLE[visibility], by=who.name)
     if server.accounts.has_user(who.name):
         server.accounts.set_member(who.name, project, Role.OWNER)
-        server.logins.forget()
     note(request, asker(request), "project.create", project, visibility=visibility)
     return answer(shown_project(server, project))
 
@@ -109,7 +108,6 @@ def delete(request: Request, project_id: Of) -> Response:
         )
     server.accounts.forget_project(project)
     forget_key(server, project)
-    server.logins.forget()
     note(request, asker(request), "project.delete", project)
     return answer({})
 
@@ -173,7 +171,6 @@ def add(request: Request, project_id: Of, given: Grant) -> Response:
         server.accounts.set_member(user, project, role)
     except NoSuch as error:
         raise Refusal(404, "no-user", str(error)) from error
-    server.logins.forget()
     note(request, asker(request), "member.set", project, user=user, role=role.name.lower())
     return answer(_shown(user, role, service=bool(given.account)))
 
@@ -189,7 +186,6 @@ def remove(request: Request, project_id: Of, person: User = "", account: Service
     if user not in found:
         return _refusal(422, "NO_ACCESS", f"{user[:80]!r} has no role in {project}")
     server.accounts.set_member(user, project, None)
-    server.logins.forget()
     note(request, asker(request), "member.set", project, user=user, role=None)
     return answer(_shown(user, found[user], service=bool(account)))
 
@@ -249,7 +245,6 @@ def invite(request: Request, given: Invitations) -> Response:
             server.accounts.add_to_workspace(user, workspace)
         else:
             server.accounts.set_member(user, workspace, role)
-        server.logins.forget()
         note(
             request,
             asker(request),

@@ -81,7 +81,7 @@ class Logins:
         self._accounts, self._deciding = accounts, deciding
         self._now_ns, self._steady_ns = now_ns, steady_ns
         self._lock = threading.Lock()
-        self._known = Latest[str, tuple[int, int | None, Identity]](_KEPT)
+        self._known = Latest[tuple[str, int], tuple[int, int | None, Identity]](_KEPT)
         self._noted = Latest[str, int](_KEPT)
         each = max(1, processes)
         self._addresses = Throttle(max(1, 20 // each), 3 * each, _KEPT, steady_ns)
@@ -94,7 +94,7 @@ class Logins:
         secret = _secret(headers)
         if not secret:
             return NOBODY
-        key = hash_of(secret)
+        key = hash_of(secret), self._accounts.changes
         if (remembered := self._remembered(key)) is not None:
             return remembered
         looked_up = self._look_up(secret, address)
@@ -110,12 +110,7 @@ class Logins:
         found = self._accounts.by_prefix(token)
         return NOBODY if found is None or self._ended(*found) else found[1]
 
-    def forget(self) -> None:
-        """Believe nothing that was found before: something was changed here."""
-        with self._lock:
-            self._known.clear()
-
-    def _remembered(self, key: str) -> Identity | None:
+    def _remembered(self, key: tuple[str, int]) -> Identity | None:
         with self._lock:
             found = self._known.get(key)
         if found is None or self._steady_ns() >= found[0]:
@@ -129,8 +124,6 @@ class Logins:
             self._refuse_guessing(secret, address)
             self._addresses.failed(address)
             self._prefixes.failed(prefix_of(secret))
-            with self._lock:
-                self._known.pop(hash_of(secret), None)
             # The last word tells unknown, revoked, expired and disabled ones apart.
             warn_rarely(f"bad-token {why.split()[-1]}", "refused (401) from %s: %s", address, why)
             raise Refusal(401, "bad-token", why, headers={"WWW-Authenticate": "Bearer"})

@@ -20,7 +20,6 @@ import sqlalchemy as sa
 
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.server.database import STATEMENT_S, ServerDatabase, bound_patterns, translate_errors
-from seamark.server.settings import FILE_SUFFIXES
 from seamark.store import schema
 from seamark.store.database import Upsert, file_connection, sqlite_engine
 from seamark.store.runs import Store
@@ -269,10 +268,7 @@ class _Files:
 
     def __init__(self, url: str, path: Path) -> None:
         self.url = url
-        path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
-        single = path.suffix in FILE_SUFFIXES
-        self.folder = path.parent if single else path
-        self._prefix = f"{path.stem}." if single else ""
+        self.folder = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -288,7 +284,7 @@ class _Files:
 
     @property
     def lock(self) -> Path:
-        return self.folder / f"{self._prefix}server.lock"
+        return self.folder / "server.lock"
 
     def engine(self, name: str) -> sa.Engine:
         file = self._file(name)
@@ -307,8 +303,7 @@ class _Files:
         return engine
 
     def names(self) -> list[str]:
-        found = (path.name for path in self.folder.glob(f"{self._prefix}*.db"))
-        return sorted(name[len(self._prefix) : -len(".db")] for name in found)
+        return sorted(path.stem for path in self.folder.glob("*.db"))
 
     def drop(self, name: str) -> None:
         for end in ("-wal", "-shm", ""):
@@ -316,7 +311,7 @@ class _Files:
                 Path(f"{self._file(name)}{end}").unlink()
 
     def _file(self, name: str) -> Path:
-        return self.folder / f"{self._prefix}{name}.db"
+        return self.folder / f"{name}.db"
 
 
 class _Schemas:

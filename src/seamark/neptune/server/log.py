@@ -16,23 +16,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError
 from seamark.interchange.operations import State
 from seamark.journal.folder import journal_name
 from seamark.journal.format import (
-    MAX_PAYLOAD_BYTES,
     USER_TIME,
     Kind,
     dump_json,
-    file_header,
-    frame_bytes,
-    salt_of,
 )
 from seamark.neptune.server.answers import ContainerNotFound
 from seamark.neptune.server.projects import Container, container_id
 from seamark.server.failures import GapError, later
 from seamark.server.kept.plan import DivergedError
-from seamark.server.writer import NEPTUNE, header_of, next_journal, own_journal
+from seamark.server.writer import AHEAD_NS, NEPTUNE, Frames, header_of, next_journal, own_journal
 
 if TYPE_CHECKING:
     from seamark.journal.reader import Frame
@@ -50,7 +45,6 @@ _EVERY: Final = 100
 """After so many requests it is looked how many paths there are."""
 _GONE: Final = 1000
 """Numbers of paths that are not there any more, of one run."""
-_AHEAD_NS: Final = 3600 * 10**9
 _BEAT_NS: Final = 25 * 10**9
 """A sign of life is written if none was for so long."""
 _PATIENCE_S: Final = 20.0
@@ -86,19 +80,15 @@ class Opened:
     request: str = ""
 
 
-class Batch(State):
+class Batch(Frames, State):
     """Frames of a request, and the state of the run after they are stored."""
 
     def __init__(self, opened: Opened, now_ns: int) -> None:
-        super().__init__()
+        State.__init__(self)
+        Frames.__init__(self, opened.uid, opened.last_t, opened.floor, now_ns)
         self._opened = opened
-        self._salt = salt_of(opened.uid)
-        ahead = opened.floor + 1 if opened.floor < now_ns + _AHEAD_NS else 0
-        self._t = max(now_ns, opened.last_t + 1, ahead)
-        self._frames: list[bytes] = []
         self._numbers: dict[str, int] = {}
         self._request = ""
-        self.size = 0
 
     # ------------------------------------------------------------------ what is there
 
@@ -119,10 +109,6 @@ class Batch(State):
 
     # ------------------------------------------------------------------ frames
 
-    def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
-        """Add a record, as ``docs/explanation/journal.md`` has them."""
-        self.frame(kind, dump_json(record))
-
     def column(
         self,
         path: str,
@@ -139,16 +125,6 @@ class Batch(State):
                 payload += struct.pack(f"<{count}{code}", *column[at : at + count])
             self.frame(Kind.COLUMN, payload, USER_TIME)
 
-    def frame(self, kind: int, payload: bytes, flags: int = 0) -> None:
-        """Add a frame, or raise `ArgumentError` if it is longer than a frame may be."""
-        if len(payload) > MAX_PAYLOAD_BYTES:
-            msg = f"a record of {len(payload):,} bytes; at most {MAX_PAYLOAD_BYTES:,} are kept"
-            raise ArgumentError(msg)
-        made = frame_bytes(self._salt, kind, self._t, payload, flags=flags)
-        self._frames.append(made)
-        self.size += len(made)
-        self._t += 1
-
     def beat(self, request: str = "") -> None:
         """Add a sign of life that tells which request was kept last: this one, or the one before.
 
@@ -157,13 +133,6 @@ class Batch(State):
         self._request = request or self._opened.request
         payload = dump_json({_REQUEST: self._request}) if self._request else b""
         self.frame(Kind.HEARTBEAT, payload)
-
-    def begin(self, header: Mapping[str, Any]) -> None:
-        """Add the first frames of a journal."""
-        made = file_header(self._opened.uid)
-        self._frames.append(made)
-        self.size += len(made)
-        self.frame(Kind.HEADER, dump_json(header))
 
     def _number(self, path: str) -> int:
         found = self._numbers.get(path)
@@ -174,11 +143,6 @@ class Batch(State):
             self._numbers[path] = found
             self.frame(Kind.PATH, _NUMBER.pack(found) + path.encode())
         return found
-
-    @property
-    def data(self) -> bytes:
-        """All of them."""
-        return b"".join(self._frames)
 
     def keep(self, size: int, position: int) -> None:
         """Adopt the new state after the frames are stored."""
@@ -258,7 +222,7 @@ class Log:
                     if remembered is None or self._is_true(remembered):
                         raise
                     continue
-                if again or not batch.size:  # nothing will be compared with what is kept
+                if again or not batch.data:  # nothing will be compared with what is kept
                     if remembered is not None and not self._is_true(remembered):
                         continue
                     self._opened = opened
@@ -298,7 +262,7 @@ class Log:
         journals, position = server.intake.known(*container)
         if not journals and not container.is_project:
             raise ContainerNotFound(container_id(container))
-        limit = server.now_ns() + _AHEAD_NS
+        limit = server.now_ns() + AHEAD_NS
         at = next_journal(server.kept, server.instance, container, journals, limit, NEPTUNE)
         opened = Opened(uid=at.uid, writer=at.writer, size=at.size, position=position)
         if at.last is not None:

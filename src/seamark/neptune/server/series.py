@@ -179,10 +179,10 @@ class Upload:
             end += len(data)
         if end != self.size:
             raise ArgumentError(_WRONG_RANGE)
+        name, (project, run) = digest.hexdigest(), container
         for part in self._parts():
-            place = (digest.hexdigest(), self.size, int(part.name))
-            server.blobs.put(*container, *place, part.read_bytes())
-        return digest.hexdigest()
+            server.blobs.put(project, run, name, self.size, int(part.name), part.read_bytes())
+        return name
 
     def drop(self) -> None:
         """Remove the received bytes; the fact that they were stored is remembered for a day."""

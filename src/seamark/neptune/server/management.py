@@ -35,7 +35,6 @@ from seamark.neptune.server.projects import (
     choose_key,
     container_id,
     forget_key,
-    holds_something,
     is_project,
     key_of_project,
     models_of,
@@ -100,7 +99,7 @@ def create(request: Request, given: NewProject) -> Response:
 def delete(request: Request, project_id: Of) -> Response:
     """Remove a project without records; a project with runs has to be purged run by run."""
     project, server = project_of(request, project_id, Role.OWNER), server_of(request)
-    if project.count("/") != 1 or holds_something(server, project):
+    if project.count("/") != 1 or server.has_runs(project):
         raise Refusal(
             400,
             "not-empty",

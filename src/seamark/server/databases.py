@@ -79,8 +79,6 @@ _live = sa.Table(
 _LIVE: Final = sa.select(_live.c.store, _live.c.version).where(_live.c.key == "live")
 _SWITCH: Final = Upsert(_live, ("key", "store", "version"), ("key",), overwrite=True)
 _BEGIN: Final = Upsert(_live, ("key", "store", "version"), ("key",))
-_SAID: Final = sa.select(schema.meta.c.value).where(schema.meta.c.key == "schema")
-_SAY: Final = Upsert(schema.meta, ("key", "value"), ("key",))
 
 
 def store_name(version: str = schema.SCHEMA_VERSION, copy: int = 0) -> str:
@@ -158,14 +156,6 @@ class Databases:
 
         database = ServerDatabase(self._places.engine(name), self._statement_s)
         database.create_tables(schema.metadata, metadata)
-        with database.writing() as connection:
-            said = database.rows(connection, _SAID)
-            if not said:
-                database.run(connection, _SAY, key="schema", value=schema.SCHEMA_VERSION)
-        if said and said[0][0] != schema.SCHEMA_VERSION:
-            database.engine.dispose()
-            msg = f"{name!r} of {self.url} has version {said[0][0]}, not {schema.SCHEMA_VERSION}"
-            raise SchemaNewer(msg)
         return Store(database, PathNumbers(database), here=False)
 
     def switch(self, name: str) -> None:

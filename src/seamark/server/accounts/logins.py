@@ -82,7 +82,6 @@ class Logins:
         self._now_ns, self._steady_ns = now_ns, steady_ns
         self._lock = threading.Lock()
         self._known = Latest[tuple[str, int], tuple[int, int | None, Identity]](_KEPT)
-        self._noted = Latest[str, int](_KEPT)
         each = max(1, processes)
         self._addresses = Throttle(max(1, 20 // each), 3 * each, _KEPT, steady_ns)
         self._prefixes = Throttle(max(1, 10 // each), 6 * each, _KEPT, steady_ns)
@@ -100,7 +99,6 @@ class Logins:
         looked_up = self._look_up(secret, address)
         with self._lock:
             self._known[key] = looked_up
-        self._note_use(looked_up[2].token)
         return looked_up[2]
 
     def again(self, token: str, name: str) -> Identity:
@@ -128,6 +126,7 @@ class Logins:
             warn_rarely(f"bad-token {why.split()[-1]}", "refused (401) from %s: %s", address, why)
             raise Refusal(401, "bad-token", why, headers={"WWW-Authenticate": "Bearer"})
         token, who = found
+        self._note_use(token)
         return self._steady_ns() + int(_KEEP_S * _S), token.expires_ns, who
 
     def _ended(self, token: Token, who: Identity) -> str:
@@ -150,14 +149,11 @@ class Logins:
                 headers={"Retry-After": str(int(wait) + 1)},
             )
 
-    def _note_use(self, token: str) -> None:
-        now = self._steady_ns()
-        with self._lock:
-            if now - self._noted.get(token, -_NOTED_NS) < _NOTED_NS:
-                return
-            self._noted[token] = now
+    def _note_use(self, token: Token) -> None:
+        if self._now_ns() - (token.used_ns or 0) < _NOTED_NS:
+            return
         try:
-            self._accounts.used(token)
+            self._accounts.used(token.id)
         except Exception as error:  # noqa: BLE001 - it is a note, and the database says so elsewhere
             _log.warning("the last use of a token could not be written: %s", type(error).__name__)
 

@@ -462,5 +462,5 @@ def test_what_another_process_wrote_is_seen_where_nothing_is_written(admin, runn
         log.write(remove)
     finally:
         server.close()
-    assert seen == [None, None, "atom:int", "atom:int", None, "atom:int"]
+    assert seen == [None, "atom:int", "atom:int", None, "atom:int"]
     assert "x" not in admin.shown(run)

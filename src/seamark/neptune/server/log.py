@@ -209,24 +209,18 @@ class Log:
         """
         with self._lock:
             for last in range(_TRIES, 0, -1):
-                remembered = self._opened
-                opened = remembered or self._open()
+                opened = self._opened
+                if opened is None or not self._is_true(opened):
+                    opened = self._open()
+                self._opened = opened
                 batch = Batch(opened, self._server.now_ns())
                 if not opened.size:
                     batch.begin(self._header(opened, {}, owner=False))
-                self._opened = None  # until it is kept: whatever happens, nothing wrong is believed
                 again = bool(request) and opened.request == request
-                try:
-                    fill(batch)
-                except Exception:
-                    if remembered is None or self._is_true(remembered):
-                        raise
-                    continue
-                if again or not batch.data:  # nothing will be compared with what is kept
-                    if remembered is not None and not self._is_true(remembered):
-                        continue
-                    self._opened = opened
+                fill(batch)
+                if again or not batch.data:
                     return
+                self._opened = None  # until it is kept: whatever happens, nothing wrong is believed
                 try:
                     alone = self._take(opened, batch)
                 except (DivergedError, GapError):

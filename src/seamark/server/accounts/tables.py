@@ -342,10 +342,8 @@ _row: Final = view.c
 _OF_PROJECT: Final = sa.select(*(_row[name] for name in _COLUMNS)).where(
     _row.project == sa.bindparam("at")
 )
-_PUT: Final = Upsert(view, ("project", *_COLUMNS), ("project", "name"), overwrite=True)
-_DROP: Final = sa.delete(view).where(
-    _row.project == sa.bindparam("at"), _row.name == sa.bindparam("which")
-)
+_PUT: Final = Upsert(view, ("project", *_COLUMNS), ("project", "name"))
+_DROP: Final = sa.delete(view).where(_row.project == sa.bindparam("at"))
 
 
 class ServerViews:
@@ -370,14 +368,10 @@ class ServerViews:
         def changed() -> Mapping[str, View]:
             with self._account.writing() as connection:
                 lock_account(connection)
-                before = self._read(connection, project)
-                after = work(before)
-                for name in before.keys() - after.keys():
-                    self._account.run(connection, _DROP, at=project, which=name)
-                for name, one in after.items():
-                    if before.get(name) != one:
-                        row = {"project": project, **one.model_dump()}
-                        self._account.run(connection, _PUT, **row)
+                after = work(self._read(connection, project))
+                self._account.run(connection, _DROP, at=project)
+                rows = [(project, *one.model_dump().values()) for one in after.values()]
+                self._account.run_many(connection, _PUT, rows)
             return after
 
         return retry(changed)

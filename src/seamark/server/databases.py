@@ -196,10 +196,9 @@ class Databases:
 def open_databases(url: str, *, statement_s: float = STATEMENT_S, pool: int = 4) -> Databases:
     """Open the three sets of tables at a URL; missing ones are created, but not in ``account``.
 
-    The URL is ``postgresql://user@host/database``; or ``sqlite:///folder``, or ``sqlite:///name.db``
-    whose stem begins the names of the files. A statement of a reader may take `statement_s`
-    seconds; 0 is as long as it likes, for processes that fold. `pool` is the number of connections
-    that are kept open for each set on PostgreSQL.
+    The URL is ``postgresql://user@host/database`` or ``sqlite:///folder``. A statement of a reader
+    may take `statement_s` seconds; 0 is as long as it likes, for processes that fold. `pool` is the
+    number of connections that are kept open for each set on PostgreSQL.
 
     Raises:
         ArgumentError: If the URL names no place that can be used.

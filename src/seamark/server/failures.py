@@ -158,6 +158,11 @@ _OTHERS: Final[_Answers] = (
         "the request has a text or a number that cannot be kept, or is nested too deeply",
     ),
 )
+_OF_DATABASE: Final = (
+    sa.exc.OperationalError,
+    sa.exc.InterfaceError,
+    sqlite3.OperationalError,
+)
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -215,7 +220,7 @@ def _refusal_of(error: BaseException) -> Refusal:
         warn_rarely("disk-full", "the disk is full: %s", error)
         return later("disk-full", "the disk of the server is full; it is tried again", 30)
     if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error):
-        error = meaning_of(error, STATEMENT_S) or error
+        error = _translated(error)
     for kinds, status, slug, hint in _OWN if isinstance(error, SeamarkError) else _OTHERS:
         if isinstance(error, kinds):
             if status != _LATER:
@@ -223,6 +228,14 @@ def _refusal_of(error: BaseException) -> Refusal:
             warn_rarely(slug, "%s", error)  # its words may name the address of the database
             return later(slug, hint)
     return _mistake(error)
+
+
+def _translated(error: Exception) -> Exception:
+    found = meaning_of(error, STATEMENT_S)
+    if found is None and isinstance(error, _OF_DATABASE):
+        said = str(getattr(error, "orig", error)).strip().split("\n")[0]
+        found = DatabaseUnreachable(f"the database does not answer: {said}")
+    return found or error
 
 
 def _mistake(error: BaseException) -> Refusal:

@@ -60,6 +60,16 @@ def test_what_a_newer_version_changed_is_refused(account):
             ask(account)
 
 
+def test_what_a_development_version_made_is_refused(account):
+    """It is not said that this version is too old."""
+    migrate(account)
+    with account.writing() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0003'"))
+    for ask in (migrate, is_current):
+        with pytest.raises(SchemaNewer, match=r"development version .*'0003'"):
+            ask(account)
+
+
 def test_several_that_start_at_once_make_one_server(account_url):
     """One instance, and one of them gets the token of the one admin."""
     started = [

@@ -59,6 +59,7 @@ __all__ = [
 
 router: Final = Routes()
 _SMALL_BODY: Final = 256 << 10
+_DIGITS: Final = len(str(_SMALL_BODY))
 """So much may be read of somebody who may turn out to have no role in the project."""
 _DIGEST_BYTES: Final = 16
 _NEW_RUN_S: Final = 10.0
@@ -345,7 +346,8 @@ async def execute(request: Request, identifier: Asked) -> Response:
     """Apply operations of the client, which are durable once this is answered."""
     length = request.headers.get("content-length", "")
     with server_of(request).intake.counting_bytes() as arriving:
-        if not length.isdecimal() or int(length[:9]) > _SMALL_BODY:  # else one thread does it all
+        known = length.isdecimal() and len(length) <= _DIGITS
+        if not known or int(length) > _SMALL_BODY:  # else one thread does it all
             await run_in_threadpool(find_container, request, identifier, Role.CONTRIBUTOR)
         body = await received(request, arriving)
         return await run_in_threadpool(_execute, request, identifier, body)

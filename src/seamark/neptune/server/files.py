@@ -200,10 +200,16 @@ async def finish(request: Request, identifier: Into, path: At, given: Id, sub: S
     def work(container: Container, _: bytes) -> None:
         server = server_of(request)
         upload = find_upload(server, container, what, name)
-        if not upload.is_stored:
+        if upload.is_stored:
+            return
+        try:
             digest = upload.keep(server, container)
-            _put(request, container, path, sub, ext, upload.size, digest)
-            upload.drop()
+        except (ArgumentError, FileNotFoundError):
+            if upload.is_stored:  # meanwhile, by the same request that was sent before
+                return
+            raise
+        _put(request, container, path, sub, ext, upload.size, digest)
+        upload.drop()
 
     return await _take(request, identifier, path, work)
 

@@ -222,4 +222,7 @@ def _remove_old(folder: Path) -> None:
     for path in folder.iterdir():
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < before:
-                shutil.rmtree(path)
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()

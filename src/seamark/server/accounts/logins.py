@@ -85,6 +85,7 @@ class Logins:
         each = max(1, processes)
         self._addresses = Throttle(max(1, 20 // each), 3 * each, _KEPT, steady_ns)
         self._prefixes = Throttle(max(1, 10 // each), 6 * each, _KEPT, steady_ns)
+        self._noting_from = steady_ns()
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
         """Return the requester, else `NOBODY`; refuse an invalid token (401, after many 429)."""
@@ -150,11 +151,14 @@ class Logins:
             )
 
     def _note_use(self, token: Token) -> None:
-        if self._now_ns() - (token.used_ns or 0) < _NOTED_NS:
+        if abs(self._now_ns() - (token.used_ns or 0)) < _NOTED_NS:
+            return
+        if self._steady_ns() < self._noting_from:
             return
         try:
             self._accounts.used(token.id)
         except Exception as error:  # noqa: BLE001 - it is a note, and the database says so elsewhere
+            self._noting_from = self._steady_ns() + _NOTED_NS  # each may wait for a lock
             _log.warning("the last use of a token could not be written: %s", type(error).__name__)
 
     def _identify_externally(self, headers: Mapping[str, str], address: str) -> Identity | None:

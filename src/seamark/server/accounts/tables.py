@@ -298,29 +298,35 @@ def migrate(database: Database) -> None:
     with database.writing() as connection:
         if connection.dialect.name != "sqlite":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-        _refuse_newer(connection, config)
+        _refuse_others(connection, config)
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
 
 
 def is_current(database: Database) -> bool:
-    """Return whether no step is missing; raise `SchemaNewer` for tables of a later version."""
+    """Return whether no step is missing; raise `SchemaNewer` for tables of another version."""
     with database.reading() as connection:
         if not sa.inspect(connection).has_table(_STEPS.name):
             return False
         if list(connection.scalars(sa.select(_STEPS.c.version_num))) == [HEAD]:
             return True
-        _refuse_newer(connection, _config())
+        _refuse_others(connection, _config())
     return False
 
 
-def _refuse_newer(connection: sa.Connection, config: Config) -> None:
+def _refuse_others(connection: sa.Connection, config: Config) -> None:
     from alembic.runtime.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
     current = MigrationContext.configure(connection).get_current_revision()
     known = {step.revision for step in ScriptDirectory.from_config(config).walk_revisions()}
     if current is not None and current not in known:
+        if current < HEAD:
+            msg = (
+                f"the database is of a development version of Seamark (step {current!r} of its"
+                " accounts), which this one does not read: start with another database"
+            )
+            raise SchemaNewer(msg)
         msg = (
             f"the database was changed by a newer Seamark (step {current!r} of its accounts, which"
             " this one does not know): update this Seamark"

@@ -199,6 +199,9 @@ def test_files_arrive_in_parts_and_stay_below_their_set(admin):
     at = {"experimentId": run["id"], "attribute": "f"}
     assert admin.ok("downloadAttribute", **at) == b"abcdefghij"
     assert admin.shown(run)["f"]["ext"] == "bin"
+    begun = admin.ok("fileAtomMultipartUploadStart", **upload, totalLength=0)
+    admin.ok("fileAtomMultipartUploadFinish", **(upload | begun))
+    assert admin.ok("downloadAttribute", **at) == b""
     other = {"experimentIdentifier": run["id"], "attribute": "s"}
     for name in ("../x", "/x", "a/../../x"):
         assert admin.call("fileSetFileUpload", b"x", **other, subPath=name)[0] == 400

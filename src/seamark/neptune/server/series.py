@@ -182,6 +182,8 @@ class Upload:
         name, (project, run) = digest.hexdigest(), container
         for part in self._parts():
             server.blobs.put(project, run, name, self.size, int(part.name), part.read_bytes())
+        if not self.size:
+            server.blobs.put(project, run, name, 0, 0, b"")
         return name
 
     def drop(self) -> None:

@@ -338,11 +338,12 @@ def points(number):
     return json.dumps([point, assign("x", number)]).encode()
 
 
-def test_points_are_there_once_whoever_takes_them_and_dies(admin, running):
+def test_points_are_there_once_whoever_takes_them_and_dies(admin, running, monkeypatch):
     """Three that answer take requests in turn, and at once; some die after they kept one.
 
     The client sends again what was not answered, to anybody.
     """
+    from seamark.neptune.server import log
     from seamark.neptune.server.containers import digest_of
     from seamark.neptune.server.log import Log
     from seamark.neptune.server.operations import Changes
@@ -350,6 +351,7 @@ def test_points_are_there_once_whoever_takes_them_and_dies(admin, running):
     from seamark.server.settings import Settings
     from seamark.server.state import open_server
 
+    monkeypatch.setattr(log, "_SOON_NS", 0)  # the client waits for a second
     run = admin.new_run("three/processes")
     container = named(run["id"])
     assert container is not None
@@ -390,9 +392,10 @@ def test_points_are_there_once_whoever_takes_them_and_dies(admin, running):
 
 
 def test_points_are_there_once_if_the_client_was_gone_before_the_answer(here, monkeypatch):
-    """It is cut off twice and sends them again; what is sent at another time is more."""
+    """It is cut off twice and sends them again; the same at once, or at another time, is more."""
     from neptune_client import Client
 
+    from seamark.neptune.server import log
     from seamark.neptune.server.answers import BY_NAME
     from seamark.neptune.server.log import Log
 
@@ -408,6 +411,7 @@ def test_points_are_there_once_if_the_client_was_gone_before_the_answer(here, mo
 
     with monkeypatch.context() as patched:
         patched.setattr(Log, "write", keep)
+        patched.setattr(log, "_SOON_NS", 0)
         for _ in range(2):
             operation = BY_NAME["executeOperations"]
             connection = http.client.HTTPConnection(here.url.removeprefix("http://"))
@@ -424,10 +428,16 @@ def test_points_are_there_once_if_the_client_was_gone_before_the_answer(here, mo
         return [each["value"] for each in found["values"]]
 
     client.ok("ping", experimentId=run["id"])
+    monkeypatch.setattr(log, "_SOON_NS", 0)
     client.ok("executeOperations", data, experimentId=run["id"])
     assert (values("a"), values("b")) == ([1], [2])
     client.ok("executeOperations", data.replace(b": 1000}", b": 1001}"), experimentId=run["id"])
     assert (values("a"), values("b")) == ([1, 1], [2, 2])
+    data = json.dumps([floats("soon", 1)]).encode()
+    for soon_ns in (1 << 60, 1 << 60, 0):  # who had an answer goes on at once
+        monkeypatch.setattr(log, "_SOON_NS", soon_ns)
+        client.ok("executeOperations", data, experimentId=run["id"])
+    assert values("soon") == [1, 1]
 
 
 def test_what_another_process_wrote_is_seen_where_nothing_is_written(admin, running):

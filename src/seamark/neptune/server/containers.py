@@ -344,16 +344,17 @@ def ping(request: Request, identifier: Asked) -> Response:
 @router.answers("executeOperations")
 async def execute(request: Request, identifier: Asked) -> Response:
     """Apply operations of the client, which are durable once this is answered."""
+    arrived_ns = server_of(request).now_ns()
     length = request.headers.get("content-length", "")
     with server_of(request).intake.counting_bytes() as arriving:
         known = length.isdecimal() and len(length) <= _DIGITS
         if not known or int(length) > _SMALL_BODY:  # else one thread does it all
             await run_in_threadpool(find_container, request, identifier, Role.CONTRIBUTOR)
         body = await received(request, arriving)
-        return await run_in_threadpool(_execute, request, identifier, body)
+        return await run_in_threadpool(_execute, request, identifier, body, arrived_ns)
 
 
-def _execute(request: Request, identifier: str, body: bytes) -> Response:
+def _execute(request: Request, identifier: str, body: bytes, arrived_ns: int) -> Response:
     container = find_container(request, identifier, Role.CONTRIBUTOR)
     try:
         operations = json.loads(body)
@@ -363,7 +364,7 @@ def _execute(request: Request, identifier: str, body: bytes) -> Response:
         raise Refusal(400, "invalid", "expected a list of operations")
     digest = digest_of(body)
     changes = Changes(server_of(request), container, operations, digest)
-    log_of(request, container).write(changes.fill, digest)
+    log_of(request, container).write(changes.fill, digest, arrived_ns)
     return answer([{"errorDescription": each} for each in changes.errors])
 
 

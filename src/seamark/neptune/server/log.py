@@ -47,6 +47,9 @@ _GONE: Final = 1000
 """Numbers of paths that are not there any more, of one run."""
 _BEAT_NS: Final = 25 * 10**9
 """A sign of life is written if none was for so long."""
+_SOON_NS: Final = 10**9 // 2
+"""An equal request that arrives so soon after another is a new one: a client that got no answer
+waits for a second, and the clock in it may stand for some milliseconds."""
 _PATIENCE_S: Final = 20.0
 _WITH_KIND: Final = ("model", "model_version")
 _REQUEST: Final = "request"
@@ -195,12 +198,13 @@ class Log:
             self._opened = opened
             return True
 
-    def write(self, fill: Callable[[Batch], None], request: str = "") -> None:
+    def write(self, fill: Callable[[Batch], None], request: str = "", arrived_ns: int = 0) -> None:
         """Add to the run; returns once it is kept for good.
 
         A client that got no answer sends the same request again. The journal ends with the digest
         of the last one, and what has the digest `request` is not added a second time. Points have
-        times, so two requests that are meant differ. Without `request`, doing it twice does no
+        times, so two requests that are meant differ, except at once: one that came (`arrived_ns`)
+        a moment after the last one was taken is new. Without `request`, doing it twice does no
         harm. `fill` is called again if another process was quicker.
 
         Raises:
@@ -217,6 +221,8 @@ class Log:
                 if not opened.size:
                     batch.begin(self._header(opened, {}, owner=False))
                 again = bool(request) and opened.request == request
+                if 0 <= arrived_ns - opened.last_t < _SOON_NS:
+                    again = False
                 fill(batch)
                 if again or not batch.data:
                     return

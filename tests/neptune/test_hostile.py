@@ -11,6 +11,7 @@ import io
 import itertools
 import json
 import logging
+import os
 import socket
 import struct
 import tarfile
@@ -27,6 +28,7 @@ from neptune_requests import good, make, operations
 
 import seamark
 from seamark.neptune.server.answers import BY_NAME
+from seamark.neptune.server.series import Upload
 
 PROJECT, WORDY = "rough/place", "rough/wordy"
 MOST_ANSWER: Final = 64 << 10
@@ -374,8 +376,47 @@ def test_parts_that_are_not_what_they_say_are_refused(admin, here, there):
         status, _ = admin.call("fileAtomMultipartUploadStart", **into, totalLength=length)
         assert 400 <= status < 500, length
     uploads = here.server.settings.folder / "neptune-uploads"
-    assert all(path.stat().st_size <= 5 for path in uploads.iterdir() if not path.suffix)
-    assert {path.parent for path in uploads.rglob("*")} == {uploads}
+    gathered = [path for path in uploads.rglob("*") if path.is_file()]
+    assert all(path.parent.parent == uploads for path in gathered)
+    assert not list(uploads.glob(f"{begun['uploadId'].partition('.')[0]}/*"))
+
+
+def test_an_end_that_is_sent_twice_at_once_is_one(admin, here, there, monkeypatch):
+    """The first is done while the second reads what is gone then."""
+    into = {"experimentIdentifier": there.run, "attribute": "v/twice"}
+    begun = admin.ok("fileAtomMultipartUploadStart", **into, totalLength=5)
+    upload = {**into, "uploadId": begun["uploadId"]}
+    header = {"X-Range": "bytes=0-4/5"}
+    assert admin.call("fileAtomMultipartUploadPart", b"abcde", header, **upload)[0] == 200
+    keep = Upload.keep
+
+    def second(self, *place):
+        monkeypatch.setattr(Upload, "keep", keep)
+        assert admin.ok("fileAtomMultipartUploadFinish", **upload) == {"errors": []}
+        return keep(self, *place)
+
+    monkeypatch.setattr(Upload, "keep", second)
+    assert admin.ok("fileAtomMultipartUploadFinish", **upload) == {"errors": []}
+    found = admin.ok("downloadAttribute", experimentId=there.run, attribute="v/twice")
+    assert found == b"abcde"
+
+
+def test_uploads_of_long_ago_are_removed(admin, here, there):
+    """Files, too, which an earlier version left; what somebody goes on with stays."""
+    into = {"experimentIdentifier": there.run, "attribute": "v/left"}
+    uploads = here.server.settings.folder / "neptune-uploads"
+    names = [
+        admin.ok("fileAtomMultipartUploadStart", **into, totalLength=5)["uploadId"]
+        for _ in range(2)
+    ]
+    for path in (uploads / names[0] / "part", uploads / "file"):
+        path.write_bytes(b"x")
+    for path in (uploads / names[0], uploads / "file"):
+        os.utime(path, (1, 1))
+    names.append(admin.ok("fileAtomMultipartUploadStart", **into, totalLength=5)["uploadId"])
+    left = {path.name for path in uploads.iterdir()}
+    assert left >= set(names[1:])
+    assert not left & {names[0], "file"}
 
 
 def package(*members, claimed=None):
@@ -427,6 +468,18 @@ def test_links_in_packages_are_passed_over(admin, there):
     assert "good/files" not in admin.shown({"id": there.run})
     admin.ok("uploadFileSetAttributeTar", gzip.compress(package(("f", FILE, b"x"))), **to)
     assert [one["name"] for one in admin.ok("lsFileSetAttribute", **to, path="")] == ["f"]
+
+
+def test_a_body_is_not_read_for_a_stranger(here, there):
+    """However its length is written; a short one may be."""
+    address, operation = urlsplit(here.url), BY_NAME["executeOperations"]
+    query = urlencode({"experimentId": there.run})
+    for length in (b"30000000", b"00000000030000000"):
+        head = f"POST {operation.path}?{query} HTTP/1.1\r\nHost: x\r\nContent-Length: "
+        with socket.create_connection((str(address.hostname), address.port or 80)) as wire:
+            wire.settimeout(20)
+            wire.sendall(head.encode() + length + b"\r\n\r\n[")
+            assert wire.recv(12) in (b"HTTP/1.1 401", b"HTTP/1.1 404"), length
 
 
 def test_who_hangs_up_leaves_nothing_behind(admin, here, there):

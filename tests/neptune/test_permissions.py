@@ -140,7 +140,7 @@ def state(admin, here, there):
         "accounts": admin.ok("listProjectServiceAccounts", **at),
         "belong": admin.ok("listOrganizationMembers", organizationIdentifier="hushed"),
         "projects": admin.ok("listProjects", limit=100),
-        "uploads": {path.name: path.read_bytes() for path in uploads.iterdir()},
+        "uploads": {path: path.is_file() and path.read_bytes() for path in uploads.rglob("*")},
     }
 
 

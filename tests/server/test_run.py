@@ -334,16 +334,14 @@ def test_a_port_is_waited_for_while_workers_of_a_killed_server_end():
         assert made.getsockname()[1] == port
 
 
-@pytest.mark.parametrize("name", ["", "lab.db"])
-def test_each_set_of_files_has_a_lock_of_its_own(tmp_path, name):
-    """Where databases are named by a file, two of them in one folder are two servers."""
-    settings = Settings.at(tmp_path, f"sqlite:///{tmp_path / name}")
-    other = Settings.at(tmp_path, f"sqlite:///{tmp_path / 'other.db'}")
+def test_a_folder_takes_one_server(tmp_path):
+    """The lock goes with who has it."""
+    settings = Settings.at(tmp_path, f"sqlite:///{tmp_path / 'one'}")
+    other = Settings.at(tmp_path, f"sqlite:///{tmp_path / 'other'}")
     with alone(settings), alone(other):
         for each in (settings, other):
             with pytest.raises(checks.CannotStart, match="a server runs"), alone(each):
                 pass
-    assert all(path.is_file() for path in tmp_path.iterdir())
     with alone(settings):
         pass
 

@@ -24,6 +24,7 @@ __all__ = [
     "TooSlow",
     "bound_patterns",
     "is_undefined",
+    "meaning_of",
     "translate_errors",
 ]
 
@@ -37,6 +38,7 @@ _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _CANCELLED: Final = "57014"
 _UNFIT: Final = ("22", "54")
 """Beginnings of codes: values that are none, or more than the database holds in one place."""
+_UNUSABLE: Final = ("locked", "unable to open", "disk I/O", "full", "readonly")
 _LOST: Final = ("OperationalError", "InterfaceError", "ConnectionTimeout")
 _AWAY: Final = ("08", "57P", "53")
 """Beginnings of codes: connection lost, shutting down or starting, and out of something."""
@@ -124,12 +126,14 @@ def meaning_of(error: BaseException, statement_s: float) -> SeamarkError | None:
     if isinstance(error, sa.exc.TimeoutError):
         return DatabaseUnreachable("all connections to the database are in use; try again later")
     inner = getattr(error, "orig", None) or error
+    if inner is not error and isinstance(inner, ValueError | OverflowError | TypeError):
+        return ArgumentError("the request has a text or a number that the database cannot store")
     code = getattr(inner, "sqlstate", None)
     if code == _CANCELLED or (isinstance(inner, sqlite3.Error) and "interrupted" in str(inner)):
         return TooSlow(f"the database took longer than {statement_s:g} s: ask for less at a time")
     if isinstance(inner, sqlite3.OperationalError):
         said = str(inner)
-        if any(word in said for word in ("locked", "unable to open", "disk I/O", "full")):
+        if any(word in said for word in _UNUSABLE):
             return DatabaseUnreachable(f"the database cannot be used now: {said}")
         return None
     kind, code = type(inner), code or ""

@@ -20,7 +20,6 @@ import sqlalchemy as sa
 
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.server.database import STATEMENT_S, ServerDatabase, bound_patterns, translate_errors
-from seamark.server.settings import FILE_SUFFIXES
 from seamark.store import schema
 from seamark.store.database import Upsert, file_connection, sqlite_engine
 from seamark.store.runs import Store
@@ -80,8 +79,6 @@ _live = sa.Table(
 _LIVE: Final = sa.select(_live.c.store, _live.c.version).where(_live.c.key == "live")
 _SWITCH: Final = Upsert(_live, ("key", "store", "version"), ("key",), overwrite=True)
 _BEGIN: Final = Upsert(_live, ("key", "store", "version"), ("key",))
-_SAID: Final = sa.select(schema.meta.c.value).where(schema.meta.c.key == "schema")
-_SAY: Final = Upsert(schema.meta, ("key", "value"), ("key",))
 
 
 def store_name(version: str = schema.SCHEMA_VERSION, copy: int = 0) -> str:
@@ -159,14 +156,6 @@ class Databases:
 
         database = ServerDatabase(self._places.engine(name), self._statement_s)
         database.create_tables(schema.metadata, metadata)
-        with database.writing() as connection:
-            said = database.rows(connection, _SAID)
-            if not said:
-                database.run(connection, _SAY, key="schema", value=schema.SCHEMA_VERSION)
-        if said and said[0][0] != schema.SCHEMA_VERSION:
-            database.engine.dispose()
-            msg = f"{name!r} of {self.url} has version {said[0][0]}, not {schema.SCHEMA_VERSION}"
-            raise SchemaNewer(msg)
         return Store(database, PathNumbers(database), here=False)
 
     def switch(self, name: str) -> None:
@@ -207,10 +196,9 @@ class Databases:
 def open_databases(url: str, *, statement_s: float = STATEMENT_S, pool: int = 4) -> Databases:
     """Open the three sets of tables at a URL; missing ones are created, but not in ``account``.
 
-    The URL is ``postgresql://user@host/database``; or ``sqlite:///folder``, or ``sqlite:///name.db``
-    whose stem begins the names of the files. A statement of a reader may take `statement_s`
-    seconds; 0 is as long as it likes, for processes that fold. `pool` is the number of connections
-    that are kept open for each set on PostgreSQL.
+    The URL is ``postgresql://user@host/database`` or ``sqlite:///folder``. A statement of a reader
+    may take `statement_s` seconds; 0 is as long as it likes, for processes that fold. `pool` is the
+    number of connections that are kept open for each set on PostgreSQL.
 
     Raises:
         ArgumentError: If the URL names no place that can be used.
@@ -269,10 +257,7 @@ class _Files:
 
     def __init__(self, url: str, path: Path) -> None:
         self.url = url
-        path = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
-        single = path.suffix in FILE_SUFFIXES
-        self.folder = path.parent if single else path
-        self._prefix = f"{path.stem}." if single else ""
+        self.folder = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -288,7 +273,7 @@ class _Files:
 
     @property
     def lock(self) -> Path:
-        return self.folder / f"{self._prefix}server.lock"
+        return self.folder / "server.lock"
 
     def engine(self, name: str) -> sa.Engine:
         file = self._file(name)
@@ -307,8 +292,7 @@ class _Files:
         return engine
 
     def names(self) -> list[str]:
-        found = (path.name for path in self.folder.glob(f"{self._prefix}*.db"))
-        return sorted(name[len(self._prefix) : -len(".db")] for name in found)
+        return sorted(path.stem for path in self.folder.glob("*.db"))
 
     def drop(self, name: str) -> None:
         for end in ("-wal", "-shm", ""):
@@ -316,7 +300,7 @@ class _Files:
                 Path(f"{self._file(name)}{end}").unlink()
 
     def _file(self, name: str) -> Path:
-        return self.folder / f"{self._prefix}{name}.db"
+        return self.folder / f"{name}.db"
 
 
 class _Schemas:

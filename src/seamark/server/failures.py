@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from seamark.errors import ArgumentError, PathError, QueryError, SeamarkError
-from seamark.server.database import DatabaseUnreachable, TooSlow
+from seamark.server.database import STATEMENT_S, DatabaseUnreachable, TooSlow, meaning_of
 from seamark.server.objects import ObjectsUnreachable
 from seamark.store.database import Conflict
 
@@ -137,6 +137,32 @@ FAILURE: Final = {
 }
 """The schema of a refusal."""
 _OVERLOADED: Final = {429, 503}
+_LATER: Final = 503
+_Answers = tuple[tuple[Any, int, str, str], ...]
+_OWN: Final[_Answers] = (
+    (DatabaseUnreachable, _LATER, "database", "the database does not answer; send the same again"),
+    (
+        *(ObjectsUnreachable, _LATER, "objects"),
+        "the server's place for files is away; send the same again later",
+    ),
+    (TooSlow, 422, "too-slow", ""),
+    (LookupError, 404, "not-found", ""),
+    (QueryError, 422, "query", ""),
+    ((PathError, ArgumentError, TypeError, ValueError), 422, "invalid", ""),
+)
+"""What is answered for our errors: their classes, status, code, and words; empty: their own."""
+_OTHERS: Final[_Answers] = (
+    (Conflict, _LATER, "conflict", "others were writing the same; send the request again"),
+    (
+        *((UnicodeError, OverflowError, RecursionError), 422, "invalid"),
+        "the request has a text or a number that cannot be kept, or is nested too deeply",
+    ),
+)
+_OF_DATABASE: Final = (
+    sa.exc.OperationalError,
+    sa.exc.InterfaceError,
+    sqlite3.OperationalError,
+)
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -190,19 +216,26 @@ def _refusal_of(error: BaseException) -> Refusal:
     if isinstance(error, Rejected):
         wait = {} if error.wait_s is None else {"Retry-After": str(max(1, round(error.wait_s)))}
         return Refusal(error.status, error.slug, str(error), headers=wait, **error.more)
-    if isinstance(error, SeamarkError):
-        return _own(error)
-    if isinstance(error, Conflict):
-        return later("conflict", "others were writing the same; send the request again")
-    if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error):
-        return _of_database(error)
-    if isinstance(error, UnicodeError | OverflowError | RecursionError):
-        hint = "the request has a text or a number that cannot be kept, or is nested too deeply"
-        return Refusal(422, "invalid", hint)
     if isinstance(error, OSError) and error.errno in _FULL:
         warn_rarely("disk-full", "the disk is full: %s", error)
         return later("disk-full", "the disk of the server is full; it is tried again", 30)
+    if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error):
+        error = _translated(error)
+    for kinds, status, slug, hint in _OWN if isinstance(error, SeamarkError) else _OTHERS:
+        if isinstance(error, kinds):
+            if status != _LATER:
+                return Refusal(status, slug, hint or str(error))
+            warn_rarely(slug, "%s", error)  # its words may name the address of the database
+            return later(slug, hint)
     return _mistake(error)
+
+
+def _translated(error: Exception) -> Exception:
+    found = meaning_of(error, STATEMENT_S)
+    if found is None and isinstance(error, _OF_DATABASE):
+        said = str(getattr(error, "orig", error)).strip().split("\n")[0]
+        found = DatabaseUnreachable(f"the database does not answer: {said}")
+    return found or error
 
 
 def _mistake(error: BaseException) -> Refusal:
@@ -246,38 +279,6 @@ def install(app: FastAPI) -> None:
         OSError,
     ):
         app.add_exception_handler(kind, answer)
-
-
-def _own(error: SeamarkError) -> Refusal:
-    if isinstance(error, DatabaseUnreachable):
-        warn_rarely("database", "%s", error)  # its words may name the address of the database
-        return later("database", "the database does not answer; the same may be sent again")
-    if isinstance(error, ObjectsUnreachable):
-        warn_rarely("objects", "%s", error)
-        return later("objects", "the server's place for files is away; send the same again later")
-    if isinstance(error, TooSlow):
-        return Refusal(422, "too-slow", str(error))
-    if isinstance(error, LookupError):
-        return Refusal(404, "not-found", str(error))
-    if isinstance(error, QueryError):
-        return Refusal(422, "query", str(error))
-    if isinstance(error, PathError | ArgumentError | TypeError | ValueError):
-        return Refusal(422, "invalid", str(error))
-    return _mistake(error)
-
-
-def _of_database(error: Exception) -> Refusal:
-    # The answer never has the words of the error.
-    cause = getattr(error, "orig", error)
-    if isinstance(cause, ValueError | OverflowError | TypeError):
-        return Refusal(422, "invalid", "the request has a text or a number that cannot be kept")
-    if isinstance(
-        error, sa.exc.OperationalError | sa.exc.InterfaceError | sqlite3.OperationalError
-    ):
-        text = str(cause)
-        warn_rarely("database", "the database does not answer: %s", text.strip().split("\n")[0])
-        return later("database", "the database does not answer; the same may be sent again")
-    return _mistake(error)
 
 
 def _words(error: HTTPException) -> str:

@@ -80,9 +80,6 @@ def asker(
     return cast("Identity", known)
 
 
-Asker = Annotated[Identity, Depends(asker)]
-
-
 def expect(request: Request, project: str, role: Role) -> Identity:
     """Require at least a role in a project; return the identity of the requester.
 

@@ -212,19 +212,16 @@ def purge(
     *,
     who: str,
     now_ns: int,
-    blobs: Callable[[str, str], object] | None = None,
 ) -> None:
     """Remove a run for good; may be called again where it was cut short.
 
     The tombstone is written first: from then on nothing of the run is taken, so that what is
-    removed after it stays removed. Objects lose the bytes of the run within days; `blobs` lets go
-    of the files that only this run refers to. `Conflict` if others write the same all the time.
+    removed after it stays removed. Objects lose the bytes of the run within days. `Conflict` if
+    others write the same all the time.
     """
     with account.writing() as connection:
         account.run(connection, _BURY, project=project, run=run, t_ns=now_ns, who=who)
         forget_claims(account, connection, project, run)
-    if blobs is not None:
-        blobs(project, run)
     retry(lambda: kept.forget(project, run))
     retry(lambda: forget(store, project, run))
 

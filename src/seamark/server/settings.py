@@ -10,7 +10,6 @@ from typing import Any, Final
 __all__ = [
     "API_VERSION",
     "DEFAULT_FOLDER",
-    "FILE_SUFFIXES",
     "JOURNAL_VERSION",
     "Limits",
     "Settings",
@@ -20,8 +19,6 @@ API_VERSION: Final = 1
 JOURNAL_VERSION: Final = (1, 0)
 DEFAULT_FOLDER: Final = "seamark-server"
 DEFAULT_PORT: Final = 8400
-FILE_SUFFIXES: Final = (".db", ".sqlite", ".sqlite3")
-"""What a URL of SQLite ends with that names files by how they begin, and not a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +103,7 @@ class Settings:
     @property
     def database_folder(self) -> Path:
         """Folder of the SQLite files."""
-        path = Path(self.store.removeprefix("sqlite:///"))
-        return path.parent if path.suffix in FILE_SUFFIXES else path
+        return Path(self.store.removeprefix("sqlite:///"))
 
     def to_json(self) -> str:
         """Return the settings for another process."""

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
+
 from seamark.server.access import Links
-from seamark.server.accounts.accounts import Accounts
+from seamark.server.accounts.accounts import Accounts, within
 from seamark.server.accounts.logins import Logins, deciding_by
 from seamark.server.accounts.tables import ServerViews, instance_of, link_key_of, migrate
 from seamark.server.blobs.blobs import Blobs
@@ -19,6 +21,7 @@ from seamark.server.kept import layout as kept_tables
 from seamark.server.kept.commit import take_up
 from seamark.server.kept.intake import Intake
 from seamark.server.kept.journals import IntakeJournals
+from seamark.server.kept.layout import runs
 from seamark.server.purging import ServerClaims, is_purged
 from seamark.server.quota import Quota
 from seamark.server.writer import ServerWriter, is_own_journal
@@ -84,6 +87,16 @@ class Server:
 
     def prioritize(self, refs: Iterable[tuple[str, str]]) -> None:
         """Do nothing: received data is folded whether or not it is viewed."""
+
+    def has_runs(self, project: str) -> bool:
+        """Return whether a project or one in it has runs, purged ones included."""
+        found = sa.select(runs.c.run).where(within(runs.c.project, project)).limit(1)
+        with self.databases.kept.reading() as connection:
+            return connection.execute(found).first() is not None
+
+    def has_project(self, project: str) -> bool:
+        """Return whether a project has runs, or settings of its own."""
+        return self.has_runs(project) or self.accounts.is_named(project)
 
     def store(self) -> Store:
         """Return the folded store that is live."""

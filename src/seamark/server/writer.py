@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from seamark.store.runs import Store
 
 __all__ = [
+    "AHEAD_NS",
     "NEPTUNE",
+    "Frames",
     "OwnJournal",
     "ServerWriter",
     "Stored",
@@ -45,7 +47,7 @@ NEPTUNE: Final = "neptune"
 """The same of journals that hold what Neptune's client sent."""
 _MOST_JOURNALS: Final = 16
 _TRIES: Final = 20
-_AHEAD_NS: Final = 3600 * 10**9
+AHEAD_NS: Final = 3600 * 10**9
 """A time further ahead of the clock than this is nobody's edit, and is not gone behind."""
 _LAST_T: Final = (
     sa.select(sa.func.max(schema.journal.c.last_t))
@@ -128,6 +130,42 @@ def next_journal(
     raise ArgumentError(msg)
 
 
+class Frames:
+    """Frames for a journal of a server's own, later than all others of the journal and the run.
+
+    `last_t` is the time of the last frame of the journal, `floor` that of all of the run; one that
+    is far ahead of the clock does not count.
+    """
+
+    def __init__(self, uid: bytes, last_t: int, floor: int, now_ns: int) -> None:
+        self._uid, self._salt = uid, salt_of(uid)
+        ahead = floor + 1 if floor < now_ns + AHEAD_NS else 0
+        self._t = max(now_ns, last_t + 1, ahead)
+        self._frames: list[bytes] = []
+
+    def begin(self, header: Mapping[str, Any]) -> None:
+        """Add the first frames of a journal."""
+        self._frames.append(file_header(self._uid))
+        self.frame(Kind.HEADER, dump_json(header))
+
+    def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
+        """Add a record, as ``docs/explanation/journal.md`` has them."""
+        self.frame(kind, dump_json(record))
+
+    def frame(self, kind: int, payload: bytes, flags: int = 0) -> None:
+        """Add a frame, or raise `ArgumentError` if it is longer than a frame may be."""
+        if len(payload) > MAX_PAYLOAD_BYTES:
+            msg = f"a record of {len(payload):,} bytes; at most {MAX_PAYLOAD_BYTES:,} are kept"
+            raise ArgumentError(msg)
+        self._frames.append(frame_bytes(self._salt, kind, self._t, payload, flags=flags))
+        self._t += 1
+
+    @property
+    def data(self) -> bytes:
+        """All of them."""
+        return b"".join(self._frames)
+
+
 class ServerWriter:
     """Turns operations into frames of a journal of the server's own in each run.
 
@@ -152,39 +190,31 @@ class ServerWriter:
 
         Raises:
             RunNotFoundError: If no journal of the run is kept.
-            ArgumentError: If one is too long for a record, or holds what JSON has no form for.
+            ArgumentError: If one is too long for a record.
             Rejected: If the run was purged, or nothing can be kept now.
         """
         from seamark.server.kept.plan import DivergedError
 
-        payloads = [_packed(op) for op in ops]
+        wanted = list(ops)
         for last in range(_TRIES, 0, -1):
             journals = self._kept.journals(project, run)
             if not journals:
                 msg = f"run {run!r} does not exist in project {project!r}"
                 raise RunNotFoundError(msg)
-            limit = self._now_ns() + _AHEAD_NS
-            at = next_journal(self._kept, self._instance, (project, run), journals, limit)
-            data = self._frames(project, run, at, payloads)
+            now = self._now_ns()
+            at = next_journal(self._kept, self._instance, (project, run), journals, now + AHEAD_NS)
+            known = self._last_t(project, run)
+            frames = Frames(at.uid, 0 if at.last is None else at.last.t, known, now)
+            if not at.size:
+                frames.begin(header_of(project, run, at.writer, known, host=_HOST))
+            for op in wanted:
+                frames.op(op)
             try:
-                return self._take(project, run, at.name, at.size, data).position
+                return self._take(project, run, at.name, at.size, frames.data).position
             except (DivergedError, GapError):  # another worker was quicker: look again
                 if last == 1:
                     raise
         raise AssertionError  # pragma: no cover - the loop returns or raises
-
-    def _frames(self, project: str, run: str, at: OwnJournal, payloads: Sequence[bytes]) -> bytes:
-        now, known = self._now_ns(), self._last_t(project, run)
-        last_t = 0 if at.last is None else at.last.t
-        t = max(now, last_t + 1, known + 1 if known < now + _AHEAD_NS else 0)
-        salt, data = salt_of(at.uid), b""
-        if not at.size:
-            header = dump_json(header_of(project, run, at.writer, known, host=_HOST))
-            data = file_header(at.uid) + frame_bytes(salt, Kind.HEADER, t, header)
-            t += 1
-        for place, payload in enumerate(payloads):
-            data += frame_bytes(salt, Kind.OP, t + place, payload)
-        return data
 
     def _last_t(self, project: str, run: str) -> int:
         return int(self._store().database.fetch(_LAST_T, project=project, name=run)[0][0] or 0)
@@ -204,15 +234,3 @@ def header_of(
         "owner": owner,
         "host": host,
     }
-
-
-def _packed(op: Mapping[str, Any]) -> bytes:
-    try:
-        payload = dump_json(op)
-    except (TypeError, ValueError, RecursionError) as error:
-        msg = f"expected a record that JSON can represent: {error}"
-        raise ArgumentError(msg) from error
-    if len(payload) > MAX_PAYLOAD_BYTES:
-        msg = f"expected a record of at most {MAX_PAYLOAD_BYTES:,} bytes, got {len(payload):,}"
-        raise ArgumentError(msg)
-    return payload

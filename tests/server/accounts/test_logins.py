@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 
 import pytest
 
 pytest.importorskip("fastapi")
+
+import sqlalchemy as sa
 
 from seamark.server import failures
 from seamark.server.access import NOBODY, Identity
@@ -57,7 +60,7 @@ def test_either_header_says_who_asks(logins, accounts):
         assert logins.identify(headers, "") == NOBODY
 
 
-def test_a_token_that_ended_is_noticed(logins, accounts, clock):
+def test_a_token_that_ended_is_noticed(account_url, logins, accounts, clock):
     """Revoked: within two seconds, and at once where it was done; expired or disabled: always."""
     first, second = accounts.first_admin(), accounts.create_token("admin", by="admin")
     ends = accounts.create_token("admin", by="admin", expires_ns=clock.now + S)
@@ -65,8 +68,10 @@ def test_a_token_that_ended_is_noticed(logins, accounts, clock):
     alice = accounts.create_token("alice", by="admin")
     for token in (first, second, ends, alice):
         assert status_of(logins, bearing(token.secret)) == 200
-    accounts.revoke(first.prefix)
-    accounts.set_user("alice", disabled=True)
+    databases = open_databases(account_url)
+    elsewhere = Accounts(databases.account, clock)
+    elsewhere.revoke(first.prefix)
+    elsewhere.set_user("alice", disabled=True)
     clock.now += S
     with pytest.raises(Refusal, match="has expired"):
         logins.identify(bearing(ends.secret), "")
@@ -74,11 +79,11 @@ def test_a_token_that_ended_is_noticed(logins, accounts, clock):
     clock.now += S
     for token in (first, alice):
         assert status_of(logins, bearing(token.secret)) == 401
-    accounts.set_user("alice", disabled=False)
+    elsewhere.set_user("alice", disabled=False)
+    databases.close()
     assert status_of(logins, bearing(alice.secret)) == 200
     assert status_of(logins, bearing(second.secret)) == 200
     accounts.revoke(second.prefix)
-    logins.forget()
     assert status_of(logins, bearing(second.secret)) == 401
 
 
@@ -137,6 +142,35 @@ def test_the_last_use_is_written_rarely(logins, accounts, clock):
     clock.now += 300 * S
     assert status_of(logins, bearing(made.secret)) == 200
     assert accounts.token(made.prefix).used_ns == clock.now
+
+
+def test_a_use_that_cannot_be_written_is_not_tried_all_the_time(
+    logins, accounts, clock, monkeypatch, caplog
+):
+    """Everybody who asks would wait for the lock of the database."""
+    made, tried = accounts.first_admin(), []
+
+    def used(token):
+        tried.append(token)
+        raise OSError
+
+    monkeypatch.setattr(accounts, "used", used)
+    for _ in range(10):
+        assert status_of(logins, bearing(made.secret)) == 200
+        clock.now += 20 * S
+    assert tried == [made.prefix]
+    assert len(caplog.messages) == 1
+    clock.now += 200 * S
+    assert status_of(logins, bearing(made.secret)) == 200
+    assert len(tried) == 2
+
+
+def test_what_a_database_says_is_not_answered(caplog):
+    """It is asked to come again, and the log has neither the statement nor its values."""
+    said = sa.exc.OperationalError("SELECT secret", {"a": "secret"}, sqlite3.OperationalError("no"))
+    refusal = refusal_of(said)
+    assert (refusal.status_code, refusal.error) == (503, "database")
+    assert "secret" not in caplog.text + str(refusal.detail)
 
 
 def test_a_labs_own_way_to_say_who_asks_comes_first(accounts, clock):

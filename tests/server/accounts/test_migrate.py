@@ -10,14 +10,11 @@ import pytest
 pytest.importorskip("fastapi")
 
 import sqlalchemy as sa
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 
 from seamark.server.accounts.tables import is_current, metadata, migrate
 from seamark.server.databases import SchemaNewer, open_databases
-from seamark.server.purging import ServerClaims
 
 START = """
 import sys
@@ -53,28 +50,6 @@ def test_the_steps_make_the_tables_that_the_code_uses(account):
     assert differences == []
 
 
-def test_claims_of_an_earlier_version_stay(account):
-    """Their numbers as well, and that they were given back."""
-    config = Config()
-    config.set_main_option("script_location", "seamark.server.accounts:migrations")
-    with account.writing() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0004")
-        insert = "INSERT INTO claim VALUES ('p', 'run', :name, 3, 'ab', :by, 5, :released)"
-        by = '{"key": "ab", "host": "h", "pid": 1}'
-        for name, released in (("held", None), ("free", 7)):
-            values = {"name": name, "by": by, "released": released}
-            connection.execute(sa.text(insert), values)
-    migrate(account)
-    claims = ServerClaims(account, lambda: None, lambda *_: 1, lambda: 9)
-    assert [claims.holds(("p", name), "run", 3, "ab") for name in ("held", "free")] == [True, False]
-    assert not claims.release(("p", "held"), "run", 3, "cd")
-    taken = claims.take([("p", "held"), ("p", "free")], "run", {"key": "ef"})
-    assert taken == (("p", "free"), 4, 1)
-    assert claims.release(("p", "held"), "run", 3, "ab")
-    assert claims.take([("p", "held")], "run", {"key": "ef"}).number == 4
-
-
 def test_what_a_newer_version_changed_is_refused(account):
     """An older server does not touch tables that it does not know."""
     migrate(account)
@@ -82,6 +57,16 @@ def test_what_a_newer_version_changed_is_refused(account):
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     for ask in (migrate, is_current):
         with pytest.raises(SchemaNewer, match=r"newer Seamark .*'9999'"):
+            ask(account)
+
+
+def test_what_a_development_version_made_is_refused(account):
+    """It is not said that this version is too old."""
+    migrate(account)
+    with account.writing() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0003'"))
+    for ask in (migrate, is_current):
+        with pytest.raises(SchemaNewer, match=r"development version .*'0003'"):
             ask(account)
 
 

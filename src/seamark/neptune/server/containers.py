@@ -19,7 +19,6 @@ from seamark.neptune.server.answers import (
     Routes,
     answer,
 )
-from seamark.neptune.server.log import Sent
 from seamark.neptune.server.operations import Changes
 from seamark.neptune.server.projects import (
     API_KINDS,
@@ -40,7 +39,7 @@ from seamark.neptune.server.projects import (
 from seamark.neptune.server.reading import Read, system_attributes
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
-from seamark.server.guard import asker, expect, expect_somebody, server_of
+from seamark.server.guard import asker, expect, expect_somebody, received, server_of
 from seamark.values import encode_atom
 
 if TYPE_CHECKING:
@@ -59,8 +58,8 @@ __all__ = [
 ]
 
 router: Final = Routes()
-_MOST_BODY: Final = 64 << 20
 _SMALL_BODY: Final = 256 << 10
+_DIGITS: Final = len(str(_SMALL_BODY))
 """So much may be read of somebody who may turn out to have no role in the project."""
 _DIGEST_BYTES: Final = 16
 _NEW_RUN_S: Final = 10.0
@@ -345,36 +344,17 @@ def ping(request: Request, identifier: Asked) -> Response:
 @router.answers("executeOperations")
 async def execute(request: Request, identifier: Asked) -> Response:
     """Apply operations of the client, which are durable once this is answered."""
+    arrived_ns = server_of(request).now_ns()
     length = request.headers.get("content-length", "")
     with server_of(request).intake.counting_bytes() as arriving:
-        if length.isdecimal() and int(length[:9]) <= _SMALL_BODY:  # then one thread does it all
-            body = await body_of(request, _SMALL_BODY, arriving)
-        else:
+        known = length.isdecimal() and len(length) <= _DIGITS
+        if not known or int(length) > _SMALL_BODY:  # else one thread does it all
             await run_in_threadpool(find_container, request, identifier, Role.CONTRIBUTOR)
-            body = await body_of(request, _MOST_BODY, arriving)
-        sent = Sent(digest_of(body))
-        answered = True
-        try:
-            made = await run_in_threadpool(_execute, request, identifier, body, sent)
-            answered = not await request.is_disconnected()
-        finally:
-            sent.end(answered=answered)
-        return made
+        body = await received(request, arriving)
+        return await run_in_threadpool(_execute, request, identifier, body, arrived_ns)
 
 
-async def body_of(request: Request, most: int, arriving: Callable[[int], None]) -> bytes:
-    """Return a body, telling `arriving` of every part; 413 if it is longer than `most` bytes."""
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise Refusal(413, "too-large", f"at most {most:,} bytes are taken at a time")
-        arriving(len(part))
-        parts.append(part)
-    return b"".join(parts)
-
-
-def _execute(request: Request, identifier: str, body: bytes, sent: Sent) -> Response:
+def _execute(request: Request, identifier: str, body: bytes, arrived_ns: int) -> Response:
     container = find_container(request, identifier, Role.CONTRIBUTOR)
     try:
         operations = json.loads(body)
@@ -382,8 +362,9 @@ def _execute(request: Request, identifier: str, body: bytes, sent: Sent) -> Resp
         raise Refusal(400, "invalid", f"the operations are no JSON: {error}") from error
     if not isinstance(operations, list):
         raise Refusal(400, "invalid", "expected a list of operations")
-    changes = Changes(server_of(request), container, operations, sent)
-    log_of(request, container).write(changes.fill, sent)
+    digest = digest_of(body)
+    changes = Changes(server_of(request), container, operations, digest)
+    log_of(request, container).write(changes.fill, digest, arrived_ns)
     return answer([{"errorDescription": each} for each in changes.errors])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import re
 import tarfile
@@ -11,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from urllib.parse import urlencode
 
 from fastapi import Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -21,15 +21,16 @@ from seamark.errors import ArgumentError, PathError
 from seamark.interchange.operations import RefusedError
 from seamark.journal.safe import parts_of
 from seamark.neptune.server.answers import Routes, answer
-from seamark.neptune.server.containers import Asked, body_of, find_container, log_of, read_of
+from seamark.neptune.server.containers import Asked, find_container, log_of, read_of
 from seamark.neptune.server.operations import Requested, keep_content
+from seamark.neptune.server.projects import container_id
 from seamark.neptune.server.reading import as_time
 from seamark.neptune.server.series import At, begin_upload, find_upload, missing
 from seamark.neptune.server.signing_in import base_of
 from seamark.paths import check_writable
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
-from seamark.server.guard import expect_somebody, server_of
+from seamark.server.guard import expect_somebody, received, server_of
 
 if TYPE_CHECKING:
     from seamark.neptune.server.log import Batch
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 
 router: Final = Routes()
-_MOST_BODY: Final = 9 << 20
 _MOST_INFLATED: Final = 64 << 20
 """The client packs 5 MiB at most."""
 _ZIP: Final = "/api/leaderboard/v1/download/zip"
@@ -85,7 +85,7 @@ async def _take(
             return answer({"errors": [{"errorDescription": f"{path[:200]}: {error}"}]})
 
     with server.intake.counting_bytes() as arriving:
-        body = await body_of(request, _MOST_BODY, arriving)
+        body = await received(request, arriving)
         return await run_in_threadpool(worked, body)
 
 
@@ -200,10 +200,16 @@ async def finish(request: Request, identifier: Into, path: At, given: Id, sub: S
     def work(container: Container, _: bytes) -> None:
         server = server_of(request)
         upload = find_upload(server, container, what, name)
-        if not upload.is_stored:
+        if upload.is_stored:
+            return
+        try:
             digest = upload.keep(server, container)
-            _put(request, container, path, sub, ext, upload.size, digest)
-            upload.drop()
+        except (ArgumentError, FileNotFoundError):
+            if upload.is_stored:  # meanwhile, by the same request that was sent before
+                return
+            raise
+        _put(request, container, path, sub, ext, upload.size, digest)
+        upload.drop()
 
     return await _take(request, identifier, path, work)
 
@@ -340,36 +346,26 @@ def _entry(name: str, size: int, mtime_ns: int, kind: str) -> dict[str, Any]:
 @router.answers("prepareForDownloadFileSetAttributeZip")
 def prepare(request: Request, identifier: Asked, path: At) -> Response:
     """Return a name for a set of files as one archive; nothing has to be prepared."""
-    _members(read_of(request, identifier), path)
-    return answer({"id": _pack(f"{identifier}\n{path}")})
+    read = read_of(request, identifier)
+    _members(read, path)
+    return answer({"id": f"{container_id(read.container)}/{path}"})
 
 
 @router.answers("getDownloadPrepareRequest")
 def prepared(request: Request, id: Annotated[str, Query(max_length=32768)]) -> Response:  # noqa: A002 - theirs
     """Return where the archive is."""
     expect_somebody(request)
-    return answer({"id": id, "downloadUrl": f"{base_of(request)}{_ZIP}?id={id}"})
+    return answer({"id": id, "downloadUrl": f"{base_of(request)}{_ZIP}?{urlencode({'id': id})}"})
 
 
 @router.get(_ZIP, include_in_schema=False)
 def get_zip(request: Request, id: Annotated[str, Query(max_length=32768)]) -> Response:  # noqa: A002 - theirs
     """Return a set of files as one archive."""
-    identifier, _, path = _unpack(id).partition("\n")
+    identifier, _, path = id.partition("/")
     read = read_of(request, identifier)
     members = _members(read, path)
     name = path.rpartition("/")[2] + ".zip"
     return _sent(_zipped(read, members), name, None, "application/zip")
-
-
-def _pack(text: str) -> str:
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def _unpack(text: str) -> str:
-    try:
-        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
-    except ValueError as error:
-        raise Refusal(404, "no-address", "there is no such archive") from error
 
 
 class _Sink(io.RawIOBase):

@@ -16,31 +16,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError
 from seamark.interchange.operations import State
 from seamark.journal.folder import journal_name
 from seamark.journal.format import (
-    MAX_PAYLOAD_BYTES,
     USER_TIME,
     Kind,
     dump_json,
-    file_header,
-    frame_bytes,
-    salt_of,
 )
 from seamark.neptune.server.answers import ContainerNotFound
 from seamark.neptune.server.projects import Container, container_id
 from seamark.server.failures import GapError, later
 from seamark.server.kept.plan import DivergedError
-from seamark.server.writer import NEPTUNE, header_of, next_journal, own_journal
-from seamark.store.read.run import RunReader
+from seamark.server.writer import AHEAD_NS, NEPTUNE, Frames, header_of, next_journal, own_journal
 
 if TYPE_CHECKING:
     from seamark.journal.reader import Frame
     from seamark.server.state import Server
-    from seamark.store.read.series import Sources
 
-__all__ = ["Batch", "Log", "Logs", "Opened", "Sent"]
+__all__ = ["Batch", "Log", "Logs", "Opened"]
 
 _FRAME_POINTS: Final = 100_000
 _TRIES: Final = 20
@@ -52,36 +45,16 @@ _EVERY: Final = 100
 """After so many requests it is looked how many paths there are."""
 _GONE: Final = 1000
 """Numbers of paths that are not there any more, of one run."""
-_AHEAD_NS: Final = 3600 * 10**9
 _BEAT_NS: Final = 25 * 10**9
 """A sign of life is written if none was for so long."""
+_SOON_NS: Final = 10**9 // 2
+"""An equal request that arrives so soon after another is a new one: a client that got no answer
+waits for a second, and the clock in it may stand for some milliseconds."""
 _PATIENCE_S: Final = 20.0
 _WITH_KIND: Final = ("model", "model_version")
 _REQUEST: Final = "request"
 _NUMBER: Final = struct.Struct("<I")
 _COLUMN: Final = struct.Struct("<II")
-
-
-class Sent:
-    """Request, identified by its digest, that the client repeats if it gets no answer."""
-
-    def __init__(self, digest: str) -> None:
-        self.digest = digest
-        self._ended, self._answered = threading.Event(), True
-
-    def end(self, *, answered: bool) -> None:
-        """Note whether the client was still connected for the answer."""
-        self._answered = answered
-        self._ended.set()
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether the client was still connected, if that is known."""
-        return self._ended.is_set() and self._answered
-
-    def is_lost(self) -> bool:
-        """Return whether nobody was; waits until it is known, which takes a moment."""
-        return self._ended.wait(_PATIENCE_S) and not self._answered
 
 
 @dataclass
@@ -94,9 +67,8 @@ class Opened:
         floor: All frames from now on are later than this, nanoseconds since the Unix epoch.
         position: How many bytes of all journals of the run were kept when this was known.
         numbers: Of paths in the journal.
-        request: Digest of the request that was kept last, as long as the journal says so and
-            nothing else was written since it was opened; empty if it is not known.
-        sent: The request that this process kept last, as long as nothing else was written since.
+        request: Digest of the request that was kept last, as long as nothing but signs of life
+            was written since; empty if it is not known.
     """
 
     kinds: dict[str, str] = field(default_factory=dict)
@@ -109,37 +81,17 @@ class Opened:
     position: int = 0
     numbers: dict[str, int] = field(default_factory=dict)
     request: str = ""
-    sent: Sent | None = None
-
-    def recognises(self, sent: Sent | None) -> bool:
-        """Return whether a request was kept last, and nobody was told so.
-
-        From then on it counts whether this one is answered.
-        """
-        if sent is None:
-            return False
-        known = self.request == sent.digest
-        if self.sent is not None and self.sent.digest == sent.digest:
-            known = known or self.sent.is_lost()
-        if known:
-            self.sent = sent
-        return known
 
 
-class Batch(State):
+class Batch(Frames, State):
     """Frames of a request, and the state of the run after they are stored."""
 
     def __init__(self, opened: Opened, now_ns: int) -> None:
-        super().__init__()
+        State.__init__(self)
+        Frames.__init__(self, opened.uid, opened.last_t, opened.floor, now_ns)
         self._opened = opened
-        self._salt = salt_of(opened.uid)
-        ahead = opened.floor + 1 if opened.floor < now_ns + _AHEAD_NS else 0
-        self._t = max(now_ns, opened.last_t + 1, ahead)
-        self._frames: list[bytes] = []
         self._numbers: dict[str, int] = {}
         self._request = ""
-        self._sent: Sent | None = None
-        self.size = 0
 
     # ------------------------------------------------------------------ what is there
 
@@ -160,10 +112,6 @@ class Batch(State):
 
     # ------------------------------------------------------------------ frames
 
-    def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
-        """Add a record, as ``docs/explanation/journal.md`` has them."""
-        self.frame(kind, dump_json(record))
-
     def column(
         self,
         path: str,
@@ -180,40 +128,14 @@ class Batch(State):
                 payload += struct.pack(f"<{count}{code}", *column[at : at + count])
             self.frame(Kind.COLUMN, payload, USER_TIME)
 
-    def frame(self, kind: int, payload: bytes, flags: int = 0) -> None:
-        """Add a frame, or raise `ArgumentError` if it is longer than a frame may be."""
-        if len(payload) > MAX_PAYLOAD_BYTES:
-            msg = f"a record of {len(payload):,} bytes; at most {MAX_PAYLOAD_BYTES:,} are kept"
-            raise ArgumentError(msg)
-        made = frame_bytes(self._salt, kind, self._t, payload, flags=flags)
-        self._frames.append(made)
-        self.size += len(made)
-        self._t += 1
+    def beat(self, request: str = "") -> None:
+        """Add a sign of life that tells which request was kept last: this one, or the one before.
 
-    def ends_request(self, sent: Sent) -> None:
-        """Note at its end which request this was; see `Log.write`."""
-        self._sent = sent
-        self._ends(sent.digest)
-
-    def beat(self) -> None:
-        """Add a sign of life; which request was kept last without an answer stays known."""
-        sent = self._opened.sent
-        self._request = self._opened.request
-        self._sent = None if sent is None or sent.is_answered else sent
-        if digest := self._request if self._sent is None else self._sent.digest:
-            self._ends(digest)
-        else:
-            self.frame(Kind.HEARTBEAT, b"")
-
-    def _ends(self, digest: str) -> None:
-        self.frame(Kind.HEARTBEAT, dump_json({_REQUEST: digest}))
-
-    def begin(self, header: Mapping[str, Any]) -> None:
-        """Add the first frames of a journal."""
-        made = file_header(self._opened.uid)
-        self._frames.append(made)
-        self.size += len(made)
-        self.frame(Kind.HEADER, dump_json(header))
+        See `Log.write`.
+        """
+        self._request = request or self._opened.request
+        payload = dump_json({_REQUEST: self._request}) if self._request else b""
+        self.frame(Kind.HEARTBEAT, payload)
 
     def _number(self, path: str) -> int:
         found = self._numbers.get(path)
@@ -225,11 +147,6 @@ class Batch(State):
             self.frame(Kind.PATH, _NUMBER.pack(found) + path.encode())
         return found
 
-    @property
-    def data(self) -> bytes:
-        """All of them."""
-        return b"".join(self._frames)
-
     def keep(self, size: int, position: int) -> None:
         """Adopt the new state after the frames are stored."""
         one = self._opened
@@ -240,7 +157,7 @@ class Batch(State):
         _adopt(one.kinds, self.kinds)
         _adopt(one.steps, self.steps)
         one.size, one.last_t, one.position = size, self._t - 1, position
-        one.request, one.sent = self._request, self._sent
+        one.request = self._request
 
 
 def _adopt(known: dict[str, Any], new: Mapping[str, Any]) -> None:
@@ -281,14 +198,14 @@ class Log:
             self._opened = opened
             return True
 
-    def write(self, fill: Callable[[Batch], None], sent: Sent | None = None) -> None:
+    def write(self, fill: Callable[[Batch], None], request: str = "", arrived_ns: int = 0) -> None:
         """Add to the run; returns once it is kept for good.
 
-        A client that got no answer sends the same request again. Where that is because the process
-        that kept it has died, its journal says so; where the client was gone before it could be
-        answered, this process knows. Nothing is added a second time then. Two requests are two,
-        however alike, if the first was answered; without `sent`, doing it twice does no harm.
-        `fill` is called again if another process was quicker.
+        A client that got no answer sends the same request again. The journal ends with the digest
+        of the last one, and what has the digest `request` is not added a second time. Points have
+        times, so two requests that are meant differ, except at once: one that came (`arrived_ns`)
+        a moment after the last one was taken is new. Without `request`, doing it twice does no
+        harm. `fill` is called again if another process was quicker.
 
         Raises:
             ContainerNotFound: If there is no such run.
@@ -296,24 +213,20 @@ class Log:
         """
         with self._lock:
             for last in range(_TRIES, 0, -1):
-                remembered = self._opened
-                opened = remembered or self._open()
+                opened = self._opened
+                if opened is None or not self._is_true(opened):
+                    opened = self._open()
+                self._opened = opened
                 batch = Batch(opened, self._server.now_ns())
                 if not opened.size:
                     batch.begin(self._header(opened, {}, owner=False))
-                self._opened = None  # until it is kept: whatever happens, nothing wrong is believed
-                again = opened.recognises(sent)
-                try:
-                    fill(batch)
-                except Exception:
-                    if remembered is None or self._is_true(remembered):
-                        raise
-                    continue
-                if again or not batch.size:  # nothing will be compared with what is kept
-                    if remembered is not None and not self._is_true(remembered):
-                        continue
-                    self._opened = opened
+                again = bool(request) and opened.request == request
+                if 0 <= arrived_ns - opened.last_t < _SOON_NS:
+                    again = False
+                fill(batch)
+                if again or not batch.data:
                     return
+                self._opened = None  # until it is kept: whatever happens, nothing wrong is believed
                 try:
                     alone = self._take(opened, batch)
                 except (DivergedError, GapError):
@@ -349,7 +262,7 @@ class Log:
         journals, position = server.intake.known(*container)
         if not journals and not container.is_project:
             raise ContainerNotFound(container_id(container))
-        limit = server.now_ns() + _AHEAD_NS
+        limit = server.now_ns() + AHEAD_NS
         at = next_journal(server.kept, server.instance, container, journals, limit, NEPTUNE)
         opened = Opened(uid=at.uid, writer=at.writer, size=at.size, position=position)
         if at.last is not None:
@@ -362,7 +275,7 @@ class Log:
                 hint="what was sent before is still being worked on; send it again",
                 seconds=2,
             )
-        reader = reader_of(server, container)
+        reader = server.reader(*container)
         opened.floor = max((one.last_t for one in reader.journals()), default=0)
         for each in reader.attributes():
             opened.kinds[each.path] = _kind_of(each.family, each.type)
@@ -403,22 +316,6 @@ class Logs:
         while len(self._known) > 1 and (len(self._known) > _REMEMBERED or left > _PATHS):
             _, gone = self._known.popitem(last=False)
             left -= gone.remembered
-
-
-def reader_of(server: Server, container: Container) -> RunReader:
-    """Return the reader of a run."""
-    from functools import partial
-
-    def source_of_run(project: str, run: str) -> Sources:
-        return partial(server.kept.source, project, run)
-
-    return RunReader(
-        server.store,
-        *container,
-        source_of_run(*container),
-        now_ns=server.now_ns,
-        others=source_of_run,
-    )
 
 
 def _request_of(last: Frame) -> str:

@@ -35,7 +35,6 @@ from seamark.neptune.server.projects import (
     choose_key,
     container_id,
     forget_key,
-    holds_something,
     is_project,
     key_of_project,
     models_of,
@@ -92,7 +91,6 @@ def create(request: Request, given: NewProject) -> Response:
     server.accounts.set_visibility(project, _VISIBLE[visibility], by=who.name)
     if server.accounts.has_user(who.name):
         server.accounts.set_member(who.name, project, Role.OWNER)
-        server.logins.forget()
     note(request, asker(request), "project.create", project, visibility=visibility)
     return answer(shown_project(server, project))
 
@@ -101,7 +99,7 @@ def create(request: Request, given: NewProject) -> Response:
 def delete(request: Request, project_id: Of) -> Response:
     """Remove a project without records; a project with runs has to be purged run by run."""
     project, server = project_of(request, project_id, Role.OWNER), server_of(request)
-    if project.count("/") != 1 or holds_something(server, project):
+    if project.count("/") != 1 or server.has_runs(project):
         raise Refusal(
             400,
             "not-empty",
@@ -109,7 +107,6 @@ def delete(request: Request, project_id: Of) -> Response:
         )
     server.accounts.forget_project(project)
     forget_key(server, project)
-    server.logins.forget()
     note(request, asker(request), "project.delete", project)
     return answer({})
 
@@ -173,7 +170,6 @@ def add(request: Request, project_id: Of, given: Grant) -> Response:
         server.accounts.set_member(user, project, role)
     except NoSuch as error:
         raise Refusal(404, "no-user", str(error)) from error
-    server.logins.forget()
     note(request, asker(request), "member.set", project, user=user, role=role.name.lower())
     return answer(_shown(user, role, service=bool(given.account)))
 
@@ -189,7 +185,6 @@ def remove(request: Request, project_id: Of, person: User = "", account: Service
     if user not in found:
         return _refusal(422, "NO_ACCESS", f"{user[:80]!r} has no role in {project}")
     server.accounts.set_member(user, project, None)
-    server.logins.forget()
     note(request, asker(request), "member.set", project, user=user, role=None)
     return answer(_shown(user, found[user], service=bool(account)))
 
@@ -249,7 +244,6 @@ def invite(request: Request, given: Invitations) -> Response:
             server.accounts.add_to_workspace(user, workspace)
         else:
             server.accounts.set_member(user, workspace, role)
-        server.logins.forget()
         note(
             request,
             asker(request),

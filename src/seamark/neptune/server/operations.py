@@ -14,7 +14,7 @@ from seamark.values import encode_atom
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from seamark.neptune.server.log import Batch, Sent
+    from seamark.neptune.server.log import Batch
     from seamark.neptune.server.projects import Container
     from seamark.server.state import Server
 
@@ -61,8 +61,9 @@ class Requested(Operations):
 class Changes:
     """A batch of operations on paths, as the client sends them.
 
-    `sent` is the request that they came in; it is noted where doing them again would do something
-    else, as points are kept however many have the same step. `errors` has what was wrong, in order.
+    `request` is the digest of the request that they came in; it is noted where doing them again
+    would do something else, as points are kept however many have the same step. `errors` has what
+    was wrong, in order.
     """
 
     def __init__(
@@ -70,10 +71,10 @@ class Changes:
         server: Server,
         container: Container,
         operations: list[Any],
-        sent: Sent | None = None,
+        request: str = "",
     ) -> None:
         self._server, self._container, self._operations = server, container, operations
-        self._sent = sent
+        self._request = request
         self.errors: list[str] = []
 
     def fill(self, batch: Batch) -> None:
@@ -91,8 +92,8 @@ class Changes:
         if wrong > _MOST_ERRORS:
             self.errors.append(f"and {wrong - _MOST_ERRORS:,} more")
         to.flush()
-        if self._sent is not None and to.has_logged:
-            batch.ends_request(self._sent)
+        if self._request and to.has_logged:
+            batch.beat(self._request)
 
     def _add(self, to: Requested, batch: Batch, path: Any, each: Any) -> None:
         if not isinstance(each, dict):

@@ -19,10 +19,8 @@ from seamark.journal.folder import PROJECT_LOG, mint_run_id
 from seamark.paths import MODELS, check_key, check_place, home_of, is_inside, kind_of, model_key
 from seamark.server.access import Identity
 from seamark.server.accounts import tables
-from seamark.server.accounts.accounts import within
 from seamark.server.answering import may_read
 from seamark.server.failures import Refusal
-from seamark.server.kept.layout import runs as kept_runs
 from seamark.server.purging import is_purged
 from seamark.store import schema
 from seamark.store.database import Conflict, Upsert, can_hold
@@ -40,7 +38,6 @@ __all__ = [
     "find_model",
     "find_run",
     "forget_key",
-    "holds_something",
     "in_our_words",
     "is_project",
     "key_of",
@@ -179,20 +176,9 @@ def forget_key(server: Server, project: str) -> None:
         connection.execute(sa.delete(table).where(table.c.path == project))
 
 
-def holds_something(server: Server, project: str) -> bool:
-    """Return whether a project or one in it has runs, purged ones included."""
-    found = sa.select(kept_runs.c.run).where(within(kept_runs.c.project, project)).limit(1)
-    with server.databases.kept.reading() as connection:
-        return connection.execute(found).first() is not None
-
-
 def is_project(server: Server, project: str) -> bool:
     """Return whether a project has runs, or settings of its own."""
-    return (
-        holds_something(server, project)
-        or server.accounts.is_named(project)
-        or project in all_projects(server, Identity(admin=True))
-    )
+    return server.has_project(project) or project in all_projects(server, Identity(admin=True))
 
 
 def next_id(server: Server, project: str) -> str:

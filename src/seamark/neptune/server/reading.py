@@ -16,7 +16,6 @@ import sqlalchemy as sa
 from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG
 from seamark.neptune.server.answers import ContainerNotFound
-from seamark.neptune.server.log import reader_of
 from seamark.neptune.server.projects import Container, container_id
 from seamark.store import schema
 from seamark.store.schema import state_of_row
@@ -119,7 +118,7 @@ class Read:
 
     def __init__(self, server: Server, container: Container, *, wait: bool = True) -> None:
         self.server, self.container = server, container
-        self.reader = reader_of(server, container)
+        self.reader = server.reader(*container)
         if wait:
             journals, self.position = server.intake.known(*container)
             if journals:

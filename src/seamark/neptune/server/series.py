@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 import secrets
+import shutil
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import Query, Request, Response
@@ -16,12 +15,11 @@ from fastapi import Query, Request, Response
 from seamark.errors import ArgumentError
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import Asked, read_of
-from seamark.neptune.server.operations import PART_BYTES
 from seamark.neptune.server.reading import Read, number, shown_step
 from seamark.server.failures import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
     from seamark.neptune.server.projects import Container
     from seamark.reading.points import Points
@@ -136,20 +134,26 @@ _FOLDER: Final = "neptune-uploads"
 _LEFT_S: Final = 24 * 3600
 """What nobody went on with for so long is removed."""
 _NAME: Final = re.compile(r"[0-9a-f]{32}-([0-9a-f]{16})-(\d{1,18})")
+_OFFSET_CHARS: Final = 20
+_WRONG_RANGE: Final = "Length of stream does not match given range"
+"""The client begins again for it."""
 _RANGE: Final = re.compile(r"bytes=(\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 
 class Upload:
-    """File of `size` bytes that one client uploads in parts, each to any process of a server."""
+    """File of `size` bytes that one client uploads in parts, each to any process of a server.
+
+    Its parts are files named by their offsets in a folder of the upload.
+    """
 
     def __init__(self, path: Path, size: int) -> None:
         self.path, self.size, self.name = path, size, path.name
-        self._parts = path.with_suffix(".parts")
+        self._done = path / "done"
 
     @property
     def is_stored(self) -> bool:
         """Whether it was kept; the answer to the client may have been lost."""
-        return self.path.with_suffix(".done").is_file()
+        return self._done.is_file()
 
     def put(self, given: str, data: bytes) -> None:
         """Take a part; the same again changes nothing.
@@ -159,53 +163,37 @@ class Upload:
         found = _RANGE.fullmatch(given.strip())
         start, last, whole = map(int, found.groups()) if found else (0, -2, -1)
         if whole != self.size or last - start + 1 != len(data) or last >= self.size:
-            msg = "Length of stream does not match given range"  # the client begins again for it
-            raise ArgumentError(msg)
-        descriptor = os.open(self.path, os.O_WRONLY)
-        try:
-            view = memoryview(data)
-            while view:
-                written = os.pwrite(descriptor, view, start)
-                view, start = view[written:], start + written
-        finally:
-            os.close(descriptor)
-        with self._parts.open("a") as parts:
-            parts.write(f"{start - len(data)} {start}\n")
+            raise ArgumentError(_WRONG_RANGE)
+        new = self.path / secrets.token_hex(16)
+        new.write_bytes(data)
+        new.replace(self.path / f"{start:0{_OFFSET_CHARS}}")
 
     def keep(self, server: Server, container: Container) -> str:
         """Keep the whole for good, and return its SHA-256 (hex)."""
-        if not self._is_whole():
-            msg = "Length of stream does not match given range"
-            raise ArgumentError(msg)
-        digest = hashlib.sha256()
-        for part in self._read():
-            digest.update(part)
-        name, (project, run), offset = digest.hexdigest(), container, 0
-        for part in self._read():
-            server.blobs.put(project, run, name, self.size, offset, part)
-            offset += len(part)
+        digest, end = hashlib.sha256(), 0
+        for part in self._parts():
+            if int(part.name) != end:
+                raise ArgumentError(_WRONG_RANGE)
+            data = part.read_bytes()
+            digest.update(data)
+            end += len(data)
+        if end != self.size:
+            raise ArgumentError(_WRONG_RANGE)
+        name, (project, run) = digest.hexdigest(), container
+        for part in self._parts():
+            server.blobs.put(project, run, name, self.size, int(part.name), part.read_bytes())
+        if not self.size:
+            server.blobs.put(project, run, name, 0, 0, b"")
         return name
 
     def drop(self) -> None:
         """Remove the received bytes; the fact that they were stored is remembered for a day."""
-        self._parts.touch()
-        self._parts.replace(self.path.with_suffix(".done"))
-        self.path.unlink(missing_ok=True)
+        self._done.touch()
+        for part in self._parts():
+            part.unlink(missing_ok=True)
 
-    def _is_whole(self) -> bool:
-        end = 0
-        with contextlib.suppress(OSError, ValueError):
-            lines = self._parts.read_text().splitlines()
-            for start, stop in sorted(tuple(map(int, line.split())) for line in lines):
-                if start > end:
-                    return False
-                end = max(end, stop)
-        return end == self.size
-
-    def _read(self) -> Iterator[bytes]:
-        with self.path.open("rb") as file:
-            while part := file.read(PART_BYTES):
-                yield part
+    def _parts(self) -> list[Path]:
+        return sorted(path for path in self.path.iterdir() if len(path.name) == _OFFSET_CHARS)
 
 
 def begin_upload(server: Server, container: Container, what: str, size: int) -> Upload:
@@ -214,19 +202,17 @@ def begin_upload(server: Server, container: Container, what: str, size: int) -> 
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _remove_old(folder)
     path = folder / f"{secrets.token_hex(16)}-{_mark(container, what)}-{size}"
-    with path.open("xb") as file:
-        file.truncate(size)
+    path.mkdir()
     return Upload(path, size)
 
 
 def find_upload(server: Server, container: Container, what: str, name: str) -> Upload:
     """Return the upload that `begin_upload` began for this place; it may be stored already."""
     found = _NAME.fullmatch(name)
-    if found is not None and found[1] == _mark(container, what):
-        upload = Upload(server.settings.folder / _FOLDER / name, int(found[2]))
-        if upload.is_stored or upload.path.is_file():
-            return upload
-    raise Refusal(404, "no-upload", "this upload is not known here; begin it again")
+    path = server.settings.folder / _FOLDER / name
+    if found is None or found[1] != _mark(container, what) or not path.is_dir():
+        raise Refusal(404, "no-upload", "this upload is not known here; begin it again")
+    return Upload(path, int(found[2]))
 
 
 def _mark(container: Container, what: str) -> str:
@@ -238,4 +224,7 @@ def _remove_old(folder: Path) -> None:
     for path in folder.iterdir():
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < before:
-                path.unlink()
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()

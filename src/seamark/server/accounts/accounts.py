@@ -59,7 +59,10 @@ class Visibility:
 
 
 class Accounts:
-    """Users, tokens, roles and visibility in the tables of ``account``; thread-safe."""
+    """Users, tokens, roles and visibility in the tables of ``account``; thread-safe.
+
+    `changes` counts what was changed here: what was read before another one is read anew.
+    """
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class Accounts:
     ) -> None:
         self._database, self.now_ns, self._keep_s = database, now_ns, keep_s
         self._visible: tuple[float, Visibility] | None = None
+        self.changes = 0
 
     # ------------------------------------------------------------------ deciding
 
@@ -376,7 +380,6 @@ class Accounts:
         with self._alone() as connection:
             for column in (tables.member.c.project, tables.project.c.path, tables.view.c.project):
                 connection.execute(sa.delete(column.table).where(column == project))
-        self._visible = None
 
     def set_visibility(self, project: str, visibility: str, *, by: str) -> None:
         """Set the visibility of a project to users without a role, one of `VISIBILITIES`."""
@@ -396,7 +399,6 @@ class Accounts:
             )
             mine = table.c.path == project
             connection.execute(sa.update(table).where(mine).values(visibility=visibility))
-        self._visible = None
 
     # ------------------------------------------------------------------ what was done
 
@@ -437,6 +439,8 @@ class Accounts:
         with self._database.writing() as connection:
             lock_account(connection)
             yield connection
+        self.changes += 1
+        self._visible = None
 
     def _has_user(self, connection: sa.Connection, name: str) -> bool:
         if not can_hold(name):

@@ -81,11 +81,11 @@ class Logins:
         self._accounts, self._deciding = accounts, deciding
         self._now_ns, self._steady_ns = now_ns, steady_ns
         self._lock = threading.Lock()
-        self._known = Latest[str, tuple[int, int | None, Identity]](_KEPT)
-        self._noted = Latest[str, int](_KEPT)
+        self._known = Latest[tuple[str, int], tuple[int, int | None, Identity]](_KEPT)
         each = max(1, processes)
         self._addresses = Throttle(max(1, 20 // each), 3 * each, _KEPT, steady_ns)
         self._prefixes = Throttle(max(1, 10 // each), 6 * each, _KEPT, steady_ns)
+        self._noting_from = steady_ns()
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
         """Return the requester, else `NOBODY`; refuse an invalid token (401, after many 429)."""
@@ -94,13 +94,12 @@ class Logins:
         secret = _secret(headers)
         if not secret:
             return NOBODY
-        key = hash_of(secret)
+        key = hash_of(secret), self._accounts.changes
         if (remembered := self._remembered(key)) is not None:
             return remembered
         looked_up = self._look_up(secret, address)
         with self._lock:
             self._known[key] = looked_up
-        self._note_use(looked_up[2].token)
         return looked_up[2]
 
     def again(self, token: str, name: str) -> Identity:
@@ -110,12 +109,7 @@ class Logins:
         found = self._accounts.by_prefix(token)
         return NOBODY if found is None or self._ended(*found) else found[1]
 
-    def forget(self) -> None:
-        """Believe nothing that was found before: something was changed here."""
-        with self._lock:
-            self._known.clear()
-
-    def _remembered(self, key: str) -> Identity | None:
+    def _remembered(self, key: tuple[str, int]) -> Identity | None:
         with self._lock:
             found = self._known.get(key)
         if found is None or self._steady_ns() >= found[0]:
@@ -129,12 +123,11 @@ class Logins:
             self._refuse_guessing(secret, address)
             self._addresses.failed(address)
             self._prefixes.failed(prefix_of(secret))
-            with self._lock:
-                self._known.pop(hash_of(secret), None)
             # The last word tells unknown, revoked, expired and disabled ones apart.
             warn_rarely(f"bad-token {why.split()[-1]}", "refused (401) from %s: %s", address, why)
             raise Refusal(401, "bad-token", why, headers={"WWW-Authenticate": "Bearer"})
         token, who = found
+        self._note_use(token)
         return self._steady_ns() + int(_KEEP_S * _S), token.expires_ns, who
 
     def _ended(self, token: Token, who: Identity) -> str:
@@ -157,15 +150,15 @@ class Logins:
                 headers={"Retry-After": str(int(wait) + 1)},
             )
 
-    def _note_use(self, token: str) -> None:
-        now = self._steady_ns()
-        with self._lock:
-            if now - self._noted.get(token, -_NOTED_NS) < _NOTED_NS:
-                return
-            self._noted[token] = now
+    def _note_use(self, token: Token) -> None:
+        if abs(self._now_ns() - (token.used_ns or 0)) < _NOTED_NS:
+            return
+        if self._steady_ns() < self._noting_from:
+            return
         try:
-            self._accounts.used(token)
+            self._accounts.used(token.id)
         except Exception as error:  # noqa: BLE001 - it is a note, and the database says so elsewhere
+            self._noting_from = self._steady_ns() + _NOTED_NS  # each may wait for a lock
             _log.warning("the last use of a token could not be written: %s", type(error).__name__)
 
     def _identify_externally(self, headers: Mapping[str, str], address: str) -> Identity | None:

@@ -298,29 +298,35 @@ def migrate(database: Database) -> None:
     with database.writing() as connection:
         if connection.dialect.name != "sqlite":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-        _refuse_newer(connection, config)
+        _refuse_others(connection, config)
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
 
 
 def is_current(database: Database) -> bool:
-    """Return whether no step is missing; raise `SchemaNewer` for tables of a later version."""
+    """Return whether no step is missing; raise `SchemaNewer` for tables of another version."""
     with database.reading() as connection:
         if not sa.inspect(connection).has_table(_STEPS.name):
             return False
         if list(connection.scalars(sa.select(_STEPS.c.version_num))) == [HEAD]:
             return True
-        _refuse_newer(connection, _config())
+        _refuse_others(connection, _config())
     return False
 
 
-def _refuse_newer(connection: sa.Connection, config: Config) -> None:
+def _refuse_others(connection: sa.Connection, config: Config) -> None:
     from alembic.runtime.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
     current = MigrationContext.configure(connection).get_current_revision()
     known = {step.revision for step in ScriptDirectory.from_config(config).walk_revisions()}
     if current is not None and current not in known:
+        if current < HEAD:
+            msg = (
+                f"the database is of a development version of Seamark (step {current!r} of its"
+                " accounts), which this one does not read: start with another database"
+            )
+            raise SchemaNewer(msg)
         msg = (
             f"the database was changed by a newer Seamark (step {current!r} of its accounts, which"
             " this one does not know): update this Seamark"
@@ -342,10 +348,8 @@ _row: Final = view.c
 _OF_PROJECT: Final = sa.select(*(_row[name] for name in _COLUMNS)).where(
     _row.project == sa.bindparam("at")
 )
-_PUT: Final = Upsert(view, ("project", *_COLUMNS), ("project", "name"), overwrite=True)
-_DROP: Final = sa.delete(view).where(
-    _row.project == sa.bindparam("at"), _row.name == sa.bindparam("which")
-)
+_PUT: Final = Upsert(view, ("project", *_COLUMNS), ("project", "name"))
+_DROP: Final = sa.delete(view).where(_row.project == sa.bindparam("at"))
 
 
 class ServerViews:
@@ -370,14 +374,10 @@ class ServerViews:
         def changed() -> Mapping[str, View]:
             with self._account.writing() as connection:
                 lock_account(connection)
-                before = self._read(connection, project)
-                after = work(before)
-                for name in before.keys() - after.keys():
-                    self._account.run(connection, _DROP, at=project, which=name)
-                for name, one in after.items():
-                    if before.get(name) != one:
-                        row = {"project": project, **one.model_dump()}
-                        self._account.run(connection, _PUT, **row)
+                after = work(self._read(connection, project))
+                self._account.run(connection, _DROP, at=project)
+                rows = [(project, *one.model_dump().values()) for one in after.values()]
+                self._account.run_many(connection, _PUT, rows)
             return after
 
         return retry(changed)

@@ -116,7 +116,6 @@ garbage = sa.Table(
     sa.Column("after", sa.BigInteger, nullable=False),  # deleted from this time on
 )
 """Objects that hold nothing any more, until those who read them are done."""
-TABLES: Final = (blob, upload, part, use, garbage)
 PREFIX: Final = "blobs/"
 ONE: Final = "one"
 WHOLE: Final = "whole"

@@ -181,7 +181,6 @@ def revoke_token(request: Request, token: str) -> dict[str, Any]:
             "no such token, or it is not yours to revoke; seamark token list shows yours",
         )
     server.accounts.revoke(token)
-    server.logins.forget()
     note(request, who, "token.revoke", token, user=found.user)
     return {"revoked": token}
 
@@ -202,7 +201,6 @@ def change_user(request: Request, name: str, body: UserBody) -> dict[str, Any]:
     who = expect_admin(request)
     server = server_of(request)
     server.accounts.set_user(name, admin=body.admin, disabled=body.disabled)
-    server.logins.forget()
     note(request, who, "user.change", name, **body.model_dump(exclude_none=True))
     return {"user": name}
 
@@ -229,7 +227,6 @@ def set_member(request: Request, body: MemberBody) -> dict[str, Any]:
     server = server_of(request)
     role = None if body.role is None else Role[body.role.upper()]
     server.accounts.set_member(body.user, body.project, role)
-    server.logins.forget()
     note(request, who, "member.set", body.project, user=body.user, role=body.role)
     return body.model_dump()
 
@@ -291,7 +288,6 @@ def _expect_hand_out(
         role = role or Role.CONTRIBUTOR
         if accounts.raise_member(user, body.project, role):
             note(request, who, "member.set", body.project, user=user, role=role.name.lower())
-            server_of(request).logins.forget()
     return role
 
 

@@ -320,7 +320,6 @@ def purge_run(request: Request, project: str, run: str) -> dict[str, str]:
         run,
         who=who.name,
         now_ns=server.now_ns(),
-        blobs=server.blobs.forget_run,
     )
     note(request, who, "run.purge", f"{project}/{run}")
     return {"project": project, "run": run}

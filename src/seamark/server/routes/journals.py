@@ -28,7 +28,6 @@ from seamark.server.accounts.tables import lock_account
 from seamark.server.answering import compressed
 from seamark.server.failures import FAILURES, Refusal
 from seamark.server.guard import Body, expect, needs, received, server_of
-from seamark.server.kept import layout as kept
 from seamark.server.kept.layout import unpacked
 from seamark.store.database import Upsert, retry
 from seamark.store.read.names import run_names
@@ -72,16 +71,6 @@ def _decide_alone(
     return retry(resolve)
 
 
-def _project_exists(server: Server, project: str) -> bool:
-    made = sa.select(tables.project.c.path).where(tables.project.c.path == project)
-    with server.databases.account.reading() as connection:
-        if connection.execute(made).first() is not None:
-            return True
-    sent = sa.select(kept.runs.c.number).where(kept.runs.c.project == project).limit(1)
-    with server.databases.kept.reading() as connection:
-        return connection.execute(sent).first() is not None
-
-
 router = APIRouter()
 _Short = Annotated[str, Field(min_length=1, max_length=1024)]
 _MOST_VERSIONS: Final = 10_000
@@ -114,7 +103,7 @@ def resolve_name(request: Request, body: _NameBody) -> Arrival:
         raise Refusal(422, "not-a-name", str(error)) from error
     home = home_of(project)
     expect(request, home, Role.CONTRIBUTOR)
-    if not body.make_project and not _project_exists(server, home):
+    if not body.make_project and not server.has_project(home):
         return Arrival("no project")
     if is_artifact:
         versions = (run, *body.versions)

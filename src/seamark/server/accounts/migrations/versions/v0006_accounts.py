@@ -1,11 +1,11 @@
-"""The first tables: users, tokens, roles, visibility, audit and tombstones."""
+"""The first tables. Steps 0001 to 0005 were those of development versions."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0006"
 down_revision = None
 
 _Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -40,6 +40,7 @@ def upgrade() -> None:
         sa.Column("expires_ns", sa.BigInteger),
         sa.Column("revoked_ns", sa.BigInteger),
         sa.Column("used_ns", sa.BigInteger),
+        sa.Column("made_with", _Text),
     )
     op.create_table(
         "member",
@@ -71,4 +72,28 @@ def upgrade() -> None:
         sa.Column("run", _Text, primary_key=True),
         sa.Column("t_ns", sa.BigInteger, nullable=False),
         sa.Column("who", _Text, nullable=False),
+    )
+    op.create_table(
+        "neptune_project",
+        sa.Column("path", _Text, primary_key=True),
+        sa.Column("key", _Text, nullable=False),
+        sa.Column("last", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "reservation",
+        sa.Column("project", _Text, primary_key=True),
+        sa.Column("kind", _Text, primary_key=True),
+        sa.Column("name", _Text, primary_key=True),
+        sa.Column("number", sa.BigInteger, primary_key=True),
+        sa.Column("holder", _Text, nullable=False),
+        sa.Column("t_ns", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "view",
+        sa.Column("project", _Text, primary_key=True),
+        sa.Column("name", _Text, primary_key=True),
+        sa.Column("address", _Text, nullable=False),
+        sa.Column("default", sa.Boolean, nullable=False),
+        sa.Column("by", _Text, nullable=False),
+        sa.Column("t_ns", sa.BigInteger, nullable=False),
     )

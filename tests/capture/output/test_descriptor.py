@@ -627,6 +627,25 @@ def test_a_child_that_prints_without_end_does_not_hold_up_the_end(tmp_path, pipe
     assert time.monotonic() - before < LIMIT_S / 2
 
 
+def test_stopped_helpers_are_continued(trained):
+    """Whoever prints does not wait for ever; in order, all is shown."""
+    training = trained(
+        """
+        print("begin", flush=True)
+        wait_for("stopped")
+        for number in range(30_000):
+            os.write(1, b"%d\\n" % number)
+        """,
+        "1",
+    )
+    training.wait_for(b"begin")
+    for helper in training.helpers():
+        helper.suspend()
+    training.say("stopped")
+    assert training.process.wait(LIMIT_S) == 0
+    assert training.end() == b"begin\n" + b"".join(b"%d\n" % number for number in range(30_000))
+
+
 def test_a_file_that_cannot_be_read_any_more(tmp_path):
     """As on a file server that is gone: the source says so, and ends as ever."""
     with (tmp_path / "log").open("wb") as file:

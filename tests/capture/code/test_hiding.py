@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,27 @@ def test_odd_texts_stay_as_long_as_they_are(text):
     """A line that nobody wrote is left out as a whole."""
     kept = hide_in_code(text, SECRETS, "train.py")
     assert kept == ("***" if len(text) > 1000 else text)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'api_key = "planted"',
+        'token: str = "planted"',
+        "creds = dict(password='planted')",
+        'os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "planted")',
+        'secret = """planted"""',
+        'api_key = getpass() or "planted"',
+        "%env API_KEY=planted",
+        "# password: planted",
+    ],
+)
+def test_a_line_of_a_notebook_is_searched_as_code(code):
+    """The rest of the file, such as its outputs, as a file."""
+    cells = [{"source": ["import os\n", f"{code}\n", "x = 1"], "outputs": ["password: planted\n"]}]
+    text = json.dumps({"cells": cells}, indent=1)
+    assert text.count("planted") == 2
+    hidden = hide_in_code(text, Secrets(), "a.ipynb")
+    assert "planted" not in hidden
+    assert hidden.count("\n") == text.count("\n")
+    assert '"x = 1"' in hidden

@@ -9,10 +9,12 @@ All of it runs on a thread, which rests as long as it works.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from seamark.capture.code.changes import name_of, parts_of
@@ -22,6 +24,7 @@ from seamark.capture.secrets.shapes import MASK, mask_known
 if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
     from seamark.capture.secrets.code import Change
+    from seamark.capture.secrets.names import More
 
 __all__ = ["hide_in_code", "hide_in_patch"]
 
@@ -29,6 +32,8 @@ _PACE_S: Final = 0.005
 _CODE: Final = re.compile(r"\.(?:c|cc|cpp|cuh?|go|h|hpp|java|jl|js|pyi?|pyx|rs|ts)\Z")
 _LONG_LINE: Final = re.compile(r"^[^\n]{131073,}", re.MULTILINE)
 _HUNKS: Final = re.compile(r"(?<=\n)(?=@@ )")
+_STRING: Final = re.compile(r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"?')
+"""A string in JSON, which may be unclosed, so that each character is read once."""
 _HUNK: Final = re.compile(r"(@@ -[0-9,]+ \+([0-9]+)[0-9,]* @@)(.*)", re.DOTALL)
 
 
@@ -94,7 +99,18 @@ def _hidden(text: str, secrets: Secrets, name: str, *, is_middle: bool = False) 
     text = _LONG_LINE.sub(MASK, text)  # of a file that nobody wrote
     if not name or _CODE.search(name.lower()):
         return mask_code(text, known=known, more=more, name=name, is_middle=is_middle, pace=_paced)
+    if name.lower().endswith(".ipynb"):  # a string in it is a line of code
+        text = _STRING.sub(partial(_hidden_line, known=known, more=more), text)
     return mask_file(text, known=known, more=more, name=name, pace=_paced)
+
+
+def _hidden_line(found: re.Match[str], known: Collection[str], more: More) -> str:
+    try:
+        line = str(json.loads(found[0], strict=False))
+    except ValueError:
+        return found[0]
+    hidden = mask_code(line, known=known, more=more, pace=_paced)
+    return found[0] if hidden == line else json.dumps(hidden)
 
 
 def _paced(changes: Iterator[Change]) -> Iterator[Change]:

@@ -322,6 +322,12 @@ def test_order_at_the_end(trained):
     assert training.end() == b"".join(lines)
 
 
+def test_one_stream_alone(trained):
+    training = trained("os.write(1, b'out\\n'); os.write(2, b'err\\n')", "2")
+    assert sorted(training.end().splitlines()) == [b"err", b"out"]
+    assert training.recorded() == b"err\n"
+
+
 def test_two_files_have_two_helpers(tmp_path, trained):
     """Standard error that goes elsewhere is recorded by itself."""
     training = trained(

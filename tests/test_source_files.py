@@ -172,8 +172,8 @@ def test_without_git_folders_with_rules_are_left_out_and_that_is_said(monkeypatc
     """What they name may be secret; what is named itself is kept."""
     write("lib/a.py", "lib/sub/.env", "ruled/sub/a.py", "ruled/b.py", "c.py")
     Path("lib/sub/.gitignore").write_text(".env\n")
-    Path("ruled/.git").mkdir()
-    Path("ruled/.gitignore").write_text("*.py\n")
+    Path("ruled/.git/info").mkdir(parents=True)
+    Path("ruled/.git/info/exclude").write_text("# none\n*.py\n")
     monkeypatch.setenv("PATH", "")
     with seamark.init_run(source_files=["lib", "ruled/sub", "ruled/b.py", "c.py"]) as run:
         pass

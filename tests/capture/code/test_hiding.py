@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,29 @@ def test_odd_texts_stay_as_long_as_they_are(text):
     """A line that nobody wrote is left out as a whole."""
     kept = hide_in_code(text, SECRETS, "train.py")
     assert kept == ("***" if len(text) > 1000 else text)
+
+
+def in_notebook(code):
+    lines = ["import os\n", *(f"{line}\n" for line in code.split("\n")), "x = 1"]
+    return json.dumps({"cells": [{"source": lines}]}, indent=1)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "planted")',
+        'token: str = """planted"""',
+        'creds = dict(\n    password="planted"\n)',
+        f'"""\n{KEY}\n"""',
+    ],
+)
+def test_cells_in_the_file_of_a_notebook_are_searched_as_code(code):
+    hidden = hide_in_code(in_notebook(code), SECRETS, "a.ipynb")
+    assert "planted" not in hidden
+    assert hidden.count("\n") == in_notebook(code).count("\n")
+    assert json.loads(hidden)["cells"][0]["source"][-1] == "x = 1"
+
+
+@pytest.mark.parametrize("code", ["token = tokenizer.encode(text)", 'key = os.environ["API_KEY"]'])
+def test_expressions_in_the_file_of_a_notebook_stay_as_they_are(code):
+    assert hide_in_code(in_notebook(code), SECRETS, "a.ipynb") == in_notebook(code)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from cgroup_trees import DOCKER_V2, GIB, KUBERNETES_V2, write_tree
 
-from seamark.capture.hardware.machine import limits
+from seamark.capture.hardware import machine
+from seamark.capture.hardware.gpus import Gpus
+from seamark.capture.hardware.machine import Machine, limits
 
 POD = next(name for name in KUBERNETES_V2 if name.endswith("pod7c1.slice/memory.max"))
 DOCKER = ((1.5, 61.5), (2 * GIB, GIB + 50_000_000))
@@ -42,3 +49,55 @@ def test_a_folder_in_the_place_of_a_file_is_no_limit(tmp_path):
     (tmp_path / "sys/fs/cgroup/memory.max").mkdir(parents=True)
     tree = {name: text for name, text in DOCKER_V2.items() if not name.endswith("memory.max")}
     assert limits(write_tree(tree, tmp_path))[1] is None
+
+
+class Held:
+    """Lock of a driver that another run asks for some time, in seconds."""
+
+    def __init__(self, held_s):
+        self.held_s = held_s
+        self.waits = []
+
+    def acquire(self, timeout):
+        self.waits.append(timeout)
+        return timeout > self.held_s
+
+    def release(self):
+        pass
+
+
+def opened_gpus():
+    found = Gpus()
+    found.facts["gpu"] = "one"
+    return found
+
+
+def test_a_driver_that_another_run_opens_is_waited_for_once(monkeypatch):
+    """It may take seconds, and is not waited for again and again if it hangs."""
+    monkeypatch.setattr(machine, "_opened_gpus", opened_gpus)
+    monkeypatch.setattr(machine, "_driver", Held(5))
+    assert list(Machine().facts())[1] == {"gpu": "one"}
+    hung = Held(float("inf"))
+    monkeypatch.setattr(machine, "_driver", hung)
+    waiting = Machine()
+    assert list(waiting.facts())[1] == {}
+    assert waiting.read().gpus == waiting.read().gpus == {}
+    assert hung.waits[1:] == [0, 0]
+
+
+def test_a_forked_child_does_not_wait_for_the_driver_of_its_parent():
+    code = """
+import os, sys
+from test_machine import Machine, machine, opened_gpus
+
+machine._opened_gpus = opened_gpus
+machine._PATIENCE_S = 0.1
+machine._driver.acquire()
+assert list(Machine().facts())[1] == {}
+child = os.fork()
+if not child:
+    os._exit(list(Machine().facts())[1] != {"gpu": "one"})
+assert os.waitpid(child, 0)[1] == 0
+"""
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path}, check=True)

@@ -322,6 +322,12 @@ def test_order_at_the_end(trained):
     assert training.end() == b"".join(lines)
 
 
+def test_one_stream_alone(trained):
+    training = trained("os.write(1, b'out\\n'); os.write(2, b'err\\n')", "2")
+    assert sorted(training.end().splitlines()) == [b"err", b"out"]
+    assert training.recorded() == b"err\n"
+
+
 def test_two_files_have_two_helpers(tmp_path, trained):
     """Standard error that goes elsewhere is recorded by itself."""
     training = trained(
@@ -625,6 +631,25 @@ def test_a_child_that_prints_without_end_does_not_hold_up_the_end(tmp_path, pipe
         child.kill()
     assert "here" in text
     assert time.monotonic() - before < LIMIT_S / 2
+
+
+def test_stopped_helpers_are_continued(trained):
+    """Whoever prints does not wait for ever; in order, all is shown."""
+    training = trained(
+        """
+        print("begin", flush=True)
+        wait_for("stopped")
+        for number in range(30_000):
+            os.write(1, b"%d\\n" % number)
+        """,
+        "1",
+    )
+    training.wait_for(b"begin")
+    for helper in training.helpers():
+        helper.suspend()
+    training.say("stopped")
+    assert training.process.wait(LIMIT_S) == 0
+    assert training.end() == b"begin\n" + b"".join(b"%d\n" % number for number in range(30_000))
 
 
 def test_a_file_that_cannot_be_read_any_more(tmp_path):

@@ -551,6 +551,8 @@ SECRETS = {
     "after a long line": ["w " * 2100 + "token=", "hunter2secretA9\n"],
     "a long token": ["x sk-proj-" + "aB3" * 40, "hunter2secretA9\n"],
     "a pause in a name": ["my passw", "", "ord: hun", "", "ter2secretA9", "", "\n"],
+    "a word before": ["loss 0.5 word", "", "Authorization: Bearer hunter2secretA9\n"],
+    "letters before": ["ab", "", "sk-proj-" + "aB3" * 12 + "hunter2\n"],
     "an address": ["get https://bob:hunter2", "secretA9@host/x\n"],
     "coloured": ["\x1b[33mtoken\x1b[0m=\x1b[35mhunter2secretA9\x1b[0m\n"],
     "coloured, in two": ["\x1b[33mtoken\x1b[0m=", "\x1b[35mhunter2secretA9\x1b[0m\n"],
@@ -868,6 +870,14 @@ def test_a_bar_counts_with_its_last_state_only():
     recording.finish()
     assert recording.left_out == 0
     assert stripped("".join(run.texts)) == "59.99 done"
+
+
+def test_a_bar_stays_beside_what_is_said_after_it():
+    recording, run, _ = recorder()
+    recording.record("50% done\r")
+    recording.source.broken = "gone"
+    recording.settle()
+    assert "".join(run.texts) == "50% done\r\n[seamark: not recorded from here: gone]\n"
 
 
 def test_what_is_not_recorded_in_time_at_the_end_is_counted():

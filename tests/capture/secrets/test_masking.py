@@ -343,7 +343,8 @@ LINEAR = """
 import json, sys, time
 from functools import partial
 
-from seamark.capture.secrets import masking
+from seamark.capture.code.hiding import hide_in_code
+from seamark.capture.secrets import Secrets, masking
 
 def cpu_s(mask, piece, size):
     text = piece * (size // len(piece))
@@ -355,6 +356,7 @@ KINDS = [
     partial(masking.mask_secrets, environment={}), partial(masking.mask_value, environment={}),
     masking.bare_url, masking.mask_file, partial(masking.mask_file, name=".pgpass"),
     masking.mask_code, partial(masking.mask_code, name="a.js"),
+    partial(hide_in_code, secrets=Secrets(), name="a.ipynb"),
 ]
 
 def grows_too_fast(mask, piece):

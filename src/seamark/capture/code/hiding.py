@@ -9,19 +9,22 @@ All of it runs on a thread, which rests as long as it works.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from seamark.capture.code.changes import name_of, parts_of
+from seamark.capture.secrets.code import Change, replaced
 from seamark.capture.secrets.masking import mask_code, mask_file
 from seamark.capture.secrets.shapes import MASK, mask_known
 
 if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
-    from seamark.capture.secrets.code import Change
+    from seamark.capture.secrets.names import More
 
 __all__ = ["hide_in_code", "hide_in_patch"]
 
@@ -30,6 +33,10 @@ _CODE: Final = re.compile(r"\.(?:c|cc|cpp|cuh?|go|h|hpp|java|jl|js|pyi?|pyx|rs|t
 _LONG_LINE: Final = re.compile(r"^[^\n]{131073,}", re.MULTILINE)
 _HUNKS: Final = re.compile(r"(?<=\n)(?=@@ )")
 _HUNK: Final = re.compile(r"(@@ -[0-9,]+ \+([0-9]+)[0-9,]* @@)(.*)", re.DOTALL)
+_STRING: Final = re.compile(r'"[^"\\\n]*(?:\\.[^"\\\n]*)*(?P<end>"(?P<key>\s{0,8}:)?)?')
+"""A string in JSON, which may be unclosed, so that each character is read once."""
+_BETWEEN: Final = re.compile(r"\s*,\s*")
+_KEYED: Final = re.compile(r'^[ \t]*"[\w.-]{1,120}"[ \t]*:[^\n]*', re.MULTILINE)
 
 
 def hide_in_code(text: str, secrets: Secrets, name: str = "") -> str:
@@ -92,9 +99,45 @@ def _hidden(text: str, secrets: Secrets, name: str, *, is_middle: bool = False) 
     if not secrets.masked:
         return mask_known(text, known, by_line=True)
     text = _LONG_LINE.sub(MASK, text)  # of a file that nobody wrote
+    if name.lower().endswith(".ipynb"):
+        return _hidden_notebook(text, partial(mask_code, known=known, more=more, pace=_paced), more)
     if not name or _CODE.search(name.lower()):
         return mask_code(text, known=known, more=more, name=name, is_middle=is_middle, pace=_paced)
     return mask_file(text, known=known, more=more, name=name, pace=_paced)
+
+
+def _hidden_notebook(text: str, mask: Callable[[str], str], more: More) -> str:
+    """Return the JSON of a notebook, or some lines of it, without secrets."""
+    runs: list[list[re.Match[str]]] = [[]]
+    end = 0
+    for found in _STRING.finditer(text):
+        if found["end"] and not found["key"]:
+            if not _BETWEEN.fullmatch(text, end, found.start()):
+                runs.append([])
+            runs[-1].append(found)
+            end = found.end()
+    changes = [change for run in runs if run for change in _hidden_run(run, mask)]
+    text = replaced(text, changes)
+    return _KEYED.sub(lambda found: mask_file(found[0], more=more, name="notebook.json"), text)
+
+
+def _hidden_run(run: list[re.Match[str]], mask: Callable[[str], str]) -> Iterator[Change]:
+    """Yield literals in which something is hidden; those that follow each other are one code."""
+    lines = [_decoded(found[0]) for found in run]
+    hidden = mask("\n".join(line.removesuffix("\n") for line in lines)).split("\n")
+    for found, line in zip(run, lines, strict=True):
+        ending = "\n" if line.endswith("\n") else ""
+        count = line.removesuffix("\n").count("\n") + 1
+        kept, hidden = "\n".join(hidden[:count]) + ending, hidden[count:]
+        if kept != line:
+            yield *found.span(), json.dumps(kept, ensure_ascii=False)
+
+
+def _decoded(literal: str) -> str:
+    try:
+        return str(json.loads(literal, strict=False))
+    except ValueError:
+        return literal[1:-1]
 
 
 def _paced(changes: Iterator[Change]) -> Iterator[Change]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from seamark.capture.code import repository_top
+from seamark.capture.code import beginning_of, repository_top
 from seamark.capture.code.git import Git, StoppedError, has_git, listing
 from seamark.process.interrupts import let_pass, quietly
 
@@ -26,6 +26,7 @@ TIMEOUT_S = 30.0
 _MAX_LOOKED: Final = 100_000
 _MAX_NAMES: Final = 8 << 20
 _NO_SOURCES: Final = frozenset({".git", ".hg", ".svn", "__pycache__"})
+_MAX_RULES: Final = 1 << 18
 _ANY_FOLDERS: Final = "**"
 _WORK_S: Final = 0.001
 _REST_S: Final = 0.002
@@ -225,7 +226,11 @@ class Walk:
 
 
 def _has_rules(folder: str) -> bool:
-    return os.path.lexists(os.path.join(folder, ".gitignore"))
+    """Return whether a folder has rules of what is ignored; those of its repository, too."""
+    if os.path.lexists(os.path.join(folder, ".gitignore")):
+        return True
+    rules = beginning_of(os.path.join(folder, ".git", "info", "exclude"), _MAX_RULES, follow=True)
+    return any(line.strip() and line[:1] != b"#" for line in (rules or b"").splitlines())
 
 
 def _is_meant(wanted: Sequence[str], names: Sequence[str]) -> bool:

@@ -7,8 +7,9 @@ is observed behaves exactly as without us: same output, same exit code, same han
 an uncaught exception          ``sys.excepthook`` tells the runs, then calls the hook it found
 KeyboardInterrupt              the same: it arrives there if nobody catches it; `keep_status`
 an exception in a thread       no end of the process, and therefore none of our business
-SystemExit                     seen as it leaves the script, by Python 3.12 and later; earlier ones
-                               tell nobody, and the run is taken for completed whatever the code
+SystemExit                     seen as it leaves the script, by Python 3.12 and later, if a run
+                               began in the main thread; else nobody is told, and the run is taken
+                               for completed whatever the code
 a prompt (notebook, shell)     an error there ends nothing; a process that ends after a cell that
                                was interrupted, as by a restart of the kernel, was interrupted
 SIGTERM                        see `_SigtermHandler`; and `SigtermWatcher`, where the main thread

@@ -27,8 +27,9 @@ __all__ = ["CpuLimit", "Machine", "MemoryLimit", "Reading", "limits", "usage"]
 
 
 _CPU_NAME: Final = re.compile(r"^(?:model name|Model|cpu model)[ \t]*:(.*\S.*)$", re.MULTILINE)
-# How long a driver that another run asks is waited for, in seconds.
-_PATIENCE_S: Final = 1.0
+# How long a driver that another run asks is waited for, in seconds: opening it may take some. Once
+# that was in vain, it is waited for no more.
+_PATIENCE_S: Final = 10.0
 # Held while a driver is asked: of one that hangs, only one thread of the process waits for it.
 _driver = threading.Lock()
 
@@ -135,6 +136,7 @@ class Machine:
         self._opened = False
         self._psutil: Any = None
         self._gpus: Gpus | None = None
+        self._patience_s = _PATIENCE_S
         self._cpu_limit: CpuLimit | None = None
         self._memory_limit: MemoryLimit | None = None
         self._cores = 1.0
@@ -196,7 +198,8 @@ class Machine:
     def _asked_gpus(self) -> Iterator[Gpus]:
         """Return the GPUs; none while another run waits for their driver."""
         driver = _driver
-        if not driver.acquire(timeout=_PATIENCE_S):
+        if not driver.acquire(timeout=self._patience_s):
+            self._patience_s = 0.0
             yield Gpus()
             return
         try:

@@ -16,8 +16,8 @@ for a reader that waits for the GIL.
 at the same byte. This process holds the read end of the pipe as well, so that no writer gets
 SIGPIPE or EPIPE on our account. If both are killed, or the original takes no more (the reader of
 the pipe is gone), the next `DescriptorSource.take` puts the original back
-(`DescriptorSource.broken`), and a thread shows the rest. A helper that is stopped stops whoever
-prints, as ``tee`` does.
+(`DescriptorSource.broken`), and a thread shows the rest. A helper that was stopped is told to
+continue.
 
 **The record** keeps the last 16 MiB. What is not read in time is counted (`DescriptorSource.lost`)
 and not recorded; it is shown anyway. It is no file in the run's folder: a network file system that
@@ -331,7 +331,12 @@ class _Helper(_File):
 
     def attend(self) -> None:
         """Give up where the helper was killed, or has ended as the original takes no more."""
-        if self.broken is not None or not _poll(self._alive):
+        if self.broken is not None:
+            return
+        if not _poll(self._alive):
+            if self._is_busy():  # it may be stopped, and writers would wait for ever
+                with contextlib.suppress(OSError):
+                    os.killpg(self._group, signal.SIGCONT)
             return
         if self.writing < 0 and self._has_no_writer() and not self._is_busy():
             self.broken = "everything is copied"

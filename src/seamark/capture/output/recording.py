@@ -35,7 +35,9 @@ log = logging.getLogger("seamark")
 
 _MAX_WORD: Final = 1 << 12
 _MAX_ESCAPE: Final = 1 << 9
+# Of a line that comes in pieces: how much before a piece, and at its start, is searched as one.
 _MAX_LINE: Final = 1 << 8
+_MAX_FIRST: Final = 1 << 12
 _UNFINISHED: Final = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)\Z", re.DOTALL
 )
@@ -154,6 +156,7 @@ class Recording:
         self._told = (0, float("-inf"))
         self._broken: str | None = None
         self._line = ""
+        self._in_line = False
 
     @property
     def hungry(self) -> bool:
@@ -212,11 +215,15 @@ class Recording:
         self._record_omitted()
 
     def _append(self, text: str) -> None:
-        kept, whole = hide(text, self._secrets), self._line + text
+        kept = hide(text, self._secrets)
         if self._line:  # a name and its value may come with a pause between them, or within one
-            before, hidden = hide(self._line, self._secrets), hide(whole, self._secrets)
-            kept = hidden[len(before) :] if hidden.startswith(before) else kept
-        self._line = re.split(r"[\r\n]", whole)[-1][-_MAX_LINE:]
+            first = kept.partition("\n")[0][:_MAX_FIRST]
+            before = hide(self._line, self._secrets)
+            hidden = hide(self._line + first, self._secrets)
+            if hidden.startswith(before):
+                kept = hidden[len(before) :] + kept[len(first) :]
+        self._in_line = not text.endswith("\n")
+        self._line = re.split(r"[\r\n]", self._line + text)[-1][-_MAX_LINE:]
         if kept:
             self._run.append_text(self.path, kept)
         if kept != text:
@@ -234,7 +241,7 @@ class Recording:
 
     @property
     def _new_line(self) -> str:
-        return "\n" if self._line else ""
+        return "\n" if self._in_line else ""
 
     def _end_gap(self) -> None:
         # As soon as something is recorded again.

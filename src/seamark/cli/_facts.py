@@ -242,7 +242,7 @@ def print_series(
             Cell(points, "yellow" if odd else ""),
             Cell(span_text(summary), "dim"),
             *(
-                [Cell(sparkline(curve_of(attribute.path, 4 * spark).value, spark), "cyan")]
+                [Cell(sparkline(curve_of(attribute.path, 4 * spark).mean, spark), "cyan")]
                 if drawn
                 else ()
             ),

@@ -482,6 +482,12 @@ def test_a_time_limit_passes_through_a_look(run, monkeypatch):
         signal.signal(signal.SIGUSR1, before)
 
 
+def test_times_say_their_zone(run):
+    """A notebook is read on other computers, too."""
+    created = run["sys/creation_time"].fetch()
+    assert f"{created:%Y-%m-%d %H:%M:%S} UTC" in page_of(run)[0]
+
+
 def test_a_picture_is_what_was_recorded(run):
     """Byte for byte."""
     page, _ = page_of(run["picture"])

@@ -67,6 +67,14 @@ def test_points_without_a_place_are_counted(cli, start):
     assert "1 not finite" in result.stdout
 
 
+def test_a_dense_line_has_no_holes(cli, start):
+    """A series of many more points than the terminal has dots fills what it covers."""
+    with start() as run:
+        run["x"].extend([float(step % 2) for step in range(3000)])
+    rows = cli("plot", run.id, "x", "--height", "6").stdout.splitlines()[:6]
+    assert all(set(row[-40:]) == {"⣿"} for row in rows[1:-1]), rows
+
+
 def test_every_x_axis(cli, record):
     """Steps, elapsed time, clock time, another series; the picture says what a line is."""
     run = record()

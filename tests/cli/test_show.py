@@ -300,6 +300,15 @@ def test_all_of_it_is_there_for_who_asks(trained, terminal, cli):
 
 @pytest.mark.once
 @pytest.mark.thorough
+def test_a_small_curve_is_of_means(start, terminal):
+    """One value of many thousands does not hide how the others run."""
+    with start() as run:
+        run["loss"].extend([1e6 if step == 7000 else float(step) for step in range(20_000)])
+    shown = plain(terminal("show", run.id, "loss", columns=200)[1])
+    assert "▁" * 5 not in shown
+    assert "▃" in shown
+
+
 def test_a_long_section_ends_with_how_to_see_the_rest(start, terminal, cli):
     """A terminal is not flooded; a pipe gets every row."""
     run = start()

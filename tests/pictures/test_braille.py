@@ -77,6 +77,15 @@ def test_logarithmic_ticks_are_powers_of_ten():
     assert labels == ["10000", "1000", "100", "10", "1"]
 
 
+@pytest.mark.parametrize(
+    ("values", "labels"), [([0.9, 9.5], {"2.5", "5", "7.5"}), ([5e-324, 1.7e308], {"1e-200", "1"})]
+)
+def test_ticks_of_a_logarithmic_axis_are_round(values, labels):
+    """Also where one power of ten lies on it, or all that doubles hold."""
+    shown = picture(curve(values), axes=Axes(log_y=True), height=8)
+    assert {row.split("┤")[0].strip() for row in shown.splitlines() if "┤" in row} >= labels
+
+
 def test_steps_are_whole():
     """Three epochs have no tick at epoch 0.5."""
     assert "0.5" not in picture(curve([1, 2, 3])).splitlines()[-3]

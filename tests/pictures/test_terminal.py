@@ -207,6 +207,13 @@ def test_only_text_and_colours_reach_a_reader(hostile):
     assert shown([f"\x1b[31ma{hostile}b\x1b[0m\n"]) == ["ab"]
 
 
+@pytest.mark.parametrize("reset", ["", "0", ";", "0;0"])
+def test_a_number_that_is_left_out_resets(reset):
+    """As ECMA-48 says: what begins with a semicolon ends all colours before it."""
+    line = f"\x1b[31ma\x1b[{reset}mb\x1b[;1mc\x1b[0m\n"
+    assert shown([line], colours=True) == ["\x1b[31ma\x1b[0mb\x1b[1mc\x1b[0m"]
+
+
 def test_a_clipboard_sequence_that_never_ends_hides_one_line_at_most():
     """Output after it is shown."""
     assert shown(["a\x1b]52;c;never\nnext\n"]) == ["a", "next"]

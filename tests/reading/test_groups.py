@@ -21,6 +21,13 @@ def test_equal_numbers_have_no_deviation(value, count):
     assert (found.n, found.mean, found.std) == (count, value, 0.0)
 
 
+@given(st.lists(FINITE, min_size=3, max_size=10), st.randoms())
+def test_statistics_do_not_depend_on_the_order_of_runs(values, random):
+    """Not in the last digit: the same runs, in another order, are the same group."""
+    other = random.sample(values, len(values))
+    assert spread_of(other) == spread_of(values)
+
+
 @given(st.lists(st.floats(), max_size=20))
 def test_statistics_are_those_of_numpy(values):
     """The median exactly; mean and deviation to ten digits, as both round in their own ways."""

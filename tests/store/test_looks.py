@@ -340,3 +340,18 @@ def test_runs_of_different_lengths_share_one_grid(log_x):
     assert curve.mean == pytest.approx(np.array(means), rel=1e-12, abs=1e-14)
     assert curve.n[0] == 3
     assert curve.n[-1] == 1
+
+
+def test_a_value_that_explodes_leaves_other_parts_as_they_are():
+    """A run that ends with the largest float has its small values before that."""
+    values = np.array([1e-300, 3e-300, 0.1, 0.1, 1.7e308, math.nan])
+    series = {("p", "r"): (np.array([0.0, 0.5, 8.0, 8.5, 16.0, 16.5]), values)}
+    many = np.repeat(np.arange(20.0), 2)
+    series["p", "other"] = (many, np.full(40, 2.0))
+    (curve,) = group_curves(drawer(series), [({}, [("p", "r"), ("p", "other")])], ["l"], Look(30))
+    least = dict(zip(curve.x.tolist(), curve.min.tolist(), strict=True))
+    most = dict(zip(curve.x.tolist(), curve.max.tolist(), strict=True))
+    middle = curve.width / 2
+    assert least[middle] == pytest.approx(2e-300, rel=1e-15)
+    assert least[8 + middle] == 0.1
+    assert most[16 + middle] == 1.7e308

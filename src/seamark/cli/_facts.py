@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from seamark.cli._runs import RunRef
     from seamark.process.liveness import Crash
     from seamark.reading.attributes import Attribute
+    from seamark.reading.curves import Curve
     from seamark.reading.reader import Reader
     from seamark.reading.report import Report
 
@@ -201,7 +202,7 @@ def sparkline(values: NDArray[np.float64], width: int) -> str:
 
 def print_series(
     screen: Screen,
-    view: Reader,
+    curve_of: Callable[[str, int], Curve],
     attributes: Sequence[Attribute],
     best_of: Mapping[str, str] | None = None,
     *,
@@ -241,7 +242,7 @@ def print_series(
             Cell(points, "yellow" if odd else ""),
             Cell(span_text(summary), "dim"),
             *(
-                [Cell(sparkline(view.curve(attribute.path, 4 * spark).value, spark), "cyan")]
+                [Cell(sparkline(curve_of(attribute.path, 4 * spark).mean, spark), "cyan")]
                 if drawn
                 else ()
             ),

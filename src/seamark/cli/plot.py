@@ -143,7 +143,8 @@ def plot(
     from seamark.reading.curves import Look
 
     screen = Screen()
-    points = plots.PICTURE_POINTS if out is not None else 4 * screen.width
+    # On a terminal at least one part for each dot.
+    points = plots.PICTURE_POINTS if out is not None else 8 * screen.width
     look = Look(points, x or "step", low, high, smooth, half_life, log_x, log_y)
     asked = PlotOptions(look, attempt)
     if out is not None and not out.parent.is_dir():

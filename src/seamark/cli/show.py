@@ -407,7 +407,7 @@ def _values(shown: _Shown, attributes: Sequence[Attribute]) -> None:
 
 
 def _series(shown: _Shown, attributes: Sequence[Attribute]) -> None:
-    _facts.print_series(shown.screen, shown.view, attributes, shown.best, indent=2)
+    _facts.print_series(shown.screen, shown.view.curve, attributes, shown.best, indent=2)
 
 
 def _statistics(shown: _Shown, attributes: Sequence[Attribute]) -> None:

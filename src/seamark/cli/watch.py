@@ -38,6 +38,7 @@ from seamark.reading.words import (
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
+    from seamark.reading.curves import Curve
     from seamark.reading.reader import Reader
 
 __all__ = ["Looker"]
@@ -65,19 +66,32 @@ class Looker:
         self.label = runs.label(ref)
         self._runs = runs
         self._patterns = patterns
+        self._modified: object = None
+        self._curves: dict[tuple[str, int], Curve] = {}
         self._printed = LastLines(_LAST_LINES)
 
     def look(self) -> Looker:
         """Refresh the run in the index, and what is known of it."""
         self._runs.index.refresh(self.ref.project, self.ref.run)
         view = self.view = self._runs.view(self.ref)
-        self.state, self.ranks, self.attributes = view.state, view.ranks(), view.attributes()
+        modified = view.attribute("sys/modification_time")
+        if modified is None or modified.value != self._modified:
+            self.attributes = view.attributes()
+            self._curves.clear()
+            self.progress = _progress(view, self.attributes)
+            self.output = [one.text for one in self._printed.look(view)]
+            ordered = sorted(self.attributes, key=lambda each: metric_order(each.path))
+            self.series = [one for one in ordered if self._matters(one)]
+            self._modified = None if modified is None else modified.value
+        self.state, self.ranks = view.state, view.ranks()
         self.problems = list(problems(view, self.state))
-        self.progress = _progress(view, self.attributes)
-        self.output = [one.text for one in self._printed.look(view)]
-        ordered = sorted(self.attributes, key=lambda each: metric_order(each.path))
-        self.series = [one for one in ordered if self._matters(one)]
         return self
+
+    def curve(self, path: str, points: int) -> Curve:
+        """Return a series in parts; read again only after something new was recorded."""
+        if (path, points) not in self._curves:
+            self._curves[path, points] = self.view.curve(path, points)
+        return self._curves[path, points]
 
     @property
     def is_unfinished(self) -> bool:
@@ -106,9 +120,10 @@ def _progress(view: Reader, attributes: Sequence[Attribute]) -> str:
     if epochs := [one.last for path, one in own.items() if path.rpartition("/")[2] == _EPOCH]:
         words.append(f"epoch {human_number(max(epochs))}")
     points = view.points(longest, limit=_PACE)
-    steps, duration_ns = (float(one[-1] - one[0]) for one in (points.step, points.time_ns))
-    if steps > 0 and duration_ns > 0:
-        words.append(f"{human_number(steps / duration_ns * 1e9, 3)} steps/s")
+    steps, times_ns = points.step, points.time_ns
+    if len(steps) > 1 and steps[-1] > steps[0] and times_ns[-1] > times_ns[0]:
+        pace = float(steps[-1] - steps[0]) / float(times_ns[-1] - times_ns[0]) * 1e9
+        words.append(f"{human_number(pace, 3)} steps/s")
     if _LEFT in own:
         words.append(f"about {duration_words(own[_LEFT].last)} left")
     return ", ".join(words)
@@ -298,7 +313,7 @@ def _draw_series(screen: Screen, seen: Looker, most: int) -> None:
         return
     # Of too many, what lies deepest is left out: the parts of a model before its losses.
     shallow = sorted(seen.series, key=lambda one: (one.path.count("/"), one.path))[:most]
-    print_series(screen, seen.view, [one for one in seen.series if one in shallow])
+    print_series(screen, seen.curve, [one for one in seen.series if one in shallow])
     if more := len(seen.series) - len(shallow):
         screen.line(f"{plural(more, 'more series', 'more series')}; --path chooses", style="dim")
 

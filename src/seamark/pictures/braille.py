@@ -60,9 +60,9 @@ class _Scale:
 
     def ticks(self, count: int) -> list[float]:
         low, high = self.low, self.high
-        if self.log and high - low >= 1:
+        if self.log and math.floor(high + 1e-9) > math.ceil(low - 1e-9):  # two powers of ten
             powers = _ticks(low, high, count, least=1.0)
-            return [10.0 ** min(max(power, -307.0), 308.0) for power in powers]
+            return [10.0**power for power in powers if -307 <= power <= 308]  # noqa: PLR2004
         if self.log:
             low, high = 10.0 ** max(low, -307.0), 10.0 ** min(high, 308.0)
         return _ticks(low, high, count)

@@ -295,9 +295,8 @@ _SETTING: Final = re.compile(
 
 
 def _styled(settings: dict[str, str], args: str) -> str:
-    if not args:
-        settings.clear()
-    for found in _SETTING.finditer(args[:256]):
+    given = ";".join(one or "0" for one in args[:256].split(";"))
+    for found in _SETTING.finditer(given):
         code, colour = int(found["code"]), (found["colour"] or "").replace("::", ":")
         if not code:
             settings.clear()

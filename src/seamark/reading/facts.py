@@ -354,10 +354,13 @@ def checkpoint_notes(
     """Return the facts about each checkpoint, by its path."""
     files = {one.path: one for one in attributes if is_checkpoint(one)}
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
-    notes = {
-        path: CheckpointNote("", "", tuple(one for one in atoms if one.startswith(f"{path}/")))
-        for path in files
-    }
+    below: dict[str, list[str]] = {path: [] for path in files}
+    for path in atoms:
+        parts = path.split("/")
+        for depth in range(1, len(parts)):
+            if (above := "/".join(parts[:depth])) in below:
+                below[above].append(path)
+    notes = {path: CheckpointNote("", "", tuple(told)) for path, told in below.items()}
     for (_, _, name), scores in _rated(attributes).items():
         for path, score in scores.items():
             mark = "best" if score == max(scores.values()) else ""

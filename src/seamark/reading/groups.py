@@ -206,8 +206,6 @@ def spread_of(values: Sequence[Any]) -> Spread:
     that of the distances to the smallest, which rounding leaves as they are where values are near
     each other: equal ones have none.
     """
-    import numpy as np
-
     numbers = [
         float(one)
         for one in values
@@ -219,10 +217,41 @@ def spread_of(values: Sequence[Any]) -> Spread:
         same = next((one for one in values if one is not None), None) if distinct == 1 else None
         text = None if same is None or type(same) is float else value_text(same, exact=True)
         return Spread(0, odd, None, None, None, None, None, distinct, text)
-    found = _statistics(np.array(numbers)[:, None])
-    told: dict[str, Any] = {name: values.item() for name, values in found.items()}
-    told["std"] = told["std"] if len(numbers) > 1 else None
-    return Spread(odd=odd, distinct=distinct, **told)
+    low, high = min(numbers), max(numbers)
+    _, exponent = math.frexp(max(-low, high))
+    small = [math.ldexp(one, -exponent) for one in numbers]
+    mean = math.fsum(small) / len(small)
+    std = None
+    if len(small) > 1:
+        least = min(small)
+        apart = [one - least for one in small]
+        middle = math.fsum(apart) / len(apart)
+        squares = math.fsum((one - middle) ** 2 for one in apart)
+        std = _large(math.sqrt(squares / (len(small) - 1)), exponent)
+    return Spread(
+        n=len(numbers),
+        odd=odd,
+        mean=min(max(math.ldexp(mean, exponent), low), high),
+        std=std,
+        min=low,
+        max=high,
+        median=_middle(sorted(numbers)),
+        distinct=distinct,
+    )
+
+
+def _middle(ordered: Sequence[float]) -> float:
+    one, other = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    middle = (one + other) / 2
+    return middle if math.isfinite(middle) else one / 2 + other / 2
+
+
+def _large(value: float, exponent: int) -> float:
+    # A power of two times one of the largest floats may overflow.
+    try:
+        return math.ldexp(value, exponent)
+    except OverflowError:
+        return math.inf
 
 
 Key = tuple[str, str, str]
@@ -284,8 +313,9 @@ def _curves_of_run(
 class GroupCurve:
     """Statistics of one series over several runs, part by part.
 
-    Each run counts once in a part, with the mean of its finite values there, or with its smoothed
-    line if one was asked for. A run without a finite value in a part does not count there.
+    Each run counts once in a part, with the mean of its finite values there. If a smoothed line was
+    asked for, it counts with the mean of that line over its own parts there, which may be finer. A
+    run without a finite value in a part does not count there.
 
     Attributes:
         path: Path of the series.
@@ -383,8 +413,10 @@ def _mean_at(drawing: Drawing, keys: Floats, every: Floats) -> Floats:
     there = np.isfinite(value)
     places, value, weight = np.searchsorted(every, keys[there]), value[there], weight[there]
     # Of distances to the smallest, scaled: equal values have an exact mean, and no sum overflows.
-    _, exponent = np.frexp(np.abs(value).max(initial=0.0))
-    value = np.ldexp(value, -exponent)
+    largest = np.zeros(len(every))
+    np.maximum.at(largest, places, np.abs(value))
+    _, exponent = np.frexp(largest)
+    value = np.ldexp(value, -exponent[places])
     least = np.full(len(every), np.inf)
     np.minimum.at(least, places, value)
     sums = np.bincount(places, weight * (value - least[places]), len(every))

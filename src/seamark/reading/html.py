@@ -7,6 +7,7 @@ pages. Text from a run is untrusted: it is cut to a length and escaped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from html import escape
 from typing import Any, Final
 
@@ -28,6 +29,8 @@ def text(value: Any, most: int = _MOST) -> str:
     """Return a value as HTML, cut to a number of characters, unprintable ones escaped."""
     if isinstance(value, (list, tuple, set, frozenset)) and all(type(one) is str for one in value):
         value = ", ".join(value if isinstance(value, (list, tuple)) else sorted(value))
+    if isinstance(value, datetime):  # pages are read on other computers, too
+        value = f"{value:%Y-%m-%d %H:%M:%S} UTC"
     words = value if isinstance(value, str) else value_text(value, exact=False)
     cut = words if len(words) <= most else words[: most - 1] + "…"
     if not cut.isprintable():

@@ -648,7 +648,4 @@ def test_the_lines_for_people_say_where_a_run_is_sent(begin, keeper, capsys, mon
         return capsys.readouterr().err
 
     monkeypatch.setenv("SEAMARK_REMOTE", keeper.url)
-    assert "--root" not in told()
-    assert "--root" in told(mode="offline")
-    monkeypatch.setenv("SEAMARK_REMOTE", "http://127.0.0.1:9")
-    assert "--root" in told(remote=keeper.url)
+    assert "--root" in told()  # else the command asks there

@@ -416,7 +416,8 @@ def _take_key(place: Place, folder: RunFolder) -> None:
     is_taken = folder.is_purged
     if place.remote is not None:
         there = place.names(place.remote, folder.project, "model")
-        if any((one.project, one.run) == (folder.project, key) for one in there):
+        taken = {one.run.casefold() for one in there if one.project == folder.project}
+        if key.casefold() in taken:  # a folder there may not tell them apart
             is_taken, where = True, str(place.remote)
     try:
         folder.refuse_links()

@@ -127,7 +127,7 @@ class LogSession:
         return index.table(selection, columns, self.warn)
 
     def check_exists(self) -> None:
-        """Warn once if the project does not exist."""
+        """Warn once if the project does not exist, but others do."""
         folder, recorded = self.recorder.folder, self.recorded
         if folder.kind == "project" and not recorded.has_project():
             where = f"{folder.project!r} below {recorded.place} (seamark ls lists the runs)"

@@ -149,11 +149,12 @@ class Recorded:
         return self.folder.words + (f" on {self._place}" if self.remote else "")
 
     def has_project(self) -> bool:
-        """Return whether the place has the project, or runs below it."""
-        own = self.folder.project
+        """Return whether the place has the project or runs below it, or has nothing yet."""
+        own, root = self.folder.project, self._read_folder.root
         if self.remote:
-            return any(is_inside(project, own) for project, _ in self.index.runs())
-        return (self._read_folder.root / own).is_dir()
+            projects = {project for project, _ in self.index.runs()}
+            return not projects or any(is_inside(project, own) for project in projects)
+        return not root.is_dir() or (root / own).is_dir()
 
     @property
     def has_read(self) -> bool:

@@ -104,7 +104,12 @@ def _kept(files: dict[str, Path], ignore: str | None, target: str) -> dict[str, 
         msg = "there are too many files"
         raise StoppedError(msg)
     kept = {os.path.join(base, *each.split("/")) for each in names}
-    return {name: path for name, path in files.items() if os.fspath(path) in kept}
+    found = {name: path for name, path in files.items() if os.fspath(path) in kept}
+    if not found and glob.has_magic(target):
+        raise wrong(
+            target, "upload_files", f"files that {ignore!r} does not ignore", FileMissingError
+        )
+    return found
 
 
 def _files_of_module(module: ModuleType, ignore: str | None) -> dict[str, Path]:

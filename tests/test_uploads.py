@@ -70,6 +70,25 @@ def test_rules_say_what_is_left_out(run, package, caplog):
     assert len(members(run, "all")) == 6
 
 
+def test_ignored_folders_are_not_entered(run, monkeypatch):
+    """They may hold millions of files."""
+    for name in ("data/raw", "data/kept"):
+        Path(name).mkdir(parents=True)
+        Path(name, "a.txt").write_text("x")
+    Path("data/.gitignore").write_text("raw/\n")
+    entered, scan = [], os.scandir
+
+    def scandir(path):
+        entered.append(str(path).rpartition("/")[2])
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    run["some"].upload_files("data", ignore=".gitignore")
+    assert "kept" in entered
+    assert "raw" not in entered
+    assert members(run, "some") == ["data/.gitignore", "data/kept/a.txt"]
+
+
 def test_without_git_nothing_is_stored_by_rules(run, monkeypatch, caplog):
     """What they name may be large, or secret."""
     Path("data").mkdir()

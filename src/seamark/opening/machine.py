@@ -186,7 +186,7 @@ def _ask_one(
     try:
         if not isinstance(remote, KeepsJournals):
             return None
-        if place is None and uri.lower().startswith(("http://", "https://")):
+        if place is None and uri.startswith(("http://", "https://")):
             try:
                 place = _find_by_name(options, root, uri, beginnings=False)
             except ArgumentError as error:

@@ -137,8 +137,10 @@ def test_a_version_can_be_opened_by_its_folder(given):
         ("x. ", "every file system"),
         ("a\nb", "every file system"),
         ("x" * 300, "at most 255 bytes"),
-        ("data.txt/below", "'data.txt' would be a file and a folder"),
-        ("dir", "'dir' would be a file and a folder"),
+        ("DATA.txt", "by case alone"),
+        ("Dir/other.txt", "by case alone"),
+        ("data.txt/below", "has 'data.txt' already"),
+        ("dir", "has 'dir/' already"),
         ("data.txt", "another object"),
         (7, "a name or None"),
     ],
@@ -179,6 +181,11 @@ def test_nothing_outside_of_a_folder_comes_with_it(given, data):
     with pytest.raises(FileMissingError, match="existing file"):
         artifact.add_file(data / "odd")
     (data / "odd").unlink()
+    (data / "IN").mkdir()
+    (data / "IN/c.txt").write_text("c")
+    with pytest.raises(ArgumentError, match="by case alone"):
+        artifact.add_dir(data)
+    (data / "IN/c.txt").unlink()
     with pytest.raises(FileMissingError, match="add_dir adds a folder"):
         artifact.add_file(data)
     with pytest.raises(FileMissingError, match="add_file adds it"):

@@ -149,18 +149,21 @@ def test_step_that_was_being_recorded():
 
 
 def test_mark_in_the_journal_that_goes_on():
-    """A journal may reach its length between a checkpoint and the end of its step."""
+    """A journal may reach its length between a checkpoint and the end of its step; so may more."""
     with seamark.init_run(**QUIET) as run:
         run.log_metrics({"a": 1.0}, step=1)
         state = run.checkpoint_state(marked=True)
-        run.session.recorder.writer.rotate()
-        run.log_metrics({"b": 1.0}, step=1)
+        for path in ("b", "c", "d"):
+            run.session.recorder.writer.rotate()
+            run.log_metrics({path: 1.0}, step=1)
         run.mark_checkpoint()
-        run.log_metrics({"b": 1.0}, step=2)
+        for path in ("a", "b"):
+            run.log_metrics({path: 1.0}, step=2)
+            run.session.recorder.writer.rotate()
     second = make_run(**QUIET).resumed(state)
-    second["c"] = 1
+    second["e"] = 1
     second.stop()
-    assert (steps(second), steps(second, "b")) == ([1], [1])
+    assert [steps(second, path) for path in "abcd"] == [[1]] * 4
 
 
 def test_run_that_does_not_go_over_names_its_origin(caplog):

@@ -126,7 +126,10 @@ class TestRunsTable:
         assert told.endswith("(did you mean 'baseline'?)")
 
     def test_a_project_that_is_not_there_is_told_once(self, record, tmp_path, caplog):
-        """A project of which only sub-projects hold runs is there."""
+        """Unless nothing is there yet; a project of which only sub-projects hold runs is there."""
+        other = init_project("taem/x", root=tmp_path / "new")
+        assert len(other.fetch_runs_table()) == 0
+        assert not caplog.records
         record(0.1)
         other = init_project("taem/x", root=tmp_path)
         for _ in range(2):

@@ -47,7 +47,7 @@ def test_a_package_is_uploaded_by_its_name(run, package):
     assert members(run, "code") == sorted(["decoder.py", *(f"pack_of_a_test/{n}" for n in names)])
 
 
-def test_rules_say_what_is_left_out(run, package, tmp_path):
+def test_rules_say_what_is_left_out(run, package, caplog):
     """Of packages, folders and patterns, by files of any name; what is named itself is taken."""
     run["code"].upload_files(package, ignore=".gitignore")
     assert "pack_of_a_test/sub/notes.txt" not in members(run, "code")
@@ -62,10 +62,31 @@ def test_rules_say_what_is_left_out(run, package, tmp_path):
     assert members(run, "mine") == [*("data/.gitignore", "data/.uploadignore", "data/keep.csv")]
     run["git"].upload_files("data/*", ignore=".gitignore")
     assert members(run, "git") == ["data/drop.csv", "data/raw/big.bin"]
+    run["none"].upload_files("data/keep.*", ignore=".gitignore")
+    assert "no file matches the pattern 'data/keep.*'" in caplog.text
     run["named"].upload_files("data/keep.csv", ignore=".gitignore")
     run["all"].upload_files("data")
     assert members(run, "named") == ["data/keep.csv"]
     assert len(members(run, "all")) == 6
+
+
+def test_ignored_folders_are_not_entered(run, monkeypatch):
+    """They may hold millions of files."""
+    for name in ("data/raw", "data/kept"):
+        Path(name).mkdir(parents=True)
+        Path(name, "a.txt").write_text("x")
+    Path("data/.gitignore").write_text("raw/\n")
+    entered, scan = [], os.scandir
+
+    def scandir(path):
+        entered.append(str(path).rpartition("/")[2])
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    run["some"].upload_files("data", ignore=".gitignore")
+    assert "kept" in entered
+    assert "raw" not in entered
+    assert members(run, "some") == ["data/.gitignore", "data/kept/a.txt"]
 
 
 def test_without_git_nothing_is_stored_by_rules(run, monkeypatch, caplog):

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from seamark.process.interrupts import let_pass, quietly, raised_by_signal_handler
+from seamark.process.interrupts import let_pass, logged, quietly, raised_by_signal_handler
 
 
 class TimeLimitError(TimeoutError):
@@ -102,6 +102,17 @@ def test_only_what_was_named_is_swallowed(handled):
         fail()
     with pytest.raises(TimeLimitError), quietly(only=OSError):
         interrupt()
+
+
+def test_what_is_swallowed_is_logged_in_few_words(caplog):
+    """Also where the error has none."""
+    for error in (TimeoutError(), OSError("no disk " * 1000)):
+        with logged("reading failed"):
+            raise error
+    empty, long = (one.getMessage() for one in caplog.records)
+    assert empty == "seamark: reading failed: TimeoutError()"
+    assert long.startswith("seamark: reading failed: no disk no disk")
+    assert len(long) < 500
 
 
 def test_let_pass_raises_what_a_handler_raised(handled):

@@ -32,11 +32,15 @@ def test_groups_parents_and_inherited_tags(there):
         project.group("folds")["seed"] = 3
         project.group("folds").description = "five folds"
     sent(one)
-    with (
-        begin(two, tags={"own": 1, "team": "audio"}, groups=["folds"]) as parent,
-        begin(two, parent=parent, groups=["folds"]) as child,
-    ):
-        child["x"] = 1
+    with pytest.raises(errors.ArgumentError, match="'team' is 'vision' in all of project"):
+        begin(two, tags={"team": "audio"})
+    with begin(two, tags={"own": 1, "team": "vision"}, groups=["folds"]) as parent:
+        with pytest.raises(errors.ArgumentError, match="cannot be set below it"):
+            parent["tags/team"] = "audio"
+        assert parent.tags == {"own": 1, "team": "vision"}
+        with begin(two, parent=parent, groups=["folds"]) as child:
+            child["x"] = 1
+            assert child.tags == {"team": "vision"}
     three = there("three")
     found = read(three, parent)
     assert found.tags == {"own": 1, "team": "vision"}

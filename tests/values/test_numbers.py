@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from seamark.errors import ArgumentError, ValueKindError
-from seamark.values import to_float, to_floats, to_step, to_time_ns
+from seamark.values import shown, to_float, to_floats, to_step, to_time_ns
 
 
 @pytest.mark.parametrize(
@@ -129,3 +129,27 @@ def test_times_are_exact_nanoseconds():
 def test_a_time_that_is_none_is_a_mistake(timestamp):
     with pytest.raises(ArgumentError, match="timestamp"):
         to_time_ns(timestamp)
+
+
+def test_the_text_of_a_value_in_a_message_is_bounded():
+    """Whatever it is: it takes no time and raises nothing. Of a path its name is seen, too."""
+
+    class Counted(list):
+        seen = 0
+
+        def __repr__(self):
+            type(self).seen += 1
+            return "[]"
+
+    class Odd:
+        def __repr__(self):
+            raise RuntimeError
+
+    assert shown([Counted()] * 100_000).startswith("list: [[], [],")
+    assert Counted.seen < 100
+    looped = {}
+    looped["x"] = [looped]
+    assert shown(looped).startswith("dict: {'x': [")
+    assert shown(Odd()) == "Odd"
+    assert shown("a" * 10**6) == "str: '" + "a" * 199
+    assert shown("folder/" * 20 + "name") == "str: '" + "folder/" * 20 + "name'"

@@ -15,7 +15,7 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 from seamark.errors import ArgumentError, FileMissingError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
 
 __all__ = [
+    "FileFilter",
     "extension_of",
     "find_inside",
     "inside_of",
@@ -43,6 +44,13 @@ __all__ = [
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|:)")
 _USER: Final = re.compile(r"//[^/#]*@")
+
+
+class FileFilter(Protocol):
+    """Decides whether files and folders found below a given folder belong to a file set."""
+
+    def __call__(self, path: str, *, is_folder: bool) -> bool:
+        """Return whether the file or folder at a path is included."""
 
 
 def extension_of(name: str) -> str:
@@ -71,22 +79,27 @@ def reference(url: str) -> str:
     return escape(_USER.sub("//", head) + mark + query)
 
 
-def walk_files(folder: str) -> dict[str, str]:
+def walk_files(folder: str, takes: FileFilter | None = None) -> dict[str, str]:
     """Return the regular files below a folder, by their names relative to it with ``/``; sorted.
 
     Links to files count as the file; links to folders are not followed, so that this ends.
     """
     found: dict[str, str] = {}
-    for here, _, names in os.walk(folder):
+    for here, folders, names in os.walk(folder):
+        if takes is not None:
+            folders[:] = [
+                each for each in folders if takes(os.path.join(here, each), is_folder=True)
+            ]
         for name in names:
             path = os.path.join(here, name)
-            if os.path.isfile(path):
+            if os.path.isfile(path) and (takes is None or takes(path, is_folder=False)):
                 found[os.path.relpath(path, folder).replace(os.sep, "/")] = path
     return dict(sorted(found.items()))
 
 
 def members_of(
     value: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    takes: FileFilter | None = None,
 ) -> dict[str, Path]:
     """Return the files that paths, folders and patterns stand for, with their names in a file set.
 
@@ -97,13 +110,13 @@ def members_of(
     targets = [value] if isinstance(value, (str, os.PathLike)) else list(value)
     found: dict[str, Path] = {}
     for target in targets:
-        for name, path in matches(os.fspath(target)).items():
+        for name, path in matches(os.fspath(target), takes).items():
             inside = os.path.relpath(path).replace(os.sep, "/")
             found[name if inside.startswith("../") or inside == ".." else inside] = Path(path)
     return found
 
 
-def matches(target: str) -> dict[str, str]:
+def matches(target: str, takes: FileFilter | None = None) -> dict[str, str]:
     """Return the files that one path, folder or pattern stands for, by name.
 
     Names are relative to the folder, or a pattern's part before its first wildcard; a single file
@@ -113,13 +126,16 @@ def matches(target: str) -> dict[str, str]:
     if os.path.isfile(path):
         return {os.path.basename(path): path}
     if os.path.isdir(path):
-        return walk_files(path)
+        return walk_files(path, takes)
     base = path
     while glob.has_magic(base):
         base = os.path.dirname(base)
     found: dict[str, str] = {}
     for match in sorted(glob.iglob(path, recursive=True)):
-        inner = {"": match} if os.path.isfile(match) else walk_files(match)
+        is_file = os.path.isfile(match)
+        if takes is not None and not takes(match, is_folder=not is_file):
+            continue
+        inner = {"": match} if is_file else walk_files(match, takes)
         for name, file in inner.items():
             start = os.path.relpath(match, base).replace(os.sep, "/")
             found[f"{start}/{name}" if name else start] = file

@@ -67,7 +67,12 @@ class quietly(contextlib.ContextDecorator, contextlib.AbstractContextManager[obj
 
 def logged(what: str, level: int = logging.WARNING) -> quietly:
     """Return a context that suppresses exceptions and logs them: ``seamark: <what>: <error>``."""
-    return quietly(lambda error: log.log(level, "seamark: %s: %s", what, error))
+
+    def lost(error: Exception) -> None:
+        told = error if error.args else repr(error)
+        log.log(level, "seamark: %s: %.400s", what, told)
+
+    return quietly(lost)
 
 
 def let_pass(error: BaseException) -> None:

@@ -421,18 +421,21 @@ def _take_key(place: Place, folder: RunFolder) -> None:
             is_taken, where = True, str(place.remote)
     try:
         folder.refuse_links()
-        folder.path.parent.mkdir(parents=True, exist_ok=True)
         if not is_taken:
+            folder.path.parent.mkdir(parents=True, exist_ok=True)
             folder.path.mkdir()
     except FileExistsError:
         is_taken = True
     except OSError:
         expect_writable(folder)  # which says what is wrong with the place
         raise
-    if is_taken:
-        state = "was purged" if folder.is_purged else "exists"
-        msg = (
-            f"key: model {key!r} of project {place.project!r} {state} ({where}); "
-            f"init_model(with_id={key!r}) opens one, key= of another name makes one"
-        )
-        raise KeyTakenError(msg)
+    if not is_taken:
+        return
+    state, way = "exists", f"init_model(with_id={key!r}) opens it"
+    if where == str(folder.path) and folder.is_purged:
+        state, way = "was purged", f"use another key, or remove {folder.purged_mark}"
+    elif where == str(folder.path) and not folder.exists():
+        state = "exists, but holds no model"
+        way = "a process is making it now, or was killed when it did: remove the folder then"
+    msg = f"key: model {key!r} of project {place.project!r} {state} ({where}); {way}"
+    raise KeyTakenError(msg)

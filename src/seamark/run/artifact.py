@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -95,11 +94,12 @@ def digest_of_objects(objects: Iterable[ArtifactObject]) -> str:
 
 
 class Objects:
-    """The objects of a draft; none is where another one has a folder."""
+    """The objects of a draft; no two are in each other's way on any disk."""
 
     def __init__(self) -> None:
         self._found: dict[str, ArtifactObject] = {}
-        self._folders: set[str] = set()
+        self._folded: dict[str, str] = {}
+        """Files and folders in use, by case-folded path: some disks ignore case."""
 
     def __len__(self) -> int:
         return len(self._found)
@@ -107,27 +107,39 @@ class Objects:
     def __iter__(self) -> Iterator[ArtifactObject]:
         return iter(one for _, one in sorted(self._found.items()))
 
-    def expect(self, names: Iterable[str]) -> set[str]:
-        """Check that objects can have these names; return the folders in which they lie."""
-        files, folders = set(names), set[str]()
-        for name in files:
+    def expect(self, names: Iterable[str]) -> dict[str, str]:
+        """Check that objects can have these names, one beside the other."""
+        places: dict[str, str] = {}
+        for name in names:
             _check_parts(name)
-            folders.update(str(one) for one in PurePosixPath(name).parents)
-        both = [one for one in files if one in folders or one in self._folders]
-        both += [one for one in folders if one in self._found]
-        if both:
-            msg = f"destination: {min(both)!r:.200} would be a file and a folder"
-            raise ArgumentError(msg)
-        return folders
+            if name in self._found:
+                continue
+            parts = name.split("/")
+            for end in range(1, len(parts) + 1):
+                mark = "/" if end < len(parts) else ""
+                path = "/".join(parts[:end])
+                there = self._folded.get(path.casefold()) or places.get(path.casefold())
+                places[path.casefold()] = path + mark
+                if there is None or (mark and there == path + mark):
+                    continue
+                if there.rstrip("/") != path:
+                    msg = (
+                        f"destination: {name!r:.200} and {there!r:.200} differ by case alone, "
+                        "which not every disk tells apart"
+                    )
+                else:
+                    msg = f"destination: {name!r:.200}: the artifact has {there!r:.200} already"
+                raise ArgumentError(msg)
+        return places
 
     def put(self, objects: Sequence[ArtifactObject]) -> None:
         """Add objects, all or none; one that is there with the same content stays."""
-        folders = self.expect(one.path for one in objects)
+        places = self.expect(one.path for one in objects)
         for one in objects:
             if self._found.get(one.path, one) != one:
                 msg = f"destination: the artifact has another object {one.path!r:.200} already"
                 raise ArgumentError(msg)
-        self._folders |= folders
+        self._folded |= places
         for one in objects:
             self._found.setdefault(one.path, one)
 

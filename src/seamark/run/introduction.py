@@ -20,7 +20,7 @@ from seamark.process.liveness import host_name
 from seamark.process.rank import current_rank
 from seamark.reading.attributes import Attribute
 from seamark.reading.names import LATEST, generated_name
-from seamark.run.recorded import is_tag
+from seamark.run.container import is_tag
 from seamark.run.shipping import transfer_to
 from seamark.values import Atom, decode_atom, encode_atom
 

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -295,9 +296,7 @@ class Lineage:
         return "\n".join(lines)
 
     def _tree(self, *, below: bool) -> Iterator[str]:
-        edges: dict[str, list[Edge]] = {}
-        for edge in self.edges:
-            edges.setdefault(edge.source if below else edge.target, []).append(edge)
+        edges = _by_end(self.edges, "source" if below else "target")
 
         def branches(node: str, indent: str) -> list[tuple[Edge, str, bool]]:
             found = edges.get(node, [])
@@ -339,20 +338,28 @@ def lineage_of(catalog: Catalog, ref: Ref) -> Lineage:
     nodes = _Nodes(catalog)
     start = nodes.of(ref)
     every = list(nodes.read_edges())
-    found = _reached(start.id, every, "target", "source")
-    edges = list(found | _reached(start.id, every, "source", "target"))
+    found = [*_reached(start.id, every, "target"), *_reached(start.id, every, "source")]
+    edges = list(dict.fromkeys(found))
     ends = dict.fromkeys([start.id, *(end for one in edges for end in (one.source, one.target))])
     return Lineage(start, {end: nodes.called(end, start) for end in ends}, edges)
 
 
-def _reached(start: str, edges: Iterable[Edge], near: str, far: str) -> dict[Edge, None]:
-    found: dict[Edge, None] = {}
-    seen, left = {start}, list(edges)
-    while new := [one for one in left if getattr(one, near) in seen]:
-        found |= dict.fromkeys(new)
-        seen |= {getattr(one, far) for one in new}
-        left = [one for one in left if one not in found]
+def _by_end(edges: Iterable[Edge], end: str) -> dict[str, list[Edge]]:
+    found: dict[str, list[Edge]] = {}
+    for edge in edges:
+        found.setdefault(getattr(edge, end), []).append(edge)
     return found
+
+
+def _reached(start: str, edges: Iterable[Edge], near: str) -> Iterator[Edge]:
+    far_end = "source" if near == "target" else "target"
+    known, queue, seen = _by_end(edges, near), deque([start]), {start}
+    while queue:
+        for edge in known.get(queue.popleft(), ()):
+            yield edge
+            if (far := getattr(edge, far_end)) not in seen:
+                seen.add(far)
+                queue.append(far)
 
 
 class _Nodes:

@@ -19,7 +19,7 @@ from seamark.pictures.printing import progress_bar
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import process_facts
-from seamark.run.container import Container
+from seamark.run.container import Container, TagCheck
 from seamark.run.lifecycle import RECORDING, STOPPED, Lifecycle, finish_at_exit, note_finished
 from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
@@ -79,7 +79,7 @@ class LogSession:
             header=self._header,
             start=self._start,
             secrets=hidden_by_environment(),
-            expect_tags=lambda atoms: self.recorded.expect_tags(atoms),  # noqa: PLW0108 - made later
+            expect_tags=lambda atoms: tags.expect(atoms),  # noqa: PLW0108 - made later
             fixed=fixed,
         )
         self.recorded: Recorded = Recorded(
@@ -93,6 +93,7 @@ class LogSession:
             is_partial=is_partial,
             settle=self.recorder.kept.write,
         )
+        tags = TagCheck(self.recorded, remotes, token)
         self.shipping = Shipping(remotes, token, self.recorder)
         fork.register(self.recorder.after_fork)
 
@@ -127,7 +128,7 @@ class LogSession:
         return index.table(selection, columns, self.warn)
 
     def check_exists(self) -> None:
-        """Warn once if the project does not exist."""
+        """Warn once if the project does not exist, but others do."""
         folder, recorded = self.recorder.folder, self.recorded
         if folder.kind == "project" and not recorded.has_project():
             where = f"{folder.project!r} below {recorded.place} (seamark ls lists the runs)"

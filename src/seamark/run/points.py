@@ -15,15 +15,7 @@ from seamark.paths import check_path, check_series_path, join_path
 from seamark.process.interrupts import let_pass, quietly
 from seamark.reading.browsing import Browsable
 from seamark.types import File, FileSeries, FloatSeries, Histogram, Series, Single, StringSeries
-from seamark.values import (
-    Escaped,
-    flatten,
-    is_container,
-    shown,
-    to_float,
-    to_step,
-    to_time_ns,
-)
+from seamark.values import Escaped, flatten, is_container, shown, to_float, to_step, to_time_ns
 from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
@@ -98,12 +90,19 @@ class Points:
         drop = self._outlet.drop
         try:
             own = "" if phase is None else _PHASES.get(phase) or check_path(phase)
-            prefix = f"{join_path(base, own)}/".removeprefix("/")
+            prefix = join_path(base, own)
+        except Exception as error:  # noqa: BLE001 - see `let_pass`
+            let_pass(error)
+            count = len(metrics) if isinstance(metrics, Mapping) else 1
+            drop("metrics", max(1, count), f"log_metrics: phase: {error}")
+            return {}
+        prefix += "/" if prefix else ""
+        try:
             found = {f"{prefix}{key}": value for key, value in metrics.items()}
         except Exception as error:  # noqa: BLE001 - see `let_pass`
             let_pass(error)
-            count = len(metrics) if type(metrics) is dict else 1
-            drop("metrics", max(1, count), f"log_metrics: {error!r:.200}")
+            what = f"log_metrics: expected a mapping of paths to numbers: {error!r:.200}"
+            drop("metrics", 1, what)
             return {}
         if epoch is not None:
             if found.pop(prefix + _EPOCH, None) is not None:

@@ -6,12 +6,11 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from seamark.errors import (
-    ArgumentError,
     FamilyError,
     FileMissingError,
     MissingFieldError,
@@ -21,10 +20,8 @@ from seamark.errors import (
 from seamark.journal.folder import PROJECT_LOG, RunFolder
 from seamark.journal.rows import spoken
 from seamark.opening.place import open_catalog
-from seamark.options.checks import TAGS
-from seamark.paths import is_inside, projects_above
+from seamark.paths import is_inside
 from seamark.process.interrupts import quietly
-from seamark.values import decode_atom, encode_atom
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
@@ -33,14 +30,8 @@ if TYPE_CHECKING:
     from seamark.reading.reader import Reader
     from seamark.remote.http.catalog import RemoteCatalog
     from seamark.run.ranks import EveryRank, RankPolicy
-    from seamark.values import Atom
 
-__all__ = ["Recorded", "is_tag", "nest", "structure_lines"]
-
-
-def is_tag(path: str) -> bool:
-    """Return whether a path is that of a keyed tag."""
-    return path.startswith(f"{TAGS}/")
+__all__ = ["Recorded", "nest", "structure_lines"]
 
 
 def nest(flat: Mapping[str, Any], namespace: str = "") -> dict[str, Any]:
@@ -149,11 +140,12 @@ class Recorded:
         return self.folder.words + (f" on {self._place}" if self.remote else "")
 
     def has_project(self) -> bool:
-        """Return whether the place has the project, or runs below it."""
-        own = self.folder.project
+        """Return whether the place has the project or runs below it, or has nothing yet."""
+        own, root = self.folder.project, self._read_folder.root
         if self.remote:
-            return any(is_inside(project, own) for project, _ in self.index.runs())
-        return (self._read_folder.root / own).is_dir()
+            projects = {project for project, _ in self.index.runs()}
+            return not projects or any(is_inside(project, own) for project in projects)
+        return not root.is_dir() or (root / own).is_dir()
 
     @property
     def has_read(self) -> bool:
@@ -188,6 +180,12 @@ class Recorded:
             return (read or self.view)()
         except RunNotFoundError:
             return None
+
+    def log_of(self, project: str) -> Reader | None:
+        """Return a reader of a project's own log; None if there is none on this disk."""
+        if not self.remote and not RunFolder(self._read_folder.root, project, PROJECT_LOG).exists():
+            return None
+        return self.index.fresh_view(project, PROJECT_LOG)
 
     @property
     def silent(self) -> bool:
@@ -276,37 +274,6 @@ class Recorded:
         found = self.attributes(namespace, reader)
         atoms = {one.path: self.read_long_text(one.value) for one in found if one.family == "atom"}
         return nest(atoms, namespace)
-
-    # ---------------------------------------------------------------- keyed tags of projects
-
-    def expect_tags(self, atoms: Mapping[str, Atom]) -> None:
-        """Raise `ArgumentError` for keyed tags that projects above have other values for.
-
-        What cannot be read is no error: it is kept, and readers show it as a conflict.
-        """
-        for path, atom in atoms.items():
-            project, wanted = self._defined.get(path, ("", atom)) if is_tag(path) else ("", atom)
-            if wanted != atom:
-                value = decode_atom(wanted.type, wanted.value)
-                msg = (
-                    f"tags: {path.partition('/')[2]!r} is {value!r:.80} in all of project "
-                    f"{project!r} and cannot be set below it, "
-                    f"got {decode_atom(atom.type, atom.value)!r:.80}"
-                )
-                raise ArgumentError(msg)
-
-    @cached_property
-    def _defined(self) -> dict[str, tuple[str, Atom]]:
-        """Keyed tags of the projects above, with the project, as the first tag found them."""
-        found: dict[str, tuple[str, Atom]] = {}
-        for project in reversed(projects_above(self.folder.project, self.folder.run)):
-            log_folder = RunFolder(self._read_folder.root, project, PROJECT_LOG)
-            if not (self.remote or log_folder.exists()):
-                continue
-            with quietly():  # the uppermost last: it counts
-                for one in self.index.fresh_view(project, PROJECT_LOG).attributes(TAGS):
-                    found[one.path] = (project, encode_atom(one.value))
-        return found
 
     # ---------------------------------------------------------------- files, very long texts
 

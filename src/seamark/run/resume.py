@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +22,7 @@ from seamark.opening.restarts import JobRun, attempt_of_peers, newest_attempt
 from seamark.process.rank import restart_count
 
 if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
+    from seamark.journal.folder import JournalFile, RunFolder
     from seamark.opening.opening import Opening, Saved
     from seamark.run.recorder import Recorder
 
@@ -179,37 +179,61 @@ def _marked_positions(
     # A process of the same attempt that marks, and did not come to this one, had recorded nothing
     # yet that came after the checkpoint. One that never marks took no part in it: its journals keep
     # the positions that were noted.
-    paths = {each.writer: each.path for each in folder.journals()}
-    told: dict[str, Mapping[str, Any]] = {}
-    for writer, path in paths.items():
-        with contextlib.suppress(OSError):
-            told[writer] = header_of(path)
     found, sizes = dict(noted), folder.sizes()
-    attempt = told[saver].get("attempt") if saver in told else ""
-    told = {writer: each for writer, each in told.items() if each.get("attempt") == attempt}
-    for writer, header in told.items():
-        # More was noted if a power cut cost this disk its last writes.
-        whole = max(noted.get(writer, 0), sizes.get(writer, 0))
-        end = whole if writer == saver else None
-        with contextlib.suppress(OSError), JournalReader(paths[writer]) as reader:
-            end = _end_of(reader, mark, whole, end)
-        if end == 0:
-            found.pop(writer, None)
-        elif end is not None:
-            found[writer] = end
-        earlier = str(header.get("continues"))
-        if end and earlier in told:  # which was full before the mark
-            found[earlier] = sizes.get(earlier, 0)
+    for chain in _chains(folder, saver):
+        for writer, end in _ends_in(chain, saver, mark).items():
+            if end is None:  # more was noted if a power cut cost this disk its last writes
+                found[writer] = max(noted.get(writer, 0), sizes.get(writer, 0))
+            elif end:
+                found[writer] = end
+            else:
+                found.pop(writer, None)
     return found
 
 
-def _end_of(reader: JournalReader, mark: int, whole: int, end: int | None) -> int | None:
-    """Return where a mark ends, ``whole`` if only earlier ones are there, 0 if only later ones."""
-    for frame in reader.frames_that_begin(_BEGIN):  # the last first
-        if frame.kind == Kind.OP:
-            with contextlib.suppress(ValueError):
-                number = decode_json(frame.payload).get("mark")
-                if isinstance(number, int) and number <= mark:
-                    return frame.end if number == mark else whole
-                end = 0
-    return end
+def _ends_in(chain: Iterable[JournalFile], saver: str, mark: int) -> dict[str, int | None]:
+    # None where all of a journal belongs to the checkpoint, 0 where nothing does; empty if the
+    # process never marks.
+    ends: dict[str, int | None] = {}
+    marks = behind = False
+    for each in chain:
+        marks = marks or each.writer == saver
+        if behind:
+            ends[each.writer] = 0
+            continue
+        with contextlib.suppress(OSError), JournalReader(each.path) as reader:
+            ends[each.writer], seen = _look_for(reader, mark)
+            marks = marks or seen
+            behind = ends[each.writer] is not None
+    return ends if marks else {}
+
+
+def _chains(folder: RunFolder, saver: str) -> Iterator[list[JournalFile]]:
+    journals, told = {each.writer: each for each in folder.journals()}, {}
+    for writer, journal in journals.items():
+        with contextlib.suppress(OSError):
+            told[writer] = header_of(journal.path)
+    if saver not in told:
+        return
+    attempt = told[saver].get("attempt")
+    here = {writer: each for writer, each in told.items() if each.get("attempt") == attempt}
+    continues = {writer: each.get("continues") for writer, each in here.items()}
+    next_of = {earlier: writer for writer, earlier in continues.items() if isinstance(earlier, str)}
+    for writer, earlier in continues.items():
+        if not isinstance(earlier, str) or earlier not in here:
+            chain = [writer]
+            while (following := next_of.get(chain[-1])) is not None:
+                chain.append(following)
+            yield [journals[each] for each in chain]
+
+
+def _look_for(reader: JournalReader, mark: int) -> tuple[int | None, bool]:
+    """Return where a mark ends, or None, and whether there is any mark up to it."""
+    for frame in reader.frames_that_begin(_BEGIN):
+        if frame.kind != Kind.OP:
+            continue
+        with contextlib.suppress(ValueError):
+            number = decode_json(frame.payload).get("mark")
+            if isinstance(number, int) and number <= mark:
+                return (frame.end if number == mark else None), True
+    return None, False

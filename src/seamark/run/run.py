@@ -215,11 +215,12 @@ class Run(Container):
     def tags(self) -> dict[str, Any]:
         """Keyed tags by key, as recorded up to now, with those of the projects above.
 
-        They are kept under ``tags/``; tags without a key are those of ``sys/tags``.
+        They are kept under ``tags/``; tags without a key are those of ``sys/tags``. Of a run that
+        is sent to a server they include what the projects say only there, which is asked once.
         """
         if self.session.recorder.silent:  # what it was given is all that it knows
             return self.session.introduction.tags()
-        return super().tags
+        return super().tags | self.session.tags.server_tags()
 
     @property
     def transfers(self) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from seamark.paths import join_path
 from seamark.process import fork
 from seamark.process.liveness import memory_groups, process_facts
 from seamark.process.rank import current_rank, job_key
+from seamark.run.container import TagCheck
 from seamark.run.distribution import LateRank
 from seamark.run.ending import Ending
 from seamark.run.introduction import Introduction, print_end
@@ -81,7 +82,7 @@ class Session:
             start=self._start,
             secrets=options.hidden(),
             keep={**(options.keep or {}), **carried.keep},
-            expect_tags=lambda atoms: self.recorded.expect_tags(atoms),  # noqa: PLW0108 - made later
+            expect_tags=lambda atoms: self.tags.expect(atoms),  # noqa: PLW0108 - made later
             after_t=remote.largest_t if remote else 0,
         )
         self.shipping = Shipping(options.remotes, options.api_token, self.recorder)
@@ -105,6 +106,7 @@ class Session:
             is_partial=remote is not None or (opening.is_unanswered and not folder.journals()),
             settle=self.recorder.kept.write,
         )
+        self.tags = TagCheck(self.recorded, options.remotes, options.api_token)
         self.hold: Hold | None = None
         self.ending = Ending(
             options,
@@ -207,7 +209,7 @@ class Session:
         """Raise `RunNotFoundError` or `ArgumentError` if the run is missing or was purged."""
         if self.opening.refusal is not None:
             raise self.opening.refusal
-        self.recorded.expect_tags(self.options.tags.keyed)
+        self.tags.expect(self.options.tags.keyed)
 
     def _expect_origin(self) -> None:
         self.expect_place()

@@ -22,6 +22,7 @@ from seamark.process.interrupts import quietly
 from seamark.values._numbers import wrong
 
 if TYPE_CHECKING:
+    from seamark.blobs import FileFilter
     from seamark.run.recorder import Recorder
 
 __all__ = ["Source", "SourceFiles", "files_to_upload"]
@@ -56,7 +57,7 @@ def files_to_upload(
             if isinstance(one, ModuleType):
                 found |= _files_of_module(one, ignore)
             else:
-                found |= _kept(members_of(one), ignore, name)
+                found |= members_of(one, _rules(ignore, name))
         except FileMissingError:
             if isinstance(one, ModuleType) or not glob.has_magic(name):
                 raise
@@ -91,20 +92,34 @@ def _check_size(found: dict[str, Path], max_bytes: int) -> None:
         raise ArgumentError(msg)
 
 
-def _kept(files: dict[str, Path], ignore: str | None, target: str) -> dict[str, Path]:
-    """Return the files of a folder or pattern that rules leave; raises `StoppedError`."""
+def _rules(name: str | None, target: str, *skipped: str) -> FileFilter | None:
+    """Return which files below a folder or of a pattern are taken; raises `StoppedError`."""
+    if name is None and not skipped:
+        return None
     base = os.path.abspath(os.path.expanduser(target))
     while glob.has_magic(base):
         base = os.path.dirname(base)
-    if ignore is None or not os.path.isdir(base):
-        return files
-    search = Search(ignore, timeout_s=_SEARCH_S)
-    names = search.names(base, _MAX_NAMES)
-    if search.is_cut:
-        msg = "there are too many files"
-        raise StoppedError(msg)
-    kept = {os.path.join(base, *each.split("/")) for each in names}
-    return {name: path for name, path in files.items() if os.fspath(path) in kept}
+    kept: set[str] = set()
+    folders = {base}
+    if name is not None and os.path.isdir(base):
+        search = Search(name, timeout_s=_SEARCH_S)
+        names = search.names(base, _MAX_NAMES)
+        if search.is_cut:
+            msg = "there are too many files"
+            raise StoppedError(msg)
+        kept.update(os.path.join(base, *each.split("/")) for each in names)
+    for path in kept:
+        folder = os.path.dirname(path)
+        while folder not in folders:
+            folders.add(folder)
+            folder = os.path.dirname(folder)
+
+    def is_included(path: str, *, is_folder: bool) -> bool:
+        if is_folder and os.path.basename(path) in skipped:
+            return False
+        return name is None or path in (folders if is_folder else kept)
+
+    return is_included
 
 
 def _files_of_module(module: ModuleType, ignore: str | None) -> dict[str, Path]:
@@ -121,9 +136,7 @@ def _files_of_module(module: ModuleType, ignore: str | None) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for folder in folders:
         above = os.path.dirname(folder)
-        for path in _kept(members_of(folder), ignore, folder).values():
-            if _COMPILED in path.parts:
-                continue
+        for path in members_of(folder, _rules(ignore, folder, _COMPILED)).values():
             inside = os.path.relpath(path).replace(os.sep, "/")
             outside = inside == ".." or inside.startswith("../")
             found[os.path.relpath(path, above).replace(os.sep, "/") if outside else inside] = path

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+import os
+import reprlib
 import sys
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
@@ -27,6 +29,7 @@ __all__ = [
     "to_step",
     "to_time_ns",
     "waits",
+    "wrong",
 ]
 
 
@@ -315,10 +318,29 @@ def to_time_ns(timestamp: float | datetime | None) -> int | None:
     return found
 
 
+class _Short(reprlib.Repr):
+    """Texts of values, which take no time for large ones; the end of them may be left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxlong = 2 * _NAME + 8
+        self.maxlevel = 3
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        return repr(x)  # there it suppresses what a signal handler raises
+
+
+_TEXT: Final = 80
+_NAME: Final = 200
+"""Longest texts of a value and of one that may be a path, in characters."""
+_SHORT: Final = _Short()
+
+
 def shown(value: Any) -> str:
     """Return type and text of a value for a message; the text of some values is refused."""
     with quietly():  # ints of over 4300 digits, and whatever people write
-        return f"{type(value).__name__}: {value!r:.80}"
+        longest = _NAME if isinstance(value, (str, os.PathLike)) else _TEXT
+        return f"{type(value).__name__}: {_SHORT.repr(value)[:longest]}"
     return type(value).__name__
 
 

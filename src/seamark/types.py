@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from seamark.errors import ArgumentError, FileMissingError, ValueKindError
 from seamark.pictures.render import html_of, image_of, is_html, is_image
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -154,7 +154,7 @@ class File:
             return cls(content=text, extension="txt" if extension is None else extension)
         if isinstance(given, (bytes, bytearray, memoryview)):
             return cls(content=bytes(given), extension=extension)
-        raise wrong(given, "File.from_content", "text or bytes", ValueKindError)
+        raise argument_error(given, "File.from_content", "text or bytes", ValueKindError)
 
     @classmethod
     def from_stream(
@@ -244,7 +244,7 @@ class File:
             return cls.as_image(value)
         if is_html(value):
             return cls.as_html(value, include_plotlyjs)
-        raise wrong(
+        raise argument_error(
             value,
             "File.create_from",
             "a path, a stream, an image, a chart or a table",
@@ -329,7 +329,7 @@ def _counted(values: Any, bins: int) -> tuple[tuple[float, ...], tuple[float, ..
     from seamark.values.arrays import is_tensor
 
     if not isinstance(bins, int) or isinstance(bins, bool) or bins < 1:
-        raise wrong(bins, "Histogram: bins", "a positive whole number")
+        raise argument_error(bins, "Histogram: bins", "a positive whole number")
     if not is_tensor(type(values)):
         return _counted_array(values, bins)
     found, failed = histograms({"values": values}, bins)
@@ -347,9 +347,11 @@ def _counted_array(values: Any, bins: int) -> tuple[tuple[float, ...], tuple[flo
     try:
         numbers = np.asarray(values if hasattr(values, "__array__") else list(values))
     except (TypeError, ValueError) as error:
-        raise wrong(values, "Histogram", "numbers, or edges and counts", ValueKindError) from error
+        raise argument_error(
+            values, "Histogram", "numbers, or edges and counts", ValueKindError
+        ) from error
     if numbers.dtype.kind not in "biuf" and numbers.size:
-        raise wrong(values, "Histogram", "numbers, or edges and counts", ValueKindError)
+        raise argument_error(values, "Histogram", "numbers, or edges and counts", ValueKindError)
     numbers = numbers.astype(np.float64).reshape(-1)
     numbers = numbers[np.isfinite(numbers)]
     if not len(numbers):
@@ -413,15 +415,15 @@ def _converted(what: str, kind: Callable[[Any], Any], value: Any) -> Any:
     try:
         return kind(value)
     except (TypeError, ValueError, OverflowError) as error:
-        wrong = ValueKindError if isinstance(error, TypeError) else ArgumentError
+        kind_of_error = ValueKindError if isinstance(error, TypeError) else ArgumentError
         msg = f"{what}: {error}"
-        raise wrong(msg) from error
+        raise kind_of_error(msg) from error
 
 
 def _expected(what: str, kinds: tuple[type, ...], value: Any) -> Any:
     if not isinstance(value, kinds):
         words = " or ".join("None" if each is type(None) else each.__name__ for each in kinds)
-        raise wrong(value, what, words, ValueKindError)
+        raise argument_error(value, what, words, ValueKindError)
     return value
 
 
@@ -545,7 +547,7 @@ class Artifact(Value):
 
     def __init__(self, value: str) -> None:
         if not isinstance(value, str) or not _SHA256.fullmatch(value):
-            raise wrong(value, "Artifact", "a SHA-256 of 64 hexadecimal digits")
+            raise argument_error(value, "Artifact", "a SHA-256 of 64 hexadecimal digits")
         self.hash = value
 
 
@@ -628,7 +630,7 @@ class Series(Value):
 
 def _several(what: str, values: Any) -> list[Any]:
     if isinstance(values, (str, bytes, os.PathLike)) or not hasattr(values, "__iter__"):
-        raise wrong(values, what, "several values", ValueKindError)
+        raise argument_error(values, what, "several values", ValueKindError)
     return list(values)
 
 

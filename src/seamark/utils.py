@@ -17,7 +17,7 @@ from seamark.process.rank import local_rank
 from seamark.types import File, Histogram, Value
 from seamark.values import encode_atom
 from seamark.values._atoms import members, thaw
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 from seamark.values._parameters import text_of
 
 if TYPE_CHECKING:
@@ -116,15 +116,15 @@ def every(
     if calls is None and seconds is None:
         calls = _CALLS
     if calls is not None and (type(calls) is not int or calls < 1):
-        raise wrong(calls, "every: calls", "a whole number from 1 on")
+        raise argument_error(calls, "every: calls", "a whole number from 1 on")
     if seconds is not None and not (
         type(seconds) in (int, float) and math.isfinite(seconds) and seconds > 0
     ):
-        raise wrong(seconds, "every: seconds", "a finite number above 0")
+        raise argument_error(seconds, "every: seconds", "a finite number above 0")
 
     def decorate(function: Callable[..., R]) -> Thinned[R]:
         if not callable(function):
-            raise wrong(function, "every", "a function to decorate")
+            raise argument_error(function, "every", "a function to decorate")
         return Thinned(function, calls or 1, seconds or 0.0)
 
     return decorate

@@ -27,7 +27,7 @@ from seamark.opening.place import missing_run
 from seamark.paths import check_name, check_project
 from seamark.process.interrupts import quietly
 from seamark.reading.names import LATEST
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,7 +140,7 @@ class Saved(NamedTuple):
                     named = str(mark.get("writer")), int(mark.get("number", 0))
                 place = check_name(run, "run"), check_project(project)
                 return cls(*place, noted, named, state.get("partly") is True)
-        raise wrong(state, "state", "run, project and positions of a checkpoint")
+        raise argument_error(state, "state", "run, project and positions of a checkpoint")
 
     def not_found(self, here: RunFolder) -> RunNotFoundError:
         """Return the error that the run is not below the root of another one."""

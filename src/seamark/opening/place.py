@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from seamark.errors import JournalError, RunNotFoundError
 from seamark.journal.folder import RunFolder, mint_run_id, root_dir
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from seamark.options.settings import Settings
@@ -141,7 +141,7 @@ def readable(uri: str) -> Path | str:
 
         return root_of(known)
     if scheme not in ("http", "https"):
-        raise wrong(known, "remote", "a server or file:// to read from")
+        raise argument_error(known, "remote", "a server or file:// to read from")
     return known
 
 

@@ -32,7 +32,7 @@ from seamark.process.interrupts import logged, quietly
 from seamark.process.liveness import process_facts
 from seamark.process.rank import current_rank, restart_count, same_job
 from seamark.remote.arrival import call_within
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 from seamark.values._parameters import VERSION, content_hash, is_parameter
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def take_revision(options: Settings, folder: RunFolder, version: StartVersion) -
 def check_hash(text: object, revision: object) -> None:
     """Raise `ArgumentError` for a value that is neither a hash of a run nor a revision."""
     if not isinstance(text, str) or not _HASH.fullmatch(text):
-        raise wrong(text, "content_hash", "32 hexadecimal digits")
+        raise argument_error(text, "content_hash", "32 hexadecimal digits")
     is_number = isinstance(revision, int) and not isinstance(revision, bool) and revision > 0
     if revision is not None and not is_number:
-        raise wrong(revision, "revision", "a number from 1 on, or None")
+        raise argument_error(revision, "revision", "a number from 1 on, or None")

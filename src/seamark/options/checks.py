@@ -19,7 +19,7 @@ from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindErro
 from seamark.paths import MAX_PATH_BYTES, check_name, check_path, check_project, is_inside
 from seamark.reading.browsing import Browsable
 from seamark.values import encode_atom, is_container, parameters, shown
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 from seamark.values.aggregates import Keep
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = [
     "TAGS",
     "Check",
     "Tags",
+    "argument_error",
     "check_dependencies",
     "check_groups",
     "check_keep",
@@ -55,7 +56,6 @@ __all__ = [
     "one_of",
     "strings",
     "version_of",
-    "wrong",
 ]
 
 PARAMETERS: Final = "parameters"
@@ -93,7 +93,7 @@ def strings(values: Any, where: str) -> list[str]:
     found = list(values) if several else [values]
     for value in found:
         if not isinstance(value, str):
-            raise wrong(value, where, "a string or several of them", ValueKindError)
+            raise argument_error(value, where, "a string or several of them", ValueKindError)
     return found
 
 
@@ -111,7 +111,7 @@ def one_of(*allowed: str) -> Check:
 
 def check_text(what: str, given: object) -> str:
     if not isinstance(given, str):
-        raise wrong(given, what, "a string or None")
+        raise argument_error(given, what, "a string or None")
     return given
 
 
@@ -132,13 +132,13 @@ def check_shown_name(what: str, given: Any) -> str | None:
 
 def check_switch(what: str, given: object) -> object:
     if given is not None and not isinstance(given, bool):
-        raise wrong(given, what, "True, False or None")
+        raise argument_error(given, what, "True, False or None")
     return given
 
 
 def check_on_or_off(what: str, given: object) -> bool:
     if (found := _on_or_off(given)) is None:
-        raise wrong(given, what, "1 or 0" if what.isupper() else "True or False")
+        raise argument_error(given, what, "1 or 0" if what.isupper() else "True or False")
     return found
 
 
@@ -146,7 +146,7 @@ def check_output(what: str, given: object) -> bool | str:
     if isinstance(given, str) and given.strip().lower() == "fd":
         return "fd"
     if (found := _on_or_off(given)) is None:
-        raise wrong(given, what, "1, 0 or fd" if what.isupper() else "True, False or 'fd'")
+        raise argument_error(given, what, "1, 0 or fd" if what.isupper() else "True, False or 'fd'")
     return found
 
 
@@ -185,9 +185,9 @@ def check_place(what: str, given: object, expected: str = "a path or None") -> s
         return None
     path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
     if not isinstance(path, str):
-        raise wrong(given, what, expected)
+        raise argument_error(given, what, expected)
     if "\0" in path:
-        raise wrong(given, what, f"{expected} without NUL characters")
+        raise argument_error(given, what, f"{expected} without NUL characters")
     os.fsencode(path)  # fails for lone surrogates, which no file system has
     return path
 
@@ -248,7 +248,7 @@ def check_parent(what: str, given: Any) -> str:
     if folder is not None and getattr(folder, "kind", None) == "run":
         return f"{folder.project}/{folder.run}"
     if not isinstance(given, str):
-        raise wrong(given, what, "a run, its id or PROJECT/ID")
+        raise argument_error(given, what, "a run, its id or PROJECT/ID")
     project, _, run = given.rpartition("/")
     check_name(run, what)
     if project:
@@ -258,7 +258,7 @@ def check_parent(what: str, given: Any) -> str:
 
 def check_params(what: str, given: Any) -> dict[str, Atom]:
     if not is_container(given):
-        raise wrong(given, what, "a mapping, a Namespace, a dataclass or None")
+        raise argument_error(given, what, "a mapping, a Namespace, a dataclass or None")
     # Encoded at once, so that it does not matter what becomes of them, and whether they pickle.
     return parameters(given, PARAMETERS)
 
@@ -275,7 +275,7 @@ def check_keep(what: str, given: object) -> Keep:
 def check_patterns(what: str, given: Any) -> dict[str, Keep]:
     """Return the rules of the option ``keep`` by path or pattern."""
     if not isinstance(given, Mapping):
-        raise wrong(given, what, "a mapping such as {'gpu/*': Statistics()}")
+        raise argument_error(given, what, "a mapping such as {'gpu/*': Statistics()}")
     return {check_path(path): check_keep(f"{what}[{path!r}]", each) for path, each in given.items()}
 
 
@@ -285,7 +285,7 @@ def check_sources(what: str, given: Any) -> Any:
         return check_place(what, given, expected)
     paths = [check_place(what, each, expected) for each in given]
     if None in paths:
-        raise wrong(None, what, expected)
+        raise argument_error(None, what, expected)
     return paths
 
 
@@ -302,7 +302,9 @@ def check_version(what: str, given: Any) -> Any:
         return given
     if not isinstance(given, str) or not 0 < len(given.strip()) <= _LONGEST_VERSION:
         most = f"a text of 1 to {_LONGEST_VERSION:,} characters"
-        raise wrong(given, what, f"{most}, a function without arguments that returns one, or None")
+        raise argument_error(
+            given, what, f"{most}, a function without arguments that returns one, or None"
+        )
     return given
 
 
@@ -323,10 +325,10 @@ def version_of(given: Any) -> str | None:
 
 def check_dependencies(what: str, given: Any) -> str:
     if not isinstance(given, (str, os.PathLike)):
-        raise wrong(given, what, "'infer', a path or None")
+        raise argument_error(given, what, "'infer', a path or None")
     if given == "infer":
         return "infer"
     file = os.path.abspath(os.path.expanduser(given))  # noqa: PTH100, PTH111 - keep links
     if not os.path.isfile(file):  # noqa: PTH113
-        raise wrong(given, what, "'infer' or an existing requirements file")
+        raise argument_error(given, what, "'infer' or an existing requirements file")
     return file

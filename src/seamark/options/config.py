@@ -20,7 +20,7 @@ from seamark.options.run_options import ARGUMENTS, REPLACED
 from seamark.paths import check_path
 from seamark.process.rank import current_rank
 from seamark.reading.contents import ArtifactName
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 __all__ = [
     "PREFIXES",
@@ -70,7 +70,7 @@ def read_config(
         msg = f"{what}: expected the path of a YAML file, got a mapping: give it as params="
         raise ArgumentError(msg)
     if not isinstance(given, (str, os.PathLike)):
-        raise wrong(given, what, "the path of a YAML file")
+        raise argument_error(given, what, "the path of a YAML file")
     path = Path(os.path.abspath(os.path.expanduser(given)))  # noqa: PTH100, PTH111 - keep links
     try:
         data = path.read_bytes()
@@ -180,7 +180,7 @@ def _check_inputs(what: str, given: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, target in pairs:
         if not isinstance(target, str):
-            raise wrong(target, what, "a path or a URL")
+            raise argument_error(target, what, "a path or a URL")
         with naming(what, PathError):
             check_path(name)
         if name in found:
@@ -188,7 +188,7 @@ def _check_inputs(what: str, given: Any) -> dict[str, str]:
             raise ArgumentError(msg)
         here = None if _version_of(target) else local_path(target)
         if here is not None and not os.path.exists(here):  # noqa: PTH110 - a text
-            raise wrong(
+            raise argument_error(
                 target, what, "an existing file or folder, a URL or an artifact's NAME:VERSION"
             )
         found[name] = target

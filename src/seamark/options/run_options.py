@@ -15,7 +15,7 @@ from seamark.errors import ArgumentError, PathError, RunNotFoundError, UnknownAr
 from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
 from seamark.paths import check_name, check_place
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 from seamark.values.aggregates import Keep  # noqa: TC001 - evaluated for the signatures
 
 __all__ = [
@@ -64,7 +64,7 @@ def folder_named(word: Any, root: Any, kind: str, words: str) -> RunFolder | Non
         return None
     folder = folder_at(path)
     if folder is None or folder.kind != kind:
-        raise wrong(os.fspath(word), "with_id", f"the folder of {words}", RunNotFoundError)
+        raise argument_error(os.fspath(word), "with_id", f"the folder of {words}", RunNotFoundError)
     if root is not None and os.path.abspath(root) != str(folder.root):  # noqa: PTH100 - keep links
         msg = f"with_id and root: expected one place, got {str(folder.root)!r} and {root!r:.200}"
         raise ArgumentError(msg)

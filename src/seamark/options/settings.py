@@ -54,7 +54,7 @@ from seamark.paths import check_project
 from seamark.process.interrupts import let_pass
 from seamark.process.rank import current_rank
 from seamark.reading.names import CONFLICTS
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 from seamark.values._parameters import is_parameter
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _capture_variable(key: str) -> str:
 
 def _capture(what: str, given: Any) -> dict[str, Any]:
     if given is not None and not isinstance(given, Mapping):
-        raise wrong(given, what, "a mapping such as {'git': False}")
+        raise argument_error(given, what, "a mapping such as {'git': False}")
     given = given or {}
     for key in given:
         one_of(*_CAPTURES)(what, key)
@@ -361,7 +361,9 @@ def _check(name: str, what: str, given: Any, check: Check | None = None) -> Any:
         raise type(error)(msg) from None
     except Exception as error:
         let_pass(error)
-        raise wrong(given, what, RunOptions.__annotations__[name].__forward_arg__) from error
+        raise argument_error(
+            given, what, RunOptions.__annotations__[name].__forward_arg__
+        ) from error
 
 
 def remotes_of(given: Any, mode: str, token: str | None) -> tuple[str, ...]:

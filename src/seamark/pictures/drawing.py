@@ -16,7 +16,7 @@ from seamark.reading.curves import NAMED_AXES, Look, is_number
 from seamark.reading.finding import Finder
 from seamark.reading.points import check_attempt
 from seamark.reading.words import nearest_path, shared_unit, unit_of
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from seamark.pictures.plots import Axes, Curve, XKind
@@ -428,13 +428,13 @@ def _check_patterns(patterns: Sequence[object]) -> None:
         raise ArgumentError(msg)
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern:
-            raise wrong(pattern, "plot", "paths such as 'val/loss'")
+            raise argument_error(pattern, "plot", "paths such as 'val/loss'")
 
 
 def _check_refresh(refresh: object) -> float:
     if is_number(refresh) and refresh >= _LEAST_S:
         return float(refresh)
-    raise wrong(refresh, "refresh", f"seconds, at least {_LEAST_S}, or None")
+    raise argument_error(refresh, "refresh", f"seconds, at least {_LEAST_S}, or None")
 
 
 def follow(

@@ -11,7 +11,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, ValueKindError
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 from seamark.values.arrays import is_array, is_tensor
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def image_of(value: Any, *, autoscale: bool) -> bytes:
         import numpy as np
 
         return _from_array(np.asarray(value), autoscale=autoscale)
-    raise wrong(
+    raise argument_error(
         value,
         "File.as_image",
         "a PIL image, a Matplotlib figure, a NumPy array or a tensor",
@@ -210,7 +210,7 @@ def html_of(value: Any, include_plotlyjs: bool | str | None) -> str:  # noqa: FB
         return _page(str(value._repr_html_()))
     if "pandas" in made_by:  # a series, an index
         return _page(f"<pre>{html.escape(str(value))}</pre>")
-    raise wrong(
+    raise argument_error(
         value,
         "File.as_html",
         "a data frame, a Plotly, Bokeh, Altair or Matplotlib chart, or an object with _repr_html_",

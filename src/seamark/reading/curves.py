@@ -15,7 +15,7 @@ from seamark.errors import ArgumentError
 from seamark.paths import check_path
 from seamark.reading.html import harmless, rows_of, text
 from seamark.reading.words import plural
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 from seamark.values.arrays import Floats, Ints, check_lengths
 
 __all__ = [
@@ -78,14 +78,14 @@ class Look:
         for name in ("window", "half_life"):
             given = getattr(self, name)
             if given is not None and not (is_number(given) and given > 0):
-                raise wrong(given, name, "a positive width in units of x")
+                raise argument_error(given, name, "a positive width in units of x")
         if self.window is not None and self.half_life is not None:
             msg = "window, half_life: expected one kind of smoothed line, got both"
             raise ArgumentError(msg)
         for name in ("low", "high"):
             given = getattr(self, name)
             if given is not None and not is_number(given):
-                raise wrong(given, name, "a finite place on the x axis or None")
+                raise argument_error(given, name, "a finite place on the x axis or None")
         if self.low is not None and self.high is not None and self.low > self.high:
             msg = f"low, high: expected low <= high, got {self.low!r} and {self.high!r}"
             raise ArgumentError(msg)
@@ -366,7 +366,7 @@ def check_points(points: object) -> int:
     """Return a number of points if it is an int of at least 2; raises `ArgumentError`."""
     if isinstance(points, int) and not isinstance(points, bool) and points >= 2:  # noqa: PLR2004
         return points
-    raise wrong(points, "points", "a whole number of at least 2")
+    raise argument_error(points, "points", "a whole number of at least 2")
 
 
 def line_of(curve: Curve) -> str:

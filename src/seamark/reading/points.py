@@ -13,7 +13,7 @@ from msgspec import Meta
 from seamark.errors import MissingExtraError, MissingFieldError
 from seamark.reading.html import harmless, rows_of, text
 from seamark.reading.words import plural
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 from seamark.values.arrays import Floats, Ints, check_lengths
 
 if TYPE_CHECKING:
@@ -241,6 +241,6 @@ def check_attempt(attempt: object) -> int | str:
         isinstance(attempt, int) and not isinstance(attempt, bool) and attempt >= 0
     ):
         return attempt
-    raise wrong(
+    raise argument_error(
         attempt, "attempt", "'latest', 'all', 'replaced' or the number of an attempt (0-based)"
     )

@@ -38,7 +38,7 @@ from seamark.run.artifact import (
     uri_of,
 )
 from seamark.run.logbook import append_ops
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -441,5 +441,5 @@ def latest_versions(
 
 def _local(what: str, path: str | os.PathLike[str]) -> str:
     if not isinstance(path, (str, os.PathLike)):
-        raise wrong(path, what, "a path")
+        raise argument_error(path, what, "a path")
     return str(Path(path).expanduser().absolute())

@@ -416,9 +416,9 @@ def _take_key(place: Place, folder: RunFolder) -> None:
     is_taken = folder.is_purged
     if place.remote is not None:
         there = place.names(place.remote, folder.project, "model")
-        taken = {one.run.casefold() for one in there if one.project == folder.project}
+        taken = {one.run.casefold(): one.run for one in there if one.project == folder.project}
         if key.casefold() in taken:  # a folder there may not tell them apart
-            is_taken, where = True, str(place.remote)
+            is_taken, key, where = True, taken[key.casefold()], str(place.remote)
     try:
         folder.refuse_links()
         if not is_taken:

@@ -27,7 +27,7 @@ from seamark.run.lineage import SPACES, artifact_folder
 from seamark.run.logbook import append_ops
 from seamark.run.shipping import transfer_to
 from seamark.values import encode_atom
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from seamark.index.index import Index
@@ -370,7 +370,7 @@ def _folders(what: Any, root: str | os.PathLike[str] | None) -> Iterator[RunFold
         for one in what:
             yield from _folders(one, root)
     else:
-        raise wrong(what, "what", "a run, its name, a folder or several of these")
+        raise argument_error(what, "what", "a run, its name, a folder or several of these")
 
 
 def _named(
@@ -378,7 +378,7 @@ def _named(
 ) -> Iterator[RunFolder]:
     if (place := path_of(what)) is not None:
         if not place.is_dir():
-            raise wrong(os.fspath(what), "what", "a folder with runs", RunNotFoundError)
+            raise argument_error(os.fspath(what), "what", "a folder with runs", RunNotFoundError)
         if (found := folder_at(place)) is not None:
             yield found
             return

@@ -20,7 +20,7 @@ from seamark.reading.points import check_attempt
 from seamark.registry.model import check_arguments
 from seamark.registry.references import References, curves_of, path_list
 from seamark.run.logbook import Logbook, LogSession, Progress, set_trashed
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Changes, Ref, RunField
@@ -247,7 +247,7 @@ class Project(Logbook):
         keys, summed = path_list(by, "by"), path_list(columns, "columns")
         named = [*keys, *summed]
         if not keys or any(mark in one for one in named for mark in "*?"):
-            raise wrong(named, "by, columns", "paths such as 'parameters/lr'")
+            raise argument_error(named, "by, columns", "paths such as 'parameters/lr'")
         index, selection = self.session.select(
             progress_bar,
             query=query,
@@ -419,7 +419,7 @@ class Project(Logbook):
             RemoteError: If a server refuses it.
         """
         if runs is None:
-            raise wrong(runs, "runs", "runs, their names or a query")
+            raise argument_error(runs, "runs", "runs, their names or a query")
         if self.session.recorder.silent:
             return []
         if self.session.recorder.mode == "read-only":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.paths import matches
 from seamark.reading.names import LATEST
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref
@@ -27,7 +27,7 @@ def path_list(paths: str | Iterable[str], name: str = "paths") -> list[str]:
     patterns = [paths] if isinstance(paths, str) else list(paths)
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern:
-            raise wrong(pattern, name, "a path such as 'val/loss' or several")
+            raise argument_error(pattern, name, "a path such as 'val/loss' or several")
     return patterns
 
 
@@ -99,7 +99,7 @@ class References:
             return found
         is_one = isinstance(runs, (str, Mapping)) or hasattr(runs, "folder")
         if not is_one and not isinstance(runs, Iterable):
-            raise wrong(runs, "runs", "run ids, a query, a RunsTable or None")
+            raise argument_error(runs, "runs", "run ids, a query, a RunsTable or None")
         names = [_named(one) for one in ([runs] if is_one else runs)]
         if not names:
             msg = "runs: no runs were given; None stands for all of them"
@@ -155,7 +155,7 @@ def _named(one: Any) -> str:
         name = one if isinstance(one, str) else getattr(getattr(one, "folder", None), "run", None)
     if isinstance(name, str):
         return name
-    raise wrong(one, "runs", "run ids, rows of a table or runs")
+    raise argument_error(one, "runs", "run ids, rows of a table or runs")
 
 
 def _is_query(text: str) -> bool:

@@ -29,7 +29,7 @@ from seamark.run.handler import Handler
 from seamark.run.run import Run, make_run
 from seamark.types import Histogram
 from seamark.values import encode_atom, histograms, series_leaves, to_float
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
@@ -88,7 +88,7 @@ def check_run(run: object, others: Mapping[str, Any], what: str = "SeamarkLogger
     root = run.get_root_object() if isinstance(run, Handler) else run
     if not isinstance(root, Run):
         wanted = "the Run that init_run() returns, or a namespace of it such as run['folds/1']"
-        raise wrong(run, f"{what}(run=...)", wanted)
+        raise argument_error(run, f"{what}(run=...)", wanted)
     if redundant := [name for name, value in others.items() if value is not None]:
         msg = (
             f"{what}(run=...): {', '.join(redundant)} cannot be given with a run that "

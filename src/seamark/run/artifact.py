@@ -22,7 +22,7 @@ from seamark.errors import ArgumentError, FileMissingError
 from seamark.journal.safe import parts_of
 from seamark.paths import is_device
 from seamark.values import escape
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,7 +165,7 @@ def destination_of(own: str, destination: str | None) -> str:
     if destination is None:
         name = own
     elif not isinstance(destination, str):
-        raise wrong(destination, "destination", "a name or None")
+        raise argument_error(destination, "destination", "a name or None")
     else:
         name = destination + own if destination.endswith("/") else destination
     _check_parts(name)

@@ -20,7 +20,7 @@ from seamark.pictures.printing import show
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.reading.facts import PROGRESS, Loop, progress_words
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 from seamark.values.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Chrono:
     def __call__(self, function: F) -> F:
         """Return a timed function; refuse one whose call only makes a coroutine or generator."""
         if not callable(function):
-            raise wrong(function, "chrono", "a function to decorate")
+            raise argument_error(function, "chrono", "a function to decorate")
         if (
             inspect.iscoroutinefunction(function)
             or inspect.isgeneratorfunction(function)
@@ -184,10 +184,10 @@ class Chronos:
             return found
         checked = check_path(name)
         if cuda not in _CUDA:
-            raise wrong(cuda, "cuda", f"one of {', '.join(map(repr, _CUDA))}")
+            raise argument_error(cuda, "cuda", f"one of {', '.join(map(repr, _CUDA))}")
         for what, call in (("on_start", on_start), ("on_end", on_end)):
             if call is not None and not callable(call):
-                raise wrong(call, what, "a function without arguments")
+                raise argument_error(call, what, "a function without arguments")
         kept = Statistics() if keep is None else check_keep("keep", keep)
         if cuda != "off" and self.device.find():
             self._lifecycle.on(rest=self.device.collect, stop=self.device.collect)
@@ -371,12 +371,12 @@ class Loops:
     ) -> Progress[T]:
         """Return a loop; see `seamark.Run.progress`."""
         if not isinstance(name, str) or not name.strip():
-            raise wrong(name, "name", "what the loop is called, such as 'epoch'")
+            raise argument_error(name, "name", "what the loop is called, such as 'epoch'")
         if isinstance(iterable, str) or not hasattr(type(iterable), "__iter__"):
-            raise wrong(iterable, "progress", "something to iterate over")
+            raise argument_error(iterable, "progress", "something to iterate over")
         for what, given in (("total", total), ("start", start)):
             if (what == "start" or given is not None) and (type(given) is not int or given < 0):
-                raise wrong(given, what, "a whole number from 0 on")
+                raise argument_error(given, what, "a whole number from 0 on")
         if total is None:
             with quietly():  # a loader of an iterable data set has a length that raises
                 total = start + len(iterable)  # type: ignore[arg-type]

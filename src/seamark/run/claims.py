@@ -19,7 +19,7 @@ from seamark.errors import SeamarkError
 from seamark.journal.folder import PROJECT_LOG, RunFolder
 from seamark.journal.reservations import Claim, Claims, claimant
 from seamark.run.values import gather
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from seamark.journal.reservations import ClaimState
@@ -238,7 +238,7 @@ def check_set(values: object) -> dict[str, Any]:
     if values is None:
         return {}
     if not isinstance(values, Mapping):
-        raise wrong(values, "set", "a mapping of paths to values")
+        raise argument_error(values, "set", "a mapping of paths to values")
     for path, value in values.items():
         gather(path, value)
     return dict(values)

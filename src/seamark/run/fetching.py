@@ -18,7 +18,7 @@ from seamark.errors import (
 from seamark.journal.rows import spoken
 from seamark.reading.attributes import TrackedFiles
 from seamark.reading.names import generated_name
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,7 +151,7 @@ def frame_of(
         )
         raise MissingExtraError(msg) from error
     if limit is not None and (not isinstance(limit, int) or limit < 1):
-        raise wrong(limit, "limit", "a positive number of points or None")
+        raise argument_error(limit, "limit", "a positive number of points or None")
     columns = _columns(recorded, path, attempt, limit)
     times = pd.to_datetime(columns.pop("timestamp"), unit="ns", utc=True)
     frame = pd.DataFrame(columns)

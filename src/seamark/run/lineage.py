@@ -20,7 +20,7 @@ from seamark.paths import ARTIFACTS, check_path, check_place, home_of, kind_of, 
 from seamark.reading.contents import ArtifactName, source_label
 from seamark.run.artifact import artifact_op, uri_of
 from seamark.run.container import Container
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from seamark.options.settings import Settings
@@ -67,7 +67,9 @@ class Reference:
     def __post_init__(self) -> None:
         uri_of(self.uri)
         if self.kind is not None and self.kind not in _KINDS:
-            raise wrong(self.kind, "kind", f"one of {', '.join(map(repr, _KINDS))} or None")
+            raise argument_error(
+                self.kind, "kind", f"one of {', '.join(map(repr, _KINDS))} or None"
+            )
 
 
 def hash_of(kind: str, name: str) -> str:
@@ -113,7 +115,7 @@ class Associations:
     def op(self, kind: str, what: Any, name: str | None) -> dict[str, Any]:
         """Return the op that records an input or output."""
         if name is not None and (not isinstance(name, str) or not name.strip("/")):
-            raise wrong(name, "name", "a text or None")
+            raise argument_error(name, "name", "a text or None")
         if isinstance(what, str) and _URL.match(what) and not what.startswith("file://"):
             what = Reference(what)
         if isinstance(what, Reference):
@@ -129,7 +131,7 @@ class Associations:
             found = self._find_artifact(kind, what)
         elif not isinstance(what, os.PathLike):
             wanted = "a container, an existing path, '[PROJECT/]NAME:VERSION' or a Reference"
-            raise wrong(what, f"mark_{kind}", wanted)
+            raise argument_error(what, f"mark_{kind}", wanted)
         if found is not None:
             path = _path(kind, name, str(found.get("name") or found["id"]))
             return _op(kind, path, found, hash_of(found["kind"], found["id"]))
@@ -147,7 +149,7 @@ class Associations:
                     msg = f"mark_{kind}: {error}, and no path is called so"
                     raise RunNotFoundError(msg) from None
         elif not there:
-            raise wrong(word, f"mark_{kind}", "an existing path", FileMissingError)
+            raise argument_error(word, f"mark_{kind}", "an existing path", FileMissingError)
         if found is not None and there:
             msg = (
                 f"mark_{kind}: {word!r:.200} is a path and an artifact: give {f'./{word}'!r:.200} "

@@ -27,7 +27,7 @@ from seamark.run.recorder import Recorder
 from seamark.run.shipping import Shipping
 from seamark.run.state import learn
 from seamark.values import encode_atom
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +103,7 @@ class LogSession:
         """Return the catalog, up to date for the project and all below it."""
         if not (progress_bar is None or isinstance(progress_bar, bool) or callable(progress_bar)):
             wanted = "True, False, None, a function of two numbers or a progress bar's class"
-            raise wrong(progress_bar, "progress_bar", wanted)
+            raise argument_error(progress_bar, "progress_bar", wanted)
         index = self.recorded.index
         with _progress(progress_bar) as progress:
             index.refresh(self.recorder.folder.project, progress=progress)

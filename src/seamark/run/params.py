@@ -19,7 +19,7 @@ from seamark.run.lifecycle import NEW
 from seamark.run.recorded import nest
 from seamark.values import Atom, decode_atom, encode_atom, is_container, parameters
 from seamark.values._atoms import members, thaw
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 from seamark.values._parameters import is_parameter, legal_key
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ def _pairs(new: Any) -> dict[Any, Any]:
         try:
             return dict(new)
         except (TypeError, ValueError):
-            raise wrong(
+            raise argument_error(
                 new,
                 "params",
                 "a mapping, dataclass, Namespace, OmegaConf or ArgumentParser",

@@ -16,7 +16,7 @@ from seamark.process.interrupts import let_pass, quietly
 from seamark.reading.browsing import Browsable
 from seamark.types import File, FileSeries, FloatSeries, Histogram, Series, Single, StringSeries
 from seamark.values import Escaped, flatten, is_container, shown, to_float, to_step, to_time_ns
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
@@ -316,7 +316,7 @@ def _sequences(path: str, values: Any) -> Iterator[tuple[str, list[Any]]]:
             yield from _sequences(join_path(path, check_path(str(key))), part)
         return
     if not isinstance(values, Iterable) or isinstance(values, Browsable):
-        raise wrong(values, f"{path!r}", "several values in a sequence", ValueKindError)
+        raise argument_error(values, f"{path!r}", "several values in a sequence", ValueKindError)
     yield path, list(values)
 
 
@@ -333,7 +333,7 @@ def family_of(value: Any) -> str:
     except ValueKindError as refused:
         if File.is_convertable(value):
             return "file_series"
-        raise wrong(
+        raise argument_error(
             value, "append", "a number, a string, a File, an image or a Histogram", ValueKindError
         ) from refused
     return "float_series"

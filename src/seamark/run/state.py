@@ -16,7 +16,7 @@ from seamark.process.interrupts import logged, quietly
 from seamark.reading.attributes import DETAIL
 from seamark.reading.words import hint_for
 from seamark.values import escape
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
@@ -51,9 +51,9 @@ def check_state(state: object, detail: object, error: object) -> None:
         msg = f"state: expected one of {', '.join(_SETTABLE)}, got {state!r:.80}{hint}"
         raise ArgumentError(msg)
     if detail is not None and not (isinstance(detail, str) and 0 < len(detail) <= _LONGEST):
-        raise wrong(detail, "detail", f"a text of 1 to {_LONGEST:,} characters or None")
+        raise argument_error(detail, "detail", f"a text of 1 to {_LONGEST:,} characters or None")
     if error is not None and not isinstance(error, BaseException):
-        raise wrong(error, "error", "an exception or None")
+        raise argument_error(error, "error", "an exception or None")
 
 
 def expect_owned(verb: str, words: str, *, owned: bool) -> None:

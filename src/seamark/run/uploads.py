@@ -19,7 +19,7 @@ from seamark.blobs import members_of
 from seamark.capture.code.walk import Search, StoppedError, Walk
 from seamark.errors import ArgumentError, FileMissingError
 from seamark.process.interrupts import quietly
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from seamark.blobs import FileFilter
@@ -75,10 +75,12 @@ def files_to_upload(
 def _check(ignore: object, max_bytes: object) -> None:
     is_name = isinstance(ignore, str) and ignore == os.path.basename(ignore) and bool(ignore)
     if ignore is not None and not is_name:
-        raise wrong(ignore, "ignore", "the name of files with rules, such as '.gitignore', or None")
+        raise argument_error(
+            ignore, "ignore", "the name of files with rules, such as '.gitignore', or None"
+        )
     is_count = isinstance(max_bytes, int) and not isinstance(max_bytes, bool) and max_bytes >= 0
     if max_bytes is not None and not is_count:
-        raise wrong(max_bytes, "max_bytes", "a number of bytes or None")
+        raise argument_error(max_bytes, "max_bytes", "a number of bytes or None")
 
 
 def _check_size(found: dict[str, Path], max_bytes: int) -> None:
@@ -128,7 +130,7 @@ def _files_of_module(module: ModuleType, ignore: str | None) -> dict[str, Path]:
     folders = list(getattr(module, "__path__", ()))
     file = getattr(module, "__file__", None)
     if not folders and not (isinstance(file, str) and os.path.isfile(file)):
-        raise wrong(
+        raise argument_error(
             module.__name__, "upload_files", "a module that lies in files", FileMissingError
         )
     if not folders:

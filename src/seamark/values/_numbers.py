@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NUMERIC",
     "Converted",
+    "argument_error",
     "histograms",
     "move",
     "shown",
@@ -29,7 +30,6 @@ __all__ = [
     "to_step",
     "to_time_ns",
     "waits",
-    "wrong",
 ]
 
 
@@ -294,7 +294,7 @@ def to_step(step: Any) -> float:
     except (ValueKindError, ArgumentError):
         found = math.nan
     if not math.isfinite(found):
-        raise wrong(step, "step", "a finite number")
+        raise argument_error(step, "step", "a finite number")
     return found
 
 
@@ -312,7 +312,7 @@ def to_time_ns(timestamp: float | datetime | None) -> int | None:
         let_pass(error)
         found = None
     if found is None or abs(found) > _MAX_NS:
-        raise wrong(
+        raise argument_error(
             timestamp, "timestamp", "seconds since 1970 or a datetime between 1678 and 2262"
         )
     return found
@@ -344,7 +344,7 @@ def shown(value: Any) -> str:
     return type(value).__name__
 
 
-def wrong(
+def argument_error(
     given: object, what: str, expected: str, kind: type[SeamarkError] = ArgumentError
 ) -> SeamarkError:
     """Return an error about an argument with what was expected and what was given."""

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from seamark.values._numbers import to_float, wrong
+from seamark.values._numbers import argument_error, to_float
 
 __all__ = ["Keep", "Last", "Ring", "a_count", "a_float", "a_mapping"]
 
@@ -92,7 +92,7 @@ class Last(Keep):
             ArgumentError: If it is of another kind.
         """
         if not isinstance(other, Last):
-            raise wrong(other, "merge", "Last")
+            raise argument_error(other, "merge", "Last")
         if other.count:
             self._last = other.last
         self._count += other.count
@@ -148,7 +148,7 @@ class Ring(Keep):
 
     def __init__(self, size: int) -> None:
         if isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= MOST_KEPT:
-            raise wrong(size, "size", f"a whole number from 1 to {MOST_KEPT}")
+            raise argument_error(size, "size", f"a whole number from 1 to {MOST_KEPT}")
         self.size = size
         self._kept: deque[float] = deque(maxlen=size)
         self._count = 0
@@ -173,7 +173,7 @@ class Ring(Keep):
             ArgumentError: If it is of another kind.
         """
         if not isinstance(other, Ring):
-            raise wrong(other, "merge", "a Ring")
+            raise argument_error(other, "merge", "a Ring")
         self._kept.extend(other.values)
         self._count += other.count
 
@@ -218,7 +218,7 @@ class Ring(Keep):
         told = a_mapping(cls, state)
         found, values = cls(told.get("size", 0)), told.get("values")
         if not isinstance(values, list | tuple) or len(values) > found.size:
-            raise wrong(values, "values", f"at most {found.size} numbers")
+            raise argument_error(values, "values", f"at most {found.size} numbers")
         found._kept.extend(a_float("values", each, odd=True) for each in values)
         found._count = a_count("count", told.get("count"))
         return found
@@ -234,14 +234,14 @@ def _plain(number: float) -> float | str:
 def a_mapping(kind: type, state: object) -> Mapping[str, Any]:
     """Return the state of an aggregate; ArgumentError if it is not a mapping."""
     if not isinstance(state, Mapping):
-        raise wrong(state, f"{kind.__name__}.from_dict", "what state_dict() returned")
+        raise argument_error(state, f"{kind.__name__}.from_dict", "what state_dict() returned")
     return state
 
 
 def a_count(name: str, given: object) -> int:
     """Return a number of observations; ArgumentError if it is none that 64 bits hold."""
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < _COUNTS:
-        raise wrong(given, name, "a whole number from 0 on")
+        raise argument_error(given, name, "a whole number from 0 on")
     return given
 
 
@@ -256,4 +256,4 @@ def a_float(name: str, given: object, *, odd: bool = False) -> float:
             found = math.inf
         if odd or math.isfinite(found):
             return found
-    raise wrong(given, name, f"a{'' if odd else ' finite'} number")
+    raise argument_error(given, name, f"a{'' if odd else ' finite'} number")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from seamark.errors import ArgumentError
-from seamark.values._numbers import to_float, wrong
+from seamark.values._numbers import argument_error, to_float
 from seamark.values.aggregates import Keep, Last, Ring, a_count, a_float, a_mapping
 
 __all__ = ["SCALE", "Moments", "Statistics", "load_aggregate", "scaled", "scaled_sum"]
@@ -202,7 +202,7 @@ class Statistics(Keep):
             ArgumentError: If it is of another kind.
         """
         if not isinstance(other, Statistics):
-            raise wrong(other, "merge", "Statistics")
+            raise argument_error(other, "merge", "Statistics")
         moments = other._settle()  # noqa: SLF001 - of its own class
         with self._lock:
             self._moments = self._settle().with_(moments)
@@ -339,7 +339,7 @@ class Statistics(Keep):
         if count:
             squares, rest = _list(told, "squares", 2, odd=True)
             if math.isnan(squares) or squares < 0:
-                raise wrong(squares, "squares", "a number from 0 on")
+                raise argument_error(squares, "squares", "a number from 0 on")
             ends = [a_float(name, told.get(name)) for name in ("min", "max", "first", "last")]
             found._moments = Moments(count, _sum_of(told), squares, rest, *ends)
         return found
@@ -390,7 +390,7 @@ class Statistics(Keep):
 
 def _whole(number: float) -> int:
     if not number.is_integer():
-        raise wrong(number, "from_array", "a whole number of observations")
+        raise argument_error(number, "from_array", "a whole number of observations")
     return int(number)
 
 
@@ -426,7 +426,7 @@ def _list(
 ) -> list[float]:
     given = told.get(name)
     if not isinstance(given, list | tuple) or len(given) > _LONGEST:
-        raise wrong(given, name, "a list of numbers")
+        raise argument_error(given, name, "a list of numbers")
     if length is not None and len(given) != length:
         msg = f"{name}: expected {length} numbers, got {len(given)}"
         raise ArgumentError(msg)
@@ -442,6 +442,6 @@ def load_aggregate(kind: object, state: object) -> Keep:
     """Return the aggregate in a record (kind and ``state_dict``); invalid: ArgumentError."""
     made = _KINDS.get(kind) if isinstance(kind, str) else None
     if made is None:
-        raise wrong(kind, "kind", f"one of {', '.join(_KINDS)}")
+        raise argument_error(kind, "kind", f"one of {', '.join(_KINDS)}")
     found: Keep = made.from_dict(state)
     return found

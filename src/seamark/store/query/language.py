@@ -45,7 +45,7 @@ from seamark.store.query.kinds import (
     system_types,
 )
 from seamark.values import escape
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -165,7 +165,7 @@ def parse(text: str) -> Expression:
     compared.
     """
     if not isinstance(text, str):
-        raise wrong(
+        raise argument_error(
             text,
             "query",
             "a string, such as 'parameters/lr = 0.5 AND tags/workers = 8'",
@@ -191,7 +191,7 @@ def parse_field(text: str, what: str = "column") -> Field:
     Only an aggregate or a type after the last colon counts. Raises `QueryError` for an empty text.
     """
     if not isinstance(text, str) or not text.strip("`"):
-        raise wrong(text, what, "a path such as 'val/loss' or 'val/loss:min'", QueryError)
+        raise argument_error(text, what, "a path such as 'val/loss' or 'val/loss:min'", QueryError)
     path, colon, word = text.rpartition(":")
     path, word = path.strip("`"), word.lower()
     word = _OTHER_AGGREGATES.get(word, word)

@@ -21,7 +21,7 @@ from seamark.reading.names import LATEST
 from seamark.store.query.kinds import GROUPS, STATES, near_state
 from seamark.store.query.language import Among, And, Comparison, Expression, Field, Value, parse
 from seamark.values import escape
-from seamark.values._numbers import wrong
+from seamark.values._numbers import argument_error
 
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog
@@ -199,7 +199,7 @@ class Selection(Wanted):
         ]
         if self.trashed is not None:
             if not isinstance(self.trashed, bool):
-                raise wrong(self.trashed, "trashed", "True, False or None for both")
+                raise argument_error(self.trashed, "trashed", "True, False or None for both")
             value = Value(self.trashed, str(self.trashed).lower())
             terms.append(Comparison(Field("sys/trashed"), "=", value))
         return And(tuple(terms))
@@ -212,17 +212,17 @@ class Selection(Wanted):
     def check(self) -> None:
         """Check the parts that `expression` does not check; raises `ArgumentError`."""
         if self.kind not in KINDS:
-            raise wrong(self.kind, "kind", f"one of {', '.join(KINDS)}")
+            raise argument_error(self.kind, "kind", f"one of {', '.join(KINDS)}")
         if self.limit is not None and (
             not isinstance(self.limit, int) or isinstance(self.limit, bool) or self.limit < 1
         ):
-            raise wrong(self.limit, "limit", "a positive number of runs or None")
+            raise argument_error(self.limit, "limit", "a positive number of runs or None")
         if not isinstance(self.offset, int) or isinstance(self.offset, bool) or self.offset < 0:
-            raise wrong(self.offset, "offset", "a number of runs to leave out")
+            raise argument_error(self.offset, "offset", "a number of runs to leave out")
         if not isinstance(self.ascending, bool):
-            raise wrong(self.ascending, "ascending", "True or False")
+            raise argument_error(self.ascending, "ascending", "True or False")
         if not isinstance(self.sort_by, str):
-            raise wrong(self.sort_by, "sort_by", "a path such as 'val/loss:min'")
+            raise argument_error(self.sort_by, "sort_by", "a path such as 'val/loss:min'")
 
 
 def _strings(name: str, given: str | Iterable[str] | None) -> list[str] | None:
@@ -237,7 +237,7 @@ def _strings(name: str, given: str | Iterable[str] | None) -> list[str] | None:
     )
     for value in values:
         if not isinstance(value, str):
-            raise wrong(value, name, "a string or several")
+            raise argument_error(value, name, "a string or several")
     return values or None
 
 

@@ -152,7 +152,7 @@ class EngineProfiler(ABC):
     # ------------------------------------------------------------ results
 
     def _times(self) -> RunTimes:
-        return self.times.settled()
+        return self.times.now()
 
     def stats(self) -> list[TimeStat]:
         """Return numbers of the latest run, at any moment.

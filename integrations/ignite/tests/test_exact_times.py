@@ -8,7 +8,8 @@ import sys
 import threading
 
 import pytest
-from ignite.engine import Engine, EventEnum, Events
+import torch
+from ignite.engine import Engine, EventEnum, Events, create_supervised_trainer
 
 from seamark import init_run
 from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler
@@ -394,3 +395,42 @@ def test_results_do_not_change_afterwards(hand_clock):
     engine.add_event_handler(Events.STARTED, lambda: None)
     engine.run(range(3), max_epochs=3)
     assert repr(results) == before
+
+
+def test_what_is_printed_has_all_events_with_handlers_and_the_gpu(hand_clock):
+    engine, profiler = Engine(nothing), BasicTimeProfiler()
+    engine.register_events(*Custom)
+    engine.add_event_handler(Events.GET_BATCH_STARTED, hand_clock.sleep, 2)
+    engine.add_event_handler(Events.ITERATION_STARTED, engine.fire_event, Custom.HAPPENED)
+    engine.add_event_handler(Custom.HAPPENED, hand_clock.sleep, 1)
+    profiler.attach(engine)
+    engine.run(range(3))
+    results = profiler.get_results()
+    results["cuda_processing_stats"] = results["processing_stats"]
+    lines = profiler.print_results(results).splitlines()
+    for head, said in [
+        ("- Events.GET_BATCH_STARTED: ['HandClock.sleep']", "6.00000 | 2.00000/0"),
+        ("- Events.HAPPENED: ['HandClock.sleep']", "3.00000 | 1.00000/0"),
+        ("Processing function on the GPU (CUDA events):", "0.00000 | 0.00000/0"),
+    ]:
+        assert lines.count(head) == 1
+        assert lines[lines.index(head) + 1].startswith(said)
+
+
+# ---------------------------------------------------------------- what is recorded beside
+
+
+def test_an_optimizer_step_of_several_batches_is_one_batch_more(logger):
+    """The effective batch size counts samples of an optimizer step."""
+    net = torch.nn.Linear(2, 1)
+    trainer = create_supervised_trainer(
+        net,
+        torch.optim.SGD(net.parameters(), lr=0.1),
+        torch.nn.functional.mse_loss,
+        gradient_accumulation_steps=4,
+    )
+    logger.attach(trainer, lambda *_: None, Events.COMPLETED)
+    rows = torch.utils.data.TensorDataset(torch.ones(6, 2), torch.ones(6, 1))
+    trainer.run(torch.utils.data.DataLoader(rows, batch_size=3))
+    found = logger["distributed"].fetch()
+    assert (found["accumulate_grad_batches"], found["effective_batch_size"]) == (4, 12)

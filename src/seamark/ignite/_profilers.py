@@ -299,14 +299,21 @@ class BasicTimeProfiler(EngineProfiler):
 
     @staticmethod
     def print_results(results: dict[str, Any]) -> str:
-        """Print the results and return the text, which is that of Ignite's own profiler.
+        """Print the results and return the text: that of Ignite's own profiler, with what it lacks.
 
         It is as wide as the terminal, and 100 columns where there is none; `table` has everything.
         """
         with contextlib.redirect_stdout(io.StringIO()):
             text: str = ignite.handlers.BasicTimeProfiler.print_results(results)
+        lines, stats = text.splitlines(), results["event_handlers_stats"]
+        for name, each in stats.items():
+            names = results["event_handlers_names"].get(f"{name}_names")
+            if names and f"- Events.{name}: " not in text:
+                lines += ["", f"- Events.{name}: {names}", _basic_line(each)]
+        if device := results.get("cuda_processing_stats"):
+            lines += ["", "Processing function on the GPU (CUDA events):", _basic_line(device)]
         columns = columns_of(sys.stdout)
-        text = "\n".join(without_middle(line, columns) for line in text.splitlines())
+        text = "\n".join(without_middle(line, columns) for line in [*lines, ""])
         show(text)
         return text
 
@@ -360,6 +367,15 @@ class BasicTimeProfiler(EngineProfiler):
     def total_num_iters(self) -> int:
         """The number of iterations of the latest run."""
         return self._times().processing.moments.count
+
+
+def _basic_line(stats: dict[str, Any]) -> str:
+    def cell(value: Any) -> str:
+        if isinstance(value, str):
+            return value
+        return f"{value[0]:.5f}/{value[1]}" if isinstance(value, tuple) else f"{value:.5f}"
+
+    return " | ".join(map(cell, stats.values()))
 
 
 def _basic(source: Durations) -> OrderedDict[str, Any]:

@@ -48,7 +48,7 @@ class _Mark:
     other handlers of the event, ``own_name`` is as Ignite shows it.
     """
 
-    __slots__ = ("event", "event_times", "function", "name", "own_name", "times")
+    __slots__ = ("add", "event", "event_times", "function", "name", "own_name", "times")
 
     def __init__(
         self, event: Any, function: Any = None, name: str = "", own_name: str = ""
@@ -56,11 +56,13 @@ class _Mark:
         self.event, self.function, self.name, self.own_name = event, function, name, own_name
         self.times: Any = None
         self.event_times: Any = None
+        self.add: Any = None
 
     def bind(self, run: RunTimes) -> None:
         self.event_times = run.of_event(self.event)
         if self.function is not None:
             self.times = self.event_times.of_handler(self.name, self.own_name)
+            self.add = self.times.waiting.extend
 
 
 def _mark_of(function: Any) -> Any:
@@ -231,16 +233,16 @@ class EngineClock:
             try:
                 return handler(*args, **kwargs) if kwargs else handler(*args)
             finally:
-                took_ns, times = perf_counter_ns() - start_ns, mark.times
+                took_ns = perf_counter_ns() - start_ns
                 inside_ns = self.handlers_ns - before_ns
                 self.handlers_ns = before_ns + took_ns
                 at = self.at + ahead if is_frequent else self._position()
-                times.waiting.extend((at, took_ns))
+                mark.add((at, took_ns))
                 mark.event_times.spent_ns += took_ns
                 if inside_ns:
-                    times.nested_ns += inside_ns
+                    mark.times.nested_ns += inside_ns
                 if not self.lap_ns:
-                    times.outside_ns += took_ns - inside_ns
+                    mark.times.outside_ns += took_ns - inside_ns
 
         return timed
 
@@ -376,7 +378,7 @@ class EngineClock:
         spent_ns = fetch.spent_ns, fetched.spent_ns, step.spent_ns, stepped.spent_ns
         times.steps.extend((at, self._waited_ns, took_ns, self._stepped_at, *spent_ns))
         fetch.spent_ns = fetched.spent_ns = step.spent_ns = stepped.spent_ns = 0
-        if began_ns > 0:
+        if self.handlers_ns != self._handlers_before_ns and began_ns > 0:
             times.processing.nested_ns += self.handlers_ns - self._handlers_before_ns
         if self.lap_ns:
             times.epochs_ns += now_ns - self.lap_ns

@@ -274,7 +274,7 @@ class BasicTimeProfiler(EngineProfiler):
         return [one for one in events if one.key not in self.events_to_ignore]
 
     def get_results(self) -> dict[str, dict[str, Any]]:
-        """Return aggregated times of the latest run of the first engine, in seconds.
+        """Return aggregated times of the latest run, in seconds.
 
         The index beside a minimum or maximum is the 0-based position of its iteration, for events
         of an epoch that of the epoch.
@@ -407,7 +407,7 @@ class HandlersTimeProfiler(EngineProfiler):
     """Seconds; kept because Ignite has it, and without effect: filters are looked at themselves."""
 
     def get_results(self) -> list[list[Any]]:
-        """Return aggregated times of the latest run of the first engine, in seconds.
+        """Return aggregated times of the latest run, in seconds.
 
         Returns:
             A row for each handler: name, event, total, (minimum, index), (maximum, index), mean,

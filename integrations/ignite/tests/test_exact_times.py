@@ -8,7 +8,8 @@ import sys
 import threading
 
 import pytest
-from ignite.engine import Engine, EventEnum, Events
+import torch
+from ignite.engine import Engine, EventEnum, Events, create_supervised_trainer
 
 from seamark import init_run
 from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler
@@ -282,3 +283,154 @@ def test_a_run_that_cannot_begin_does_not_end_the_one_around_it(profiler, hand_c
     engine.run(range(4))
     assert refused
     assert seconds(profiler) == (0, 4)
+
+
+# ---------------------------------------------------------------- ends of every kind
+
+
+def test_a_step_that_raises_leaves_what_came_before_it(profiler, hand_clock):
+    """Its wait, the handlers until then, and those of the step before it."""
+
+    def data():
+        for batch in range(3):
+            hand_clock.sleep(0.5)
+            yield batch
+
+    def step(_engine, batch):
+        hand_clock.sleep(0.25)
+        if batch == 1:
+            raise RuntimeError
+
+    engine = Engine(step)
+    for at, event in enumerate(
+        [
+            Events.EPOCH_STARTED,
+            Events.GET_BATCH_STARTED,
+            Events.GET_BATCH_COMPLETED,
+            Events.ITERATION_STARTED,
+            Events.ITERATION_COMPLETED,
+        ]
+    ):
+        engine.add_event_handler(event, hand_clock.sleep, 2.0**at)
+    profiler.attach(engine)
+    with pytest.raises(RuntimeError):
+        engine.run(data(), epoch_length=3)
+    for _ in range(2):  # to look changes nothing
+        assert seconds(profiler) == (0.25, 1)
+        assert seconds(profiler, "dataflow") == (1, 2)
+        assert of_event(profiler, "GET_BATCH_STARTED") == (4, 2)
+        assert of_event(profiler, "GET_BATCH_COMPLETED") == (8, 2)
+        assert of_event(profiler, "ITERATION_STARTED") == (16, 2)
+        assert of_event(profiler, "ITERATION_COMPLETED") == (16, 1)
+
+
+def test_a_handler_that_raises_at_once_is_the_whole_epoch(profiler, hand_clock):
+    engine = Engine(nothing)
+
+    @engine.on(Events.EPOCH_STARTED)
+    def broken():
+        hand_clock.sleep(3)
+        raise RuntimeError
+
+    profiler.attach(engine)
+    with pytest.raises(RuntimeError):
+        engine.run(range(2))
+    assert of_event(profiler, "EPOCH_STARTED") == (3, 1)
+    assert "3 s of the 3 s of an epoch, 100 %" in profiler.largest_cost()
+
+
+def test_the_fetch_that_finds_no_more_data_is_one_of_its_own(profiler, hand_clock):
+    """As in each epoch over data of unknown length; it is no part of the next epoch's first one."""
+
+    class Unknown:
+        def __iter__(self):
+            return iter(range(2))
+
+    engine = Engine(nothing)
+    engine.add_event_handler(Events.GET_BATCH_STARTED, lambda: hand_clock.sleep(1))
+    profiler.attach(engine)
+    engine.run(Unknown(), max_epochs=3)
+    (found,) = [one for one in profiler.stats() if "GET_BATCH_STARTED" in (one.name, one.event)]
+    # From the second epoch on Ignite knows the length.
+    assert (found.count, found.total_s, found.max_s) == (7, 7, 1)
+
+
+@pytest.mark.parametrize("how", ["interrupted", "attached"])
+def test_the_first_handlers_of_what_goes_on_are_timed(profiler, how, hand_clock):
+    engine = Engine(nothing)
+    if how == "attached":
+        engine.add_event_handler(Events.ITERATION_COMPLETED(once=1), profiler.attach)
+    else:
+        engine.add_event_handler(Events.GET_BATCH_STARTED(once=1), engine.interrupt)
+        profiler.attach(engine)
+    for event in (Events.GET_BATCH_STARTED, Events.GET_BATCH_COMPLETED):
+        engine.add_event_handler(event, lambda: hand_clock.sleep(1))
+    engine.run(range(2))
+    if how == "interrupted":
+        engine.run(range(2))
+        assert of_event(profiler, "GET_BATCH_COMPLETED")[0] == 2
+    assert of_event(profiler, "GET_BATCH_STARTED")[0] == (2 if how == "interrupted" else 1)
+
+
+def test_a_custom_event_belongs_to_the_iteration_that_it_is_fired_in(profiler, hand_clock):
+    engine = Engine(nothing)
+    engine.register_events(*Custom)
+    engine.add_event_handler(Custom.HAPPENED, lambda: hand_clock.sleep(1))
+    engine.add_event_handler(Events.ITERATION_STARTED(once=3), engine.fire_event, Custom.HAPPENED)
+    profiler.attach(engine)
+    engine.run(range(4))
+    (found,) = [one for one in profiler.stats() if "HAPPENED" in (one.name, one.event)]
+    assert (found.count, found.max_iteration) == (1, 3)
+
+
+def test_results_do_not_change_afterwards(hand_clock):
+    engine, profiler = Engine(nothing), BasicTimeProfiler()
+    engine.add_event_handler(Events.ITERATION_COMPLETED, lambda: hand_clock.sleep(1))
+    profiler.attach(engine)
+    engine.run(range(3), max_epochs=2)
+    times = profiler.event_handlers_times[Events.ITERATION_COMPLETED]
+    assert times.tolist() == [1] * 6
+    results = profiler.get_results()
+    before = repr(results)
+    engine.add_event_handler(Events.STARTED, lambda: None)
+    engine.run(range(3), max_epochs=3)
+    assert repr(results) == before
+
+
+def test_what_is_printed_has_all_events_with_handlers_and_the_gpu(hand_clock):
+    engine, profiler = Engine(nothing), BasicTimeProfiler()
+    engine.register_events(*Custom)
+    engine.add_event_handler(Events.GET_BATCH_STARTED, hand_clock.sleep, 2)
+    engine.add_event_handler(Events.ITERATION_STARTED, engine.fire_event, Custom.HAPPENED)
+    engine.add_event_handler(Custom.HAPPENED, hand_clock.sleep, 1)
+    profiler.attach(engine)
+    engine.run(range(3))
+    results = profiler.get_results()
+    results["cuda_processing_stats"] = results["processing_stats"]
+    lines = profiler.print_results(results).splitlines()
+    for head, said in [
+        ("- Events.GET_BATCH_STARTED: ['HandClock.sleep']", "6.00000 | 2.00000/0"),
+        ("- Events.HAPPENED: ['HandClock.sleep']", "3.00000 | 1.00000/0"),
+        ("Processing function on the GPU (CUDA events):", "0.00000 | 0.00000/0"),
+    ]:
+        assert lines.count(head) == 1
+        assert lines[lines.index(head) + 1].startswith(said)
+
+
+# ---------------------------------------------------------------- what is recorded beside
+
+
+def test_an_optimizer_step_of_several_batches_is_one_batch_more(logger):
+    """The effective batch size counts samples of an optimizer step."""
+    net = torch.nn.Linear(2, 1)
+    trainer = create_supervised_trainer(
+        net,
+        torch.optim.SGD(net.parameters(), lr=0.1),
+        torch.nn.functional.mse_loss,
+        gradient_accumulation_steps=4,
+    )
+    logger.attach(trainer, lambda *_: None, Events.COMPLETED)
+    rows = torch.utils.data.TensorDataset(torch.ones(6, 2), torch.ones(6, 1))
+    trainer.run(torch.utils.data.DataLoader(rows, batch_size=3))
+    found = logger["distributed"].fetch()
+    assert (found["accumulate_grad_batches"], found["effective_batch_size"]) == (4, 12)

@@ -71,7 +71,7 @@ def check_what_rank_zero_says(name, run, backend, launcher):
     assert run["train/text"].fetch_values().value.tolist() == ["rank 0"] * 8
     facts = {
         "strategy": backend, "world_size": 2, "nodes": 1, "devices": 2, "accelerator": "cpu",
-        "batch_size": 4, "effective_batch_size": 8,
+        "batch_size": 4, "accumulate_grad_batches": 1, "effective_batch_size": 8,
     }  # fmt: skip
     assert run["distributed"].fetch() == facts | {"launcher": launcher}
     assert len(run.session.recorded.view().histograms("weights/" + next(iter(weights(run))))) == 2

@@ -648,7 +648,7 @@ def test_core_events_fired_by_hand_make_no_rows(both, tmp_path):
     basic = both[0]
     basic.write_results(tmp_path / "wide.csv")
     assert len(csv_rows(tmp_path / "wide.csv")) == 3
-    assert counts(basic)["ITERATION_STARTED", ""] == 3
+    assert counts(basic)["ITERATION_STARTED", ""] == 4
 
 
 # ---------------------------------------------------------------- Ignite's shapes

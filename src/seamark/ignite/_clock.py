@@ -48,7 +48,7 @@ class _Mark:
     other handlers of the event, ``own_name`` is as Ignite shows it.
     """
 
-    __slots__ = ("event", "event_times", "function", "name", "own_name", "times")
+    __slots__ = ("add", "event", "event_times", "function", "name", "own_name", "times")
 
     def __init__(
         self, event: Any, function: Any = None, name: str = "", own_name: str = ""
@@ -56,11 +56,13 @@ class _Mark:
         self.event, self.function, self.name, self.own_name = event, function, name, own_name
         self.times: Any = None
         self.event_times: Any = None
+        self.add: Any = None
 
     def bind(self, run: RunTimes) -> None:
         self.event_times = run.of_event(self.event)
         if self.function is not None:
             self.times = self.event_times.of_handler(self.name, self.own_name)
+            self.add = self.times.waiting.extend
 
 
 def _mark_of(function: Any) -> Any:
@@ -163,9 +165,11 @@ class EngineClock:
         self._engine = weakref.ref(engine)
         self._listeners: list[Any] = []  # of `seamark.ignite._profilers.EngineProfiler`
         self.times = RunTimes()
+        *self._before, self._stepped = map(self.times.of_event, FREQUENT)
         self.state: Any = None
         self.thread = self.at = self.handlers_ns = self.lap_ns = 0
-        self._wait_ns = self._step_ns = 0  # when the wait or the step began that goes on
+        # When the wait or the step began that goes on; -1 for a step that was interrupted.
+        self._wait_ns = self._step_ns = 0
         self._waited_ns = -1
         self._handlers_before_ns = self._stepped_at = 0
         self._due_ns: float = 0
@@ -194,11 +198,11 @@ class EngineClock:
         """Call a listener no longer; without listeners, nothing of ours stays on the engine."""
         if listener in self._listeners:
             if self.times.began:
-                listener.end(self.times.copy())
+                listener.end(self.times.now())
             self._listeners.remove(listener)
         engine: Any = self._engine()
         if not self._listeners:
-            self.times, self.thread = RunTimes(), 0
+            self.times, self.thread, self._paused_in_epoch = RunTimes(), 0, None
             engine._event_handlers = engine._event_handlers.plain()  # noqa: SLF001
 
     # ------------------------------------------------------------ functions for the table
@@ -220,24 +224,25 @@ class EngineClock:
         return found
 
     def _timed(self, mark: _Mark, handler: Any) -> Any:
-        ahead = int(mark.event in _BEFORE_STEP)
+        ahead, is_frequent = int(mark.event in _BEFORE_STEP), mark.event in FREQUENT
 
         def timed(*args: Any, **kwargs: Any) -> Any:
-            if get_ident() != self.thread:
+            if get_ident() != self.thread and not self._admits_handler(mark.event):
                 return handler(*args, **kwargs)
             before_ns, start_ns = self.handlers_ns, perf_counter_ns()
             try:
                 return handler(*args, **kwargs) if kwargs else handler(*args)
             finally:
-                took_ns, times = perf_counter_ns() - start_ns, mark.times
+                took_ns = perf_counter_ns() - start_ns
                 inside_ns = self.handlers_ns - before_ns
                 self.handlers_ns = before_ns + took_ns
-                times.waiting.extend((self.at + ahead, took_ns))
+                at = self.at + ahead if is_frequent else self._position()
+                mark.add((at, took_ns))
                 mark.event_times.spent_ns += took_ns
                 if inside_ns:
-                    times.nested_ns += inside_ns
+                    mark.times.nested_ns += inside_ns
                 if not self.lap_ns:
-                    times.outside_ns += took_ns - inside_ns
+                    mark.times.outside_ns += took_ns - inside_ns
 
         return timed
 
@@ -269,10 +274,10 @@ class EngineClock:
         def probe(*_args: Any, **_kwargs: Any) -> None:
             now_ns = perf_counter_ns()
             try:
-                if get_ident() != self.thread and not self._admit(event, now_ns, counts=is_last):
+                if get_ident() != self.thread and not self._admit(event, counts=is_last):
                     return
                 if has_row:
-                    mark.event_times.happened(self.at)
+                    mark.event_times.happened(self._position())
                 act(now_ns)
             except Exception as error:  # noqa: BLE001 - training comes first
                 self._fail(error)
@@ -281,6 +286,18 @@ class EngineClock:
         made._seamark = mark  # noqa: SLF001 - a mark of our own
         return made
 
+    def _position(self) -> int:
+        with quietly():  # a user may assign anything to a state
+            return position(self.state.epoch, self.state.iteration)
+        return self.at
+
+    def _admits_handler(self, event: Any) -> bool:
+        try:
+            return self._admit(event, counts=False)
+        except Exception as error:  # noqa: BLE001 - training comes first
+            self._fail(error)
+            return False
+
     # ------------------------------------------------------------ the phases of a run
 
     def _open(self, now_ns: int, *, in_epoch: bool = False) -> None:
@@ -288,7 +305,8 @@ class EngineClock:
         engine: Any = self._engine()
         self.state = engine.state
         has_gpu = any(one.cuda == "events" for one in self._listeners) and torch.cuda.is_available()
-        self.times = RunTimes(self.state, GpuTimes() if has_gpu else None, epochs=int(in_epoch))
+        gpu, rest = GpuTimes() if has_gpu else None, weakref.WeakMethod(self._add_rest)
+        self.times = RunTimes(self.state, gpu, epochs=int(in_epoch), rest=rest)
         for _, _, mark in engine._event_handlers.marked():  # noqa: SLF001
             if mark is not None:
                 mark.bind(self.times)
@@ -306,11 +324,34 @@ class EngineClock:
         self.times.epochs += 1
 
     def _end_epoch(self, now_ns: int) -> None:
+        if self._wait_ns and self.state.batch is not None:
+            self._end_wait(now_ns)
+        self.times.steps.extend(self._rest())
+        for one in (*self._before, self._stepped):
+            one.spent_ns = 0
+        self._waited_ns = -1
+        self._stop_clock(now_ns)
+
+    def _stop_clock(self, now_ns: int) -> None:
         if self.lap_ns:
             self.times.epochs_ns += now_ns - self.lap_ns
-        if self._stepped_at:
-            self.times.events[Events.ITERATION_COMPLETED].happened(self._stepped_at)
         self.lap_ns = self._wait_ns = self._step_ns = self._stepped_at = 0
+
+    def _rest(self) -> tuple[int, ...]:
+        """Return the row of a step that does not come to its end, and of the one before."""
+        came = self._waited_ns >= 0
+        happened = (came or self._wait_ns, came, self._step_ns)
+        pairs = zip(self._before, happened, strict=True)
+        spent_ns = [one.spent_ns if yes or one.spent_ns else -1 for one, yes in pairs]
+        at = self.at if self._step_ns else self.at + 1
+        return at, self._waited_ns, -1, self._stepped_at, *spent_ns, self._stepped.spent_ns
+
+    def _add_rest(self, times: RunTimes) -> None:
+        """Add to a copy what waits for the end of a step or of an event, which may never come."""
+        times.steps.extend(self._rest())
+        for one in times.events.values():
+            if one.spent_ns and one.key not in FREQUENT:
+                one.happened(self._position())
 
     def _begin_wait(self, _now_ns: int) -> None:
         self._handlers_before_ns = self.handlers_ns
@@ -332,12 +373,12 @@ class EngineClock:
 
     def _end_step(self, now_ns: int) -> None:
         times, at, began_ns, stepped = self.times, self.at, self._step_ns, self._stepped
-        took_ns = now_ns - began_ns if began_ns else -1
+        took_ns = now_ns - began_ns if began_ns > 0 else -1
         fetch, fetched, step = self._before
         spent_ns = fetch.spent_ns, fetched.spent_ns, step.spent_ns, stepped.spent_ns
         times.steps.extend((at, self._waited_ns, took_ns, self._stepped_at, *spent_ns))
         fetch.spent_ns = fetched.spent_ns = step.spent_ns = stepped.spent_ns = 0
-        if began_ns:
+        if self.handlers_ns != self._handlers_before_ns and began_ns > 0:
             times.processing.nested_ns += self.handlers_ns - self._handlers_before_ns
         if self.lap_ns:
             times.epochs_ns += now_ns - self.lap_ns
@@ -359,26 +400,30 @@ class EngineClock:
         if self._wait_ns and self.state.batch is not None:
             self._end_wait(now_ns)
         self._paused_in_epoch = bool(self.lap_ns)
-        self._end_epoch(now_ns)
-        self.thread = 0
+        began = -1 if self._step_ns else 0
+        ended_ns, self._stepped.spent_ns = self._stepped.spent_ns, 0
+        self.times.steps.extend((0, -1, -1, self._stepped_at, -1, -1, -1, ended_ns))
+        self._stop_clock(now_ns)
+        self.thread, self._step_ns = 0, began
 
     def _end_run(self, now_ns: int) -> None:
         """Tell the listeners, before the last handlers, which may end the run recorded into."""
-        self._end_epoch(now_ns)
         if self.times.began:
+            self._end_epoch(now_ns)
             for one in self._listeners:
                 one.end(self.times)
 
-    def _admit(self, event: Any, now_ns: int, *, counts: bool) -> bool:
+    def _admit(self, event: Any, *, counts: bool) -> bool:
         """Return whether to time an event of a thread that did not run the engine so far."""
         if event == Events.STARTED:
             return True
         if not self.times.began:
             if self._may_join and event in _CORE:
-                self._open(now_ns, in_epoch=event in _IN_EPOCH)
+                self._open(perf_counter_ns(), in_epoch=event in _IN_EPOCH)
+                self.at -= event == Events.ITERATION_STARTED  # it is counted already
             return self.times.began
         if self._paused_in_epoch is not None:
-            self.lap_ns = now_ns if self._paused_in_epoch else 0
+            self.lap_ns = perf_counter_ns() if self._paused_in_epoch else 0
             self.thread, self._paused_in_epoch = get_ident(), None
             return True
         with LOCK:
@@ -395,4 +440,5 @@ class EngineClock:
         """Measure nothing more in this run, and say so once."""
         let_pass(error)
         self.times, self.thread, self._may_join = RunTimes(), 0, False
+        self._paused_in_epoch = None
         log.warning("seamark: the time profiler stops measuring this run: %r", error)

@@ -51,8 +51,8 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
 
     When the engine that trains starts, rank 0 records how it is distributed under ``distributed/``:
     ``strategy`` (the backend), ``launcher``, ``world_size``, ``nodes``, ``devices`` of a node,
-    ``accelerator``, and, where they are known, ``batch_size`` of a process and
-    ``effective_batch_size``.
+    ``accelerator``, and, where they are known, ``batch_size`` of a process,
+    ``accumulate_grad_batches`` and ``effective_batch_size``.
 
     Args:
         run: An existing ``Run``, or a namespace of one such as ``run["folds/1"]``, instead of a new

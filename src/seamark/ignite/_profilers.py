@@ -152,7 +152,7 @@ class EngineProfiler(ABC):
     # ------------------------------------------------------------ results
 
     def _times(self) -> RunTimes:
-        return self.times.settled()
+        return self.times.now()
 
     def stats(self) -> list[TimeStat]:
         """Return numbers of the latest run, at any moment.
@@ -274,7 +274,7 @@ class BasicTimeProfiler(EngineProfiler):
         return [one for one in events if one.key not in self.events_to_ignore]
 
     def get_results(self) -> dict[str, dict[str, Any]]:
-        """Return aggregated times of the latest run of the first engine, in seconds.
+        """Return aggregated times of the latest run, in seconds.
 
         The index beside a minimum or maximum is the 0-based position of its iteration, for events
         of an epoch that of the epoch.
@@ -299,14 +299,21 @@ class BasicTimeProfiler(EngineProfiler):
 
     @staticmethod
     def print_results(results: dict[str, Any]) -> str:
-        """Print the results and return the text, which is that of Ignite's own profiler.
+        """Print the results and return the text: that of Ignite's own profiler, with what it lacks.
 
         It is as wide as the terminal, and 100 columns where there is none; `table` has everything.
         """
         with contextlib.redirect_stdout(io.StringIO()):
             text: str = ignite.handlers.BasicTimeProfiler.print_results(results)
+        lines, stats = text.splitlines(), results["event_handlers_stats"]
+        for name, each in stats.items():
+            names = results["event_handlers_names"].get(f"{name}_names")
+            if names and f"- Events.{name}: " not in text:
+                lines += ["", f"- Events.{name}: {names}", _basic_line(each)]
+        if device := results.get("cuda_processing_stats"):
+            lines += ["", "Processing function on the GPU (CUDA events):", _basic_line(device)]
         columns = columns_of(sys.stdout)
-        text = "\n".join(without_middle(line, columns) for line in text.splitlines())
+        text = "\n".join(without_middle(line, columns) for line in [*lines, ""])
         show(text)
         return text
 
@@ -362,6 +369,15 @@ class BasicTimeProfiler(EngineProfiler):
         return self._times().processing.moments.count
 
 
+def _basic_line(stats: dict[str, Any]) -> str:
+    def cell(value: Any) -> str:
+        if isinstance(value, str):
+            return value
+        return f"{value[0]:.5f}/{value[1]}" if isinstance(value, tuple) else f"{value:.5f}"
+
+    return " | ".join(map(cell, stats.values()))
+
+
 def _basic(source: Durations) -> OrderedDict[str, Any]:
     found = source.moments
     if not found.count:
@@ -391,7 +407,7 @@ class HandlersTimeProfiler(EngineProfiler):
     """Seconds; kept because Ignite has it, and without effect: filters are looked at themselves."""
 
     def get_results(self) -> list[list[Any]]:
-        """Return aggregated times of the latest run of the first engine, in seconds.
+        """Return aggregated times of the latest run, in seconds.
 
         Returns:
             A row for each handler: name, event, total, (minimum, index), (maximum, index), mean,

@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import struct
 from collections import deque
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
 from ignite.engine import Events
 
 from seamark.profiling import LOCK, Breakdown, Durations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["FREQUENT", "IGNORED", "EventTimes", "GpuTimes", "RunTimes"]
 
@@ -128,7 +131,13 @@ class RunTimes:
         events_elsewhere: The number of events that other threads fired; they are not timed.
     """
 
-    def __init__(self, state: Any = None, gpu: GpuTimes | None = None, epochs: int = 0) -> None:
+    def __init__(
+        self,
+        state: Any = None,
+        gpu: GpuTimes | None = None,
+        epochs: int = 0,
+        rest: Callable[[], Callable[[RunTimes], None] | None] | None = None,
+    ) -> None:
         self.steps: list[int] = []
         self.processing = Durations("processing", "processing")
         self.dataflow = Durations("dataflow", "dataflow")
@@ -138,6 +147,10 @@ class RunTimes:
         self.max_epochs: int | None = getattr(state, "max_epochs", None)
         self.events_elsewhere = self.epochs_ns = 0
         self.epochs = epochs
+        self._rest = rest
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_rest": None}
 
     def of_event(self, event: Any) -> EventTimes:
         with LOCK:
@@ -156,24 +169,23 @@ class RunTimes:
             for each, places, spent_ns in zip(
                 FREQUENT, (at, at, at, stepped_at), spent, strict=True
             ):
-                self.events[each].add(places[places > 0], spent_ns[places > 0])
+                happened = (places > 0) & (spent_ns >= 0)
+                self.events[each].add(places[happened], spent_ns[happened])
         for event in list(self.events.values()):
             for one in (event, *list(event.handlers.values())):
                 one.flush()
 
-    def settled(self) -> RunTimes:
-        """Return these times, complete, after waiting for the device."""
-        self.flush()
-        for one in list(self.events.values()):
-            one.settle()
-        if self.gpu is not None:
-            self.gpu.read()
-        return self
-
-    def copy(self) -> RunTimes:
+    def now(self) -> RunTimes:
+        """Return a copy, complete up to now, after waiting for the device."""
         self.flush()  # to copy number by number is slow
         with LOCK:
-            return copy.deepcopy(self)
+            found = copy.deepcopy(self)
+        if self._rest is not None and (add := self._rest()) is not None:
+            add(found)
+        found.flush()
+        for one in list(found.events.values()):
+            one.settle()
+        return found
 
     # ------------------------------------------------------------ results
 
@@ -211,4 +223,5 @@ class RunTimes:
             parts += [(f"the handlers of {one.name}", one.in_epochs_ns) for one in events]
         epochs = max(1, self.epochs)
         in_seconds = tuple((name, ns / 1e9 / epochs) for name, ns in parts if ns > 0)
-        return Breakdown(in_seconds, self.epochs_ns / 1e9 / epochs, epochs)
+        whole_ns = max(self.epochs_ns, sum(ns for _, ns in parts))  # a step may not be at its end
+        return Breakdown(in_seconds, whole_ns / 1e9 / epochs, epochs)

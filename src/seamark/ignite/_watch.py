@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable
+from inspect import getclosurevars
 from time import perf_counter
 from typing import Any, Final
 
@@ -173,12 +174,13 @@ class _StepTimes:
 
 def _facts(engine: Any) -> dict[str, Any]:
     idist, rank = _host.idist, current_rank()
-    batch = batch_size(engine.state.dataloader)
+    batch, accumulated = batch_size(engine.state.dataloader), _accumulated(engine)
     world = rank.world_size or 1
     found: dict[str, Any] = {
         "launcher": rank.launcher,
         "world_size": world,
         "batch_size": batch,
+        "accumulate_grad_batches": accumulated,
     }
     if _host.idist_knows():
         world = idist.get_world_size()
@@ -190,5 +192,15 @@ def _facts(engine: Any) -> dict[str, Any]:
             "accelerator": idist.device().type,
         }
     if batch is not None:
-        found["effective_batch_size"] = batch * world
+        found["effective_batch_size"] = batch * world * (accumulated or 1)
     return found
+
+
+def _accumulated(engine: Any) -> int | None:
+    """Return how many batches Ignite's own trainer makes one optimizer step of."""
+    try:
+        found = getclosurevars(engine._process_function).nonlocals  # noqa: SLF001
+    except (AttributeError, TypeError, ValueError):
+        return None
+    steps = found.get("gradient_accumulation_steps")
+    return steps if isinstance(steps, int) else None

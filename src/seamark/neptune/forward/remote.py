@@ -48,7 +48,7 @@ class NeptuneRemote:
 
     def _let_go(self, run: RunKey) -> None:
         if (one := self._runs.pop(run, None)) is not None:
-            one.note()
+            one.note(last=True)
             one.release()
 
     def _ask(self, run: RunKey, verb: str, *given: Any) -> Any:
@@ -87,6 +87,8 @@ class NeptuneRemote:
             return Sent(end, end, _WAIT_S)
         offset = self._ask(run, "send", journal, end)
         self._warn_unsupported(run, *self._runs[run].unsupported())
+        if why := self._runs[run].held:
+            self._warn(run, f"a file was refused there ({why}); `seamark sync` sends it later")
         return Sent(offset, offset, _WAIT_S)
 
     def _warn_unsupported(self, run: RunKey, kinds: Collection[str], why: str) -> None:

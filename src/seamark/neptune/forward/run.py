@@ -44,6 +44,8 @@ __all__ = ["ForwardedRun", "Locks"]
 
 
 _LOCKED_S: Final = 5.0
+_HELD_S: Final = 600.0
+"""After how long a file is tried again that was refused, in seconds."""
 _PING_S: Final = 10.0
 _ALIVE_NS: Final = 60 * 10**9
 _FAR: Final = 4 << 20
@@ -106,11 +108,13 @@ def _start(journal: str) -> int:
 class ForwardedRun:
     """A run in a `folder` of this disk and its copy on the server, for one thread at a time.
 
-    What is refused there is counted, and not sent again.
+    Attributes:
+        held: Why the last file was refused that is left for later; empty if none was.
     """
 
     def __init__(self, client: Client, place: str, folder: RunFolder, locks: Locks) -> None:
         self._client, self._place, self.folder, self._locks = client, place, folder, locks
+        self.held = ""
         self._lock = threading.Lock()
         self._is_open = False
         self._id = self._why = ""
@@ -118,6 +122,7 @@ class ForwardedRun:
         self._journals: dict[str, Journal] = {}
         self._noted: Counter[str] = Counter()
         self._pinged = 0.0
+        self._held: dict[Any, float] = {}
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[None]:
@@ -170,8 +175,7 @@ class ForwardedRun:
             is_far = journal.path.stat().st_size > end + _FAR  # later records may replace files
             for task in [] if is_far else list(journal.files.values()):
                 self._send_file(journal, task)
-            if journal.is_closed:
-                self.note()
+            self.note(last=journal.is_closed)
             return journal.sent[0]
 
     def _claimed(self, name: str) -> Journal:
@@ -226,10 +230,20 @@ class ForwardedRun:
     # ---------------------------------------------------------------- files
 
     def _send_file(self, journal: Journal, task: Item) -> None:
+        key = journal.name, task.place, task.path, task.what
+        if self._held.get(key, 0.0) > time.monotonic():
+            return
         if not journal.is_replaced(task):
             target, operations = journal.begin_file(task)
             self._execute(journal, operations)
-            journal.lacking.update(self._upload(task, target))
+            try:
+                journal.lacking.update(self._upload(task, target))
+            except (Missing, Purged):
+                raise
+            except Refused as error:  # it is left for later, and holds up nothing else
+                self._held[key] = time.monotonic() + _HELD_S
+                self.held = str(error)[:300]
+                return
         self._execute(journal, journal.end_file(task))
 
     def _upload(self, task: Item, target: str) -> list[str]:
@@ -241,10 +255,6 @@ class ForwardedRun:
                 errors = self._client.upload(self._id, target, task.what, ext, file)
         except FileMissingError:
             return ["files_gone"]
-        except (Missing, Purged):
-            raise
-        except Refused as error:  # it holds up nothing else
-            errors = [str(error)]
         return self._refused(errors)
 
     # ---------------------------------------------------------------- what could not be held
@@ -256,10 +266,11 @@ class ForwardedRun:
             total.update(one.lacking)
         return dict(sorted(total.items())), self._why
 
-    def note(self) -> None:
-        """Record in the run on this disk the counts of lost items, if they are new."""
+    def note(self, *, last: bool = False) -> None:
+        """Record in the run on this disk the counts of lost items: new, doubled and last ones."""
         found, _ = self.unsupported()
-        if found != self._noted:
+        doubled = any(count >= 2 * self._noted[kind] for kind, count in found.items())
+        if doubled or (last and found != self._noted):
             self._noted = Counter(found)
             self._record(found)
 

@@ -74,8 +74,8 @@ class Hardware:
         self._ended: queue.SimpleQueue[None] | None = None
         self._lock = threading.RLock()
         # A rank above 0 records only its own GPU, and the first one of a host what is common.
-        self._rank, self._local_rank = current_rank().rank, local_rank()
-        self._host = not self._rank or not self._local_rank
+        self._local_rank = local_rank() if current_rank().rank else None
+        self._host = not self._local_rank
 
     def start(self) -> None:
         """Begin to take samples; does nothing where that has begun, or nothing is left to do."""
@@ -153,7 +153,7 @@ class Hardware:
     def _of_gpus(self, reading: Reading) -> dict[str, float]:
         """Return the metrics of GPUs, named ``gpu_<number>`` where there are several."""
         numbers = list(reading.gpus)
-        at = self._local_rank if self._rank and len(numbers) > 1 else None
+        at = self._local_rank if len(numbers) > 1 else None
         wanted = (numbers if at is None else numbers[at : at + 1]) or numbers
         return {
             f"{name}_{number}" if len(numbers) > 1 else name: value

@@ -13,7 +13,7 @@ from pathlib import Path
 import ignite.distributed as idist
 import torch
 from ignite.engine import Events, create_supervised_evaluator, create_supervised_trainer
-from ignite.handlers import Checkpoint
+from ignite.handlers import Checkpoint, ModelCheckpoint
 from ignite.metrics import Loss
 from torch.utils.data import TensorDataset
 
@@ -89,6 +89,9 @@ def train(name, logger):
 
     saved = Checkpoint({"net": net}, SeamarkSaver(logger), n_saved=1)
     trainer.add_event_handler(Events.EPOCH_COMPLETED, saved)
+    kept = ModelCheckpoint(f"kept-{name}", "m", n_saved=1, create_dir=True, require_empty=False)
+    trainer.add_event_handler(Events.EPOCH_COMPLETED, kept, {"net": net})
+    logger.attach_checkpoint(trainer, kept, Events.EPOCH_COMPLETED)
     trainer.add_event_handler(Events.EPOCH_COMPLETED, lambda: evaluator.run(loader))
 
     trainer.run(loader, max_epochs=2)

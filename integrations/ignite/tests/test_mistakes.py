@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from ignite.engine import Engine, Events
+from ignite.handlers import DiskSaver
 
 from seamark.errors import ArgumentError, PathError
 from seamark.ignite import (
@@ -60,6 +61,7 @@ def test_a_tag_is_a_namespace(net, optimizer, logger, engine, tag, error, says):
         ),
         lambda: logger.attach_output_handler(engine, Events.COMPLETED, tag, metric_names="all"),
         lambda: logger.attach_opt_params_handler(engine, Events.COMPLETED, optimizer, tag=tag),
+        lambda: logger.attach_checkpoint(engine, DiskSaver("saved"), Events.COMPLETED, tag),
     ]
     for make in makers:
         with pytest.raises(error, match=re.escape(says)):
@@ -95,6 +97,7 @@ def test_handlers_are_attached_to_engines(logger, wrong):
     for attach in (
         lambda: logger.attach(wrong, lambda *_: None, Events.STARTED),
         lambda: logger.attach_output_handler(wrong, Events.STARTED, "t", metric_names="all"),
+        lambda: logger.attach_checkpoint(wrong, DiskSaver("saved"), Events.STARTED),
         lambda: setup_seamark_logging(wrong),
         *(lambda kind=kind: kind().attach(wrong) for kind in PROFILERS),
     ):

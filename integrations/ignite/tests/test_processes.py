@@ -89,8 +89,8 @@ def weights(run):
     )
 
 
-def check_files(run, weight):
-    """One checkpoint is left, and it is the one of rank 0."""
+def check_files(name, run, weight):
+    """One checkpoint is left of each handler, and it is the one of rank 0."""
     run["net_8.pt"].download("net.pt")
     saved = torch.load("net.pt", weights_only=True)
     assert saved[next(key for key in saved if key.endswith("weight"))][0][0].item() == weight
@@ -98,6 +98,11 @@ def check_files(run, weight):
     assert [path.name for path in Path(run.folder.path, "files/checkpoints").iterdir()] == [
         "net_8.pt"
     ]
+    (kept,) = Path(f"kept-{name}").iterdir()
+    files = [
+        one for one in run.session.recorded.attributes("model/checkpoints") if one.family == "file"
+    ]
+    assert [Path(one.path).name for one in files] == [kept.stem]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +147,7 @@ def test_one_run_for_all_ranks(launcher, backend, said):
         assert recorded(run) == series
         assert len(series["train/loss"]) == 8
         check_what_rank_zero_says(name, run, backend, said)
-        check_files(run, weight)
+        check_files(name, run, weight)
     assert headers(runs["outside"]) == [(0, True)]
     assert headers(runs["inside"]) == [(0, True)]
     assert headers(runs["everyone"]) == [(0, True), (1, False)]

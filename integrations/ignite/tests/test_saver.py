@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+from pathlib import Path
 
 import pytest
 import torch
 from ignite.engine import Engine, Events
-from ignite.handlers import Checkpoint
+from ignite.handlers import Checkpoint, DiskSaver, ModelCheckpoint
 
 from seamark.errors import ArgumentError, PathError
 from seamark.ignite import NeptuneSaver, SeamarkLogger, SeamarkSaver
@@ -173,3 +174,92 @@ def test_saver_wants_one_of_our_loggers():
     with pytest.raises(TypeError, match="SeamarkSaver works only with SeamarkLogger"):
         SeamarkSaver(object())
     assert NeptuneSaver is SeamarkSaver
+
+
+# ---------------------------------------------------------------- Ignite's own handlers
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_files_of_a_model_checkpoint_are_recorded(keeper, read, net, when):
+    """Those that are on disk, whichever handler was attached first."""
+    scores = iter([0.1, 0.4, 0.2, 0.3])
+    engine = Engine(lambda *_: next(scores))
+    handler = ModelCheckpoint("models", "best", n_saved=2, score_function=lambda e: e.state.output)
+    if when == "after":
+        keeper.attach_checkpoint(engine, handler, Events.EPOCH_COMPLETED, "training")
+    engine.add_event_handler(Events.EPOCH_COMPLETED, handler, {"net": net})
+    if when == "before":
+        keeper.attach_checkpoint(engine, handler, Events.EPOCH_COMPLETED, tag="training")
+    engine.run([0], max_epochs=4)
+    files = files_of(keeper, read, "training/model")
+    on_disk = {path.stem for path in Path("models").iterdir()}
+    assert set(files) == {f"training/model/checkpoints/{name}" for name in on_disk}
+    assert len(on_disk) == 2
+    best = keeper["training/model/best_model_path"].fetch()
+    assert best == os.path.abspath("models/best_net_0.4000.pt")  # noqa: PTH100
+    assert keeper["training/model/best_model_score"].fetch() == 0.4
+
+
+def test_files_are_recorded_while_the_training_goes_on(logger, read, net):
+    """Not only at its end, which it may not reach."""
+    engine = Engine(lambda *_: 0.0)
+    handler = Checkpoint({"net": net}, "models", n_saved=1)
+    engine.add_event_handler(Events.ITERATION_COMPLETED, handler)
+    logger.attach_checkpoint(engine, handler, Events.ITERATION_COMPLETED)
+    seen = []
+    engine.add_event_handler(
+        Events.ITERATION_COMPLETED, lambda: seen.append(list(files_of(logger, read)))
+    )
+    engine.run(range(3))
+    # One that was removed leaves the record at the next look.
+    assert [one[-1] for one in seen] == [f"model/checkpoints/net_{n}" for n in (1, 2, 3)]
+    logger["x"] = 1
+    assert list(files_of(logger, read)) == ["model/checkpoints/net_3"]
+
+
+def test_files_of_a_bare_disk_saver(logger, read):
+    """Called by a handler of the user's own."""
+    engine = Engine(lambda *_: 0.0)
+    saver = DiskSaver("models")
+    engine.add_event_handler(
+        Events.EPOCH_COMPLETED, lambda engine: saver({"a": 1}, f"own_{engine.state.epoch}.pt")
+    )
+    handle = logger.attach_checkpoint(engine, saver, Events.EPOCH_COMPLETED)
+    engine.run([0], max_epochs=2)
+    assert set(files_of(logger, read)) == {f"model/checkpoints/own_{n}" for n in (1, 2)}
+    handle.remove()
+    engine.run([0], max_epochs=3)
+    assert len(files_of(logger, read)) == 2
+
+
+def test_two_handlers_prune_only_their_own(logger, read, net):
+    """Files of another handler in another folder stay."""
+    engine = Engine(lambda *_: 0.0)
+    for name in ("a", "b"):
+        handler = ModelCheckpoint(name, name, n_saved=1)
+        engine.add_event_handler(Events.EPOCH_COMPLETED, handler, {"net": net})
+        logger.attach_checkpoint(engine, handler, Events.EPOCH_COMPLETED)
+    engine.run(range(2), max_epochs=3)
+    assert set(files_of(logger, read)) == {f"model/checkpoints/{name}_net_6" for name in "ab"}
+
+
+@pytest.mark.parametrize("wrong", [object(), lambda: None])
+def test_handler_that_keeps_no_files_is_refused(logger, engine, wrong):
+    """The message says what is expected."""
+    with pytest.raises(TypeError, match="expected a Checkpoint or ModelCheckpoint"):
+        logger.attach_checkpoint(engine, wrong, Events.COMPLETED)
+    handler = Checkpoint({"net": torch.nn.Linear(1, 1)}, SeamarkSaver(logger))
+    with pytest.raises(TypeError, match="SeamarkSaver"):
+        logger.attach_checkpoint(engine, handler, Events.COMPLETED)
+
+
+def test_trouble_with_a_record_stops_no_training(logger, net, monkeypatch, caplog):
+    """It is counted."""
+    engine = Engine(lambda *_: 0.0)
+    handler = ModelCheckpoint("models", "x", n_saved=1)
+    engine.add_event_handler(Events.EPOCH_COMPLETED, handler, {"net": net})
+    logger.attach_checkpoint(engine, handler, Events.EPOCH_COMPLETED)
+    logger["a"] = 1
+    monkeypatch.setattr(handler, "state_dict", lambda: {"odd": 1})
+    assert engine.run([0], max_epochs=3).epoch == 3
+    assert caplog.text.count("checkpoints could not be recorded") == 1

@@ -1,21 +1,27 @@
-"""Logger that attaches handlers to engines."""
+"""Logger that attaches handlers to engines, and recorder of the checkpoints of a run."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.ignite import _host
 from seamark.ignite._handlers import OptimizerParamsHandler, OutputHandler, global_step_from_engine
+from seamark.ignite._host import checked_tag, dropping, target_of
 from seamark.ignite._watch import EngineWatch
 from seamark.options.run_options import RunOptions, accept_options
+from seamark.paths import join_path
 from seamark.process.rank import connected
 from seamark.run.adapters import (
+    CheckpointSet,
     agreed_run,
     check_run,
     new_run,
+    settle_at_exit,
     words_of,
 )
 from seamark.run.handler import Handler
@@ -26,6 +32,79 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 __all__ = ["NeptuneLogger", "SeamarkLogger", "setup_seamark_logging"]
+
+
+class CheckpointRecorder:
+    """Records the files of a ``Checkpoint`` or ``DiskSaver`` that are new, when called."""
+
+    def __init__(self, logger: Any, handler: Any, tag: str | None) -> None:
+        saver = getattr(handler, "save_handler", handler)
+        folder = getattr(saver, "dirname", None)
+        if not isinstance(folder, (str, os.PathLike)):
+            msg = (
+                "attach_checkpoint: expected a Checkpoint or ModelCheckpoint that saves with a "
+                f"DiskSaver, or a DiskSaver, got {type(handler)} with {type(saver)}"
+            )
+            raise TypeError(msg)
+        target_of(logger, "attach_checkpoint")
+        self._logger = logger
+        self._handler = handler
+        self._folder = os.path.abspath(folder)  # noqa: PTH100 - resolve() would follow links
+        self._tag = checked_tag(tag, "attach_checkpoint") or ""
+        self._files: CheckpointSet | None = None
+        self._recorded_by: tuple[Run, int] | None = None
+
+    def attach(self, engine: Any, event_name: Any) -> Any:
+        """Look when an event, or one of several joined by ``|``, fires, and at completion."""
+        wanted = _host.engine.EventsList() | _host.engine.Events.COMPLETED
+        several = isinstance(event_name, _host.engine.EventsList)
+        for event in event_name if several else [event_name]:
+            wanted = wanted | event
+        return engine.add_event_handler(wanted, self)
+
+    def __call__(self, *_args: Any, **_kwargs: Any) -> None:
+        """Record the files that the handler keeps now. Never raises."""
+        self._update(is_end=False)
+
+    def settle(self) -> None:
+        """Make the record equal the disk, at the end. Never raises."""
+        self._update(is_end=True)
+
+    def _update(self, *, is_end: bool) -> None:
+        run, base = target_of(self._logger, "attach_checkpoint")
+        with dropping(run, "checkpoints", "checkpoints could not be recorded"):
+            locations = self._locations()
+            is_first = self._files is None
+            if not run.session.speaks_for_all or (is_first and not locations):
+                return  # nothing was saved yet: leave no trace on disk
+            if self._files is None or self._recorded_by != (run, os.getpid()):  # resumed or forked
+                path = join_path(base, self._tag, "model/checkpoints")
+                self._files = CheckpointSet(run, path, keep=run.checkpoints == "keep")
+                self._recorded_by = (run, os.getpid())
+            self._files.update(locations, self._folder)
+            self._note_best(self._files)
+            if is_first:  # not before: the run, which is recorded to by now, closes after it
+                settle_at_exit(self)
+            if is_end:
+                self._files.adopt(self._folder)
+                self._files.settle()
+
+    def _saved(self) -> list[tuple[float, str]]:
+        """Return (priority, file name) of the files of a ``Checkpoint``, the best one last."""
+        return list(self._handler.state_dict()["_saved"])
+
+    def _locations(self) -> list[str]:
+        if hasattr(self._handler, "save_handler"):
+            # Text, as the record has it.
+            return [os.path.join(self._folder, name) for _, name in self._saved()]  # noqa: PTH118
+        files = sorted(Path(self._folder).glob("*.*"))  # a file being written has no extension
+        return [str(path) for path in files if path.is_file() and not path.name.startswith(".")]
+
+    def _note_best(self, files: CheckpointSet) -> None:
+        if getattr(self._handler, "score_function", None) is None or not (saved := self._saved()):
+            return
+        score, name = saved[-1]
+        files.note_best(os.path.join(self._folder, name), score)  # noqa: PTH118
 
 
 # Where Neptune's logger for Ignite noted the version.
@@ -227,6 +306,31 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         for event in events:
             engine.add_event_handler(event, log_handler, self, event, *args, **kwargs)
         return _host.engine.RemovableEventHandle(event_name, log_handler, engine)
+
+    def attach_checkpoint(
+        self, engine: Any, handler: Any, event_name: Any, tag: str | None = None
+    ) -> Any:
+        """Record the files that a ``Checkpoint`` or ``ModelCheckpoint`` keeps on disk.
+
+        The handler itself has to be attached too, and first. Each file is recorded below
+        ``<tag>/model/checkpoints``, and no longer once the handler has removed it; beside them
+        ``best_model_path`` and ``best_model_score`` if the handler has a score.
+
+        Args:
+            engine: The engine that the handler is attached to.
+            handler: A handler that saves with a ``DiskSaver``, or a ``DiskSaver``.
+            event_name: When to look; the event that the handler is attached to.
+            tag: Namespace; None for none.
+
+        Returns:
+            Ignite's ``RemovableEventHandle``.
+
+        Raises:
+            TypeError: If the engine is none, or the handler does not save with a ``DiskSaver``.
+            PathError: If the tag breaks the grammar of paths.
+        """
+        _host.check_engine(engine, "engine")
+        return CheckpointRecorder(self, handler, tag).attach(engine, event_name)
 
     def _create_output_handler(self, *args: Any, **kwargs: Any) -> OutputHandler:
         return OutputHandler(*args, **kwargs)

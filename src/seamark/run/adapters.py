@@ -87,7 +87,7 @@ def check_run(run: object, others: Mapping[str, Any], what: str = "SeamarkLogger
         return
     root = run.get_root_object() if isinstance(run, Handler) else run
     if not isinstance(root, Run):
-        wanted = "what seamark.init_run() returns, or a namespace of it such as run['folds/1']"
+        wanted = "the Run that seamark.init_run() returns, or a namespace such as run['folds/1']"
         raise argument_error(run, f"{what}(run=...)", wanted)
     if redundant := [name for name, value in others.items() if value is not None]:
         msg = (

@@ -155,10 +155,10 @@ export function QueryField({ api, project, value, error, tags, onChange }) {
     setText(made + after);
     setAt(-1);
     setCaret(made.length);
-    requestAnimationFrame(() => {
-      field.current?.focus();
-      field.current?.setSelectionRange(made.length, made.length);
-    });
+    // At once: keys may be pressed before the page is drawn again.
+    field.current.focus();
+    field.current.value = made + after;
+    field.current.setSelectionRange(made.length, made.length);
   };
   const typed = (/** @type {any} */ event) => {
     setText(event.target.value);

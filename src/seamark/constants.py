@@ -7,4 +7,4 @@ from typing import Final
 __all__ = ["ANONYMOUS_API_TOKEN"]
 
 ANONYMOUS_API_TOKEN: Final = "ANONYMOUS"  # noqa: S105 - Neptune's word for none
-"""Accepted as ``api_token``, where a script has it; no server knows it."""
+"""Value that scripts may pass as ``api_token``; no server accepts it."""

@@ -88,7 +88,7 @@ _NEVER_RAISED: Final = {
     ),
     "NeptuneWrongInitParametersException": ("NeptunePossibleLegacyUsageException",),
 }
-"""Names that have no meaning here, by the name of the class above them."""
+"""Exception names of Neptune that Seamark never raises, by the name of their base class."""
 
 
 for _above, _names in _NEVER_RAISED.items():

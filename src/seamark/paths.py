@@ -21,13 +21,13 @@ __all__ = [
 ]
 
 PROJECT_LOG: Final = ".project"
-"""The folder of a project's own log, in the place of a run id."""
+"""Folder of a project's own log, used in place of a run id."""
 MODELS: Final = ".models"
 """The folder of a project's models: ``<project>/.models/<key>``, with versions in each."""
 ARTIFACTS: Final = ".artifacts"
 """The folder of a project's artifacts: ``<project>/.artifacts/<name>``, with versions in each."""
 KINDS: Final = ("run", "model", "model_version", "artifact", "project")
-"""What a container can be; see `kind_of`."""
+"""Kinds of containers; see `kind_of`."""
 
 MAX_PATH_BYTES: Final = 1024
 """Longest attribute path, in bytes of UTF-8."""
@@ -40,13 +40,13 @@ _DEVICES: Final = frozenset(
 _RESERVED_SEGMENTS: Final = frozenset({"journal", "blobs", "files"})
 _KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._]{0,99}")
 STAGES: Final = ("none", "staging", "production", "archived")
-"""How far a version of a model can have come."""
+"""Stages of a model version."""
 _STAGE: Final = "sys/stage"
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _PLACES: Final = re.compile(rf"/(?:{re.escape(MODELS)}|{re.escape(ARTIFACTS)})(?=/|$)")
-"""Where the path of a project ends, and that of what is not among its runs begins."""
+"""Pattern that separates the path of a project from what is not one of its runs."""
 _BELOW: Final = {MODELS: "model_version", ARTIFACTS: "artifact"}
-"""What lies in the folder of a model or of an artifact's name."""
+"""Folders within that of a model or artifact name."""
 _DERIVED: Final = frozenset(
     {
         "sys/claimed_by",

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 __path__: list[str] = []
-"""In the client this is a package; see `seamark.neptune.finder`."""
+"""Makes this a package, as in the client; see `seamark.neptune.finder`."""
 _SHA256: Final = re.compile(r"[0-9a-fA-F]{64}")
 
 

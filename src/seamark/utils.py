@@ -38,7 +38,7 @@ R = TypeVar("R")
 _SERIES_OF = (list, tuple)
 _STOP_S: Final = 60.0
 _CALLS: Final = 10
-"""One of so many calls is made by `every`, unless it is told otherwise."""
+"""Default of `every`: one of this many calls is made."""
 
 
 class _Stops(Protocol):

@@ -270,9 +270,10 @@ def _is_recorded_file(file: Mapping[str, Any], now: os.stat_result, inner: Seque
 
 
 Copy = Callable[[BinaryIO], None]
-"""Writes the bytes of a recorded file."""
+"""Function that writes the bytes of a recorded file."""
 Opened = Callable[[str, Sequence[str]], contextlib.AbstractContextManager[Copy]]
-"""Opens a file: given where it is recorded, for messages, and its names within a folder."""
+"""Function that opens a file, given its recorded path (for messages) and its names within a folder.
+"""
 _BLOCK: Final = 1 << 20
 _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 

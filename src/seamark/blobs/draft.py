@@ -37,14 +37,15 @@ if TYPE_CHECKING:
 
 __all__ = ["DraftBlobs", "files_below", "move_blobs"]
 
-_SMALL: Final = 1 << 20
-"""Bytes that are read at once."""
-_AT_ONCE: Final = 4
-"""How many files are read and written at the same time."""
-_PART: Final = 16
-"""At most so many files are stored by one call of a pool, which costs as much as a small file."""
-_FEW: Final = 64
-"""So many contents are forced to disk one by one; what others wrote there does not matter then."""
+_READ_BYTES: Final = 1 << 20
+"""Size of one read, in bytes."""
+_MAX_CONCURRENT_FILES: Final = 4
+"""Maximum number of files read and written at the same time."""
+_FILES_PER_CALL: Final = 16
+"""Maximum number of files per call of the pool: a call costs as much as storing a small file."""
+_MAX_SINGLE_SYNCS: Final = 64
+"""Up to this many contents are synced one by one, so that data of other processes need not be
+written."""
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -72,11 +73,13 @@ class DraftBlobs:
             self._others = dict(self._known())
         wanted, self._failed = list(paths), False
         found: list[tuple[str, int]] = []
-        size = max(1, min(_PART, len(wanted) // _PART))  # large files are few
+        size = max(1, min(_FILES_PER_CALL, len(wanted) // _FILES_PER_CALL))  # large files are few
         parts = [wanted[at : at + size] for at in range(0, len(wanted), size)]
         with (
             closing_fd(open_folder(self._folder.blobs_dir)) as self._own,
-            ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="seamark-artifact") as pool,
+            ThreadPoolExecutor(
+                _MAX_CONCURRENT_FILES, thread_name_prefix="seamark-artifact"
+            ) as pool,
         ):
             try:
                 for part in self._stored(pool, parts):
@@ -111,7 +114,7 @@ class DraftBlobs:
         """Force the contents and their names to disk."""
         if not self._folder.blobs_dir.is_dir():
             return
-        if len(self._written) <= _FEW or not _sync_all(self._at):
+        if len(self._written) <= _MAX_SINGLE_SYNCS or not _sync_all(self._at):
             for sha256 in self._written:
                 sync_blob(self._folder, sha256)
         self._written.clear()
@@ -131,7 +134,7 @@ class DraftBlobs:
             if not stat.S_ISREG(before.st_mode):
                 msg = f"expected a regular file, got {path!r}"
                 raise FileMissingError(msg)
-            if before.st_size < _SMALL:
+            if before.st_size < _READ_BYTES:
                 stored = self._store_small(fd, before)
             else:
                 stored = self._store_large(fd)

@@ -239,7 +239,7 @@ _DIGEST: Final = re.compile(rb'"([0-9a-f]{64})"')
 _BLOCK: Final = 1 << 20
 _MAX_OP: Final = 1 << 17
 _MAX_HANDED_OUT: Final = 4096
-"""How many digests are remembered that were given to somebody who records them."""
+"""Maximum number of digests remembered while a caller has not recorded them yet."""
 
 
 class UsedBlobs:

@@ -64,7 +64,7 @@ __all__ = [
 ]
 
 _TEMPORARY: Final = ".tmp-"
-"""How the names of files begin that are being written in ``.staging/``."""
+"""Prefix of the names of unfinished files in ``.staging/``."""
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _BLOCK: Final = 1 << 20
@@ -75,7 +75,7 @@ _NEW_FLAGS: Final = (
 )
 _OLD_S: Final = 3600.0
 ANYBODY: Final = 0o777
-"""Rights of what comes from no file: the umask decides alone."""
+"""Mode of content that does not come from a file: only the umask limits it."""
 
 
 class Stamp(NamedTuple):

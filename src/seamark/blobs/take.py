@@ -65,14 +65,14 @@ __all__ = [
 ]
 
 SMALL: Final = 4 << 20
-"""Files of up to this many bytes are stored at once."""
+"""Files of up to this many bytes are stored immediately."""
 
 _CLOCK_REALTIME_COARSE: Final = 5  # linux/time.h; what file systems stamp with
 _HAS_COARSE: Final = sys.platform == "linux"
 _TICK_S: Final = 0.01
 _TRIES: Final = 3
 _MAX_SOURCES: Final = 4096
-"""How many sources are remembered as taken."""
+"""Maximum number of source files remembered as stored."""
 
 
 class ChangedError(Exception):

@@ -33,10 +33,10 @@ __all__ = ["MAX_BYTES", "RETRY_S", "BytesWriter", "Job", "WaitingRecord", "Worke
 
 
 RETRY_S: Final = 5.0
-"""What failed is tried again after this time, in seconds, or as soon as something else succeeds.
+"""Delay before a failed file is tried again, in seconds; a success elsewhere ends it early.
 
-If it fails again, after twice that, and so on up to `_MAX_RETRY_S`: half a checkpoint, written to
-see whether it fits, is room that others on the disk do not have meanwhile.
+It doubles with each failure, up to `_MAX_RETRY_S`: writing half a checkpoint to see whether it fits
+takes disk space from other processes.
 """
 _MAX_RETRY_S: Final = 320.0
 log = logging.getLogger("seamark")
@@ -229,10 +229,10 @@ class Worker:
 
 
 MAX_BYTES: Final = 64 << 20
-"""Content that the disk refused is held in memory up to this many bytes."""
+"""Maximum size of content held in memory because the disk refused it, in bytes."""
 _MAX_UNSYNCED: Final = 256
-"""Of very many blobs in a short time only the newest are forced to disk, the others are left to the
-kernel, so that stopping a run does not take minutes."""
+"""Maximum number of blobs waiting to be synced. The kernel writes older ones in its own time, so
+that stopping a run does not take minutes."""
 
 
 @dataclass(eq=False, slots=True)

@@ -54,10 +54,11 @@ if TYPE_CHECKING:
 __all__ = ["BlobWriter"]
 
 _MAX_OPEN: Final = 64
-"""Files on other file systems that may be held open; further ones are copied at once."""
+"""Maximum number of files on other file systems held open; further ones are copied at once."""
 
-_MEMBERS_AN_OP: Final = 100
-"""Members of a file set that are recorded together; longer ops are compressed in the journal."""
+_MEMBERS_PER_OPERATION: Final = 100
+"""Members of a file set recorded in one operation; long operations are compressed in the journal.
+"""
 
 
 class _Place(NamedTuple):
@@ -191,7 +192,7 @@ class BlobWriter:
                     self._record_later(path, name, record)
                     continue
             complete[name] = record
-            if len(complete) == _MEMBERS_AN_OP:
+            if len(complete) == _MEMBERS_PER_OPERATION:
                 self._record({"op": "files", "path": path, "members": complete})
                 complete = {}
         if complete:

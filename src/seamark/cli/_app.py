@@ -53,8 +53,9 @@ __all__ = [
 ]
 
 
-_NEVER: Final = frozenset({"purge", "reindex", "trash", "untrash"})
-"""What hides, deletes or takes long is never proposed: the next thing typed may be Return."""
+_NEVER_SUGGESTED: Final = frozenset({"purge", "reindex", "trash", "untrash"})
+"""Options that are never suggested, because they hide, delete or take long: the user may press
+Return."""
 _SYNONYMS: Final = {
     "chart": "plot",
     "check": "fsck",
@@ -90,7 +91,7 @@ def about_command(name: str, known: Iterable[str]) -> str:
     typed = name.lower()
     if typed in _DELETING:
         return f"there is no command {name!r}; to move a run to the trash see: seamark trash --help"
-    harmless = [one for one in known if one not in _NEVER]
+    harmless = [one for one in known if one not in _NEVER_SUGGESTED]
     near = difflib.get_close_matches(typed, harmless, 1, _ALIKE)
     meant = _SYNONYMS.get(typed) or (near[0] if near else None)
     hint = f"; there are {', '.join(harmless)}, among others"
@@ -109,7 +110,7 @@ def about_option(error: click.NoSuchOption, context: click.Context) -> str:
 
 
 COMPLETE: Final = "_SEAMARK_COMPLETE"
-"""The variable with which a shell asks for words instead of calling a command."""
+"""Environment variable by which a shell asks for completions instead of running a command."""
 SHELLS: Final = ("bash", "zsh", "fish")
 _PROGRAM: Final = "seamark"
 
@@ -140,7 +141,8 @@ EXIT_MISUSE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE: Final = 141
 _GC_THRESHOLD: Final = 100_000
-"""Imports make many objects that stay; looking through them takes a tenth of the start-up."""
+"""Imports create many objects that stay; collecting them would take a tenth of the start-up time.
+"""
 _ENCODING: Final = "seamark.readable"
 codecs.register_error(_ENCODING, readable)
 _MISUSES: Final = (
@@ -244,7 +246,7 @@ _QUIET: Final = click.Option(
     callback=be_quiet,
     help="No hints and notes on standard error, only warnings and errors.",
 )
-"""An option of every command."""
+"""Option of every command."""
 
 
 class CommandGroup(click.Group):

@@ -81,14 +81,15 @@ CODE: Final = frozenset(
         *("git/branch", "git/commit", "git/dirty", "git/files_changed"),
     )
 )
-"""What the line about the code of a run tells."""
+"""Attributes shown in the line about a run's code."""
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _SPARK: Final = 24
 _SHORT_SPARK: Final = 14
 _WIDE: Final = 100
-"""Cells of a curve within a line, and the terminal width from which on it gets all of them."""
-_SPARKED_SERIES: Final = 100
-"""Reading points takes time; further series are shown without a curve."""
+"""Maximum width of a curve within a line, and terminal width from which it gets all of it; cells.
+"""
+_MAX_CURVES: Final = 100
+"""Maximum number of series shown with a curve: reading points takes time."""
 BEST: Final = "bold green"
 _COMMIT: Final = 8
 _CLUSTERS: Final = (
@@ -97,7 +98,7 @@ _CLUSTERS: Final = (
     ("lsf", "array_job_id", "array_index"),
     ("sge", "array_job_id", "task_id"),
 )
-"""Clusters, and what is shown of a job that is one of an array."""
+"""Attributes of each cluster, and those that identify a job of an array."""
 _LONGEST_REASON: Final = 300
 _HEARTBEAT: Final = "heartbeat lost: not heard from since"
 _CRASHES: Final = {
@@ -213,7 +214,7 @@ def print_series(
     number_of_any: Callable[[float], str] = human_number if screen.terminal else repr
     units = [unit_of(attribute.path) for attribute in attributes]
     marked = any(attribute.path in best_of for attribute in attributes)
-    drawn = screen.terminal and len(attributes) <= _SPARKED_SERIES
+    drawn = screen.terminal and len(attributes) <= _MAX_CURVES
     spark = _SPARK if screen.width >= _WIDE else _SHORT_SPARK
     columns = [
         Column("PATH", shrink=True, path=True),

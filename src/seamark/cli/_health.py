@@ -40,7 +40,7 @@ _LOST: Final = {
     "timestamp": ("timestamp that is none", "timestamps that are none"),
     "value": ("value that is no number", "values that are no numbers"),
 }
-"""What was lost, in a person's words, by the reason under which a writer counts it."""
+"""Plain words for lost data, by the reason under which a writer counts it."""
 _DISK: Final = "the disk was full, over quota or failing: look at it (df -h, quota) before the next"
 _GIVEN: Final = "the training's log has a warning that names the first one"
 _ADVICE: Final = {
@@ -55,7 +55,7 @@ _ADVICE: Final = {
     "sync": _DISK,
     "value": "log_metrics takes numbers and tensors of one number; " + _GIVEN,
 }
-"""What to do about it, by reason."""
+"""Advice, by reason."""
 
 
 @dataclass(frozen=True, slots=True)

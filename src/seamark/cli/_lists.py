@@ -72,7 +72,7 @@ PLACES: Final[Mapping[str, Sequence[str]]] = {
     "project": ("runs", "sys/description", "tags/*"),
     "group": ("runs", "description", "metadata/*"),
 }
-"""What is shown of each kind, as far as there is something in it."""
+"""Columns of each kind; empty ones are not shown."""
 _TITLES: Final = {"runs": "RUNS", "sys/description": "DESCRIPTION", "description": "DESCRIPTION"}
 Row = Mapping[str, Any]
 

@@ -30,10 +30,10 @@ __all__ = [
 
 STREAMS: Final = ("stdout", "stderr")
 _FEW: Final = 500
-_LATE_NS: Final = 10 * 10**9
-"""A line that has not changed for so long is final, unless the cursor is in it or above it."""
-_MOST_WAITING: Final = 100_000
-"""Lines that are held so that they are in order."""
+_FINAL_AFTER_NS: Final = 10 * 10**9
+"""A line is final if it has not changed for this long and lies above the cursor, in nanoseconds."""
+_MAX_WAITING: Final = 100_000
+"""Maximum number of lines held back to keep them in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +183,13 @@ class Lines:
             if source not in self._terminals:
                 self._terminals[source] = Terminal(colours=self._colours)
             self._keep(source, self._terminals[source].feed(part.text, part.t))
-            yield from self._settled(part.t - _LATE_NS)
+            yield from self._settled(part.t - _FINAL_AFTER_NS)
         yield from self._settled(float("inf") if before is None else before)
 
     def _settled(self, limit: float) -> Iterator[Part]:
         for source, terminal in self._terminals.items():
             self._keep(source, terminal.settle(limit))
-        while self._waiting and (self._waiting[0][0] < limit or len(self._waiting) > _MOST_WAITING):
+        while self._waiting and (self._waiting[0][0] < limit or len(self._waiting) > _MAX_WAITING):
             line = heapq.heappop(self._waiting)[2]
             if line.t >= self._since_ns:
                 yield line
@@ -240,6 +240,6 @@ class LastLines:
             self._printing = Printing(ranks, lines=self._count, quick=True)
         new = list(self._printing.new(view))
         # What changed lately may be drawn again.
-        self._last.extend(self._lines.finished(new, new[-1].t - _LATE_NS if new else 0))
+        self._last.extend(self._lines.finished(new, new[-1].t - _FINAL_AFTER_NS if new else 0))
         shown = [*self._last, *self._lines.live()]
         return [one for one in shown if one.text.strip()][-self._count :]

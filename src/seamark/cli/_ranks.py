@@ -21,8 +21,8 @@ __all__ = ["print_ranks", "seconds_text", "verdict"]
 
 
 _BAR: Final = 24
-_STANDS_OUT: Final = 1.1
-"""From this slowdown on a rank is called slow; below it, times differ by chance."""
+_SLOW_FROM: Final = 1.1
+"""Slowdown from which a rank is called slow; smaller differences are chance."""
 
 
 def print_ranks(ref: RunRef, view: Reader, *, as_json: bool) -> None:
@@ -59,7 +59,7 @@ def _table(screen: Screen, timings: Sequence[RankTiming]) -> None:
     longest = max((one.pace_s for one in timings if one.pace_s > 0), default=1.0)
     rows = []
     for one in timings:
-        style = "bold red" if one.slowdown >= _STANDS_OUT else ""
+        style = "bold red" if one.slowdown >= _SLOW_FROM else ""
         bars = 0 if math.isnan(one.pace_s) else max(1, round(_BAR * one.pace_s / longest))
         row = [
             Cell(str(one.rank), "bold"),
@@ -96,7 +96,7 @@ def verdict(timings: Sequence[RankTiming]) -> str:
         return f"Only rank {timed[0].rank} recorded the times of its steps: nothing to compare."
     slowest, own = timed[0], not math.isnan(timed[0].own_s)
     where = f" on {slowest.host}" if slowest.host else ""
-    if slowest.slowdown >= _STANDS_OUT:
+    if slowest.slowdown >= _SLOW_FROM:
         usual = seconds_text(slowest.pace_s / slowest.slowdown)
         what = " of its own in a step" if own else " a step"
         return (

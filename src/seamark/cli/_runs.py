@@ -56,8 +56,8 @@ __all__ = [
 
 _MOST_RUNS: Final = 100
 _MOST_PATHS: Final = 200
-_MOST_FOLDED: Final = 64
-"""If more runs than these are new, the next ``seamark ls`` reads them."""
+_MAX_FOLDED: Final = 64
+"""Maximum number of new runs read here; with more, the next ``seamark ls`` reads them."""
 _WORD: Final = re.compile(r"\w[\w./@+-]*")
 _OF_TRASH: Final = ("purge", "untrash")
 _NAME, _STATE, _TAGS = "sys/name", "sys/state", "sys/tags"
@@ -100,7 +100,7 @@ def _opened(context: click.Context) -> Iterator[Catalog]:
 
 
 def _not_much(done: int, total: int) -> None:
-    if not done and total > _MOST_FOLDED:
+    if not done and total > _MAX_FOLDED:
         raise _EnoughError
 
 
@@ -189,9 +189,9 @@ def filled(expected: str) -> Callable[[click.Context, click.Parameter, Any], Any
 
 
 a_path = filled("a path such as val/loss")
-"""Refuses an empty path."""
+"""Validator that rejects an empty path."""
 a_query = filled("a condition such as 'val/loss < 0.3'")
-"""Refuses an empty query."""
+"""Validator that rejects an empty query."""
 project_option = click.option(
     "--project",
     metavar="PROJECT",

@@ -40,14 +40,14 @@ __all__ = [
 ]
 
 
-_OBEYED: Final = re.compile("[\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
-"""What a terminal may act on and JSON does not escape by itself."""
+_CONTROLS: Final = re.compile("[\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
+"""Control characters that a terminal may obey and that JSON does not escape."""
 
 
 def dumps(value: Any, *, indent: int | None = 2) -> str:
     text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent)
     # Only texts hold such characters, where their escapes mean the same.
-    return _OBEYED.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
 STATE_STYLES = {
@@ -64,11 +64,11 @@ STATE_STYLES = {
     "interrupted": "yellow",
     "suspended": "magenta",
 }
-"""How the state of a run or of a rank is coloured on a terminal, as rich styles."""
+"""Rich styles of the states of runs and ranks."""
 _GAP = 2
 _QUIET = "seamark.quiet"
 LABEL = 12
-"""Cells of the label of a fact."""
+"""Width of the label of a fact, in cells."""
 _NAMED = 8
 
 

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 
 
 _ABSENT: Final = Cell("—", "dim")
-_LEAST: Final = 10
-"""Cells to which a run's column may shrink where it holds texts; numbers are never cut."""
+_MIN_CELLS: Final = 10
+"""Minimum width of a run's column of texts, in cells; numbers are never cut."""
 
 
 class _Compared(NamedTuple):
@@ -216,7 +216,7 @@ def _print(
     columns = [Column("RUN", shrink=True, path=True)]
     for at, one in enumerate(compared):
         widths = (display_width(line.cells[at].text) for line in lines if line.whole)
-        least = max(_LEAST, *widths, 0)
+        least = max(_MIN_CELLS, *widths, 0)
         columns.append(Column(one.label, shrink=True, least=least, rank=at))
     if left_out := screen.table(columns, [[line.title, *line.cells] for line in lines]):
         count = plural(len(compared), "run")

@@ -32,8 +32,8 @@ from seamark.reading.names import LATEST
 from seamark.reading.words import clean, human_bytes, plural, shorten
 from seamark.values import escape
 
-_LONGEST: Final = 60
-"""Cells to which an old and a new text are shortened on a terminal."""
+_MAX_CELLS: Final = 60
+"""Maximum width of an old or new text on a terminal, in cells."""
 
 
 def record(runs: Runs, ref: RunRef, **changes: Any) -> None:
@@ -95,7 +95,7 @@ def legible(text: str, what: str, *, block: bool = False) -> str:
 def print_change(screen: Screen, label: str, old: str, new: str) -> None:
     """Print a value before and after an edit."""
     before, after = (
-        shorten(clean(one), _LONGEST) if screen.terminal else clean(one) for one in (old, new)
+        shorten(clean(one), _MAX_CELLS) if screen.terminal else clean(one) for one in (old, new)
     )
     if old == new:
         screen.styled([(f"{label}: {after}", ""), (" (as it was)", "dim")])
@@ -269,8 +269,8 @@ def _listed(tags: set[str]) -> str:
     return ", ".join(sorted(tags)) or "(no tags)"
 
 
-_LISTED = 20
-"""So many runs are named."""
+_MAX_NAMED_RUNS = 20
+"""Maximum number of runs named in a message."""
 
 
 @click.command(short_help="Hide runs; their files stay.")
@@ -334,8 +334,8 @@ def _describe_unchanged(count: int, how: str) -> str:
 
 
 def _named(runs: Runs, refs: Sequence[RunRef]) -> str:
-    labels = runs.finder.labels([(ref.project, ref.run) for ref in refs[:_LISTED]])
-    more = f" and {len(refs) - _LISTED:,} more" if len(refs) > _LISTED else ""
+    labels = runs.finder.labels([(ref.project, ref.run) for ref in refs[:_MAX_NAMED_RUNS]])
+    more = f" and {len(refs) - _MAX_NAMED_RUNS:,} more" if len(refs) > _MAX_NAMED_RUNS else ""
     return f": {', '.join(labels)}{more}" if refs else ""
 
 
@@ -442,7 +442,7 @@ def _refuse_versions(runs: Runs, refs: Sequence[RunRef]) -> None:
 
 def _refuse_live(folders: Sequence[RunFolder]) -> None:
     if live := [f"{folder.project}/{folder.run}" for folder in folders if is_live(folder)]:
-        listed = ", ".join(live[:_LISTED]) + (", …" if len(live) > _LISTED else "")
+        listed = ", ".join(live[:_MAX_NAMED_RUNS]) + (", …" if len(live) > _MAX_NAMED_RUNS else "")
         msg = f"nothing was purged: a process is still writing to {listed}; stop it first"
         raise CommandError(msg)
 
@@ -451,10 +451,10 @@ def _ask(runs: Runs, refs: Sequence[RunRef]) -> None:
     if not sys.stdin.isatty():
         misuse("purge asks before it deletes, and there is no terminal to answer from: add --yes")
     root, what = runs.root, plural(len(refs), "run")
-    for ref in refs[:_LISTED]:
+    for ref in refs[:_MAX_NAMED_RUNS]:
         note(f"  {runs.label(ref)}  ({ref if root is None else root / ref.project / ref.run})")
-    if len(refs) > _LISTED:
-        note(f"  and {len(refs) - _LISTED} more")
+    if len(refs) > _MAX_NAMED_RUNS:
+        note(f"  and {len(refs) - _MAX_NAMED_RUNS} more")
     if root is None:
         what = f"{what} from {runs.where}"
     else:

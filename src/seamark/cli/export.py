@@ -77,7 +77,7 @@ POINTS: Final = ("run", "path", "step", "value", "time", "attempt")
 ATTRIBUTES: Final = ("run", "path", "family", "type", "value")
 """Columns of a table of attributes."""
 FAMILIES: Final = {"series": "float_series", "texts": "string_series"}
-"""Tables of points, and the family of what is in each."""
+"""Family of the values in each table of points."""
 
 
 class Tables:
@@ -130,8 +130,8 @@ def _value(view: Reader, attribute: Attribute) -> str:
     return value_text(value, exact=True)
 
 
-_GROUP: Final = 1 << 18
-"""Rows of a group, which are held in memory; many small groups would make a file slow to read."""
+_GROUP_ROWS: Final = 1 << 18
+"""Rows per row group, held in memory; many small groups make a file slow to read."""
 
 
 def write_parquet(file: IO[bytes], tables: Tables, what: str) -> int:
@@ -150,7 +150,7 @@ def write_parquet(file: IO[bytes], tables: Tables, what: str) -> int:
             )
             waiting.append(table)
             size += len(table)
-            if size >= _GROUP:
+            if size >= _GROUP_ROWS:
                 writer.write_table(pa.concat_tables(waiting).combine_chunks())
                 rows, waiting, size = rows + size, [], 0
         if size:
@@ -184,7 +184,7 @@ def _points(tables: Tables, what: str) -> Iterator[tuple[Any, ...]]:
 
 def _attributes(tables: Tables) -> Iterator[tuple[Any, ...]]:
     rows = (tuple(map(_unicode, row)) for row, _ in tables.attributes())
-    while part := list(islice(rows, _GROUP)):
+    while part := list(islice(rows, _GROUP_ROWS)):
         yield tuple(zip(*part, strict=True))
 
 

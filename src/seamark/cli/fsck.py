@@ -42,7 +42,7 @@ __all__ = ["COPY", "drafts", "finish_queued", "half_purged", "project_logs"]
 
 _LISTED: Final = 5
 COPY: Final = "journal/"
-"""Prefix of the name of a file among the conflicts of a run."""
+"""File name prefix of a copy among the conflicts of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,8 @@ class Finding:
 
 
 Totals = dict[str, int]
-"""How many there are of what was looked at; ``size_bytes`` of journals, ``live`` ones of them."""
+"""Counts of the checked items; ``size_bytes`` is the size of all journals, ``live`` the number
+still written."""
 _COUNTED: Final = ("runs", "journals", "frames", "blobs", "size_bytes", "live")
 
 

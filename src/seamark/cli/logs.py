@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 _INTERVAL_S: Final = 0.5
-_SETTLED_NS: Final = 2 * 10**9
-"""When following, a line that has not changed for so long is final."""
+_FINAL_AFTER_NS: Final = 2 * 10**9
+"""While following, a line is final if it has not changed for this long, in nanoseconds."""
 _AGO: Final = re.compile(r"\d{1,9}[mhdwM]")
 _COLOUR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
 _DIM: Final = "2"
@@ -315,8 +315,8 @@ def _follow(
             view = look()
             state = view.state
             found = list(lines.finished(note_times(printing.new(view)), 0))
-            settled = tail is not None or time.monotonic() - heard_s > _SETTLED_NS / 1e9
-            found += lines.finished((), None if settled else latest_ns - _SETTLED_NS)
+            settled = tail is not None or time.monotonic() - heard_s > _FINAL_AFTER_NS / 1e9
+            found += lines.finished((), None if settled else latest_ns - _FINAL_AFTER_NS)
             live = lines.live()
             if tail is not None:
                 found, tail = found[max(0, len(found) + len(live) - tail) :], None

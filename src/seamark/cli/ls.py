@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 
 _PROJECT: Final = "/project"
 _RUN: Final = "/run"
-"""No attribute is called so: no path begins with a slash."""
+"""Pseudo column of the run itself; no attribute path begins with a slash."""
 """Stand among the columns like paths, but are none."""
 _CLAIMED: Final = "sys/claimed_by"
 _LOSSES: Final = "/losses"
-"""The same: what is missing of a run."""
+"""Pseudo column of lost data."""
 _REASON: Final = "sys/crash_reason"
 _DEPTH: Final = "/depth"
-"""The same: below how many others a run stands in the tree."""
+"""Pseudo column of the depth of a run in the tree."""
 _WHY: Final = "/why"
-"""The same: why a run crashed, which is shown beside its state."""
+"""Pseudo column of the crash reason, shown beside the state."""
 TITLES: Final = {
     "sys/id": "RUN",
     _PROJECT: "PROJECT",
@@ -76,9 +76,9 @@ TITLES: Final = {
     "objects": "OBJECTS",
 }
 _TITLES_OF_ID: Final = {"model": "MODEL", "model_version": "ID", "artifact": "SHA-256"}
-_WORDS: Final = {"model": "model", "model_version": "version", "artifact": "artifact"}
-"""What each row is, where it is no run."""
-_RANKS: Final = {
+_KIND_NAMES: Final = {"model": "model", "model_version": "version", "artifact": "artifact"}
+"""Names of the rows, for kinds other than runs."""
+_DROP_ORDER: Final = {
     "sys/name": 1,
     "sys/state": 2,
     _PROJECT: 3,
@@ -87,22 +87,22 @@ _RANKS: Final = {
     "sys/tags": 8,
     _LOSSES: 1000,
 }
-"""What goes first where the terminal is too narrow; the greatest number first."""
+"""Order in which columns are dropped on a narrow terminal, highest number first."""
 _FIRST_METRIC: Final = 4
 _FIRST_PARAMETER: Final = 5
-"""One of each says more of a run than when it was created and for how long it ran."""
+"""Rank of the first parameter, which says more about a run than its creation time and duration."""
 _SHRINKING: Final = frozenset({_PROJECT, "sys/state", "sys/name", "sys/tags", "sys/description"})
-_LEAST_CELLS: Final = {"sys/name": 16, "sys/state": 14}
-"""These are rather shown to so many cells than the columns that matter less."""
+_MIN_CELLS: Final = {"sys/name": 16, "sys/state": 14}
+"""Minimum width of these columns, in cells, before less important columns are shown."""
 _LONGEST_ID: Final = 40
 _SHORT_ID: Final = 12
-"""How much is shown of the digest of an artifact, which finds it."""
+"""Number of characters shown of an artifact's digest; they identify it."""
 _TITLE_CELLS: Final = 20
-"""The last part of a path is rather shown up to so many cells than more columns."""
+"""Width up to which the last part of a path is shown in preference to further columns, in cells."""
 _DEFAULT_LIMIT: Final = 100
 _NEWEST: Final = "sys/creation_time"
 _FIRST_TO_GO: Final = 10
-"""From this number on columns are those that nobody asked for by name."""
+"""Columns with this number or a higher one were not requested by name."""
 
 
 class Sorting(NamedTuple):
@@ -331,7 +331,7 @@ def ls(
         note("the trash is empty" if trashed else _nothing(runs, kind) + _no_such_tag(runs, tags))
     if rows and wanted and (said := left_out(table.columns, shown)):
         note(said)
-    _note_more(len(rows), table.total, _WORDS.get(kind, "run"))
+    _note_more(len(rows), table.total, _KIND_NAMES.get(kind, "run"))
 
 
 def _ls_groups(
@@ -345,7 +345,7 @@ def _ls_groups(
 
 
 def _nothing(runs: Runs, kind: str) -> str:
-    word = _WORDS.get(kind, "run")
+    word = _KIND_NAMES.get(kind, "run")
     there = runs.index.runs(None, kind)
     return f"no {word} matches" if there else f"no {word}s in {runs.where} yet"
 
@@ -522,14 +522,13 @@ def _column(name: str, screen: Screen, asked: _ColumnSelection, *, right: bool) 
     sorted_by = sorting.asked and name in (sorting.label, sorting.label.removesuffix(":last"))
     if sorted_by and screen.terminal:
         title += " ▲" if sorting.ascending else " ▼"
-    rank = _RANKS.get(name, 0 if name == "sys/id" else 2)
+    rank = _DROP_ORDER.get(name, 0 if name == "sys/id" else 2)
     return Column(
         title,
         right=right,
         shrink=name in _SHRINKING or name not in TITLES,
         apart=name == "sys/name",
-        least=_LEAST_CELLS.get(name)
-        or max(8, min(len(title.rpartition("/")[2]) + 2, _TITLE_CELLS)),
+        least=_MIN_CELLS.get(name) or max(8, min(len(title.rpartition("/")[2]) + 2, _TITLE_CELLS)),
         rank=min(rank, 1) if sorted_by else asked.unasked.get(name, rank),
     )
 

@@ -52,7 +52,7 @@ place_options = options(
         "the server]",
     ),
 )
-"""Where a server keeps what it has."""
+"""Options that name the storage of a server."""
 
 
 @click.group(short_help="Run a server for a team.", invoke_without_command=True)
@@ -289,7 +289,7 @@ _where = options(
         help="On the server's machine: its databases, as `seamark server --store` was told.",
     ),
 )
-"""Which server is meant."""
+"""Options that select a server."""
 
 
 @click.group(short_help="Make, list and revoke tokens of a server.")

@@ -47,19 +47,20 @@ if TYPE_CHECKING:
     from seamark.reading.reader import Reader
 
 
-_MOST: Final = 30
-"""Rows of a section on a terminal, unless all are asked for."""
-_TOLD: Final = ("sys",)
-"""Namespaces that `show` tells in words."""
+_MAX_ROWS: Final = 30
+"""Maximum number of rows of a section on a terminal, unless all are requested."""
+_SUMMARIZED: Final = ("sys",)
+"""Namespaces that `show` summarizes in words."""
 _COUNTED: Final = ("monitoring",)
-"""Namespaces that `show` only counts unless asked for."""
+"""Namespaces that `show` only counts, unless they are requested."""
 _SOURCE: Final = "source_code"
 _PACKAGES: Final = ("source_code/packages", "source_code/conda")
 _WELL: Final = ("created", "running", "completed", "suspended")
 _LAST_LINES: Final = 5
-"""Lines of its output that are shown of a run that ended badly."""
+"""Number of last output lines shown for a run that failed."""
 _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
-"""Namespaces whose series `show` only counts unless asked for: a profiled training has hundreds."""
+"""Namespaces whose series `show` only counts, unless requested: a profiled training has hundreds.
+"""
 
 
 @click.command(short_help="Show what one run recorded (--all: everything).")
@@ -179,7 +180,7 @@ def _errors(screen: Screen, errors: Sequence[Mapping[str, Any]]) -> None:
             Cell("" if one["rank"] is None else str(one["rank"])),
             Cell(clean(f"{one['type']}: {one['message']}")),
         ]
-        for one in errors[-_MOST:]
+        for one in errors[-_MAX_ROWS:]
     ]
     screen.table(columns, rows, indent=2)
 
@@ -253,7 +254,7 @@ def _rest(
 
 def _is_shown_as_text(attribute: Attribute) -> bool:
     path = attribute.path
-    return any(is_inside(path, space) for space in _TOLD) or is_output(path, attribute.family)
+    return any(is_inside(path, space) for space in _SUMMARIZED) or is_output(path, attribute.family)
 
 
 def _output(
@@ -283,7 +284,7 @@ def _section(
         part = sorted(
             part, key=lambda one: not (one.path in shown.notes and shown.notes[one.path].mark)
         )
-    rows = part[:_MOST] if shown.digest else part
+    rows = part[:_MAX_ROWS] if shown.digest else part
     printer(shown, rows)
     if len(rows) < len(part):
         more = f"and {len(part) - len(rows):,} more: seamark show {ref.run} --all"

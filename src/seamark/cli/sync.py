@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 B = TypeVar("B")
 
-_AT_ONCE: Final = 4
-"""Runs that are sent at the same time; a server collects what arrives together."""
+_MAX_CONCURRENT: Final = 4
+"""Number of runs sent at the same time; a server commits what arrives together."""
 
 
 @click.command(short_help="Send what is left of runs to a server or another root.")
@@ -188,7 +188,7 @@ def _map_concurrently(
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> list[B]:
     found = []
-    pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="seamark-sync")
+    pool = ThreadPoolExecutor(_MAX_CONCURRENT, thread_name_prefix="seamark-sync")
     try:
         waiting = [pool.submit(call, one) for one in given]
         for number, one in enumerate(waiting):

@@ -45,10 +45,10 @@ __all__ = ["Looker"]
 
 
 _GOING_ON: Final = ("created", "running")
-_PACE: Final = 100
-"""Of so many of the last points the pace is taken."""
-_LEFT: Final = "profiling/eta_s"
-"""Where a training says how many seconds are left, if anything records it."""
+_PACE_POINTS: Final = 100
+"""Number of last points from which the pace is computed."""
+_REMAINING_PATH: Final = "profiling/eta_s"
+"""Path at which a training records the remaining seconds, if it does."""
 _LAST_LINES: Final = 5
 _EPOCH: Final = "epoch"
 _MACHINE: Final = "monitoring"
@@ -119,21 +119,21 @@ def _progress(view: Reader, attributes: Sequence[Attribute]) -> str:
     words = [f"step {step_text(own[longest].last_step)}"]
     if epochs := [one.last for path, one in own.items() if path.rpartition("/")[2] == _EPOCH]:
         words.append(f"epoch {human_number(max(epochs))}")
-    points = view.points(longest, limit=_PACE)
+    points = view.points(longest, limit=_PACE_POINTS)
     steps, times_ns = points.step, points.time_ns
     if len(steps) > 1 and steps[-1] > steps[0] and times_ns[-1] > times_ns[0]:
         pace = float(steps[-1] - steps[0]) / float(times_ns[-1] - times_ns[0]) * 1e9
         words.append(f"{human_number(pace, 3)} steps/s")
-    if _LEFT in own:
-        words.append(f"about {duration_words(own[_LEFT].last)} left")
+    if _REMAINING_PATH in own:
+        words.append(f"about {duration_words(own[_REMAINING_PATH].last)} left")
     return ", ".join(words)
 
 
-_LEAST_ROWS: Final = 3
-"""Series that are shown however low the terminal is; what does not fit is cut off below."""
+_MIN_ROWS: Final = 3
+"""Minimum number of series shown; what does not fit on the terminal is cut off below."""
 _MOST_RANKS: Final = 8
 _AGES: Final = re.compile(r" for .*|\([^()]*(?:ago|just now)\)")
-"""What is another with each look at the same problem."""
+"""Ages in a message, which differ each time the same problem is examined."""
 _WELL: Final = ("completed", "running", "suspended")
 
 
@@ -284,7 +284,7 @@ def _draw(screen: Screen, seen: Looker, height: int, interval: float) -> None:
     used = 1 + len(facts) + len(problems)
     used += min(len(seen.ranks), _MOST_RANKS) + 3 if len(seen.ranks) > 1 else 0
     room = height - used - 5
-    _draw_series(screen, seen, max(_LEAST_ROWS, room))
+    _draw_series(screen, seen, max(_MIN_ROWS, room))
     if len(seen.ranks) > 1:
         _draw_ranks(screen, seen)
     left = room - max(1, len(seen.series)) - 1

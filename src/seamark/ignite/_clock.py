@@ -30,7 +30,7 @@ log = logging.getLogger("seamark")
 _FULL: Final = 1 << 19
 _FLUSH_EVERY_NS: Final = 1_000_000_000
 _BEFORE_STEP: Final = frozenset(FREQUENT[:3])
-"""Events that belong to a step whose position is known only behind their handlers."""
+"""Events of a step whose position is known only after their handlers ran."""
 _IN_EPOCH: Final = _BEFORE_STEP | {Events.ITERATION_COMPLETED, Events.EPOCH_COMPLETED}
 _CORE: Final = _IN_EPOCH | {
     Events.STARTED,

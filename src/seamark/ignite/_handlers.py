@@ -360,7 +360,7 @@ class SeamarkSaver(_host.checkpoint.BaseSaveHandler):  # type: ignore[misc] # of
 
 
 NeptuneSaver = SeamarkSaver
-"""The same class, under the name that Ignite's has."""
+"""Alias of the class, named as in Ignite."""
 
 
 def _write(checkpoint: Mapping[str, Any], target: Path) -> None:

@@ -340,7 +340,7 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
 
 
 NeptuneLogger = SeamarkLogger
-"""The same class, under the name that Ignite's has."""
+"""Alias of the class, named as in Ignite."""
 
 
 def setup_seamark_logging(

@@ -217,8 +217,8 @@ class EngineProfiler(ABC):
         """Return the columns of the wide layout; a column that is short ends in zeros."""
 
 
-_TOP: Final = 15
-"""So many rows are printed, those with most time; what is recorded and returned has all."""
+_PRINTED_ROWS: Final = 15
+"""Number of rows printed, slowest first; recorded and returned results have all."""
 _ONCE_A_RUN: Final = frozenset({"STARTED", "COMPLETED"})
 _ONCE_AN_EPOCH: Final = frozenset({"EPOCH_STARTED", "EPOCH_COMPLETED"})
 _IN_FILES: Final = (
@@ -404,7 +404,8 @@ class HandlersTimeProfiler(EngineProfiler):
     _kind = "handlers"
     _by_handler = True
     EVENT_FILTER_THESHOLD_TIME: ClassVar[float] = 0.0001
-    """Seconds; kept because Ignite has it, and without effect: filters are looked at themselves."""
+    """Seconds. Kept for compatibility with Ignite and without effect: filters are evaluated
+    directly."""
 
     def get_results(self) -> list[list[Any]]:
         """Return aggregated times of the latest run, in seconds.
@@ -432,7 +433,7 @@ class HandlersTimeProfiler(EngineProfiler):
         It is as wide as the terminal, and 100 columns where there is none; `table` has everything.
         """
         *handlers, total, processing, dataflow = results
-        largest = sorted(handlers, key=lambda row: -_spent_of(row[2]))[:_TOP]
+        largest = sorted(handlers, key=lambda row: -_spent_of(row[2]))[:_PRINTED_ROWS]
         columns = columns_of(sys.stdout)
         rows = _fitted([_HEADS, *largest, total, processing, dataflow], columns)
         rule = "-" * max(map(len, rows))

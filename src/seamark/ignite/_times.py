@@ -38,7 +38,7 @@ FREQUENT: Final = (
     Events.ITERATION_STARTED,
     Events.ITERATION_COMPLETED,
 )
-"""Events of each iteration, in their order."""
+"""Events of each iteration, in order."""
 
 
 class EventTimes(Durations):

@@ -38,7 +38,7 @@ __all__ = ["IndexFile", "exclusive", "index_path", "is_damaged"]
 
 _SUFFIXES: Final = ("-wal", "-shm", "-journal", "")
 _OLD_S: Final = 30 * 24 * 3600.0
-"""An index of another version that nobody wrote for so long is removed, seconds."""
+"""Age at which an unused index of another version is removed, in seconds."""
 
 
 def index_path(root: Path) -> Path:
@@ -92,11 +92,11 @@ def remove_old_files(file: Path) -> None:
 
 
 _LOCK_S: Final = 10.0
-"""How long to wait for the lock under which the file is made again, seconds."""
+"""Time limit for acquiring the lock under which the file is rebuilt, in seconds."""
 _FACTS: Final = sa.select(schema.meta.c.key, schema.meta.c.value)
 log = logging.getLogger("seamark")
 _inherited: list[Any] = []
-"""Connections of the parent process, kept from being closed here."""
+"""Connections of the parent process, referenced so that they are not closed here."""
 
 
 class IndexFile:

@@ -60,7 +60,7 @@ __all__ = ["Index", "changes_since"]
 
 _CURSOR: Final = re.compile(r"([0-9a-f]{16})\.([0-9]{1,15})\.([0-9]{1,19})")
 _KEY: Final = "changes"
-"""Of the fact that names this index: another one numbers changes anew."""
+"""Key of the fact that identifies this index; another index numbers changes differently."""
 _metadata = sa.MetaData()
 _table = sa.Table(
     "local_change",

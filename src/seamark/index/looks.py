@@ -36,8 +36,8 @@ __all__ = [
 
 
 log = logging.getLogger("seamark")
-_TOLD: Final = 3
-"""So many folders are named in a warning."""
+_MAX_NAMED_FOLDERS: Final = 3
+"""Maximum number of folders named in a warning."""
 _LONG: Final = 300
 
 
@@ -92,8 +92,14 @@ class UnreadFolders:
         found = self.now()
         if all(one.path in before for one in found):
             return
-        told = ", ".join(f"{_shortened(one.path)} ({one.why})" for one in found[:_TOLD])
-        more = f" and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
+        told = ", ".join(
+            f"{_shortened(one.path)} ({one.why})" for one in found[:_MAX_NAMED_FOLDERS]
+        )
+        more = (
+            f" and {len(found) - _MAX_NAMED_FOLDERS} more"
+            if len(found) > _MAX_NAMED_FOLDERS
+            else ""
+        )
         denied = os.strerror(errno.EACCES) in {one.why for one in found}
         log.warning(
             "seamark: %s cannot be read, so that new runs in there are missing and others are as "
@@ -117,9 +123,9 @@ def _shortened(path: str) -> str:
 
 
 I63: Final = (1 << 63) - 1
-"""Inodes may use the bit that databases do not have."""
+"""Mask for inodes, which may use the bit that SQL integers lack."""
 RACY_NS: Final = 2 * 10**9
-"""What changed so recently may change again without its time changing, nanoseconds."""
+"""A file changed this recently may change again without a new modification time, in nanoseconds."""
 metadata = sa.MetaData()
 folder_table = sa.Table(
     "local_folder",
@@ -240,13 +246,13 @@ class FileStatuses:
     def __init__(self) -> None:
         self.runs: dict[Ref, Known] = {}
         self.version: object = None
-        """Version of the index when all runs were asked for."""
+        """Version of the index when all runs were last requested."""
         self._asked: set[Ref] = set()
-        """Runs that were asked for since, one by one, in the version below."""
+        """Runs requested one by one since then, in the version below."""
         self._asked_version: object = None
         self.folders: dict[str | None, dict[str, int]] = {}
-        """By project, or None for all: when each folder was last changed in which a run can appear,
-        ns; 0: do not trust."""
+        """By project, or None for all: modification time of each folder in which a run can appear,
+        ns; 0 means unknown."""
 
     def sync(self, database: Database, connection: sa.Connection, version: object) -> None:
         """Load changes that others wrote, if there are any."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["PURGING", "delete_hidden", "is_live", "remove"]
 
 PURGING: Final = ".purging"
-"""Suffix of the hidden name that a run folder has while it is deleted."""
+"""Suffix of the hidden name of a run folder that is being deleted."""
 
 
 def is_live(folder: RunFolder) -> bool:

@@ -42,11 +42,11 @@ __all__ = ["Updater"]
 
 _chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _TRIES: Final = 100
-"""How often a run is folded again that others save meanwhile: a long journal has many parts."""
+"""Attempts to fold a run that other processes save meanwhile: a long journal has many parts."""
 _SHARED: Final = 16
-"""From this many runs on, processes that fold at once take them in different orders."""
+"""Number of runs from which concurrent processes fold them in different orders."""
 _BATCH: Final = 64
-"""How many runs are saved together: most of what a database does for one it does for all."""
+"""Number of runs saved in one transaction, whose cost hardly depends on it."""
 _DIR_FD: Final = os.stat in os.supports_dir_fd
 
 log = logging.getLogger("seamark")

@@ -42,21 +42,21 @@ if TYPE_CHECKING:
 __all__ = ["DocumentRun", "as_strict_json", "documents_in", "documents_of", "importers"]
 
 GROUP: Final = "seamark.importers"
-"""Entry points that take a path and yield documents, one for each run."""
+"""Entry point group of functions that take a path and yield one document per run."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _OURS: Final = "monitoring/seamark/"
-"""Below this everything is derived."""
+"""Namespace of derived attributes."""
 _STATES: Final = frozenset(
     {"completed", "crashed", "created", "failed", "interrupted", "running", "suspended"}
 )
 _LONGEST_S: Final = 1e9
 _FLEETING: Final = ("staged", "source", "token")
-"""What a FILE record says of bytes that a process was about to store."""
+"""Fields of a FILE record about bytes that were about to be stored."""
 _TIMES: Final = ("sys/creation_time", "sys/modification_time")
 _SPAN: Final = frozenset({"sys/start_time", "sys/end_time"})
 _RECORDED: Final = frozenset({"sys/revision", "sys/start_hash", "sys/trashed"})
-"""What no person writes, but a process did."""
+"""Attributes that are recorded by a process and never by a person."""
 _MOST_DEPTH: Final = 64
 
 
@@ -428,7 +428,7 @@ _OPS: Final[Mapping[str, Callable[[Any, str], dict[str, Any]]]] = {
     "statistic": _statistic,
     "artifact": _artifact,
 }
-"""The record of each family that is no atom and no series."""
+"""Record kind of each family other than atoms and series."""
 
 
 # -------------------------------------------------------------------- values of points

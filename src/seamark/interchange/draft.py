@@ -64,7 +64,7 @@ _BUFFER_BYTES: Final = 1 << 20
 _FRAME_CHARACTERS: Final = 1 << 20
 _COLUMN_POINTS: Final = 500_000
 _LATEST_NS: Final = 1 << 62
-"""Times of records have to stay below what 64 bits hold; this is the year 2116."""
+"""Latest time of a record (the year 2116), so that times fit into 64 bits."""
 _Part = TypeVar("_Part", bound=Sequence[Any])
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 

@@ -94,7 +94,7 @@ _COLUMN_OF: Final = {
     "string_set": "string_set_value",
     **dict.fromkeys(("file", "file_set", "artifact", "file_series"), "file_value"),
 }
-"""Where the value is, by the kind of attribute."""
+"""Column that holds the value, by kind of attribute."""
 _KINDS: Final = {
     **dict.fromkeys(("project_id", "run_id", "attribute_path", "attribute_type"), "string"),
     "step": "decimal128(18, 6)",
@@ -108,7 +108,7 @@ _KINDS: Final = {
     "file_value": "struct<path: string>",
     "histogram_value": "struct<type: string, edges: list<double>, values: list<double>>",
 }
-"""The columns of an export, and what is in each, as pyarrow words it but for names of elements."""
+"""Columns of an export and their types in pyarrow's notation, except for names of elements."""
 _ELEMENT: Final = re.compile(r"list<\w+: ")
 _ZIP_ERRORS: Final = (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, RuntimeError)
 

@@ -42,7 +42,7 @@ __all__ = [
 
 
 Progress = Callable[[int], None]
-"""Takes how many bytes of the source were read since the last call."""
+"""Function that takes the number of source bytes read since its last call."""
 DERIVED: Final = frozenset(
     {
         "sys/content_hash",
@@ -58,7 +58,7 @@ DERIVED: Final = frozenset(
         "sys/state_detail",
     }
 )
-"""What a run says of itself: never assigned, but told by its headers and the times of records."""
+"""Attributes derived from headers and times of records; they are never assigned."""
 
 
 @dataclass(slots=True)

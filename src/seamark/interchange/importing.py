@@ -25,7 +25,7 @@ __all__ = ["Listed", "Source", "find_neptune", "import_runs", "list_runs"]
 
 Open = Callable[[], "FoundRun"]
 _DEPTH: Final = 3
-"""How far below a folder an export is looked for: ``exports/data/<project>/``."""
+"""Maximum depth at which an export is searched below a folder: ``exports/data/<project>/``."""
 
 
 @dataclass(slots=True)

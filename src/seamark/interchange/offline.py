@@ -40,7 +40,7 @@ __all__ = ["ClientFolder", "ClientRun", "folders_below", "logs_in"]
 _LOG: Final = re.compile(r"data-([0-9]{1,18})\.log")
 _PIECE: Final = 1 << 20
 _LONGEST: Final = 1 << 28
-"""Characters of one operation at most; the client sends no picture above 32 MB."""
+"""Maximum length of an operation, in characters; the client sends no image above 32 MB."""
 _NEXT: Final = re.compile(r"\n\s*\{")
 
 

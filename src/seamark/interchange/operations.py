@@ -38,17 +38,17 @@ TOLD: Final = (
     OverflowError,
     RecursionError,
 )
-"""Errors of an operation that is not as it should be."""
-_WAITING: Final = 100_000
-"""So many points wait at most, to be written by series."""
-_LIKE_A_POINT: Final = 50
-"""Characters of a text that count as much as a point."""
+"""Errors of a malformed operation."""
+_MAX_WAITING: Final = 100_000
+"""Maximum number of points held back to be written series by series."""
+_CHARACTERS_PER_POINT: Final = 50
+"""Number of characters of text that count as one point."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LONGEST_UNIT: Final = 1000
 _MS: Final = 1_000_000
 _I63: Final = 1 << 63
 _LIKE_STRINGS: Final = frozenset({"atom:string", "atom:text", "atom:null", "atom:json"})
-"""Kinds that the client takes for strings."""
+"""Kinds that the client treats as strings."""
 
 
 class State(Records):
@@ -218,11 +218,11 @@ class Operations:
         steps, times = self._points(path, entries, "string_series")
         values = [self._blob(text) if is_long(text) else text for text in texts]
         self._texts.setdefault(path, []).extend(zip(steps, values, times, strict=True))
-        self._wait(sum(1 + len(text) // _LIKE_A_POINT for text in texts))
+        self._wait(sum(1 + len(text) // _CHARACTERS_PER_POINT for text in texts))
 
     def _wait(self, weight: int) -> None:
         self._waiting += weight
-        if self._waiting >= _WAITING:
+        if self._waiting >= _MAX_WAITING:
             self.flush()
 
     def _log_images(self, path: str, entries: Sequence[Mapping[str, Any]]) -> None:
@@ -301,7 +301,7 @@ class Operations:
         "logStrings": ("string_series", _log_strings, ""),
         "logImages": ("file_series", _log_images, {}),
     }
-    """By what adds points to a series: its family, the method, and a value of no meaning."""
+    """Family, method and dummy value of each operation that appends to a series."""
     _ACTS: ClassVar[dict[str, Callable[[Operations, str, Any], None]]] = {
         "clearFloatSeries": _clear_series,
         "clearStringSeries": _clear_series,

@@ -32,12 +32,12 @@ _TIME: Final = (
     r"(?:1678|1679|16[89]\d|1[7-9]\d\d|2[01]\d\d|22[0-5]\d|226[01])-\d\d-\d\d"
     r"T\d\d:\d\d:\d\d(?:\.\d{1,9})?Z"
 )
-"""What fits into 64 bits of nanoseconds."""
+"""Range of nanoseconds in 64 bits."""
 _ONE_TIME: Final = re.compile(_TIME)
 _TIMES: Final = re.compile(f"(?:{_TIME}\n)*")
 _ATTEMPTS: Final = range(-1, 1 << 31)
-_MOST_ATTEMPTS: Final = 1000
-"""Each attempt is a journal of its own."""
+_MAX_ATTEMPTS: Final = 1000
+"""Maximum number of attempts; each is a journal of its own."""
 
 
 def inside(where: str, key: str | int) -> str:
@@ -149,8 +149,8 @@ def _attempts_of(given: list[Any], where: str) -> NDArray[np.int64]:
 
     if set(map(type, given)) - {int} or any(each not in _ATTEMPTS for each in set(given)):
         each_of(given, where, "the number of an attempt, or -1", _attempt_of)
-    if len(set(given)) > _MOST_ATTEMPTS:
-        msg = f"{where}: expected at most {_MOST_ATTEMPTS} attempts, got {len(set(given)):,}"
+    if len(set(given)) > _MAX_ATTEMPTS:
+        msg = f"{where}: expected at most {_MAX_ATTEMPTS} attempts, got {len(set(given)):,}"
         raise ArgumentError(msg)
     return np.asarray(given, np.int64)
 
@@ -345,4 +345,4 @@ _POINTS: Final[Mapping[str, Any]] = {
     "file_series": ({"name": "", "ext": "", "lost": "not stored"}, {}),
     "histogram_series": [[0.0], []],
 }
-"""Some value of each family."""
+"""A sample value of each family."""

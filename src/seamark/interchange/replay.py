@@ -46,7 +46,7 @@ _VERBS: Final = {
     "ClearStringLog": "clearStringSeries",
     "ClearImageLog": "clearImageSeries",
 }
-"""Operations that have another name in the requests of the client than in its folders."""
+"""Names of operations in the client's requests that differ from those in its folders."""
 
 
 class Memory(State):

@@ -83,7 +83,7 @@ __all__ = [
 
 
 ROOT_NAME: Final = ".seamark"
-"""What the folder of all runs is called where nobody names another one."""
+"""Default name of the folder of all runs."""
 
 
 def cache_folder() -> Path:
@@ -179,12 +179,12 @@ def name_of(user: int | None) -> str:
 
 
 DRAFT: Final = ".draft-"
-"""How the folder of an artifact is called that is not sealed yet; nothing that lists sees it."""
+"""Name of the folder of an unsealed artifact; it is never listed."""
 OWN_FOLDERS: Final = frozenset({"journal", "blobs", "files"})
-"""Folders in that of a run that hold no runs."""
+"""Folders within a run folder that contain no runs."""
 _INSIDE: Final = (*OWN_FOLDERS, ".staging")
 DEEPEST: Final = 32
-"""Folders inside each other in which runs are looked for; projects are not nested like that."""
+"""Maximum nesting depth at which runs are searched; projects are not nested deeper."""
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
 _ID_LENGTH: Final = 16
 _ID_BYTES: Final = 10

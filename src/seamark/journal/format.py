@@ -67,19 +67,19 @@ FRAME_HEADER_BYTES: Final = FRAME_HEADER.size
 FRAME_BODY: Final = struct.Struct("<IBBHIq")
 """The same without the crc, which covers it."""
 FRAME_HEAD: Final = struct.Struct("<IBBHI")
-"""What is between the crc and t; of a row all of it is known beforehand."""
+"""Fields between crc and t; all of those of a row are known in advance."""
 MARK: Final = 0x5EA3
 MAX_PAYLOAD_BYTES: Final = 16 * 1024 * 1024
 MAX_JSON_DEPTH: Final = 64
 LONG_TEXT: Final = 4 << 20
-"""A string of more characters than this is kept as a blob; see `is_long`."""
+"""Strings with more characters than this are stored as blobs; see `is_long`."""
 _LONG_IF_ESCAPED: Final = 2 << 20
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _COMPRESS_BYTES: Final = 1 << 16
 SKIPPABLE: Final = 1
-"""Flag: a reader that does not know this kind may pass over it."""
+"""Flag: readers that do not know this kind may skip it."""
 USER_TIME: Final = 2
-"""Flag: the payload holds a time given by the user (ns since the epoch), beside the frame's own."""
+"""Flag: the payload holds a time given by the user (ns since the epoch) besides the frame's own."""
 ZLIB: Final = 4
 """Flag: the payload is compressed with zlib."""
 
@@ -172,10 +172,10 @@ def is_long(text: str) -> bool:
 
 
 WHOLE: Final = 1 << 63
-"""Sizes, offsets and times are below this: what databases and NumPy hold."""
+"""Exclusive limit of sizes, offsets and times: the range of databases and NumPy."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _LONGEST_FACT: Final = 4096
-"""Characters of a string in a header; command lines are kept as digests."""
+"""Maximum length of a string in a header, in characters; command lines are stored as digests."""
 Check = Callable[[Any], bool]
 
 

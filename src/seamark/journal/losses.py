@@ -106,8 +106,8 @@ class Guard:
             log.warning("seamark: %s", message)
 
 
-_KINDS: Final = 4096
-"""At most this many different warnings are logged; further ones are only counted."""
+_MAX_KINDS: Final = 4096
+"""Maximum number of different warnings logged; further ones are only counted."""
 
 
 class Losses:
@@ -166,7 +166,7 @@ class Losses:
 
     def warn_once(self, key: object, message: str) -> None:
         """Warn of something the first time that it happens."""
-        if key not in self._warned and len(self._warned) < _KINDS:
+        if key not in self._warned and len(self._warned) < _MAX_KINDS:
             self._warned.add(key)
             self.warn(message)
 

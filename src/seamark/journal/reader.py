@@ -60,11 +60,11 @@ __all__ = [
 ]
 
 SETTLE_NS: Final = 90 * 10**9
-"""Bytes that did not change for so long (three heartbeats) stay as they are; nanoseconds."""
+"""Time without change (three heartbeats) after which bytes count as final, in nanoseconds."""
 
 _BLOCK_BYTES: Final = 1 << 20
 _HEADER_BYTES: Final = 1 << 12
-"""More than most HEADER frames take."""
+"""Upper estimate of the size of a HEADER frame."""
 _FRAME_LIMIT: Final = FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES
 _MARK_BYTES: Final = MARK.to_bytes(2, "little")
 _MARK_AT: Final = 10
@@ -127,7 +127,8 @@ class Block(NamedTuple):
 
 
 Walk = Callable[[bytes, int], tuple[Any, int, bool]]
-"""Takes bytes and salt; returns frames, where it stopped, and whether the bytes there are bad."""
+"""Function that takes bytes and a salt, and returns the frames, the end offset, and whether bad
+bytes follow."""
 
 
 _NOTHING: Final[tuple[Any, int, bool]] = (FrameList(), 0, False)
@@ -219,7 +220,8 @@ def _refuse(token: str) -> None:
 
 
 _JSON: Final = json.JSONDecoder(parse_constant=_refuse)
-"""Strict, and of UTF-8 only: `json.loads` guesses at others, and lets lone surrogates through."""
+"""Strict decoder of UTF-8 only: `json.loads` guesses other encodings and accepts lone surrogates.
+"""
 
 
 class JournalReader:

@@ -123,12 +123,12 @@ def _write(folder: int, name: str, text: str) -> None:
 
 
 NUMBERS: Final = ".numbers"
-"""The folder, in that of a model or of an artifact's name, in which each version has a file whose
-name is its number."""
+"""Folder within that of a model or artifact name in which each version has a file named by its
+number."""
 REVISIONS: Final = ".twins"
-"""The folder, in that of a project, in which revision n of a hash has the file ``<hash>.<n>``."""
+"""Folder within that of a project in which revision n of a hash has the file ``<hash>.<n>``."""
 MOST_NUMBER: Final = 999_999_999
-"""There is no greater one; a stranger's folder may say so."""
+"""Greatest valid number; a folder of unknown origin may contain others."""
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
 
 
@@ -181,16 +181,16 @@ def _next_number(
 
 
 CLAIMS: Final = ".claims"
-"""The folder, in that of a project, in which its runs are claimed."""
+"""Folder within that of a project in which its runs are claimed."""
 MOST_CLAIMS: Final = 10**15 - 1
-"""There is no greater number; a stranger's folder may say so."""
+"""Greatest valid number of claims; a folder of unknown origin may contain others."""
 _NAME: Final = re.compile(r"(.+)\.([1-9][0-9]{0,14})(\.released(?:\.[0-9a-f]{16})?)?")
 _RELEASED: Final = ".released"
 _KEY: Final = re.compile("[0-9a-f]{16}")
 _AHEAD_NS: Final = 3600 * 10**9
-"""A sign of life further ahead of the clock than this is nobody's."""
+"""A sign of life further ahead of the clock than this is ignored, in nanoseconds."""
 _PROCESS: Final = ("host", "boot", "pid", "start", "pid_namespace")
-"""What the header of a journal and a claim say of a process, which tells it from all others."""
+"""Fields that identify a process in the header of a journal and in a claim."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from seamark.paths import is_inside
 __all__ = ["MAX_SCHEMAS", "Column", "Families", "FrameMaker", "Row", "RowTable", "spoken"]
 
 
-_SPOKEN = {"atom": "a single value", "artifact": "an artifact"}
-"""How messages name families; the others are ``a`` and the name."""
+_FAMILY_WORDS = {"atom": "a single value", "artifact": "an artifact"}
+"""Names of families in messages; others are the family's name with an article."""
 
 
 class Families(dict[str, str]):
@@ -73,7 +73,7 @@ class Families(dict[str, str]):
 
 def spoken(family: str) -> str:
     """Return the words for a family in messages: ``a single value``, ``a float series``."""
-    return _SPOKEN.get(family) or f"a {family.replace('_', ' ')}"
+    return _FAMILY_WORDS.get(family) or f"a {family.replace('_', ' ')}"
 
 
 MAX_SCHEMAS: Final = 256

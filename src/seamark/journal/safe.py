@@ -49,21 +49,22 @@ __all__ = [
 
 
 MAX_TEXT_BYTES: Final = 1 << 30
-"""A text is read into memory whole up to this size; writers put no limit on it."""
+"""Maximum size of a text read into memory, in bytes; writers do not limit it."""
 _MAX_PART_BYTES: Final = 255
 _MAX_NAME_BYTES: Final = 4096
 _MAX_CHARACTER_BYTES: Final = 4
 _MAX_DEPTH: Final = 200
-"""How many folders inside each other are removed; each of them takes a descriptor."""
+"""Maximum nesting depth of folders that are removed; each level needs a descriptor."""
 _ALWAYS: Final = os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 _ENTER: Final = _ALWAYS | os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
 _LIST: Final = _ALWAYS | os.O_DIRECTORY | os.O_RDONLY
 _READ: Final = _ALWAYS | os.O_RDONLY | os.O_NONBLOCK  # opening a pipe waits for a writer otherwise
 _NAME_OF: Final = operator.attrgetter("name")
 fits: Final = re.compile("[^\ud800-\udfff]*").fullmatch
-"""Returns a match if a name on disk is text; others cannot be printed, nor kept in a database."""
+"""Match a name on disk that is valid text; other names cannot be printed or stored in a database.
+"""
 _LINK: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR})
-"""What systems say of a link where a file or folder was asked for."""
+"""Error numbers of a link in place of a file or folder."""
 
 
 def open_folder(path: str | os.PathLike[str], above: int = 1) -> int:

@@ -198,11 +198,12 @@ class Segment:
 
 
 MAX_BYTES: Final = 8 << 20
-"""Records wait up to this many bytes; what they take in memory is a few times that at most."""
+"""Maximum size of waiting records, in bytes; their memory is at most a few times as large."""
 MAX_RECORDS: Final = 10_000
-"""How many calls wait at most, whatever their size: an hour of training at three a second."""
+"""Maximum number of waiting calls of any size: an hour of training at three per second."""
 LARGE_BYTES: Final = 64 << 10
-"""A record above this size that an open journal refuses does not wait: smaller ones still fit."""
+"""A larger record that an open journal refuses does not wait: smaller ones may still fit. In bytes.
+"""
 
 
 class Record(Protocol):

@@ -52,24 +52,24 @@ __all__ = [
 ]
 
 BATCH_BYTES: Final = 8 << 20
-"""How much is sent at once, as it is sent. One frame alone may be more, as it may be 16 MiB."""
+"""Target size of a batch as it is sent, in bytes; a single frame may have 16 MiB."""
 PLAIN_BYTES: Final = 64 << 20
-"""How much a batch may be of a file."""
+"""Maximum number of journal bytes in a batch."""
 INFLATED_BYTES: Final = 256 << 20
-"""How much the payloads of a batch may be once those that are compressed are inflated."""
+"""Maximum size of a batch's payloads after decompression, in bytes."""
 GAP_BYTES: Final = 64 << 20
-"""How long one declared gap may be; a longer one is declared in parts."""
+"""Maximum length of a declared gap, in bytes; a longer one is declared in parts."""
 JOURNAL_BYTES: Final = 4 << 30
-"""How long a journal may become elsewhere; writers begin another file after 1 GiB."""
+"""Maximum length of a journal on a remote, in bytes; writers begin another file after 1 GiB."""
 
 _ALIGNED: Final = 8
 _DEFAULT_BYTES: Final = 4 << 20
 _SMALLEST_READ: Final = 4096
 _PIECE_BYTES: Final = 1 << 19
-"""How much is looked at in one go: its columns stay in the cache, and other threads get a turn."""
+"""Number of bytes examined in one step: columns stay in the cache, and other threads get a turn."""
 _NO_KIND: Final = -1
-_MOST_PACKED: Final = 1032
-"""How many bytes zlib makes of one at most."""
+_MAX_EXPANSION: Final = 1032
+"""Maximum expansion of one byte by zlib."""
 
 
 class Batch(NamedTuple):
@@ -169,7 +169,7 @@ def _end_of_part(block: Block, limit: int, room: int, *, first: bool) -> tuple[i
     # With ``first``, the first frame fits in any case.
     whole = block.end - block.base
     packed = block.frames.some(_NO_KIND, ZLIB)
-    most = whole + sum(min(MAX_PAYLOAD_BYTES, frame[5] * _MOST_PACKED) for frame in packed)
+    most = whole + sum(min(MAX_PAYLOAD_BYTES, frame[5] * _MAX_EXPANSION) for frame in packed)
     if whole <= limit and most <= room:
         return whole, most  # nearly always, and without a step for each frame
     end = inflated = 0

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Stream"]
 
 _REOPEN_S: Final = 1.0
-_LEFT: Final = 16
-"""How many journals that were left wait for the sync thread, each with a descriptor."""
+_MAX_ABANDONED: Final = 16
+"""Maximum number of abandoned journals that wait for the sync thread, each with a descriptor."""
 _MAX_AHEAD_NS: Final = 3600 * 10**9
 _PURGED: Final = "the run was purged"
 _STOPPED: Final = "the run is stopped"
@@ -308,7 +308,7 @@ class Stream:
             with quietly(only=OSError):
                 self.ends[segment.writer] = segment.size
         self.left.append(segment)
-        if len(self.left) > _LEFT:
+        if len(self.left) > _MAX_ABANDONED:
             with quietly(only=OSError):
                 self.left.popleft().close()
         self.table.start_journal()

@@ -34,27 +34,27 @@ _Words = np.ndarray[Any, np.dtype[np.uint64]]
 _Crcs = np.ndarray[Any, np.dtype[np.uint32]]
 
 BLOCK_BYTES: Final = 1 << 20
-"""How much is best read at a time, bytes."""
+"""Best size of one read, in bytes."""
 
 _WORD: Final = 8
-"""Bytes; every frame begins and ends at a multiple of it."""
+"""Word size in bytes; every frame begins and ends at a multiple of it."""
 _HEADER: Final = FRAME_HEADER_BYTES // _WORD
-"""Words: length and crc; aux, mark, flags and kind; t (the last named is in the lowest bits)."""
+"""Header words: length and crc; aux, mark, flags and kind; t (last named in the lowest bits)."""
 _MARK_MASK: Final = 0xFFFF << 16
 _MARK_BITS: Final = MARK << 16
 
 # What follows was measured on one core with 2 MiB of cache; no result depends on it.
 _STRETCH: Final = (1 << 20) // _WORD
-"""Words looked at in one go, so that what is made of them stays in the cache."""
+"""Number of words processed in one step, so that intermediate results stay in the cache."""
 _LONG: Final = 192 // _WORD
-"""Words; the CRCs of longer frames cost zlib as little as the tables."""
+"""Frame length in words from which zlib computes CRCs as cheaply as the tables."""
 _MANY: Final = 32
-"""Frames a word of their size, from which on the tables are worth the calls they take."""
+"""Frames per word of their size from which the tables are worth their calls."""
 _FEW: Final = 192
-"""Frames that the plain loop reads as quickly."""
+"""Number of frames that the plain loop reads as quickly."""
 _COLUMNS: Final = 6
 _LITTLE: Final = 1 << 12
-"""Bytes that the plain loop reads as quickly, whatever they hold."""
+"""Number of bytes that the plain loop reads as quickly, whatever they hold."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -45,22 +45,22 @@ __all__ = [
 ]
 
 SYNC_S: Final = 5.0
-"""Data are forced to disk at this interval, on a thread; in seconds."""
+"""Interval at which a thread syncs data to disk, in seconds."""
 HEARTBEAT_S: Final = 30.0
-"""A heartbeat frame is written at this interval, by the same thread; in seconds."""
+"""Interval at which the same thread writes a heartbeat frame, in seconds."""
 ROTATE_BYTES: Final = 1 << 30
-"""A journal that grew to this size is continued in a new one."""
+"""Size at which a journal is continued in a new file, in bytes."""
 CLOSE_TIMEOUT_S: Final = 30.0
-"""How long `JournalWriter.rest` and `JournalWriter.close` wait for the disk, in seconds."""
+"""Time limit of `JournalWriter.rest` and `JournalWriter.close` for the disk, in seconds."""
 
 _COLUMN_POINTS: Final = 500_000
 _ROW_VALUES: Final = 1_000_000
-_STEPS: Final = frozenset({float, int, bool, type(None)})
-"""Types of steps that are packed as they are."""
-_STEADY: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""A clock that counts on while the machine sleeps, where the system has one."""
-_LOOKS: Final = 3
-"""How often both clocks are looked at to tell how far apart they are."""
+_PLAIN_STEPS: Final = frozenset({float, int, bool, type(None)})
+"""Types of steps that are packed without conversion."""
+_STEADY_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Clock that continues while the machine sleeps, if the system has one."""
+_CLOCK_READS: Final = 3
+"""Number of comparisons of the two clocks that determine their difference."""
 
 
 def wall_clock() -> Callable[[], int]:
@@ -71,11 +71,11 @@ def wall_clock() -> Callable[[], int]:
     """
     read = time.clock_gettime_ns
     closest, offset = math.inf, 0
-    for _ in range(_LOOKS):
-        before, wall, after = read(_STEADY), time.time_ns(), read(_STEADY)
+    for _ in range(_CLOCK_READS):
+        before, wall, after = read(_STEADY_CLOCK), time.time_ns(), read(_STEADY_CLOCK)
         if after - before < closest:
             closest, offset = after - before, wall - (before + after) // 2
-    return lambda: read(_STEADY) + offset
+    return lambda: read(_STEADY_CLOCK) + offset
 
 
 class JournalWriter:
@@ -213,7 +213,7 @@ class JournalWriter:
                     if not NUMERIC.issuperset(map(type, values)):
                         found = to_floats(metrics)
                         values = found[0].values()
-                if type(step) not in _STEPS:
+                if type(step) not in _PLAIN_STEPS:
                     step = to_step(step)
                 guard, stream = self._guard, self._stream
                 with guard.lock:

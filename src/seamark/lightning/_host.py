@@ -235,10 +235,10 @@ _SETTINGS: Final = (
     "fast_dev_run",
     "reload_dataloaders_every_n_epochs",
 )
-"""Arguments of a Trainer that it has as attributes. Devices, strategy and precision are recorded
+"""Trainer arguments that are also its attributes. Devices, strategy and precision are recorded
 below ``distributed/``."""
 _DETERMINISTIC: Final = (False, "warn", True)
-"""The argument ``deterministic`` of a Trainer, by torch's number of the mode."""
+"""Trainer argument ``deterministic``, by torch's number of the mode."""
 
 
 def settings(trainer: Any) -> dict[str, Any]:

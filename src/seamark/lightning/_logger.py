@@ -45,7 +45,7 @@ log = logging.getLogger("seamark")
 
 _VERSION_PATH: Final = "source_code/integrations/pytorch-lightning"
 _OF_THE_LOGGER_TOO: Final = frozenset({"checkpoints", "on_duplicate", "ranks", "resume"})
-"""Arguments of a run that a logger of an existing run may have as well."""
+"""Run arguments that are also allowed for a logger of an existing run."""
 
 
 class MetricPaths(dict[str, str]):
@@ -208,7 +208,7 @@ class SeamarkLogger(DeprecatedMethods):
         return self._experiment
 
     run = experiment
-    """The same as `experiment`."""
+    """Alias of `experiment`."""
 
     # ---------------------------------------------------------------- calls of Lightning
 
@@ -434,4 +434,4 @@ def _can_hold(folder: Path) -> bool:
 SeamarkLogger.__init__.__annotations__["params"] = Mapping[str, Any] | None
 
 NeptuneLogger = SeamarkLogger
-"""The same class, under the name that Lightning's had."""
+"""Alias of the class, named as in Lightning."""

@@ -140,9 +140,9 @@ def _probe(location: str) -> Hashable | None:
 
 log = logging.getLogger("seamark")
 LOGGERS: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
-"""Every `SeamarkLogger` that is alive in this process."""
+"""All live `SeamarkLogger` objects of this process."""
 _KEY: Final = "seamark"
-"""Key of a checkpoint below which there are only dicts, strings, ints and None."""
+"""Checkpoint key whose value consists only of dicts, strings, ints and None."""
 _FORMAT: Final = 1
 
 

@@ -14,7 +14,7 @@ Run a script or a module as Python does. `import neptune`, by it or by a package
 Seamark, also in the processes that it starts. Python's options -E, -I and -S cannot be used.
 """
 _CHILDREN: Final = Path(__file__).with_name("children")
-"""What Python executes at the start of each process with this folder in ``PYTHONPATH``."""
+"""Code that Python runs at the start of each process with this folder in ``PYTHONPATH``."""
 
 
 def main(arguments: list[str]) -> None:

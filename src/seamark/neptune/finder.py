@@ -21,7 +21,7 @@ __all__ = ["Finder", "install"]
 
 
 VERSION: Final = "1.14.0"
-"""Of the client whose names and arguments Seamark has."""
+"""Version of Neptune's client whose names and arguments Seamark provides."""
 _NAMES: Final = ("neptune", "neptune-client")
 
 
@@ -54,7 +54,7 @@ class Packaged(Distribution):
 _NAME: Final = "NeptuneLogger"
 _PACKAGES: Final = ("lightning.pytorch.loggers", "pytorch_lightning.loggers")
 LOGGERS: Final = frozenset({*_PACKAGES, *(f"{each}.neptune" for each in _PACKAGES)})
-"""Modules in which a script looks for it."""
+"""Modules in which scripts look for the logger."""
 
 
 def replace_stub(module: ModuleType) -> None:
@@ -80,7 +80,7 @@ def replace_stub(module: ModuleType) -> None:
 
 
 _OURS: Final = "seamark"
-_STANDING_IN: Final = {
+_REPLACED_MODULES: Final = {
     "common": "seamark",
     "common.exceptions": "seamark.exceptions",
     "internal": "seamark.integrations.utils",
@@ -95,11 +95,12 @@ _STANDING_IN: Final = {
     "types.sets": "seamark.types",
     "types.value_copy": "seamark.types",
 }
-"""Modules of the client that Seamark has not, with everything below them: where their names are."""
+"""Modules of the client that Seamark lacks, with the modules that hold their names; submodules
+included."""
 _INTEGRATIONS: Final = "integrations."
 _LIGHTNING: Final = ("pytorch_lightning", "lightning")
 _NAMED_OTHERWISE: Final = {"neptune_kedro": "kedro_neptune"}
-"""Integrations are packages ``neptune_<name>``, but for this one."""
+"""Integrations that are not packages named ``neptune_<name>``."""
 
 
 def install() -> None:
@@ -233,8 +234,8 @@ def _alias_spec(rest: str, fullname: str) -> ModuleSpec | None:
 def _stood_in(rest: str) -> str | None:
     above = rest
     while above:  # of two that fit, the longer one says more
-        if above in _STANDING_IN:
-            return _STANDING_IN[above]
+        if above in _REPLACED_MODULES:
+            return _REPLACED_MODULES[above]
         above = above.rpartition(".")[0]
     if rest.startswith(_INTEGRATIONS):
         package = "neptune_" + rest.removeprefix(_INTEGRATIONS).partition(".")[0]

@@ -11,7 +11,7 @@ from seamark.run.run import Run
 __all__ = ["RunType", "expect_not_an_experiment", "join_paths", "verify_type"]
 
 RunType = Run | Handler
-"""What integrations take: a run, or a namespace of one."""
+"""Type that integrations accept: a run or a namespace of a run."""
 
 
 def expect_not_an_experiment(run: Any) -> None:

@@ -175,12 +175,12 @@ def attempt_after(found: Iterable[Mapping[str, Any]]) -> int | None:
 
 log = logging.getLogger("seamark")
 HASH: Final = "sys/start_hash"
-"""What ``sys/content_hash`` was of what a run was given at its start."""
+"""Path of the hash of the start-up inputs (``sys/content_hash``)."""
 REVISION: Final = "sys/revision"
-"""Which run it is of those that were given the same, 1-based."""
+"""Path of the 1-based number of a run among those with the same hash."""
 _HASH: Final = re.compile("[0-9a-f]{32}")
 _PATIENCE_S: Final = 2.0
-"""How long the start of a run waits for a disk to say what was executed, in seconds."""
+"""Time limit for the disk to report earlier runs while a run starts, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,22 +59,22 @@ __all__ = [
 ]
 
 PARAMETERS: Final = "parameters"
-"""Where hyperparameters are kept."""
+"""Namespace of hyperparameters."""
 TAGS: Final = "tags"
-"""Where tags are kept that have a key."""
+"""Namespace of keyed tags."""
 _RESERVED: Final = ("sys", "source_code")
-"""Namespaces that belong to the run, and not to one of its processes."""
+"""Namespaces of the run as a whole, which no single process owns."""
 _LONGEST_BELOW: Final = 100
-"""Bytes that the longest path has that is captured below a namespace, with room for more."""
+"""Length of the longest path that captures record below a namespace, with some reserve; bytes."""
 _LONGEST_VERSION: Final = 1000
-"""Characters that a version of the code may have."""
+"""Maximum length of a code version, in characters."""
 _ON_OR_OFF: Final = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
 }
 
 Check = Callable[[str, Any], Any]
-"""Takes an option's name and what was given, and returns what is kept of it."""
+"""Function that takes an option's name and value, and returns the value to keep."""
 
 
 @contextmanager

@@ -37,7 +37,7 @@ _OLD: Final = {
     name: ARGUMENTS[name]
     for name in ("labels", "hparams", "folder", "make_folder", "conflict_strategy")
 }
-"""Options by their names in t9k.em."""
+"""Options, by their names in t9k.em."""
 _NOT_IN_FILES: Final = {
     "api_token": "a token is no part of a file that others read: keep it with `seamark login`, or "
     "in SEAMARK_API_TOKEN",
@@ -45,12 +45,12 @@ _NOT_IN_FILES: Final = {
     "config_path": "a file names no other one",
     "keep": "it takes objects, such as seamark.Last(): give it as an argument",
 }
-"""Why a key is refused."""
+"""Reasons why keys are refused in files."""
 _FLOAT: Final = re.compile(
     r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9_]+)(?:[eE][-+]?[0-9]+)|"
     r"[-+]?(?:[0-9][0-9_]*)?\.[0-9_]+|[-+]?[0-9][0-9_]*\.|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 )
-"""As YAML 1.2 has it: for PyYAML, which reads 1.1, ``1e-3`` would be a text."""
+"""Pattern of a YAML 1.2 float: PyYAML follows YAML 1.1, in which ``1e-3`` is a string."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,7 +206,7 @@ def _version_of(target: str) -> ArtifactName | None:
 
 
 PREFIXES: Final = ("SEAMARK_", "NEPTUNE_")
-"""Prefixes of the names of variables, in the order in which they are asked."""
+"""Prefixes of environment variables, in order of precedence."""
 VARIABLES: Final[Mapping[str, tuple[str, str]]] = {
     "DIR": (
         "the root: the folder of all runs",
@@ -327,8 +327,7 @@ VARIABLES: Final[Mapping[str, tuple[str, str]]] = {
         "one line on standard error",
     ),
 }
-"""By what follows ``SEAMARK_`` in its name: what each environment variable does, and what holds
-without it. Markdown, for the reference."""
+"""Environment variables, without ``SEAMARK_``: effect and default. Markdown for the reference."""
 _warned_of: set[str] = set()
 
 

@@ -181,7 +181,7 @@ VERBS: Final[Mapping[str, str]] = {
     "url": "run.get_url() returns the address of its page",
     "watch": 'run["path"].append(seamark.types.Histogram(tensor)) records weights and gradients',
 }
-"""By the name of what others do with a run."""
+"""Hints, by the name of a run method of other packages."""
 FUNCTIONS: Final[Mapping[str, str]] = {
     "ANONYMOUS": "seamark.ANONYMOUS_API_TOKEN is this token",
     "TrackClient": _INIT,
@@ -196,7 +196,7 @@ FUNCTIONS: Final[Mapping[str, str]] = {
     "start_run": _INIT,
     "upload": _SYNC,
 }
-"""By the name of a function of another package."""
+"""Hints, by the name of a function of another package."""
 ARGUMENTS: Final[Mapping[str, str]] = {
     "auto_upload": "remote",
     "config": "params",
@@ -224,7 +224,7 @@ ARGUMENTS: Final[Mapping[str, str]] = {
     "tracking_uri": "remote",
     "upload_source_files": "source_files",
 }
-"""By the name of an argument of another package: the argument here."""
+"""Arguments here, by the name of the argument in another package."""
 REPLACED: Final[Mapping[str, str]] = {
     **{
         f"capture_{key}": f"capture={{{key!r}: ...}}"
@@ -232,7 +232,7 @@ REPLACED: Final[Mapping[str, str]] = {
     },
     "mask_secrets": "secrets=False",
 }
-"""By the name of an argument that was replaced: what to write instead."""
+"""Replacements, by the name of a former argument."""
 
 
 def also(words: Mapping[str, str], name: str) -> str:
@@ -253,7 +253,7 @@ WITHOUT_MEANING: Final = frozenset(
         "proxies",
     }
 )
-"""Arguments of ``neptune.init_run`` that are accepted and do nothing here."""
+"""Arguments of ``neptune.init_run`` that are accepted and have no effect."""
 
 
 class RunOptions(TypedDict, total=False):

@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 __all__ = ["make_page"]
 
 _ROUTES: Final = ("contents", "curves", "edits", "reads", "tables", "views")
-"""Modules of `seamark.server.routes` that are answered for a folder: what reads, and changes."""
+"""Route modules of `seamark.server.routes` that also serve folders: reads and edits."""
 _OF_ROOT: Final = re.compile(r"/r(0|[1-9][0-9]{0,3})(/api/v1(?:/.*)?)", re.DOTALL)
 _OPEN: Final = re.compile(r"/|/api/v1/?|/static/.*|/open/.*|/r[0-9]+/api/v1/linked/.*", re.DOTALL)
-"""What is answered to everybody; of the last, only what was signed here."""
+"""Paths that need no token; the last serves only content whose address was signed here."""
 _TICKET_S: Final = 60.0
-"""How long a ticket opens the page, seconds."""
+"""Lifetime of a ticket that opens the page, in seconds."""
 _MOST_TICKETS: Final = 100
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Edits"]
 
 IDLE_S: Final = 60.0
-"""After how long without an edit a journal is closed, seconds."""
+"""Time without an edit after which a journal is closed, in seconds."""
 _MOST_OPEN: Final = 256
 _CLOSE_S: Final = 5.0
 

@@ -56,13 +56,13 @@ __all__ = ["TOKEN", "Folder", "is_token"]
 
 TOKEN: Final = "x-seamark-token"  # noqa: S105 - the name of a header
 THREADS: Final = 32
-"""Requests that a page works on at the same time; a tab has four."""
+"""Maximum number of concurrent requests; a tab makes four."""
 _STATEMENT_S: Final = 30.0
 _BLOCK: Final = 1 << 20
 _WAIT_S: Final = 2.0
 _LOOK_S: Final = 0.02
 _SEEN_NS: Final = 10**9
-"""How long it is believed which runs run: to look costs some of the system's calls for each."""
+"""Time for which the list of live runs is cached, in nanoseconds: each run costs system calls."""
 _WRITABLE: Final = os.W_OK | os.X_OK
 _run: Final = schema.run.c
 

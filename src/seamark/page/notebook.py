@@ -33,7 +33,7 @@ _RUN: Final = (
 _ANSWER_S: Final = 10.0
 _LEAST_HEIGHT: Final = 100
 _pages: dict[tuple[str, ...], tuple[subprocess.Popen[bytes], Started]] = {}
-"""Pages that this process started, by their roots. The end of their standard input ends them."""
+"""Pages started by this process, by root. They end when their standard input is closed."""
 
 
 class Frame:

@@ -26,7 +26,7 @@ __all__ = ["address", "fragment", "open_browser", "proxied", "ssh_line"]
 _TEXT: Final = frozenset(
     {"browsh", "carbonyl", "elinks", "links", "links2", "lynx", "w3m", "www-browser"}
 )
-"""Browsers that draw in the terminal, in which the page cannot be shown."""
+"""Text browsers, which cannot show the page."""
 _SSH_PORT: Final = "22"
 
 

@@ -78,8 +78,8 @@ def _parts(path: Path) -> tuple[str, ...]:
 _FILE: Final = "page.json"
 _LOCK_S: Final = 10.0
 _OTHERS: Final = 0o077
-_LEAST: Final = 32
-"""A shorter token could be guessed."""
+_MIN_TOKEN: Final = 32
+"""Minimum length of a token; a shorter one could be guessed."""
 
 
 class StateError(SeamarkError):
@@ -166,7 +166,12 @@ def _read(place: Path) -> str | None:
             facts = os.fstat(fd)
             mine = facts.st_uid == os.geteuid() and not facts.st_mode & _OTHERS
             token = json.load(file)["token"]
-        if mine and stat.S_ISREG(facts.st_mode) and isinstance(token, str) and len(token) >= _LEAST:
+        if (
+            mine
+            and stat.S_ISREG(facts.st_mode)
+            and isinstance(token, str)
+            and len(token) >= _MIN_TOKEN
+        ):
             return token
     return None
 

@@ -30,7 +30,7 @@ __all__ = ["Given", "StartError", "Started", "check_extra", "serve"]
 
 DEFAULT_PORT: Final = 8765
 PORTS: Final = 20
-"""How many ports are tried where nobody named one."""
+"""Number of ports that are tried if none was given."""
 _NEEDED: Final = ("fastapi", "re2", "uvicorn")
 _BACKLOG: Final = 128
 _KEEP_ALIVE_S: Final = 75
@@ -38,7 +38,7 @@ _STOP_S: Final = 3
 _IDLE_S: Final = 30.0
 _MOST_HEADER_BYTES: Final = 64 << 10
 _NICE: Final = 5
-"""Trainings on this machine come first."""
+"""Niceness of the process: trainings on this machine have priority."""
 _TAKEN: Final = (errno.EADDRINUSE, errno.EACCES)
 
 

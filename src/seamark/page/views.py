@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["FolderViews"]
 
 _LOCK_S: Final = 10.0
-_MOST_BYTES: Final = 4 * MOST_ADDRESS
-"""JSON doubles some characters of an address."""
-_MOST_FILES: Final = 10 * MOST_VIEWS
-"""Others may have put more files there than there may be views."""
+_MAX_BYTES: Final = 4 * MOST_ADDRESS
+"""Maximum size of a file; JSON doubles some characters of an address."""
+_MAX_FILES: Final = 10 * MOST_VIEWS
+"""Maximum number of files examined; other programs may have added some."""
 _FILE: Final = re.compile(r"[0-9a-f]{32}\.json")
 _WRITABLE: Final = os.W_OK | os.X_OK
 
@@ -57,7 +57,7 @@ class FolderViews:
             names: list[str] = []
             with quietly(only=OSError):
                 names = [one for one in names_in(folder) if _FILE.fullmatch(one)]
-            views = filter(None, (_read(folder / name) for name in names[:_MOST_FILES]))
+            views = filter(None, (_read(folder / name) for name in names[:_MAX_FILES]))
             found.update({one.name: one for one in islice(views, MOST_VIEWS)})
         return found
 
@@ -126,7 +126,7 @@ def _file_of(name: str) -> str:
 def _read(place: Path) -> View | None:
     # Whoever may write to the root may have put anything there.
     with quietly(only=(OSError, ValueError)), os.fdopen(open_file(place), "rb") as file:
-        view = View.model_validate_json(file.read(_MOST_BYTES))
+        view = View.model_validate_json(file.read(_MAX_BYTES))
         if place.name == _file_of(view.name):
             return view
     return None

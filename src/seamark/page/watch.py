@@ -24,27 +24,27 @@ if TYPE_CHECKING:
 __all__ = ["Looked", "Looker", "Watch", "Watcher"]
 
 PAUSE_S: Final = 2.0
-"""How long after a look the next one begins, seconds, while somebody looks at the page."""
+"""Pause between two scans while the page is open, in seconds."""
 IDLE_S: Final = 60.0
-"""The same while nobody does."""
+"""Pause between two scans while the page is not open, in seconds."""
 FORGET_S: Final = 30.0
-"""Nobody looks at the page who has not asked for so long, seconds: a tab asks every 10."""
+"""Time without a request after which the page counts as closed, in seconds: a tab asks every 10."""
 SHARE: Final = 20
-"""Pauses are so many times as long as what is done between them: looking takes 5 % of the time."""
+"""Ratio of a pause to the preceding scan: scans take 5 % of the time."""
 CALM_SHARE: Final = 100
-"""While nothing runs, pauses are also so many times as long as the processor time of a look, up to
-`CALM_S`: tabs that are left open take 1 % of a core, however many runs there are."""
+"""Minimum ratio of a pause to the CPU time of a scan while no run is live, up to `CALM_S`: open
+tabs take 1 % of a core, however many runs there are."""
 CALM_S: Final = 10.0
 QUICK_S: Final = 0.1
-"""How long single runs are looked at in one go, seconds: 5 % of a pause."""
+"""Time limit for checking single runs in one step, in seconds: 5 % of a pause."""
 SHOWN_S: Final = 300.0
-"""How long after its curves were asked for a run still counts as drawn, seconds."""
+"""Time for which a run counts as shown after its curves were requested, in seconds."""
 MOST_SHOWN: Final = 400
-"""How many runs of a root count as drawn: those that were asked for last."""
+"""Maximum number of runs of a root that count as shown, those requested last."""
 _COUNT_S: Final = 2.0
 _STOP_S: Final = 2.0
 _FIRST: Final = 5
-"""So many of the folders are named that cannot be looked into."""
+"""Maximum number of unreadable folders named."""
 _LONG: Final = 1000
 
 Ref = tuple[str, str]

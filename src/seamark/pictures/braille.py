@@ -23,14 +23,15 @@ __all__ = ["draw"]
 
 COLOURS: Final = ("cyan", "yellow", "magenta", "green", "red", "blue", "white")
 """Colours of curves, used in turn."""
-_LEAST_SPAN: Final = 1e-300
-"""A range below this is drawn as one value: doubles become too coarse to divide it."""
+_MIN_SPAN: Final = 1e-300
+"""Smallest range that is drawn; a smaller one is drawn as one value, because doubles cannot divide
+it."""
 _DAY_S: Final = 86_400
 _MOST: Final = sys.float_info.max
 _DOTTED: Final = 3
-"""How far the dots of a dotted line are apart."""
+"""Distance between the dots of a dotted line."""
 _EMPTY: Final = "\u2800"
-"""A braille cell without dots; a space is kinder to whoever copies the picture."""
+"""Braille cell without dots; a space is better for copying the picture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class _Scale:
         high = max(float(part.max()) for part in parts if len(part))
         if log:
             low, high = math.log10(low), math.log10(high)
-        if not high / 2 - low / 2 > _LEAST_SPAN:
+        if not high / 2 - low / 2 > _MIN_SPAN:
             room = max(abs(low) * 0.1, 1.0)
             low, high = max(-_MOST, low - room), min(_MOST, high + room)
         return cls(low, high, log, dots)

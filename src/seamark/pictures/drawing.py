@@ -42,7 +42,7 @@ __all__ = [
 
 
 MOST_CURVES: Final = 20
-"""More lines than this cannot be told apart."""
+"""Maximum number of curves: more cannot be told apart."""
 _UNITS: Final = {"step": "steps", "order": "points", "time": "seconds", "relative": "seconds"}
 _LISTED: Final = 5
 log = logging.getLogger("seamark")
@@ -291,9 +291,9 @@ def picture_of_groups(
 _GOES_ON: Final = ("created", "running")
 _LEAST_S: Final = 0.2
 Draw = Callable[[], tuple[Any, bool]]
-"""Returns a figure, and whether a run in it goes on."""
+"""Function that returns a figure, and whether one of its runs is live."""
 Warn = Callable[..., None]
-"""Takes the arguments of `logging.Logger.warning`."""
+"""Function with the arguments of `logging.Logger.warning`."""
 
 
 class _Found(NamedTuple):

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["image_type", "page_of", "page_of_path", "page_of_project"]
 
-_FEW: Final = 12
-"""Rows of each table."""
+_ROWS: Final = 12
+"""Number of rows of each table."""
 _REASON: Final = 300
-"""Characters of the reason why a run ended."""
+"""Maximum length of the reason why a run ended, in characters."""
 _POINTS: Final = 200
 _MOST_IMAGE_BYTES: Final = 1 << 20
 _SUMMARY: Final = (
@@ -129,7 +129,7 @@ def _tables(
     series = [path for path, family in families.items() if family == "float_series"]
     if series:
         series.sort(key=lambda path: (is_background(path), is_counter(path), *metric_order(path)))
-        rows = [_series_row(one) for one in _some(recorded, reader, series[:_FEW])]
+        rows = [_series_row(one) for one in _some(recorded, reader, series[:_ROWS])]
         header = ("series", "last", "min", "max", "points")
         yield table(header, rows, _more(len(series), len(rows), "series"))
     others = [
@@ -139,7 +139,7 @@ def _tables(
     ]
     if others:
         others.sort(key=is_background)
-        cells = [(text(one.path), _shown(one)) for one in _some(recorded, reader, others[:_FEW])]
+        cells = [(text(one.path), _shown(one)) for one in _some(recorded, reader, others[:_ROWS])]
         yield table(("path", "value"), cells, _more(len(others), len(cells), "other paths"))
 
 
@@ -162,7 +162,7 @@ def _whole(reader: Reader | None, one: Attribute) -> Iterator[str]:
         yield _image(reader, one.value)
     if one.family == "file_set":
         members = sorted(one.value.items())
-        rows = [(text(name), text(file_text(file, exact=False))) for name, file in members[:_FEW]]
+        rows = [(text(name), text(file_text(file, exact=False))) for name, file in members[:_ROWS]]
         yield table(("file", "size"), rows, _more(len(members), len(rows), "files"))
         return
     if isinstance(one.value, str):

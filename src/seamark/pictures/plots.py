@@ -29,15 +29,15 @@ __all__ = [
 XKind = Literal["step", "time", "relative", "series"]
 
 PICTURE_POINTS: Final = 4000
-"""Points of a curve in a picture: more cannot be distinguished."""
+"""Points per curve in a picture: more cannot be distinguished."""
 COLOURS: Final = (
     "#2f74d0", "#d9660a", "#22935b", "#d33c4c", "#9a58d6", "#99682f", "#d6449f", "#128f9c",
 )  # fmt: skip
-"""Colours of curves; each stands out from a white page as from a dark one."""
+"""Colours of curves, readable on light and dark pages."""
 _INK: Final = "#7a7a7a"
-"""Colour of axes and letters, on a page of either kind."""
-_MOST_BANDS: Final = 8
-"""More bands than this hide each other."""
+"""Colour of axes and labels, readable on light and dark pages."""
+_MAX_BANDS: Final = 8
+"""Maximum number of bands: more hide each other."""
 _IMAGES: Final = (".png", ".svg", ".pdf")
 _PAGES: Final = (".html", ".htm")
 _DASHES: Final = (("-", "solid"), ("--", "dash"), (":", "dot"))
@@ -215,7 +215,7 @@ def _save_image(curves: Sequence[Curve], axes: Axes, path: Path) -> None:
     for at, curve in enumerate(curves):
         colour, (dash, _) = _look(curve, at)
         where = _placed(curve.x, axes)
-        if curve.low is not None and curve.high is not None and len(curves) <= _MOST_BANDS:
+        if curve.low is not None and curve.high is not None and len(curves) <= _MAX_BANDS:
             plot.fill_between(where, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
         alone = "o" if np.isfinite(curve.y).sum() == 1 else None
         lines += plot.plot(
@@ -251,7 +251,7 @@ def figure_of(curves: Sequence[Curve], axes: Axes) -> Any:
         raise _missing(error) from error
     shown = [axes.visible(curve) for curve in curves]
     traces = []
-    if len(shown) <= _MOST_BANDS:
+    if len(shown) <= _MAX_BANDS:
         traces += [edge for at, curve in enumerate(shown) for edge in _band(curve, axes, at)]
     for at, curve in enumerate(shown):
         traces += [_line(curve, axes, at), *_mark_traces(curve, axes, at)]

@@ -31,7 +31,7 @@ def is_quiet() -> bool:
 
 
 MOST_COLUMNS: Final = 100
-"""Greatest width of a report; wider ones are hard to read, and wrapped by viewers of logs."""
+"""Maximum width of a report; wider ones are hard to read and wrapped by log viewers."""
 _LEAST_COLUMNS: Final = 60
 
 
@@ -74,7 +74,7 @@ def show(text: str) -> None:
 
 
 _DELAY_S: Final = 0.4
-"""Work that takes less time gets no bar."""
+"""Delay before a bar is shown, in seconds; shorter work gets none."""
 
 
 @contextmanager

@@ -30,7 +30,7 @@ _COLOUR_TYPE: Final = {1: 0, 3: 2, 4: 6}
 log = logging.getLogger("seamark")
 
 _warned: Final[list[str]] = []
-"""The message about the first image whose values are out of range."""
+"""Whether the warning about an image with values out of range was logged."""
 
 
 def _made_by(value: Any) -> set[str]:

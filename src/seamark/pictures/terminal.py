@@ -17,12 +17,12 @@ from typing import Final, NamedTuple
 __all__ = ["ROWS", "Terminal", "collapse", "stripped"]
 
 ROWS: Final = 200
-"""Rows of the screen: how far up the cursor can go, to lines that are not final yet."""
+"""Rows of the screen: the cursor can move up this far, to lines that are not final."""
 
 _WIDEST: Final = 1000
-"""Columns that the cursor can be sent to; text may reach farther."""
+"""Greatest column that the cursor can move to; text may extend beyond it."""
 _LONGEST: Final = 1 << 16
-"""Characters of a line that are shown; then it says how many there are more."""
+"""Maximum number of characters shown of a line; the number of omitted ones follows."""
 _TAB: Final = 8
 _TOKEN: Final = re.compile(
     r"""(?P<text>[^\x00-\x1f\x7f-\x9f]+)
@@ -39,7 +39,7 @@ _TOKEN: Final = re.compile(
 _RETURN: Final = re.compile(r"\r(?!\n)")
 _STYLE: Final = re.compile(r"\x1b\[[0-9;:]*m")
 _ERASURE: Final = re.compile(r"\r\x1b\[2K(?:\x1b\[1A\x1b\[2K)*")
-"""What Rich writes before each new frame of its bars."""
+"""Control sequence that Rich writes before each new frame of its bars."""
 _NOT_PLAIN: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
@@ -285,7 +285,7 @@ _SETS: Final = {
     **dict.fromkeys((*range(30, 40), *range(90, 98)), "colour"),
     **dict.fromkeys((*range(40, 50), *range(100, 108)), "background"),
 }
-"""What a number of a colour sequence sets; blinking and hidden text are left out."""
+"""Attributes set by the numbers of a colour sequence; blinking and hidden text are left out."""
 
 _ENDS: Final = frozenset({22, 23, 24, 27, 29, 39, 49})
 _SETTING: Final = re.compile(

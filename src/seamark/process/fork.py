@@ -22,7 +22,7 @@ __all__ = ["held_off", "register"]
 log = logging.getLogger("seamark")
 
 _HELD_OFF_S: Final = 0.5
-"""A fork waits no longer than this for what holds it off, in seconds."""
+"""Maximum time for which a lock delays a fork, in seconds."""
 
 _renewals: weakref.WeakKeyDictionary[Any, Callable[..., object]] = weakref.WeakKeyDictionary()
 

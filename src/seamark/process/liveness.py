@@ -146,31 +146,32 @@ CRASH_REASONS: Final = (
     REBOOTED,
     LOST,
 )
-"""All reasons that there are; people and queries see these words."""
+"""All crash reasons; they are shown to users and used in queries."""
 _GROUPS: Final = "sys/fs/cgroup"
 _COUNTERS: Final = ("memory.events", "memory.oom_control")
-"""Where version 2 and version 1 of control groups count; both as a line ``oom_kill <count>``."""
+"""Files with the counter ``oom_kill <count>`` in versions 2 and 1 of control groups."""
 _OLD_GROUP: Final = re.compile(r"^\d+:(?:[^:\n]*,)?memory(?:,[^:\n]*)?:(.+)$", re.MULTILINE)
 _GROUP: Final = re.compile(r"^0:[^:\n]*:(.+)$", re.MULTILINE)
-"""In version 2 all controllers share one tree."""
+"""Control group of a process in version 2, in which all controllers share one tree."""
 _MOST_GROUPS: Final = 4
 _MOST_LOG_BYTES: Final = 1 << 24
 _FIRST_NAMESPACE: Final = 0xEFFFFFFC
-"""Inode of the pid namespace that the kernel boots with, whose pids its log names."""
+"""Inode of the initial pid namespace, whose pids appear in the kernel's log."""
 _NO_NAMES: Final = frozenset({"host", "localhost", "localhost.localdomain"})
-"""Names that many machines have."""
+"""Host names that do not identify a machine."""
 _SLACK_S: Final = 60.0
 _DRIFT: Final = 0.001
-"""The clock of the kernel's log is not set right by anybody, unlike that of journals."""
+"""Tolerance for the kernel log's clock, which is not synchronized, unlike that of journals."""
 _AFTER_S: Final = 600.0
-"""A process that the host cannot give memory to is silent for long before it is killed."""
+"""Time for which a process may be silent before the kernel kills it for lack of memory, in seconds.
+"""
 # Anchored where the name of a process, which anybody chooses, cannot reach.
 _KILLED: Final = re.compile(r"^(?:[\w ]{1,40}: )?Killed process (\d+)[ ,]")
 _OOM_KILL: Final = re.compile(r"^oom-kill:.*,pid=(\d+),uid=\d+$")
 _FAULT: Final = re.compile(r"^.{1,32}\[(\d+)\]: segfault at ")
 _RECORD: Final = re.compile(r"^(\d+),\d+,(\d+),[^;]*;(.*)$")
 _KERNEL: Final = 0
-"""Facility of what the kernel itself writes into its log."""
+"""Log facility of the kernel."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ _RANK_ZERO_MODULES: Final = (
 _AT_START: Final = frozenset(
     {"RANK", "HOROVOD_RANK", "SLURM_PROCID", *(rank for _, rank, _ in _MPI)}
 )
-"""Variables that a process has from its start or never, but for a RANK that somebody sets."""
+"""Variables that do not change during the life of a process, except for a RANK set by the user."""
 _LOCAL: Final = (
     "LOCAL_RANK",
     "HOROVOD_LOCAL_RANK",
@@ -250,7 +250,7 @@ def _while_alone(variable: str | None) -> Callable[[], bool]:
 
 
 alone: Final = _while_alone(None)
-"""Tells whether certainly nothing connects the ranks yet; costs next to nothing."""
+"""Return whether the ranks are certainly not connected yet; nearly free."""
 
 
 def broadcast_from_rank_zero(text: str) -> str | None:
@@ -323,7 +323,7 @@ def _slurm(env: Mapping[str, str]) -> Rank | None:
 
 _PART: Final = ";"
 _COUNTS: Final = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
-"""Variables with the number of restarts, of torchrun and of SLURM."""
+"""Environment variables of torchrun and SLURM with the number of restarts."""
 
 
 def job_key(environment: Mapping[str, str] | None = None) -> str | None:

@@ -45,11 +45,12 @@ __all__ = [
 
 
 SAMPLE_LIMIT: Final = 65_536
-"""Number of durations that are kept; of more, an even sample."""
+"""Number of durations kept; if there are more, an even sample."""
 POSITION_SHIFT: Final = 36
-"""Bits of the iteration in a `position`; the epoch is above them."""
+"""Number of bits of the iteration in a `position`; the epoch occupies the bits above."""
 LOCK: Final = threading.RLock()
-"""Held while durations are added; of the module, so that durations can be copied and pickled."""
+"""Lock held while durations are added. It belongs to the module, so that durations can be pickled.
+"""
 _NOT_IN_A_PATH: Final = re.compile(r"[/%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _GOLDEN: Final = 0x9E3779B97F4A7C15  # 2 ** 64 divided by the golden ratio
 

@@ -30,17 +30,17 @@ __all__ = [
 
 
 CHANGES: Final = "monitoring/seamark/changes"
-"""Where readers derive what was changed of parameters after it was recorded."""
+"""Path of changes to parameters after they were recorded; derived by readers."""
 DETAIL: Final = "sys/state_detail"
-"""Where readers derive what a person said of the state of a run, beside it."""
+"""Path of the detail that a user gave with a run's state; derived by readers."""
 FORKED_AT: Final = "sys/forking/step"
-"""Where a fork says up to which step it has the points of the run that it was forked from."""
+"""Path of the last step that a fork shares with the run that it was forked from."""
 FORKED_FROM: Final = "sys/forking/parent"
-"""Where it names that run, of its own project, by id or custom id."""
+"""Path of the id or custom id of the run that a fork was forked from, in the same project."""
 INHERITED: Final = "sys/inherited_tags"
-"""Where readers derive which keyed tags are those of a project above, and of which."""
+"""Path of the keyed tags inherited from projects above, and their projects; derived by readers."""
 PARENT: Final = "sys/parent"
-"""Where a run names the run that it is a part of: its id, or ``PROJECT/ID`` in another project."""
+"""Path of a run's parent: its id, or ``PROJECT/ID`` in another project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ _RISING: Final = frozenset(
     {"acc", "accuracy", "auc", "auroc", "bleu", "dice", "f1", "iou", "map", "precision", "psnr"}
     | {"r2", "recall", "reward", "score", "ssim", "top1", "top5"}
 )
-"""Words in the names of metrics that are the better the greater they are."""
+"""Words in the names of metrics for which greater is better."""
 _TELLING: Final[Mapping[str, int]] = {**dict.fromkeys(_RISING, 1), "loss": 0}
 _LESS_TELLING: Final = 2
 _WORD: Final = re.compile(r"[^/_.:\- ]+")

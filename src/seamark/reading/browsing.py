@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Browsable", "Recording"]
 
-_MOST_KEYS: Final = 5000
-"""How many keys are proposed; a list of more helps nobody."""
+_MAX_KEYS: Final = 5000
+"""Maximum number of suggested keys."""
 
 
 class Recording(Protocol):
@@ -111,9 +111,9 @@ class Browsable:
         for path in paths:
             names = path.split("/")
             found |= dict.fromkeys("/".join(names[: end + 1]) for end in range(len(names)))
-            if len(found) >= _MOST_KEYS:
+            if len(found) >= _MAX_KEYS:
                 break
-        return list(found)[:_MOST_KEYS]
+        return list(found)[:_MAX_KEYS]
 
 
 def _relative(paths: Iterable[str], at: str) -> list[str]:

@@ -73,9 +73,9 @@ class Changes:
 Ref = tuple[str, str]
 """Project and id of a run."""
 Progress = Callable[[int, int], None]
-"""Told how many runs are done, and how many there are."""
+"""Function that takes the numbers of finished and of all runs."""
 Unknown = Callable[[QueryError], None]
-"""What is to be done about a path that no run has."""
+"""Action for a path that no run has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class RunField:
 
 
 Columns = Iterable[str] | Callable[[Sequence[SharedPath]], Iterable[str]] | None
-"""Columns, or what chooses them by the paths that the first of the chosen runs have."""
+"""Columns, or a function that selects them from the paths of the first runs."""
 
 
 def refuse(error: QueryError) -> None:

@@ -169,7 +169,7 @@ _MOST: Final = (1 << 64) - 1
 _MOST_DEPTH: Final = 128
 _TOO_DEEP: Final = "..."
 _HOLDERS: Final[dict[type, str]] = {Attribute: "value", RunGroup: "by", GroupCurve: "by"}
-"""Classes with a field of which a type does not say what it holds."""
+"""Classes with a field whose type does not determine its content."""
 _PLAIN: Final = (SeriesSummary, SeriesTail, HistogramPoint)
 _AS_THEY_ARE: Final = {str, float, bool, type(None)}
 _KEEPS: Final = (Statistics, Last, Ring)

@@ -31,14 +31,14 @@ __all__ = [
 ]
 
 NAMED_AXES: Final = ("step", "order", "time", "relative")
-"""What may be x without being a series."""
+"""X axes that are not series."""
 MOST_PARTS: Final = 1 << 18
-"""Representative points of a curve that a server is asked for."""
+"""Maximum number of representative points of a curve requested from a server."""
 _CURSOR: Final = re.compile(r"[0-9]{1,15}(\.[0-9a-f]{16}){1,64}")
 _DIGEST_BYTES: Final = 8
 _WIDTH: Final = 240
 _HEIGHT: Final = 48
-"""Of the small picture of a series."""
+"""Height of the small picture of a series."""
 
 
 @dataclass(frozen=True, slots=True)

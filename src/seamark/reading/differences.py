@@ -42,7 +42,7 @@ PLAIN: Final = (
     "sys/running_time",
     "sys/tags",
 )
-"""What is shown of every run."""
+"""Attributes shown for every run."""
 PLAIN_OF: Final = {
     "run": PLAIN,
     "model": ("sys/name", "sys/description", "sys/creation_time", "sys/tags"),
@@ -55,11 +55,11 @@ PLAIN_OF: Final = {
         *("sys/description", "sys/creation_time", "sys/tags"),
     ),
 }
-"""What is shown of every run, model, version of one, or artifact."""
+"""Attributes shown for every run, model, model version or artifact."""
 _RATES: Final = frozenset({"lr", "learning_rate"})
 _METRICS: Final = 4
-_DIFFERING: Final = 4
-"""At most so many of each are shown unasked."""
+_MAX_DIFFERING: Final = 4
+"""Maximum number of differing attributes shown by default."""
 _LONG_TEXT: Final = 24
 
 
@@ -78,7 +78,7 @@ def distinguishing_columns(shared: Sequence[SharedPath]) -> tuple[list[str], lis
     ]
     metrics = sorted((one.path for one in known if _is_metric(one)), key=metric_order)
     parameters = sorted((one.path for one in known if _distinguishes(one)), key=_rates_first)
-    return metrics[:_METRICS], parameters[:_DIFFERING]
+    return metrics[:_METRICS], parameters[:_MAX_DIFFERING]
 
 
 def _is_metric(one: SharedPath) -> bool:
@@ -168,7 +168,7 @@ _OF_FAMILY: Final = {
     "file_set": "files",
     "artifact": "files",
 }
-_NEVER_ALIKE: Final = frozenset(
+_NOT_COMPARED: Final = frozenset(
     {
         "sys/claimed_by",
         "sys/content_hash",
@@ -187,7 +187,7 @@ _NEVER_ALIKE: Final = frozenset(
         "sys/state_detail",
     }
 )
-"""What no two runs share, what follows from the rest, and what the head of a comparison tells."""
+"""Attributes that always differ, follow from others, or appear in the header of a comparison."""
 _OF_PROFILER: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
 
 
@@ -225,7 +225,7 @@ def rows_of(runs: Sequence[Iterable[Attribute]]) -> list[Row]:
     found: dict[tuple[str, str], Row] = {}
     for at, attributes in enumerate(runs):
         for attribute in attributes:
-            if attribute.path in _NEVER_ALIKE:
+            if attribute.path in _NOT_COMPARED:
                 continue
             for section, name, value, key in _entries(attribute):
                 row = found.setdefault((section, name), Row(section, name))

@@ -32,10 +32,10 @@ SERIES: Final[Mapping[str, str]] = {
     "files": "file_series",
     "histograms": "histogram_series",
 }
-"""The parts of a document that hold points, and the family of each."""
+"""Parts of a document that hold points, with their families."""
 
 Whole = Callable[[Any, str], Any]
-"""Returns a text in full, given it or the record of its blob, and the path."""
+"""Function that returns a text in full, given it or the record of its blob, and the path."""
 
 
 def document_of(

@@ -45,11 +45,12 @@ __all__ = [
 
 
 FORWARD: Final = "monitoring/seamark/forward"
-"""Below it, what places could not hold to which a run was sent on."""
+"""Namespace of data that the destinations of a forwarded run could not hold."""
 _OUTPUT: Final = {"stdout_left_out": "stdout", "stderr_left_out": "stderr"}
-"""Counters of bytes that a writer left out, and of what."""
+"""Counters of output bytes that a writer left out, by source."""
 _AROUND: Final = "/environment/"
-"""Stands between the namespace of a process, which has its pid too, and what is around it."""
+"""Separator between the namespace of a process, which ends in its pid, and that of its
+surroundings."""
 _TEXTS_OF_CODE: Final = {
     "entrypoint": "entrypoint",
     "commit": "git/commit",
@@ -187,11 +188,11 @@ def environment_of(
 
 
 PROGRESS: Final = "sys/progress"
-"""The path that says it: JSON, one object for each loop, the outer ones first."""
-_MOST: Final = 20
-"""Loops that are shown of what anybody may have written."""
+"""Path of the progress: JSON with one object per loop, outer loops first."""
+_MAX_LOOPS: Final = 20
+"""Maximum number of loops shown; the record may come from any client."""
 _LONGEST: Final = 200
-"""Characters of a name."""
+"""Maximum length of a name, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,7 @@ class Loop:
 
 def loops_of(value: Any) -> list[Loop]:
     """Return the loops of a value at `PROGRESS`; invalid ones are left out."""
-    given = value[:_MOST] if isinstance(value, list) else []
+    given = value[:_MAX_LOOPS] if isinstance(value, list) else []
     return [loop for each in given if (loop := _loop_of(each)) is not None]
 
 
@@ -244,7 +245,7 @@ def progress_words(loops: Sequence[Loop]) -> str:
 
 
 _SETTINGS: Final = "trainer"
-"""Below it, Lightning's adapter keeps what the Trainer was told."""
+"""Namespace in which the Lightning adapter records the arguments of the Trainer."""
 _RANKS: Final = re.compile(r"(?:^|/)ranks(?=/\d+/)")
 _BEST_PATH: Final = "best_model_path"
 _BEST_SCORE: Final = "best_model_score"
@@ -408,8 +409,9 @@ _AMOUNTS: Final = frozenset({"memory", "memory_limit", "process_memory", "gpu_me
 _LEAST: Final = 0.001
 _MOST_GIB: Final = 2.0**20
 _MOST_DEVICES: Final = 100_000
-_MOST_PERCENT: Final = 100.5
-"""What no machine exceeds: CPUs and GPUs, GiB of one host, how busy something can be (rounded)."""
+_MAX_PLAUSIBLE: Final = 100.5
+"""Upper limits of plausible values: CPUs and GPUs, GiB of one host, utilization in percent
+(rounded)."""
 _DIGITS: Final = 4
 
 
@@ -518,7 +520,7 @@ def _load(machine: _Machine, *, now: bool) -> str:
 
 def _each(machine: _Machine, name: str, what: str) -> list[float]:
     found = [getattr(one, what) for one in machine.series.get(name, {}).values()]
-    most = _MOST_GIB if name in _AMOUNTS else _MOST_PERCENT
+    most = _MOST_GIB if name in _AMOUNTS else _MAX_PLAUSIBLE
     return [value for value in found if 0 <= value <= most]
 
 

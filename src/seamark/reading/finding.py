@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["Finder", "parted"]
 
 _LISTED: Final = 8
-_MOST_COMPARED: Final = 5000
-"""Of more names than this none is looked for that is nearly the one that was given."""
+_MAX_COMPARED: Final = 5000
+"""Maximum number of names searched for a similar one."""
 
 Way = Callable[[RunName, str], bool]
 _WHOLE: Final[tuple[Way, ...]] = (
@@ -175,7 +175,7 @@ class Finder:
         if word and len(begun) > 1:
             return f"it begins the name of {self._listed(begun)}"
         near = [one.shown for one in begun] if word else []
-        if not near and len(self._names) < _MOST_COMPARED:
+        if not near and len(self._names) < _MAX_COMPARED:
             known = {one.shown: None for one in _below(self._names, project)}
             near = difflib.get_close_matches(word, known, 1, 0.7)
         return f"did you mean {near[0]!r}?" if near else "seamark ls lists the runs"

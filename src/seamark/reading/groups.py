@@ -38,7 +38,7 @@ __all__ = [
 
 
 SIZE = ":n"
-"""Orders groups by how many runs they have; no column is called so."""
+"""Key that orders groups by their number of runs; no column has this name."""
 Ref = tuple[str, str]
 """Project and id of a run."""
 Statistic = Literal["mean", "median", "min", "max"]
@@ -257,7 +257,7 @@ def _large(value: float, exponent: int) -> float:
 Key = tuple[str, str, str]
 """Project, run id and path of a series."""
 _SINGLE: Final = math.ulp(0.0)
-"""Parts of this width hold one x each."""
+"""Width of parts that hold a single x."""
 
 
 class _Draws(Protocol):

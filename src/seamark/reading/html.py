@@ -16,16 +16,16 @@ from seamark.reading.words import value_text
 
 __all__ = ["block", "harmless", "rows_of", "table", "text"]
 
-_SHOWN: Final = 10
-"""Rows of a long table that are shown."""
-_MOST: Final = 120
-"""Characters of a value that are shown."""
+_MAX_ROWS: Final = 10
+"""Maximum number of rows shown of a long table."""
+_MAX_CHARACTERS: Final = 120
+"""Maximum number of characters shown of a value."""
 # JupyterLab would read what stands between dollars as a formula.
 _BLOCK: Final = '<div class="seamark tex2jax_ignore mathjax_ignore" style="overflow:auto">'
 _FAINT: Final = 'style="opacity:.7"'
 
 
-def text(value: Any, most: int = _MOST) -> str:
+def text(value: Any, most: int = _MAX_CHARACTERS) -> str:
     """Return a value as HTML, cut to a number of characters, unprintable ones escaped."""
     if isinstance(value, (list, tuple, set, frozenset)) and all(type(one) is str for one in value):
         value = ", ".join(value if isinstance(value, (list, tuple)) else sorted(value))
@@ -64,8 +64,8 @@ def rows_of(
     *before: str,
 ) -> str:
     """Return the first and last rows of a long table; rows and parts before it are HTML."""
-    half = _SHOWN // 2
-    if count <= _SHOWN:
+    half = _MAX_ROWS // 2
+    if count <= _MAX_ROWS:
         rows = [row(at) for at in range(count)]
     else:
         rows = [row(at) for at in (*range(half), *range(count - half, count))]

@@ -33,7 +33,7 @@ __all__ = [
 
 
 LATEST: Final = "latest"
-"""Means the newest run, whatever runs are called."""
+"""Keyword for the newest run, whatever the names of runs."""
 _ADJECTIVES: Final = """
 able active adept agile airy alert alpine amber ample ancient apt arctic ardent artful astral astute
 atomic august autumn avid awake azure balanced balmy basic blithe blooming bold boreal bouncy brave
@@ -147,12 +147,12 @@ def _words() -> tuple[list[str], list[str]]:
 
 
 Conflict = Literal["new", "skip", "error", "replace"]
-"""What becomes of a run whose name another run of the project has."""
+"""Action for a run whose name is taken by another run of the project."""
 CONFLICTS: Final = get_args(Conflict)
 _HELD_NS: Final = 3600 * 10**9
 _APART_NS: Final = 1000
-"""Between two who take one name, so that what one records at its end is before what the other does,
-whatever their clocks say."""
+"""Minimum time between two runs that take the same name, so that the last records of one precede
+those of the other despite different clocks; nanoseconds."""
 _MOST_HELD: Final = 10_000
 _MOST_COMING: Final = 100
 

@@ -45,10 +45,10 @@ def pandas() -> Any:
 
 
 Attempt = Annotated[int, Meta(ge=0, lt=10**9)] | Literal["latest", "all", "replaced"]
-"""Which attempts a reader sees: all that led to the latest state, all, or those up to one.
+"""Attempts whose points are read: those that led to the latest state, all, or those up to a number.
 
-``"replaced"`` is what ``"all"`` has and ``"latest"`` has not: points behind the checkpoint that a
-later attempt went on from.
+``"replaced"`` selects the points in ``"all"`` but not in ``"latest"``: points after the checkpoint
+from which a later attempt resumed.
 """
 _COLUMNS: Final = {"step": "step", "value": "value", "time": "time_ns", "attempt": "attempt"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)

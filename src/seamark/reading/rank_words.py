@@ -200,12 +200,12 @@ def _several(does: str, do: str, what: str, ranks: Sequence[int]) -> Iterator[st
 
 
 STEP_TIME: Final = "profiling/step_time_s"
-"""Path of the time of a step on rank 0, seconds; on rank n it has ``ranks/<n>/`` in it."""
+"""Path of the step time of rank 0, in seconds; rank n has ``ranks/<n>/`` in its path."""
 OWN_TIME: Final = "profiling/own_time_s"
-"""The same of the part of a step in which a rank does not wait for others."""
+"""Path of the part of a step in which a rank does not wait for others, likewise."""
 Moment = Annotated[datetime, Meta(tz=True)]
 _WARM_UP: Final = 5
-"""From this many times on, means leave out the first one: it compiles, allocates, connects."""
+"""Number of times from which means exclude the first one: it compiles, allocates and connects."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["Process", "RankStatus", "owning_processes", "process_of"]
 
 Process = tuple[str, ...]
-"""What tells a process from every other."""
+"""Identity of a process."""
 
 
 def owning_processes(headers: Iterable[Mapping[str, Any]]) -> set[Process]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["ERRORS", "RecordedError", "recorded_errors"]
 
 ERRORS: Final = "errors"
-"""The last part of the paths at which processes record the errors that they met."""
+"""Last part of the paths at which processes record their errors."""
 _SPACE: Final = "monitoring/"
 
 

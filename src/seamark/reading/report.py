@@ -62,18 +62,18 @@ _INTERNAL: Final = {
     "trashed": "sys/trashed",
 }
 _OF_VERSIONS: Final = {"number": "sys/version", "stage": "sys/stage", "aliases": "sys/aliases"}
-"""What only versions of models and artifacts have."""
+"""Attributes that only versions of models and artifacts have."""
 _SETS: Final = {"tags": "sys/tags", "groups": "sys/group_tags"}
 _METADATA: Final = "metadata/"
 _CHRONOS: Final = "chronos/"
 _FAMILIES: Final = frozenset({"atom", "statistic", "float_series", "string_series", "string_set"})
-"""What metadata may be; files are no part of a report."""
+"""Families that count as metadata; files are not part of a report."""
 _TIMES: Final = frozenset({"start_time", "end_time", "creation_time", "last_record", "edited"})
 _HEAD: Final = frozenset({"name", "state", "detail"})
-_SHOWN: Final = frozenset({"mean", "std", "min", "max", "count"})
-"""What is printed of a statistic; the report itself has the rest."""
+_PRINTED: Final = frozenset({"mean", "std", "min", "max", "count"})
+"""Statistics that are printed; the report itself has all."""
 _LONGEST: Final = 200
-"""Characters of a value that are printed."""
+"""Maximum number of characters of a printed value."""
 
 
 class Report(dict[str, Any]):
@@ -291,8 +291,8 @@ def _words(value: Any) -> str:
     if isinstance(value, datetime):
         return value.isoformat(sep=" ", timespec="seconds")
     if isinstance(value, Mapping):
-        is_statistic = value.keys() >= _SHOWN
-        known = {key: value[key] for key in value if key in _SHOWN or not is_statistic}
+        is_statistic = value.keys() >= _PRINTED
+        known = {key: value[key] for key in value if key in _PRINTED or not is_statistic}
         kept = {key: each for key, each in known.items() if each not in (None, 0)}
         return ", ".join(f"{_plain(str(key))} {_words(each)}" for key, each in kept.items())
     if isinstance(value, list):

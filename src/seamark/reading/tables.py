@@ -19,8 +19,8 @@ __all__ = ["CurveTable", "RunsTable", "SeriesTable", "StringList"]
 
 _MOST_COLUMNS: Final = 12
 _NAMES: Final = ("sys/id", "sys/name", "sys/state", "sys/tags", "sys/creation_time")
-_MOST_KEYS: Final = 5000
-"""How many keys are proposed; a list of more helps nobody."""
+_MAX_KEYS: Final = 5000
+"""Maximum number of suggested keys."""
 
 
 class RunRow(dict[str, Any]):
@@ -147,7 +147,7 @@ class RunsTable:
         return len(self.refs)
 
     def _ipython_key_completions_(self) -> list[str]:
-        return self.columns[:_MOST_KEYS]
+        return self.columns[:_MAX_KEYS]
 
     def _repr_html_(self) -> str:
         return harmless(self._page, self.__repr__)
@@ -234,7 +234,7 @@ class StringList(list[str]):
 class _LongTable:
     columns: ClassVar[tuple[str, ...]] = ()
     _kinds: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """By column: the attribute of a part that holds it, and its type."""
+    """Attribute of a part that holds the column, and its type; by column."""
 
     def __init__(self, parts: list[tuple[str, str, Any]]) -> None:
         self.parts = parts

@@ -55,8 +55,8 @@ __all__ = [
 ]
 
 
-_MOST_COMPARED: Final = 5000
-"""Of more paths the others are not looked at: whoever made a mistake is not to wait for it."""
+_MAX_COMPARED: Final = 5000
+"""Maximum number of paths compared with a mistyped one, to keep the error quick."""
 _LONGEST: Final = 256
 
 
@@ -74,7 +74,7 @@ def near_paths(path: str, known: Iterable[str]) -> Iterator[str]:
     """
     if not path or len(path) > _LONGEST:
         return
-    paths = [one for one in islice(known, _MOST_COMPARED) if len(one) <= _LONGEST]
+    paths = [one for one in islice(known, _MAX_COMPARED) if len(one) <= _LONGEST]
     wanted, last = path.lower(), path.rpartition("/")[2]
     yield from sorted((one for one in paths if f"/{one.lower()}".endswith(f"/{wanted}")), key=len)
     yield from (one for one in paths if one.startswith(f"{path}/"))
@@ -99,7 +99,7 @@ UNITS: Final[Mapping[str, str]] = {
     "gpu_temperature": "°C",
     "process_cores": "cores",
 }
-"""Units of series by the last part of their paths, without the number of a device."""
+"""Units of series, by the last part of their paths without the number of a device."""
 FACT_UNITS: Final[Mapping[str, str]] = dict.fromkeys(
     ("memory", "memory_limit", "gpu_memory"), "GiB"
 )
@@ -176,7 +176,7 @@ def duration_words(seconds: float) -> str:
 
 
 _LONG_BITS: Final = 2048
-"""No whole number of fewer bits is one that Python refuses to write."""
+"""Number of bits below which Python can convert every integer to decimal."""
 
 
 def plain(value: Any) -> Any:
@@ -219,10 +219,10 @@ def _text(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-_MOST_BYTES: Final = 1 << 63
-"""No file is larger; a record may say anything."""
+_MAX_BYTES: Final = 1 << 63
+"""Greatest plausible file size; a record may claim any."""
 _DIGITS: Final = 8
-"""How much of a digest is shown."""
+"""Number of digits shown of a digest."""
 
 
 def value_text(value: Any, *, exact: bool) -> str:
@@ -287,7 +287,7 @@ def file_text(value: Any, *, exact: bool) -> str:
     if all(isinstance(member, Mapping) for member in value.values()):
         return plural(len(value), "file")
     parts = [str(value.get("name") or value.get("ref") or "file")]
-    if isinstance(value.get("size"), int) and abs(value["size"]) < _MOST_BYTES:
+    if isinstance(value.get("size"), int) and abs(value["size"]) < _MAX_BYTES:
         parts.append(human_bytes(value["size"]))
     if isinstance(value.get("sha256"), str):
         parts.append(value["sha256"] if exact else value["sha256"][:_DIGITS])
@@ -300,22 +300,22 @@ _UNSAFE: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
-"""What a terminal would act on, or what would make a line read differently from what it holds.
+"""Characters that a terminal may obey, or that make a line read differently from its content.
 
-Invisible signs that letters and emoji are joined with (U+200C, U+200D) stay.
+The invisible joiners of letters and emoji (U+200C, U+200D) are kept.
 """
 _SHORT: Final = 0x10000
 _KEPT_IN_BLOCKS: Final = "\n\t"
 _NAMED: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _STAND_INS: Final = str.maketrans("⚠…·▁▂▃▄▅▆▇█│┤─┬└●→—▲▼", "!~._.-:=+*#|+-++o>-^v")
-"""For the signs of our own, each as wide as what it stands for, so that columns stay aligned."""
+"""Replacements of our own symbols, equally wide, so that columns stay aligned."""
 _FORMULAS: Final = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 - full-width ones count
-"""How a cell begins that spreadsheets compute; they skip what is white in front."""
+"""Pattern of cells that spreadsheets evaluate; leading white space is ignored by them."""
 _WHITE: Final = ("\t", "\r", "\n")
 _BYTE: Final = 256
 _KILO: Final = 1000
 _ROUNDED: Final = 1e12
-"""From here on whole numbers are rounded like others."""
+"""Integers from this one on are rounded like other numbers."""
 _LONG_NUMBER: Final = 200
 _EXACT_INTS: Final = 2.0**53
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["DraftSession"]
 
 _MEMBERS: Final = 1000
-"""How many objects one record names."""
+"""Maximum number of objects named by one record."""
 _THERE: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 
 

@@ -167,9 +167,9 @@ def _compares(found: Any, sign: str, value: Value) -> bool:
 _GROUPS: Final = "groups"
 _OF_RUNS: Final = "sys/group_tags"
 CLAIMED: Final = "claimed_by"
-"""Path below that of a group for who has claimed it."""
-_FEW: Final = 200
-"""Number of runs that are tried before all that match are listed."""
+"""Path of the claimant of a group, below that of the group."""
+_FIRST_TRIED: Final = 200
+"""Number of runs tried before all matching runs are listed."""
 
 
 class Home(Protocol):
@@ -333,10 +333,10 @@ def claim_run(
         return ref in index.select(replace(selection, project=ref[0], id=ref[1]), lambda _: None)
 
     place = place_of(index, session.recorded.place)
-    first = index.select(replace(selection, limit=_FEW), session.warn)
+    first = index.select(replace(selection, limit=_FIRST_TRIED), session.warn)
     hold = first_free(place, first, matches)
-    if hold is None and len(first) == _FEW:  # as where many workers hold the first ones
-        hold = first_free(place, index.select(selection, session.warn)[_FEW:], matches)
+    if hold is None and len(first) == _FIRST_TRIED:  # as where many workers hold the first ones
+        hold = first_free(place, index.select(selection, session.warn)[_FIRST_TRIED:], matches)
     return None if hold is None else _begin(project, hold, kept, given)
 
 

@@ -52,7 +52,7 @@ def curves_of(
 
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _QUERY_LIKE: Final = re.compile(r"[\s=<>!~`\"']")
-"""Characters of queries that no id or name of a run has."""
+"""Characters that appear in queries but not in ids or names of runs."""
 
 
 class References:

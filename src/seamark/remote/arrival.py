@@ -29,7 +29,7 @@ __all__ = ["PATIENCE_S", "ArrivalJournal", "ask_remote", "call_within", "trashin
 
 
 PATIENCE_S: Final = 5.0
-"""How long the start of a run waits for what remotes know, in seconds."""
+"""Time limit for the answers of remotes while a run starts, in seconds."""
 T = TypeVar("T")
 
 

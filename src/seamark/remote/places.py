@@ -30,7 +30,7 @@ _OWN: Final = {
     "https": "seamark.remote.http.sender:open_remote",
     "neptune": "seamark.neptune.forward:open_remote",
 }
-"""Found also where the package lies in a folder without its metadata; nobody replaces them."""
+"""Remotes found even if the package's metadata is missing; entry points cannot replace them."""
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://\S")
 _VERBS: Final = ("journals", "send", "send_gap", "missing_blobs", "put_blob", "close")
 

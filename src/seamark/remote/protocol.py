@@ -62,7 +62,7 @@ WORDS: Final = {
     "sets": "sets other than tags: sent as texts",
     "statistics": "statistics of series (keep): left out",
 }
-"""By the kind under which it is counted."""
+"""Plain words for each counted kind."""
 _LARGEST = (1 << 63) - 1
 
 

@@ -26,7 +26,7 @@ __all__ = ["Shipment", "Tail", "Writing"]
 
 
 MOST_BYTES: Final = 4 << 20
-"""At most so much of a file is sent at once, in bytes; a single frame may be longer."""
+"""Maximum size of one request, in bytes; a single frame may be longer."""
 _LEAST_BYTES: Final = 1 << 16
 
 
@@ -159,7 +159,7 @@ class Tail:
 
 
 _REST_S: Final = 10.0
-"""How often a run is looked at in which nothing is recorded, in seconds."""
+"""Interval at which an idle run is checked, in seconds."""
 
 
 class Writing(Protocol):

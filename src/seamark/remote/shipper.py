@@ -45,23 +45,23 @@ __all__ = ["EXIT_S", "SIGNAL_S", "Shipper", "flush", "known", "positions", "ship
 log = logging.getLogger("seamark")
 
 _chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
-_MOST_ENDED: Final = 100
-"""Runs that have ended whose positions are remembered, the newest."""
+_MAX_ENDED: Final = 100
+"""Maximum number of ended runs whose positions are remembered, newest first."""
 EXIT_S: Final = 60.0
-"""How long the end of a run or process waits for what is left to be sent, in seconds."""
+"""Time limit for sending the rest at the end of a run or process, in seconds."""
 SIGNAL_S: Final = 5.0
-"""The same after a signal: whoever sent it will not wait for long."""
+"""Time limit for sending the rest after a signal, whose sender will not wait for long; seconds."""
 LEAST_WAIT_S: Final = 1.0
 MOST_WAIT_S: Final = 10.0
-"""How often is looked for something to send, as far as a remote may decide, in seconds."""
+"""Longest interval between checks for unsent data that a remote may request, in seconds."""
 _FIRST_BACK_OFF_S: Final = 0.5
 _MOST_BACK_OFF_S: Final = 60.0
 _AWAITED_BACK_OFF_S: Final = 3.0
-"""The longest pause after an error while somebody waits for what is sent, in seconds."""
+"""Longest delay after an error while a caller waits, in seconds."""
 _REFUSED_S: Final = 600.0
-"""After how long something is tried again that a remote has refused, in seconds."""
+"""Delay before refused data is sent again, in seconds."""
 _GIVEN_UP_S: Final = 1.0
-"""How long is waited for a remote that was waited for in vain and is still away, in seconds."""
+"""Time limit for a remote that was waited for in vain and is still unreachable, in seconds."""
 _MANY_GAPS: Final = 3
 _MANY_FAILURES: Final = 6
 
@@ -288,7 +288,7 @@ class Shipper:
         ended = dict(self._ended)
         ended.pop(key, None)
         ended[key] = position
-        while len(ended) > _MOST_ENDED:
+        while len(ended) > _MAX_ENDED:
             del ended[next(iter(ended))]
         self._ended = ended  # as a whole: others read it without the lock
 
@@ -457,7 +457,7 @@ def _key(folder: RunFolder) -> RunKey:
 _shippers: dict[tuple[str, str | None], Shipper] = {}
 _lock = threading.RLock()
 _edited: dict[str, dict[RunKey, int]] = {}
-"""Position of each run that a remote edited for this process, by address."""
+"""Position of each run edited by a remote on behalf of this process, by address."""
 
 
 def shipper_of(uri: str, token: str | None = None) -> Shipper:
@@ -495,7 +495,7 @@ def note_edit(uri: str, run: RunKey, position: int) -> None:
     with _lock:
         edited = _edited.setdefault(uri, {})
         edited[run] = max(position, edited.pop(run, 0))
-        if len(edited) > _MOST_ENDED:
+        if len(edited) > _MAX_ENDED:
             del edited[next(iter(edited))]
 
 

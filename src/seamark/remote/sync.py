@@ -48,7 +48,7 @@ __all__ = ["Left", "Patience", "Synced", "pull_journals", "sync_run", "unsent_da
 
 
 _PULL_TRIES: Final = 2
-"""Of each request: the start of a training waits for them."""
+"""Attempts of each request: the start of a training waits for them."""
 
 
 def pull_journals(

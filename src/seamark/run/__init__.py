@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 _AS_IN_NEPTUNE = ("Run", "init_run")
-"""What scripts look for here that were written for old clients: ``neptune.new.run``."""
+"""Names that scripts written for old clients import from ``neptune.new.run``."""
 
 
 def __getattr__(name: str) -> Any:

@@ -161,7 +161,8 @@ def batch_size(loader: Any) -> int | None:
 
 
 _SAVES_UNTIL_REMOVED: Final = 2
-"""Callbacks remove a file after they have told of the save that it gave way to."""
+"""Number of saves after which a replaced file is removed: callbacks remove it after reporting the
+save."""
 
 
 def is_url(location: str) -> bool:

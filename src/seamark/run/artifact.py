@@ -99,7 +99,7 @@ class Objects:
     def __init__(self) -> None:
         self._found: dict[str, ArtifactObject] = {}
         self._folded: dict[str, str] = {}
-        """Files and folders in use, by case-folded path: some disks ignore case."""
+        """Files and folders in use, by case-folded path: some file systems ignore case."""
 
     def __len__(self) -> int:
         return len(self._found)

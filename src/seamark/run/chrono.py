@@ -41,8 +41,8 @@ _CUDA: Final = ("off", "events", "synchronize")
 _WAITING: Final = 1024
 _LONGEST: Final = MAX_PATH_BYTES // 2
 _Frame = tuple["Chrono", str, int, Any]
-"""A block that a thread is in: its timer, the path of its time, ``perf_counter_ns()`` at its start,
-and its CUDA event or ``"synchronize"`` (None: the device was not asked)."""
+"""An active block of a thread: its timer, the path of its time, ``perf_counter_ns()`` at its start,
+and its CUDA event or ``"synchronize"`` (None: the device is not involved)."""
 
 
 class _Blocks(threading.local):

@@ -36,7 +36,7 @@ CLAIMED_BY: Final = "sys/claimed_by"
 _GROUPS: Final = "groups"
 """Folder of the claims of groups."""
 _PATIENCE_S: Final = 5.0
-"""Longest wait for journals of the last claimant that the disk does not show yet."""
+"""Time limit for journals of the last claimant to appear on the disk, in seconds."""
 _PAUSE_S: Final = 0.05
 _TRIES: Final = 5
 _AT_ONCE: Final = 200
@@ -53,7 +53,7 @@ class Folders:
     """
 
     is_far = False
-    """Whether it is asked over a network."""
+    """Whether requests go over a network."""
 
     def __init__(self, root: Path, index: Catalog, *, groups: bool = False) -> None:
         self._root, self._now_ns, self._groups = root, index.now_ns, groups
@@ -140,7 +140,7 @@ class Served:
 
 
 Place = Folders | Served
-"""Where claims are made."""
+"""Place in which claims are made."""
 
 
 class Hold:

@@ -21,10 +21,10 @@ __all__ = ["Contents", "Outlet", "assign_ops"]
 log = logging.getLogger("seamark")
 
 MASKED: Final = "sys/masked"
-"""The paths of a run at which something is hidden, as a string set."""
+"""Path of the string set of paths at which something is hidden."""
 _FRAME_CHARACTERS: Final = 2 << 20
 _AROUND: Final = 32
-"""More characters than stand around a path and a value in JSON."""
+"""Upper limit of the JSON characters around a path and a value."""
 
 
 class Outlet(Protocol):

@@ -29,9 +29,9 @@ __all__ = ["LateRank", "distribution_of"]
 
 
 _Source = str | Callable[[Any], Any]
-"""Where a fact is found: attributes and methods, joined by dots; or a function of the object."""
+"""Source of a fact: attributes and methods joined by dots, or a function of the object."""
 _Kind = tuple[str, Mapping[str, _Source]]
-"""Name of a strategy, and where its facts are found."""
+"""Name of a strategy and the sources of its facts."""
 _PLAIN: Final = (bool, int, float, str)
 _METHODS: Final = (types.MethodType, types.FunctionType, types.BuiltinFunctionType)
 
@@ -157,7 +157,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     ),
     "torch_xla.XlaFullyShardedDataParallel": ("XLA", _XLA),
 }
-"""Strategies by the package and the name of a class or of one that it derives from."""
+"""Strategies, by package and name of a class or one of its base classes."""
 log = logging.getLogger("seamark")
 _HOW: Final = (
     "call init_run() after init_process_group() or hvd.init(), or set RANK and WORLD_SIZE before it"

@@ -56,13 +56,13 @@ _ALWAYS: Final[Mapping[str, Callable[[RunFolder], Any]]] = {
     "sys/size": lambda folder: float(sum(file.lstat().st_size for file in folder.path.rglob("*"))),
     "sys/tags": lambda _: set(),
 }
-"""Defaults of paths that every run in Neptune has, which integrations fetch without asking."""
+"""Defaults of paths that every Neptune run has; integrations fetch them without checking."""
 
 _SAME: Final = {
     "sys/monitoring_time": "sys/running_time",
     "sys/ping_time": "sys/modification_time",
 }
-"""Second names that Neptune has for paths of every run."""
+"""Neptune's aliases of paths that every run has."""
 
 
 def value_of(recorded: Recorded, path: str) -> Any:

@@ -39,7 +39,7 @@ log = logging.getLogger("seamark")
 
 _VERSION: Final = "source_code/version"
 _OWN: Final = ("sys/", "source_code/", "distributed/", "monitoring/")
-"""Namespaces of what is recorded without being asked."""
+"""Namespaces that are recorded automatically."""
 
 
 class Introduction:

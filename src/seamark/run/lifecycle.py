@@ -97,7 +97,8 @@ class Finishing(Protocol):
 
 
 _running: dict[int, Finishing] = {}
-"""By identity: a process may have several objects of one run, and each has records to finish."""
+"""Open runs, by identity: a process may have several objects for one run, each with its own
+records."""
 _last_lines: dict[RunFolder, Callable[[], None]] = {}
 _last: dict[Callable[[BaseException | None], None], int] = {}
 

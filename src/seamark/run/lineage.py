@@ -42,7 +42,7 @@ __all__ = [
 
 
 SPACES: Final = {"input": "artifacts/inputs", "output": "artifacts/outputs"}
-"""Namespaces of both kinds."""
+"""Namespaces of inputs and outputs."""
 _KINDS: Final = ("dataset", "model", "branch", "tag", "commit")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
 

@@ -46,7 +46,7 @@ __all__ = ["LogSession", "Logbook", "Progress", "append_ops", "set_trashed"]
 
 
 Progress = bool | Callable[[int, int], None] | type["ProgressBarCallback"] | None
-"""Whether, or with which function or class, to show the progress of folding."""
+"""Whether to show the progress of folding, or a function or class that shows it."""
 _EXIT_S: Final = 60.0
 """Time limit for storing files at the end of a process, in seconds."""
 log = logging.getLogger("seamark")

@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 __all__ = ["Points", "as_file"]
 
 _OWN: Final = (File, Histogram)
-"""Our own types, one point each, though a histogram is a dataclass with fields."""
+"""Types of Seamark that make one point each, although a histogram is a dataclass with fields."""
 _KINDS: Final = {
     "string_series": Kind.TEXT,
     "histogram_series": Kind.HISTOGRAM,
     "file_series": Kind.OP,
 }
-"""Kind of record by family, of series whose points are JSON records."""
+"""Record kind by family, for series whose points are JSON records."""
 _SERIES: Final[Mapping[str, Callable[[Any], Series]]] = {
     one.family: one for one in (FloatSeries, StringSeries, FileSeries)
 }
 _AT_ONCE: Final = 1000
-"""Number of texts or histograms in one write, for which other threads wait."""
+"""Maximum number of texts or histograms in one write, during which other threads wait."""
 _NUMBERS: Final = frozenset({float, int})
 _EXACT: Final = 2**53
 _KNOWN_LIMIT: Final = 4096
@@ -47,7 +47,7 @@ _PHASES: Final = {
     **dict.fromkeys(("val", "validate", "validation"), "val"),
     **dict.fromkeys(("test", "testing", "eval", "evaluate", "evaluation"), "test"),
 }
-"""Words for the three phases of a training; any other word is a namespace of its own."""
+"""Names of the three phases of a training; any other word is a namespace."""
 
 Point = tuple[Any, float | None, int | None]
 """Value, step and time of a point, the time in ns since the Unix epoch."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["EveryRank", "RankPaths", "RankPolicy", "rank_has_recorded"]
 
 _REFUSED: Final = "!"
-"""Begins the message of rank 0 where it does not begin."""
+"""Prefix of the message of rank 0 when it does not start."""
 
 
 class EveryRank:

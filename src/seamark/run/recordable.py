@@ -22,7 +22,7 @@ class Recordable(Browsable):
     __slots__ = ()
 
     _path: str
-    """Path in the run or project; empty for the whole."""
+    """Path in the run or project; empty for its root."""
 
     @property
     @abstractmethod

@@ -72,7 +72,7 @@ T = TypeVar("T")
 _SEND_S: Final = 10.0
 """Time limit of a read for sending the records of this process first, in seconds."""
 _AGAIN_S: Final = 60.0
-"""Pause after a failed request to a server, in seconds."""
+"""Delay before a failed request to a server is repeated, in seconds."""
 
 
 class Recorded:

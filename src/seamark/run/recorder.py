@@ -32,7 +32,7 @@ log = logging.getLogger("seamark")
 
 _USUAL: Final = Secrets()
 _RESERVED: Final = {"tags": "atom"}
-"""The only family that is allowed below a namespace: keyed tags are single values."""
+"""Families allowed below a reserved namespace: keyed tags are single values."""
 
 
 class Recorder:

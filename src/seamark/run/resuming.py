@@ -24,9 +24,9 @@ __all__ = ["parse_positional_argument", "resume_checkpoint"]
 
 log = logging.getLogger("seamark")
 _LIKE_NEPTUNES: Final = re.compile(r"[A-Z][A-Z0-9]*-[1-9][0-9]*")
-"""Ids of runs as Neptune makes them: the project's key and a number."""
+"""Pattern of run ids as Neptune makes them: the project's key and a number."""
 _READ_ONCE: Final = frozenset({"groups", "secrets", "source_files", "tags"})
-"""Options that may be generators, and do not say where a run is."""
+"""Options that may be generators and do not help to find a run."""
 
 
 def parse_positional_argument(first: Any, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ __all__ = ["TRANSFERS", "Shipping", "transfer_to", "transfers_of"]
 
 log = logging.getLogger("seamark")
 _hurried: set[int] = set()
-"""Pids of processes that end by a signal, or at whose end somebody pressed Ctrl-C."""
+"""Pids of processes that are ending by a signal or Ctrl-C."""
 _NO_WRITER: Final = SimpleNamespace(writers=())
 
 

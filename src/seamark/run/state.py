@@ -38,9 +38,9 @@ _NOT_SET: Final = {
     "finished": "it is a group of states",
 }
 _LONGEST: Final = 1000
-"""Largest number of characters of the detail of a state."""
+"""Maximum length of the detail of a state, in characters."""
 _STAGED_S: Final = 2.0
-"""Seconds that the end of a run waits for files that earlier processes left to be stored."""
+"""Time limit at the end of a run for storing files left by earlier processes, in seconds."""
 
 
 def check_state(state: object, detail: object, error: object) -> None:

@@ -32,11 +32,11 @@ _TAGS: Final = f"{TAGS}/"
 _CLEARED: Final = ("", "string_set", "statistic")
 _OF_EVERY_RANK: Final = frozenset({"state", "checkpoint", "file_point"})
 _PLAIN: Final = frozenset({float, int, str, bool, type(None)})
-"""Types of most values, which need no look inside; a subclass may be more."""
+"""Exact types of most values, which need no closer look; subclasses may hold more."""
 _SETS: Final = ("sys/tags", "sys/group_tags")
 """Paths at which strings always form a set."""
 _PARAMETER: Final = re.compile(f"(?:{PARAMETERS}|(?:.+?/)?hyperparams)/(.+)", re.DOTALL)
-"""Path of a parameter of a run, or of one that an adapter records, perhaps below a prefix."""
+"""Pattern of the path of a parameter, also of one recorded by an adapter below a prefix."""
 
 
 class Values:

@@ -56,7 +56,7 @@ class Role(IntEnum):
     CONTRIBUTOR = 2
     """Record, edit, and move to the trash."""
     OWNER = 3
-    """Purge, and say who may do what."""
+    """Purge, and manage roles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Identity:
 
 
 NOBODY = Identity()
-"""Somebody who did not say who they are."""
+"""Principal of an unauthenticated request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +99,12 @@ class Access(Protocol):
 
 
 BEGIN_S: Final = 60
-"""How long an address gives the whole content, seconds."""
+"""Time for which an address serves the whole content, in seconds."""
 GO_ON_S: Final = 12 * 3600
-"""How much longer it gives parts of it, seconds."""
+"""Additional time for which it serves parts of the content, in seconds."""
 _SECOND: Final = 10**9
 _KIND: Final = b"seamark link 2\0"
-"""Before what is signed; another one where something else stands in an address."""
+"""Prefix of the signed text; it differs between kinds of addresses."""
 _MOST_CHARACTERS: Final = 12 << 10
 
 

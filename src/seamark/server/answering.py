@@ -82,7 +82,7 @@ _ENVELOPES: Final = "seamark.reading.codec"
 _ARRAYS: Final = {"float64": "f8", "int64": "i8"}
 _PLAIN: Final = {str, bool, type(None)}
 _NAMED: Final = (RunName, TextPage)
-"""Tuples that are objects here; other tuples are lists."""
+"""Tuples that are encoded as objects; other tuples are lists."""
 
 
 def to_json(value: Any, *, plain_arrays: bool = False) -> bytes:
@@ -246,15 +246,15 @@ def _named(schema: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
 
 T = TypeVar("T")
 NOW: Final = "Seamark-Now"
-"""Header of an answer: the time of the server, nanoseconds since the Unix epoch."""
+"""Response header: time of the server, nanoseconds since the Unix epoch."""
 LOOKED: Final = "Seamark-Looked"
-"""The same: when it was last looked for what is new, by the same clock; 0 for never."""
+"""Response header: time of the last scan for changes by the same clock; 0 for never."""
 LEFT: Final = "Seamark-Left"
-"""The same: how many runs are still to be read for the first time; missing for none."""
+"""Response header: number of runs not read yet; absent if 0."""
 UNREAD: Final = "Seamark-Unread"
-"""The same: how many folders cannot be looked into; missing for none."""
+"""Response header: number of unreadable folders; absent if 0."""
 MOST_BYTES: Final = 16 << 20
-"""How much of a list goes into one answer, bytes before compression."""
+"""Maximum size of a list in one answer, in bytes before compression."""
 _SMALL: Final = 1 << 11
 _TOGETHER: Final = 64
 _AT_ONCE: Final = 4

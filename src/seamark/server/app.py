@@ -43,10 +43,10 @@ ALWAYS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "private, no-cache",
 }
-"""What an answer has unless its route said otherwise.
+"""Default headers of an answer; a route may override them.
 
-No other page may read an answer (there is no CORS), show it in a frame or guess its type; a cache
-asks each time, and keeps nothing for others.
+Other origins may not read an answer (there is no CORS), frame it or guess its type; caches must
+revalidate each time, and shared caches store nothing.
 """
 _log: Final = logging.getLogger("seamark.server")
 _CLOSE: Final = {"Connection": "close"}
@@ -54,18 +54,18 @@ _HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in AL
 _FIRST_ERROR: Final = 400
 _JOURNAL: Final = "/journals/"
 _STREAMED: Final = (_JOURNAL, "/blobs/")
-"""What is sent there is read by routes that have asked who sends it; all other bodies are JSON, and
-read before anybody is asked."""
+"""Path prefixes of bodies that routes read after authentication; others are JSON, read before it."""
 _NEPTUNE: Final = {
     "/api/leaderboard/v1/operations": 64 << 20,
     "/api/leaderboard/v1/upload/": 9 << 20,
     "/api/artifacts/v1/": 8 << 20,
 }
-"""What Neptune's client sends there is read as above, and how long it may be, bytes."""
+"""Paths of requests of Neptune's client that are read in the same way, with their maximum sizes in
+bytes."""
 _JSON_IDLES: Final = 2
-"""How many times the longest silence a body of JSON may take to arrive."""
-_SLOWEST: Final = 1024
-"""How slowly a body may arrive after that time, and an answer be read, bytes a second."""
+"""Time limit for a JSON body, as a multiple of the longest permitted silence."""
+_MIN_BYTES_PER_S: Final = 1024
+"""Minimum speed of a body after that time, and of reading an answer, in bytes per second."""
 
 
 class Gate:
@@ -184,7 +184,7 @@ class _Passage:
         if self._whole:
             return await self._receive()  # only that the client went away can come
         idle_s = self._limits.idle_s
-        steadily = self._began + _JSON_IDLES * idle_s + self._got / _SLOWEST
+        steadily = self._began + _JSON_IDLES * idle_s + self._got / _MIN_BYTES_PER_S
         left = min(idle_s, min(self._end, steadily) - time.monotonic())
         try:
             with self._place():
@@ -274,7 +274,7 @@ class PatientProtocol(H11Protocol):
     """
 
     headers_s: ClassVar[float] = 30.0
-    """How long the headers of a request may take to arrive, and an answer rest unread, seconds."""
+    """Time limit for the headers of a request, and for an unread answer, in seconds."""
     _late: asyncio.TimerHandle | None = None
     _slow: asyncio.TimerHandle | None = None
     _unread = 0
@@ -316,7 +316,7 @@ class PatientProtocol(H11Protocol):
     def _look_at_reader(self) -> None:
         self._slow = None
         read = self._unread - self.transport.get_write_buffer_size()
-        if read < _SLOWEST * self.headers_s:
+        if read < _MIN_BYTES_PER_S * self.headers_s:
             self.transport.abort()
         else:
             self._wait_for_reader()
@@ -347,7 +347,7 @@ def protocol_for(seconds: float) -> type[PatientProtocol]:
 
 BASE: Final = "/api/v1"
 _BESIDE: Final = ("seamark.neptune.server", "seamark.page.beside")
-"""Answered at addresses of their own, by packages of higher layers, which build on it."""
+"""Packages of higher layers that serve addresses of their own."""
 
 
 def make_app(server: Server) -> FastAPI:

@@ -46,15 +46,15 @@ __all__ = [
 
 
 POSITION: Final = "Seamark-Position"
-"""Header of a request: ``<project>/<run>=<bytes>``, several separated by commas, %-encoded."""
+"""Request header: ``<project>/<run>=<bytes>``, separated by commas, %-encoded."""
 BEHIND: Final = "Seamark-Behind"
-"""Header of an answer: how many bytes that were asked for are not folded yet."""
+"""Response header: number of requested bytes that are not folded yet."""
 WAIT_S: Final = 2.0
-"""How long a read waits at most, seconds."""
+"""Maximum waiting time of a read, in seconds."""
 _FIRST_S: Final = 0.004
 _LAST_S: Final = 0.05
-_MOST: Final = 1000
-"""Runs that one header may name."""
+_MAX_RUNS: Final = 1000
+"""Maximum number of runs named by a header."""
 Ref = tuple[str, str]
 """Project path and run id."""
 _ALL: Final = sa.select(tables.folded.c.project, tables.folded.c.run, tables.folded.c.position)
@@ -110,7 +110,7 @@ class Positions:
 def from_header(text: str) -> dict[Ref, int]:
     """Return the positions that a header names; invalid ones are ignored."""
     found: dict[Ref, int] = {}
-    for part in text.split(",")[:_MOST]:
+    for part in text.split(",")[:_MAX_RUNS]:
         name, _, number = part.strip().rpartition("=")
         project, _, run = unquote(name).rpartition("/")
         if project and run and number.isascii() and number.isdigit() and len(number) < 19:  # noqa: PLR2004
@@ -120,7 +120,7 @@ def from_header(text: str) -> dict[Ref, int]:
 
 _KEY: Final = "changes"
 _NUMBER: Final = re.compile(r"[0-9]{1,18}|[1-8][0-9]{18}")
-"""Of 64 bits."""
+"""Pattern of a 64-bit number."""
 _change, _changed, _run = tables.change.c, tables.changed.c, schema.run.c
 _NEXT: Final = (
     sa.update(tables.change)
@@ -145,7 +145,7 @@ def _since(number: Any) -> sa.Select[Any]:
     )
 
 
-_SINCE: Final = _since(sa.bindparam("since")).limit(_MOST + 1)
+_SINCE: Final = _since(sa.bindparam("since")).limit(_MAX_RUNS + 1)
 _MAY_FALL_SILENT: Final = sa.or_(_run.state == "running", _run.state == OPEN)
 _FELL_SILENT: Final = sa.select(_run.project, _run.name, _run.state, _run.beat).where(
     _MAY_FALL_SILENT,
@@ -216,9 +216,9 @@ def changes_since(
     more already.
     """
     rows: list[Any] = database.rows(connection, _SINCE, since=cursor.number)
-    more = len(rows) > _MOST
+    more = len(rows) > _MAX_RUNS
     if more:  # whole changes only: the next question begins behind the last of them
-        last = rows[_MOST][0]
+        last = rows[_MAX_RUNS][0]
         whole = [row for row in rows if row[0] < last]
         rows = whole or database.query(
             connection, _since(cursor.number).where(_changed.number == last)

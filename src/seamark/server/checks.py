@@ -52,7 +52,7 @@ __all__ = [
 
 
 _NAME: Final = "identity"
-"""Name of the object, and key of the fact, that hold the same text."""
+"""Name of the object and key of the fact that must hold the same text."""
 _FACT: Final = sa.select(tables.fact.c.value).where(tables.fact.c.key == _NAME)
 _NOTE: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
 _OTHERWISE: Final = (

@@ -30,20 +30,20 @@ __all__ = [
 
 
 STATEMENT_S: Final = 10.0
-"""How long one statement of a reader may take, seconds."""
+"""Time limit of a reader's statement, in seconds."""
 _WRITE_S: Final = 60.0
 _TICKS: Final = 100_000
-"""After how many steps of SQLite's machine the clock is looked at: some milliseconds."""
+"""Number of SQLite instructions between two looks at the clock, some milliseconds."""
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _CANCELLED: Final = "57014"
 _UNFIT: Final = ("22", "54")
-"""Beginnings of codes: values that are none, or more than the database holds in one place."""
+"""Prefixes of SQLSTATE codes of invalid or oversized values."""
 _UNUSABLE: Final = ("locked", "unable to open", "disk I/O", "full", "readonly")
 _LOST: Final = ("OperationalError", "InterfaceError", "ConnectionTimeout")
 _AWAY: Final = ("08", "57P", "53")
-"""Beginnings of codes: connection lost, shutting down or starting, and out of something."""
+"""Prefixes of SQLSTATE codes: connection lost, shutting down or starting, out of resources."""
 _UNDEFINED: Final = ("42P01", "3F000")
-"""No such table, no such schema."""
+"""SQLSTATE codes of a missing table or schema."""
 
 
 class DatabaseUnreachable(SeamarkError, ConnectionError):  # noqa: N818 - says what is so

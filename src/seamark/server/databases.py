@@ -30,11 +30,11 @@ __all__ = ["Databases", "SchemaNewer", "lock_file", "open_databases", "redacted"
 _CONNECT_S: Final = 5
 _POOL_WAIT_S: Final = 10.0
 _SET: Final = "SELECT set_config(name, %s, false) FROM pg_settings WHERE name = %s"
-"""Change a setting of PostgreSQL that a database which speaks its protocol may not know."""
+"""Set a PostgreSQL setting that a compatible database may not know."""
 _LOOK_S: Final = 1.0
-"""How often it is asked which store is live, seconds."""
+"""Interval of checks for the live store, in seconds."""
 _THREADS: Final = 64
-"""More than a process has threads that answer."""
+"""Upper limit of the number of threads of a process that answer requests."""
 _CACHE_KIB: Final = _THREADS * (32 << 10)
 _REMOTE_FILES: Final = frozenset(
     {

@@ -79,7 +79,7 @@ _log: Final = logging.getLogger("seamark.server")
 _EVERY_S: Final = 60.0
 _lock: Final = threading.Lock()
 _kinds: Final[dict[str, tuple[float, int]]] = {}
-"""When a kind was logged last, by the monotonic clock, and how often it was left out since."""
+"""Monotonic time of the last log line of a kind, and the number of those omitted since."""
 
 
 def warn_rarely(kind: str, message: str, *arguments: object) -> None:
@@ -125,7 +125,7 @@ FAILURES: Final[dict[int | str, dict[str, Any]]] = {
         503: "try again later",
     }.items()
 }
-"""Refusals, as an API description has them."""
+"""Error responses for the API description."""
 FAILURE: Final = {
     "description": "Reason why a request failed.",
     "type": "object",
@@ -135,7 +135,7 @@ FAILURE: Final = {
     },
     "required": ["error", "hint"],
 }
-"""The schema of a refusal."""
+"""Schema of an error response."""
 _OVERLOADED: Final = {429, 503}
 _LATER: Final = 503
 _Answers = tuple[tuple[Any, int, str, str], ...]
@@ -150,7 +150,8 @@ _OWN: Final[_Answers] = (
     (QueryError, 422, "query", ""),
     ((PathError, ArgumentError, TypeError, ValueError), 422, "invalid", ""),
 )
-"""What is answered for our errors: their classes, status, code, and words; empty: their own."""
+"""Status, code and message for each of our error classes; an empty message means the error's own.
+"""
 _OTHERS: Final[_Answers] = (
     (Conflict, _LATER, "conflict", "others were writing the same; send the request again"),
     (

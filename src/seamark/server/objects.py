@@ -32,16 +32,16 @@ __all__ = [
 ]
 
 _NEW: Final = ".new"
-"""Folder of what is being written; nothing in it is an object."""
+"""Folder of unfinished files; its entries are not objects."""
 _LEFT_NS: Final = 24 * 3600 * 10**9
-"""What is older there was left by a process that died."""
+"""Age from which a file there was left by a dead process, in nanoseconds."""
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 _GROW: Final = os.O_WRONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 _BLOCK_BYTES: Final = 1 << 20
 _BLOCKS: Final = 128
-"""How many blocks of objects elsewhere are kept in memory."""
+"""Number of blocks of remote objects cached in memory."""
 
 
 class ObjectsUnreachable(SeamarkError, OSError):  # noqa: N818 - says what is so

@@ -25,7 +25,7 @@ __all__ = ["Quota"]
 
 
 _KEEP_S: Final = 10.0
-"""How long what was counted is believed, seconds; this process adds to it what it takes."""
+"""Time for which the usage is cached, in seconds; this process adds its own uploads."""
 _KEPT: Final = 1000
 
 

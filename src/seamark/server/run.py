@@ -32,10 +32,10 @@ __all__ = ["ANSWERS", "EXIT_FOR_GOOD", "prepare", "serve"]
 
 
 EXIT_FOR_GOOD: Final = 78
-"""Starting the same again would be of no use."""
+"""Exit status of a process that would fail again if restarted."""
 EXIT_LATER: Final = 75
 ANSWERS: Final = b"a"
-"""What a process that answers tells the supervisor once it does."""
+"""Message of a process to the supervisor once it answers requests."""
 _KEEP_ALIVE_S: Final = 75
 _ANSWER_STOP_S: Final = 60
 _LOG: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -156,14 +156,14 @@ Say = Callable[[str], Any]
 _FIRST_S: Final = 0.2
 _LAST_S: Final = 30.0
 _SETTLED_S: Final = 30.0
-"""Who lived that long and dies is started again at once."""
+"""Lifetime after which a dead process is restarted immediately, in seconds."""
 _LOOK_S: Final = 0.05
-"""How often the supervisor looks for signals, and for processes that answer or have ended."""
+"""Interval at which the supervisor checks for signals and processes, in seconds."""
 _STOP_S: Final = 75.0
-"""After how long processes that were told to stop are killed; they give up a little earlier."""
+"""Time after which stopping processes are killed, in seconds; they give up slightly earlier."""
 _ASKED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _MEMORY: Final = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
-"""Has glibc give back at once what large bodies took, whichever thread read them."""
+"""Environment that makes glibc return the memory of large bodies immediately."""
 _RUN: Final = (
     "import sys\n"
     "sys.path[:] = [each for each in sys.path if each]\n"  # never what lies in the working folder

@@ -14,9 +14,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 __all__ = ["MOST_VIEWS", "Address", "Name", "View", "Views", "Work"]
 
 MOST_VIEWS: Final = 200
-"""Views of one project."""
+"""Maximum number of views of a project."""
 MOST_ADDRESS: Final = 64 << 10
-"""Characters of the address of a view."""
+"""Maximum length of a view's address, in characters."""
 _LAST: Final = (1 << 63) - 1
 
 
@@ -44,7 +44,7 @@ class View(BaseModel):
 
 
 Work = Callable[[Mapping[str, View]], Mapping[str, View]]
-"""Makes the views that are to be there, by name, of those that are there."""
+"""Function from the existing views to the new ones, by name."""
 
 
 class Views(Protocol):

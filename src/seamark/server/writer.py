@@ -42,13 +42,13 @@ __all__ = [
 ]
 
 _HOST: Final = "server"
-"""What the names of the journals begin with, in the place of a host's name."""
+"""Prefix of journal names, used in place of a host name."""
 NEPTUNE: Final = "neptune"
-"""The same of journals that hold what Neptune's client sent."""
+"""Prefix of journals with data sent by Neptune's client."""
 _MOST_JOURNALS: Final = 16
 _TRIES: Final = 20
 AHEAD_NS: Final = 3600 * 10**9
-"""A time further ahead of the clock than this is nobody's edit, and is not gone behind."""
+"""A time further ahead of the clock than this is not an edit's and is ignored, in nanoseconds."""
 _LAST_T: Final = (
     sa.select(sa.func.max(schema.journal.c.last_t))
     .join(schema.run, schema.run.c.id == schema.journal.c.run)
@@ -67,7 +67,7 @@ class Stored(NamedTuple):
 
 
 Takes = Callable[[str, str, str, int, bytes], Stored]
-"""Keeps frames of a journal for good: project, run, journal, offset, and the frames, whole ones.
+"""Function that stores whole frames durably: project, run, journal, offset, frames.
 
 It returns once they are durable, and raises `Rejected` with ``known`` if the journal has another
 length.

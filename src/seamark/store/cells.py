@@ -64,30 +64,29 @@ FAMILY_NUMBERS: Final = {
 NUMBER_FAMILIES: Final = {number: family for family, number in FAMILY_NUMBERS.items()}
 
 CRASHED: Final = "crashed"
-"""The state of a run that says it is running and is not; never written, derived when it is read."""
+"""State of a run that claims to run and does not; derived by readers, never written."""
 _SERVER: Final = "server"
-"""The host of journals in which a server keeps edits; see `seamark.server.writer`."""
+"""Host of the journals in which a server keeps edits; see `seamark.server.writer`."""
 GOES_ON: Final = ("created", "running")
-"""The states of a run that has not ended."""
+"""States of a run that has not ended."""
 OPEN: Final = "open"
-"""Kept in the row of a run that runs for as long as it is heard of, and ends without a word.
+"""State of a live run that may end without a word.
 
-That is so where its header says that silence means ``"ended"``: its writers never say that they
-have finished.
+Its header says that silence means ``"ended"``: its writers never record that they have finished.
 """
 UNKNOWN_NS: Final = 0
-"""In the row of a run of whose journals none can be read: when it was created, and modified."""
+"""Creation and modification time of a run without a readable journal."""
 _EXACT: Final = 1 << 53
 _SPECIAL: Final[dict[int | None, float]] = {-1: -math.inf, 1: math.inf, 2: math.nan}
 _MAX_WHOLE: Final = (1 << 63) - 1
 _SHOWN_TEXT: Final = 4096
-"""How many characters of a string series' last text can be searched in a runs table."""
+"""Number of searchable characters of a string series' last text in a runs table."""
 _NOTHING: Final = (None, None, None, None)
 _FIRST_T: Final = operator.attrgetter("first_t")
 _LAST_T: Final = operator.attrgetter("last_t")
 _SEEN: Final = operator.attrgetter("seen")
 _FACTS: Final = ("user", "sys_id", "imported")
-"""What the first HEADER tells that has it."""
+"""Facts taken from the first HEADER that has them."""
 
 
 def _number(value: float) -> tuple[int, float | None]:

@@ -41,12 +41,12 @@ class DamageError(Exception):
 
 
 BUSY_S: Final = 30.0
-"""How long to wait for another process in the middle of a transaction, seconds."""
+"""Time limit for another process's transaction, in seconds."""
 _AT_ONCE: Final = 4096
 _TRIES: Final = 5
 _TURNS: Final = 20
-_IN_THE_WAY: Final = ("40001", "40P01")
-"""Serialization failure (where the database keeps transactions apart strictly), and deadlock."""
+_CONFLICTS: Final = ("40001", "40P01")
+"""SQLSTATE codes: serialization failure (with strict isolation) and deadlock."""
 _BAD_PATTERN: Final = "2201B"
 _FLAGS: Final = re.compile(r"\(\?([aimsux]+)\)")
 _DIFFERS: Final = re.compile(r"\\.|\{,(?=\d)|\(\?P<\w+>", re.DOTALL)
@@ -54,13 +54,13 @@ _UNSAFE: Final = re.compile("[\x00\ud800-\udfff]")
 _WRITES: Final = "seamark_writes"
 _LASTING: Final = "seamark_lasting"
 _ISOLATION: Final = {"postgresql": "REPEATABLE READ", "cockroachdb": "SERIALIZABLE"}
-"""A reader sees one snapshot; SQLite's transactions are that by themselves."""
+"""Isolation level that gives a reader one snapshot; SQLite needs none."""
 _COMPILED: Final[dict[str, dict[Any, tuple[str, tuple[str, ...], dict[str, Any]]]]] = {}
-"""Statements as the driver has them, by dialect: constants of modules, for every database."""
+"""Compiled statements by dialect; they are module constants shared by all databases."""
 _DEFINITIONS: Final[dict[str, dict[sa.MetaData, list[str]]]] = {}
 _CACHE_KIB: Final = 256 << 10
-_KEPT: Final = 4
-"""Connections that stay open between two questions."""
+_MAX_IDLE: Final = 4
+"""Maximum number of idle connections."""
 T = TypeVar("T")
 
 
@@ -128,7 +128,7 @@ class Database:
             ):
                 yield connection
         except Exception as error:
-            if _sqlstate(error) in _IN_THE_WAY:
+            if _sqlstate(error) in _CONFLICTS:
                 raise Conflict from error
             raise
 
@@ -362,7 +362,7 @@ def sqlite_engine(
 
     pool: dict[str, Any] = {"poolclass": StaticPool}
     if threads > 1:
-        kept = min(threads, _KEPT)
+        kept = min(threads, _MAX_IDLE)
         pool = {"poolclass": sa.QueuePool, "pool_size": kept, "max_overflow": threads - kept}
     engine = sa.create_engine("sqlite://", creator=opened, **pool)
 

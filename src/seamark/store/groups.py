@@ -61,7 +61,7 @@ _CRC_BYTES: Final = 4
 _LEVEL: Final = 3
 _EXACT: Final = float(1 << 53)
 _HEAD: Final = struct.Struct("<BBxxIqq")
-"""Codec, bytes a number, count, first value, smallest difference."""
+"""Header: codec, bytes per number, count, first value, smallest difference."""
 
 
 class Codec(IntEnum):
@@ -179,21 +179,21 @@ def split_parts(data: bytes) -> list[bytes]:
 
 
 SMALL_BYTES: Final = 64 * 1024
-"""A journal with less is read straight from its bytes."""
+"""Size below which a journal is read directly, in bytes."""
 CHUNK_BYTES: Final = 256 * 1024
-"""What was appended since is read like that too, until it is more than this."""
+"""Size up to which appended data is also read directly, in bytes."""
 GROUP_ROWS: Final = 1 << 14
-"""How many rows make a full group: where a border of a picture cuts a cell, all are unpacked."""
+"""Rows of a full group; where the border of a picture cuts a cell, all are unpacked."""
 _GROUP_VALUES: Final = 1 << 21
 _CELL_POINTS: Final = 1024
-"""Fewer points of a group are read when it is drawn."""
+"""Number of points of a group below which they are read when it is drawn."""
 _READ_AHEAD: Final = 16
-"""Groups whose values one question brings at most."""
+"""Maximum number of groups whose values one query loads."""
 _FALLS, _RISES, _PROGRESSES = 0, 1, 2
-"""What is known of the steps of a group; the last: a progression of whole numbers."""
+"""Flags about the steps of a group; the last means an arithmetic progression of integers."""
 _STEPS: Final = 0
 _TIMES: Final = -1
-"""What the series of a group share is in rows of its own, under numbers that no path has."""
+"""Numbers, used by no path, of the rows with data shared by the series of a group."""
 _INSERT: Final = insertion(schema.chunk)
 _chunk: Final = schema.chunk.c
 _DROP: Final = sa.delete(schema.chunk).where(

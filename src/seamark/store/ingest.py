@@ -91,12 +91,12 @@ _UID: Final = attrgetter("uid")
 _NUMBER: Final = attrgetter("number")
 _facts: Final = attrgetter("offset", "stopped", "tail", "gaps", "errors")
 _STEP_BYTES: Final = 64 << 20
-"""After this many bytes what was folded is saved, so that memory does not grow with a journal."""
+"""Number of bytes after which folded data is saved, so that memory does not grow with a journal."""
 _REMADE_BYTES: Final = 4 << 20
-"""A group that is not full is made again with what was added, unless it is larger than this."""
+"""Size up to which an incomplete group is rewritten with appended data, in bytes."""
 _TRIES: Final = 5
 _PART_BYTES: Final = 1 << 22
-"""How much is read at a time only to be counted into a CRC."""
+"""Number of bytes read at a time to compute a CRC."""
 
 
 class Folding:
@@ -339,7 +339,7 @@ _WRITES: Final = (
     _DELETE_ELEMENT,
     _INSERT_ELEMENT,
 )
-"""In the order in which rows are written."""
+"""Tables, in the order in which their rows are written."""
 _COLUMNS: Final = tuple(
     column.name for column in schema.run.columns if column.name not in ("id", "project", "name")
 )

@@ -100,15 +100,17 @@ _FACTS: Final = (
 )
 _facts_of: Final = attrgetter(*_FACTS)
 _MANY: Final = 800
-"""Runs beyond which one walk through all journals is quicker than a question for these."""
+"""Number of runs from which a scan of all journals is quicker than a query for these."""
 _RUNS_AT_ONCE: Final = 200
 _NAMES_AT_ONCE: Final = 8
 _journal: Final = schema.journal.c
 _OF_RUN: Final = sa.select(*schema.journal.c).where(_journal.run == sa.bindparam("run"))
 _OF_RUNS: Final = sa.select(*schema.journal.c).where(any_of(_journal.run, _RUNS_AT_ONCE))
-_WELL: Final = "," + to_json([[], None, {}, {}, 0, [], None, []])[1:]
-"""How the facts of a journal end that has no gaps, lost nothing and could be read to its end."""
-_UNWELL: Final = sa.select(_journal.run, _journal.facts).where(_journal.facts.not_like(f"%{_WELL}"))
+_UNDAMAGED: Final = "," + to_json([[], None, {}, {}, 0, [], None, []])[1:]
+"""End of the facts of a journal without gaps and losses that was read to its end."""
+_UNWELL: Final = sa.select(_journal.run, _journal.facts).where(
+    _journal.facts.not_like(f"%{_UNDAMAGED}")
+)
 _ATTEMPTS: Final = sa.select(_journal.run, _journal.attempt).where(_journal.attempt.is_not(None))
 _OWNERS: Final = sa.select(
     _journal.run,

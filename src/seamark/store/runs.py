@@ -93,7 +93,7 @@ _BELOW: Final = _ATTRIBUTES.join(schema.path, schema.path.c.id == _cells.path).w
     )
 )
 RUNS_AT_ONCE: Final = 200
-"""How many runs are asked for together."""
+"""Number of runs per query."""
 _PLACES: Final = sa.select(_run.project, _run.name, *_OF_ROW).where(any_of(_run.name, RUNS_AT_ONCE))
 _NUMBERS: Final = sa.select(_run.id, _run.project, _run.name)
 _FIND_MANY: Final = sa.select(_run.project, _run.name, *_OF_ROW, _run.registers).where(

@@ -41,7 +41,7 @@ __all__ = [
 
 
 SCHEMA_VERSION: Final = "18"
-"""Changes with the tables and the rules of the fold; a store of another version is rebuilt."""
+"""Version of the tables and fold rules; a store of another version is rebuilt."""
 metadata = sa.MetaData()
 _Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _Double: sa.Double[float] = sa.Double()
@@ -54,14 +54,15 @@ meta = sa.Table(
     sa.Column("key", _Text, primary_key=True),
     sa.Column("value", _Text, nullable=False),
 )
-"""``schema`` (version), and what the user of the store keeps about it."""
+"""``schema`` (version) and metadata of the store's user."""
 path = sa.Table(
     "path",
     metadata,
     sa.Column("id", _Id, primary_key=True),
     sa.Column("path", _Text, nullable=False, unique=True),
 )
-"""Attribute paths, numbered: they repeat from run to run. A number never changes its path."""
+"""Attribute paths and their numbers: paths repeat from run to run. A number never changes its path.
+"""
 run = sa.Table(
     "run",
     metadata,
@@ -124,7 +125,7 @@ journal_path = sa.Table(
     sa.Column("path", _Id, nullable=False),
     sqlite_with_rowid=False,
 )
-"""What the numbers of a journal stand for, from each frame on that says so."""
+"""Paths of a journal's numbers, each valid from the frame that defines it."""
 journal_schema = sa.Table(
     "journal_schema",
     metadata,
@@ -157,7 +158,7 @@ attribute = sa.Table(
 )
 """One row for every run, path and family; ``visible`` is 1 for the family that the path shows."""
 INDEXED_CHARACTERS: Final = 64
-"""Texts are indexed up to here by PostgreSQL, which indexes no long ones."""
+"""Number of characters indexed by PostgreSQL, which cannot index long texts."""
 _of_sqlite = ("path", "run", "visible", "class", "number", "whole", "text", "type")
 _of_postgresql = ("path", "class", "number", "visible", "run")
 sa.Index("attribute_by_path_text", *(attribute.c[name] for name in _of_sqlite)).ddl_if(
@@ -189,7 +190,7 @@ series = sa.Table(
     sa.Column("last_step", _Double),
     sqlite_with_rowid=False,
 )
-"""What else can be asked of a series; apart, because most rows of ``attribute`` are atoms."""
+"""Further columns of a series; a separate table, because most rows of ``attribute`` are atoms."""
 for _name in ("low", "high"):
     _indexed = series.c.path, series.c[_name], series.c.run
     sa.Index(f"series_by_{_name}", *_indexed).ddl_if(dialect="postgresql")
@@ -230,10 +231,11 @@ TABLES_OF_RUN: Final = (
 )
 """Tables whose rows belong to one run."""
 MOST_BYTES: Final = 32 << 20
-"""How much memory is taken by what is kept, about."""
+"""Approximate maximum memory of the cache, in bytes."""
 _PART = 500
 _EACH_BYTES: Final = 250
-"""About what a path takes beside its text: its number, and its place in two dictionaries."""
+"""Approximate memory of a path besides its text: its number and two dictionary entries, in bytes.
+"""
 _ADD = Upsert(path, ("path",), ("path",))
 _ID, _PATH = path.c.id, path.c.path
 _ALL = sa.select(_ID, _PATH)
@@ -331,15 +333,16 @@ class PathNumbers:
 
 
 LEFT_NS: Final = 50 * 10**9
-"""How long nothing is heard of a run before it has ended, where silence means that; nanoseconds.
+"""Silence after which a run has ended, if its header says that silence means that; nanoseconds.
 
-Its writers ask for a sign of life every 10 s, and one is written at least every 35 s.
+Its writers request a sign of life every 10 s, and one is written at least every 35 s.
 """
 _run = run.c
 SILENT_FROM: Final[sa.ColumnElement[Any]] = _run.beat + sa.case(
     (_run.state == OPEN, LEFT_NS), else_=SETTLE_NS
 )
-"""Of a row of the table of runs that run: nanoseconds since the Unix epoch."""
+"""Time from which a live run in the runs table counts as silent: nanoseconds since the Unix epoch.
+"""
 
 
 def silent_from(state: str, beat: int) -> int:

@@ -34,11 +34,11 @@ __all__ = [
 
 
 NOWHERE: Final = 2**62
-"""Place of what there is none of."""
+"""Position of a missing item."""
 SMALL: Final = 2.0**-64
-"""So many values of any size can be added up when they are scaled by it."""
+"""Number of values of any size that can be summed when scaled by it."""
 _CELLS: Final = 96
-"""Number of cells that a chunk has at most."""
+"""Maximum number of cells of a chunk."""
 _MOST_EXPONENT: Final = 1023  # of a finite power of two
 _NONE: Final = 2**32 - 1
 _FLOATS: Final = ("min", "max", "mean")
@@ -189,7 +189,7 @@ def unpack_cells(packed: Sequence[bytes], start: int) -> Stretches:
 
 
 LEAST_WIDTH: Final = math.ulp(0.0)
-"""All floats are multiples of it: one part for each step."""
+"""Smallest width, of which all floats are multiples: one part per step."""
 _FAR: Final = 2.0**62  # beyond every whole step, and still an int64
 
 

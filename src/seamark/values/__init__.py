@@ -52,4 +52,4 @@ FAMILIES: Final[tuple[str, ...]] = (
     "artifact",
     "statistic",
 )
-"""What one path can hold; a path holds values of one family for its life."""
+"""Families of values; a path keeps its family for life."""

@@ -51,7 +51,7 @@ __all__ = [
 
 
 MAX_DEPTH: Final = 64
-"""How many levels of containers are gone into."""
+"""Maximum depth of nested containers."""
 _NOTHING: Final = object()
 
 
@@ -159,16 +159,16 @@ def _flatten(
 
 
 MAX_ARRAY: Final = 10_000
-"""Most elements of an array that may be assigned as an atom."""
+"""Maximum number of elements of an array assigned as an atom."""
 _MAX_VALUES: Final = 10_000_000
 _EXACT_BITS: Final = 2048
-"""Longer ints are kept in hexadecimal: Python refuses to read or write very long decimal ones."""
+"""Integers with more bits are stored in hexadecimal: Python limits decimal conversion."""
 _UNPRINTABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _AS_TEXT: Final = (PurePath, UUID, Decimal, Fraction, date, time, timedelta)
 _LISTS: Final = (list, tuple, set, frozenset)
 NOT_PLAIN: Final = object()
-"""What `scalar` returns for a value that is not a single one."""
+"""Result of `scalar` for a value that is not a single one."""
 
 
 class Atom(NamedTuple):

@@ -34,9 +34,9 @@ __all__ = [
 
 
 _PIECE: Final = 1 << 14
-"""Elements that are counted together on the CPU: this many fit into the cache of a core."""
+"""Number of elements counted together on the CPU, which fit into a core's cache."""
 _DEVICE_PIECE: Final = 1 << 22
-"""The same on a device; counting takes about 25 bytes of memory for each."""
+"""Number of elements counted together on a device; each needs about 25 bytes of memory."""
 
 
 def histograms(
@@ -121,9 +121,9 @@ def _count_on_device(values: Any, bins: int) -> Any:
 
 
 NUMERIC: Final[set[type]] = {float, int, bool}
-"""Types whose values are packed as floats as they are; NumPy's are added as they are met."""
+"""Types packed as floats without conversion; NumPy's are added when first seen."""
 Converted = tuple[dict[str, float], dict[str, Exception]]
-"""What `to_floats` returns: numbers by name, and what was wrong with the rest."""
+"""Result of `to_floats`: numbers by name, and the errors of the rest."""
 _NO_NUMBERS: Final = (str, bytes, bytearray, complex, datetime)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _NS: Final = 1_000_000_000
@@ -332,7 +332,7 @@ class _Short(reprlib.Repr):
 
 _TEXT: Final = 80
 _NAME: Final = 200
-"""Longest texts of a value and of one that may be a path, in characters."""
+"""Maximum length of a value and of a possible path in a message, in characters."""
 _SHORT: Final = _Short()
 
 

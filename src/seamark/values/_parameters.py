@@ -44,12 +44,13 @@ __all__ = [
 
 CONTENT: Final = "sys/content_hash"
 VERSION: Final = "source_code/version"
-"""Where a run has the version of its code."""
+"""Path of the code version of a run."""
 is_parameter: Final = re.compile("^parameters/|hyperparams/").search
-"""Returns a match for the path of one of a run's parameters."""
+"""Match the path of a parameter of a run."""
 _DIGITS: Final = 32
 _DECIMAL_BITS: Final = 2048
-"""Larger integers are written in hexadecimal: Python writes at most 4,300 decimal digits."""
+"""Integers with more bits are written in hexadecimal: Python writes at most 4,300 decimal digits.
+"""
 _NO_NUMBER: Final = re.compile("NaN|Infinity")
 
 
@@ -155,11 +156,11 @@ def _flatten(value: Any, path: str, above: tuple[int, ...]) -> Iterator[tuple[st
 
 
 _SMALL: Final = 100
-"""Arrays and tensors of up to this many elements are kept whole, larger ones as a summary."""
+"""Number of elements up to which arrays and tensors are kept whole; larger ones are summarized."""
 _MAX_VALUES: Final = 200_000
-"""Most values gone into in one call; only shared references that multiply get there."""
+"""Maximum number of values per call; only multiply shared references reach it."""
 _ROOM: Final = 80
-"""Bytes that a path must have left for a shortened key."""
+"""Number of bytes that a path must leave for a shortened key."""
 _ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+")
 _ILLEGAL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _DEFAULT_TEXT: Final = {object.__str__, object.__repr__}

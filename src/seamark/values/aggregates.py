@@ -13,7 +13,7 @@ from seamark.values._numbers import argument_error, to_float
 __all__ = ["Keep", "Last", "Ring", "a_count", "a_float", "a_mapping"]
 
 MOST_KEPT: Final = 1_000
-"""So many observations a `Ring` keeps at most: all of them are written once a second."""
+"""Maximum number of observations kept by a `Ring`: all of them are written once a second."""
 _COUNTS: Final = 1 << 63
 _ODD: Final = ("nan", "inf", "-inf")
 
@@ -24,7 +24,7 @@ class Keep:
     __slots__ = ()
 
     kind: ClassVar[str]
-    """The kind as records name it."""
+    """Kind, as named in records."""
 
     @abstractmethod
     def fresh(self) -> Keep:

@@ -19,7 +19,7 @@ __all__ = ["SCALE", "Moments", "Statistics", "load_aggregate", "scaled", "scaled
 
 
 SCALE: Final = 1074
-"""The unit is 2 ** -SCALE."""
+"""Binary exponent of the unit: the unit is 2 ** -SCALE."""
 
 
 def scaled_sum(values: Sequence[float]) -> int:
@@ -51,7 +51,7 @@ def scaled(value: float) -> int:
 
 
 _BLOCK: Final = 1024
-"""So many observations wait until they are taken in, which is then done with few roundings."""
+"""Number of observations that are collected before they are added, which limits rounding."""
 _SUM_PARTS: Final = 3
 _LARGEST: Final = sys.float_info.max
 _BEYOND: Final = scaled(_LARGEST)
@@ -434,7 +434,7 @@ def _list(
 
 
 _LONGEST: Final = 64
-"""Floats that any sum of float64 is the sum of: they have 53 of its bits each."""
+"""Maximum number of floats that represent any sum of float64 values; each has 53 of its bits."""
 _KINDS: Final[dict[str, Any]] = {one.kind: one for one in (Statistics, Last, Ring)}
 
 

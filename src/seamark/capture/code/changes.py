@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_DIFF", "Changes", "Diff", "name_of", "parts_of"]
 
 MAX_DIFF = 10_000_000
-"""Bytes of a diff that are kept."""
+"""Maximum size of a recorded diff, in bytes."""
 
 _MAX_NAMES: Final = 1 << 20
 _LONGEST_NAMES: Final = 1 << 14

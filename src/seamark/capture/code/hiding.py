@@ -34,7 +34,7 @@ _LONG_LINE: Final = re.compile(r"^[^\n]{131073,}", re.MULTILINE)
 _HUNKS: Final = re.compile(r"(?<=\n)(?=@@ )")
 _HUNK: Final = re.compile(r"(@@ -[0-9,]+ \+([0-9]+)[0-9,]* @@)(.*)", re.DOTALL)
 _STRING: Final = re.compile(r'"[^"\\\n]*(?:\\.[^"\\\n]*)*(?P<end>"(?P<key>\s{0,8}:)?)?')
-"""A string in JSON, which may be unclosed, so that each character is read once."""
+"""A JSON string, possibly unterminated, so that each character is read once."""
 _BETWEEN: Final = re.compile(r"\s*,\s*")
 _KEYED: Final = re.compile(r'^[ \t]*"[\w.-]{1,120}"[ \t]*:[^\n]*', re.MULTILINE)
 

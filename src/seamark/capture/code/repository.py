@@ -28,7 +28,7 @@ __all__ = ["TIMEOUT_S", "GitProbe", "repository_of", "warn_of_none"]
 log = logging.getLogger("seamark")
 
 TIMEOUT_S = 12.0
-"""What all of git's commands may take together, in seconds."""
+"""Time limit for all git commands together, in seconds."""
 
 _MAX_TEXT: Final = 2048
 _MAX_LINK: Final = 1 << 14

@@ -21,7 +21,7 @@ from seamark.process.interrupts import let_pass, quietly
 __all__ = ["Search", "StoppedError", "Walk"]
 
 TIMEOUT_S = 30.0
-"""What git may take to list the files below one folder, in seconds."""
+"""Time limit for git to list the files below one folder, in seconds."""
 
 _MAX_LOOKED: Final = 100_000
 _MAX_NAMES: Final = 8 << 20

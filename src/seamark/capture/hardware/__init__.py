@@ -27,14 +27,14 @@ __all__ = ["BEGIN_S", "EVERY_S", "FIRST_S", "LAST_S", "Hardware", "between"]
 log = logging.getLogger("seamark")
 
 BEGIN_S: Final = 0.5
-"""Nothing is looked at before, in seconds: not for a script that only adds a tag, and not while a
-training that has just begun imports modules and forks its workers."""
+"""Delay before hardware is examined, in seconds: longer than a script that only adds a tag runs,
+and than a training needs to import modules and fork its workers."""
 EVERY_S: Final = 10.0
 """Interval of samples, in seconds."""
 FIRST_S: Final = 2.0
-"""Time from the start to the first sample, in seconds: rates need some time to be of."""
+"""Time from the start to the first sample, in seconds: rates need an interval."""
 LAST_S: Final = 1.0
-"""The least time from the sample before to the last one at the end, in seconds."""
+"""Minimum time between the last regular sample and the final one, in seconds."""
 # The longest time that the end of a run waits for the last sample, in seconds.
 _GRACE_S: Final = 0.2
 _LIMITS: Final = {"cpu": 100.0}

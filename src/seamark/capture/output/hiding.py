@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["hide", "unfinished_secret_from"]
 
-_LINE: Final = 1 << 12
-"""The longest unfinished line that waits, in characters."""
-_LONGEST_WORD: Final = 1 << 10
-"""The longest last word that waits, in characters: tokens of 1,000 are usual."""
-_KEY: Final = 1 << 14
-"""The longest private key, in characters: what never ends is none."""
+_MAX_LINE: Final = 1 << 12
+"""Maximum length of an unfinished line that is held back, in characters."""
+_MAX_WORD: Final = 1 << 10
+"""Maximum length of a last word that is held back, in characters: tokens of 1,000 are common."""
+_MAX_KEY: Final = 1 << 14
+"""Maximum length of a private key, in characters; a longer block is not a key."""
 _ESCAPES: Final = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
@@ -33,11 +33,11 @@ _UNSEEN: Final = (
     "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\ufe00-\ufe0f\ufeff"
 )
-_ODD: Final = re.compile(f"[{_BLANK}{_UNSEEN}]")
-"""What is not seen on a terminal, or as a blank, or moves about."""
+_INVISIBLE: Final = re.compile(f"[{_BLANK}{_UNSEEN}]")
+"""Characters that a terminal shows as nothing or as a blank, or that move the cursor."""
 _BLANKS: Final = re.compile(f"[{_BLANK}]")
 _UNSEENS: Final = re.compile(f"[{_UNSEEN}]")
-_WORD: Final = re.compile(rf"(?<![\w.~+/=:@%-])[\w.~+/=:@%-]{{1,{_LONGEST_WORD}}}\Z")
+_WORD: Final = re.compile(rf"(?<![\w.~+/=:@%-])[\w.~+/=:@%-]{{1,{_MAX_WORD}}}\Z")
 _NAME: Final = re.compile(r"[\w-]+")
 _BEGIN: Final = re.compile(KEY_BEGINS)
 _END: Final = re.compile(KEY_ENDS)
@@ -54,13 +54,13 @@ def unfinished_secret_from(text: str, secrets: Secrets, *, is_quiet: bool = Fals
     if not secrets.masked:
         return start
     line = max(text.rfind("\n"), text.rfind("\r")) + 1
-    if len(text) - line <= _LINE and _may_name(text[line:], secrets):
+    if len(text) - line <= _MAX_LINE and _may_name(text[line:], secrets):
         start = min(start, line)
-    elif not is_quiet and (word := _WORD.search(text, max(line, len(text) - _LONGEST_WORD))):
+    elif not is_quiet and (word := _WORD.search(text, max(line, len(text) - _MAX_WORD))):
         start = min(start, word.start())
     if any(map(text.__contains__, KEY_SIGNS)):
         for begun in _BEGIN.finditer(text):
-            if len(text) - begun.start() <= _KEY and _END.search(text, begun.end()) is None:
+            if len(text) - begun.start() <= _MAX_KEY and _END.search(text, begun.end()) is None:
                 return min(start, begun.start())
     return start
 
@@ -75,7 +75,7 @@ def _may_name(line: str, secrets: Secrets) -> bool:
 
 def hide(text: str, secrets: Secrets) -> str:
     """Return text without secrets; a line with hidden text loses its colours."""
-    if _ODD.search(text) is None:
+    if _INVISIBLE.search(text) is None:
         return secrets.printed(text)
     plain = _plain(text)
     hidden = secrets.printed(plain)
@@ -91,6 +91,6 @@ def hide(text: str, secrets: Secrets) -> str:
 
 def _plain(text: str) -> str:
     """Return a text without invisible parts, so that a name and its value are adjacent."""
-    if _ODD.search(text) is None:
+    if _INVISIBLE.search(text) is None:
         return text
     return _UNSEENS.sub("", _BLANKS.sub(" ", _ESCAPES.sub("", text)))

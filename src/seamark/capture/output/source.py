@@ -21,7 +21,7 @@ __all__ = ["FRAME_BYTES", "WRITTEN", "Source", "Tee", "size_of"]
 log = logging.getLogger("seamark")
 
 FRAME_BYTES: Final = 1 << 16
-"""The longest point, in bytes of UTF-8."""
+"""Maximum size of a point, in bytes of UTF-8."""
 
 
 def size_of(text: str) -> int:

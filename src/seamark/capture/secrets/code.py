@@ -24,7 +24,7 @@ from seamark.capture.secrets.shapes import MASK, SCHEMES, hidden_lines, is_hidde
 __all__ = ["Change", "Code", "quotes_within", "replaced"]
 
 Change: TypeAlias = tuple[int, int, str]
-"""The start and the end of something in a text, and its replacement."""
+"""Start and end of a range of a text, and its replacement."""
 
 
 def replaced(text: str, changes: Iterable[Change]) -> str:

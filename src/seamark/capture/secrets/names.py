@@ -34,7 +34,7 @@ __all__ = [
 
 
 PASSWORD: Final = re.compile(r"(?:passw(?:or)?d|passphrase|pwd)\d?\Z", re.IGNORECASE)
-"""The names of secrets that may be made of several words."""
+"""Names of secrets that may consist of several words."""
 
 
 class Level(enum.IntEnum):
@@ -82,17 +82,17 @@ _ENDINGS: Final = re.compile(
 _STEM: Final = re.compile(
     "auth|basic|bearer|cookie|cred|digest|jwt|key|otp|pass|pat|pswd|pw|secret|sig|token|webhook"
 )
-"""What stands in every name that has a level, and in every scheme of credentials."""
+"""Stems of names with a level (``SECRET_KEY``) and of credential schemes."""
 _LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _SECRET_KEYS: Final = _set("access api auth encryption private secret signing ") | _KEY_KINDS
 _SECRET_TOKENS: Final = _set("access api auth bearer bot csrf deploy hf oauth refresh session user")
 _CARRIERS: Final = _set("hash header hex plain plaintext string value")
-_EMPTY: Final = re.compile(
+_PLACEHOLDERS: Final = re.compile(
     r"true|false|none|null|yes|no|on|off|auto||\*+|\$\{[^{}]*\}|\{\{[^{}]*\}\}|anonymous|"
     r"(?:my|your)[_ -](?:[a-z]{1,20}[_ -]){0,3}(?:key|password|secret|token)(?:[_ -]here)?",
     re.IGNORECASE,
 )
-"""What stands for no secret, as the examples of Neptune have it, too: ``YOUR_API_TOKEN``."""
+"""Placeholders that are not secrets, among them those of Neptune's examples: ``YOUR_API_TOKEN``."""
 _FILLERS: Final = _set(
     "anonymous changeit changeme default dummy dummy-key empty example fake-key localhost "
     "minioadmin no-key not-needed not-required not-used notneeded none ollama password placeholder "
@@ -226,7 +226,7 @@ def is_ordinary(value: str) -> bool:
 
 def is_empty(value: str) -> bool:
     """Return whether a parameter says nothing: a switch, a marker like ``<pad>``, ``${...}``."""
-    return bool(_EMPTY.fullmatch(value) or _MARKER.fullmatch(value))
+    return bool(_PLACEHOLDERS.fullmatch(value) or _MARKER.fullmatch(value))
 
 
 _KINDS: Final = re.compile(r"[A-Z]+|[a-z]+|[0-9]+|[+/_-]+")

@@ -34,10 +34,10 @@ from seamark.values import Atom, Escaped, encode_atom
 __all__ = ["BY_NAME", "BY_VALUE", "Secrets", "more_of"]
 
 BY_NAME: Final = f"{MASK} (name looks like a secret)"
-"""What is recorded for a value whose name gives it away."""
+"""Replacement of a value whose name marks it as a secret."""
 
 BY_VALUE: Final = f"{MASK} (value looks like a secret)"
-"""What is recorded for a value that is known to be a secret, or looks like one as a whole."""
+"""Replacement of a value that is a known secret or has the shape of one."""
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][\w.-]*")
 _OPTION: Final = re.compile(r"--[A-Za-z]")

@@ -50,13 +50,13 @@ KEY_BEGINS: Final = (
     r"-----BEGIN [A-Z0-9 ]{0,64}PRIVATE KEY(?: BLOCK)?-----"
     r"|---- BEGIN [A-Z0-9 ]{0,64}PRIVATE KEY ----|PuTTY-User-Key-File-\d{1,2}:"
 )
-"""The first line of a private key: of OpenSSL and OpenSSH, of PGP, of SSH2, of PuTTY."""
+"""Pattern of the first line of a private key: OpenSSL, OpenSSH, PGP, SSH2, PuTTY."""
 KEY_ENDS: Final = (
     r"-----END [A-Z0-9 ]{0,64}PRIVATE KEY(?: BLOCK)?-----"
     r"|---- END [A-Z0-9 ]{0,64}PRIVATE KEY ----|Private-(?:MAC|Hash): ?[0-9a-fA-F]*"
 )
 KEY_SIGNS: Final = ("---- BEGIN", "-----BEGIN", "PuTTY-User-Key-File-")
-"""The beginnings of every first line of one."""
+"""Substrings of which every such first line contains one."""
 _KEYS: Final = re.compile(rf"(?:{KEY_BEGINS}).*?(?:{KEY_ENDS}|(\Z))", re.DOTALL)
 _KEY_LINE: Final = re.compile(r"[^\s\"'`+,()#][^\"'`\n]*")
 _SHAPES: Final = re.compile(
@@ -121,7 +121,7 @@ def may_hold_shape(text: str) -> bool:
 
 
 SCHEMES: Final = "basic|bearer|token|digest|apikey"
-"""Schemes of credentials, in small letters, for a regular expression."""
+"""Lower-case credential schemes, for a regular expression."""
 # Whoever knows the address may post: what follows the host is the secret.
 _WEBHOOKS: Final = re.compile(
     r"(https://(?:hooks\.slack\.com/|(?:[a-z]{1,10}\.)?discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/"

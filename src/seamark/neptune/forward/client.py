@@ -33,15 +33,15 @@ __all__ = ["Client", "Seen"]
 
 _ANSWER_S: Final = 60.0
 _PAGE: Final = 1000
-"""Points of one answer at most; a server may give no more."""
+"""Maximum number of points per answer; a server need not give more."""
 _CLIENT: Final = "1.14.0"
-"""Version of the package neptune whose requests these are."""
+"""Version of the package neptune that these requests follow."""
 _METHODS: Final = frozenset({"delete", "get", "patch", "post", "put"})
 _PART: Final = 5 << 20
-_MOST_PARTS: Final = 1000
-"""Bytes and number of the parts of an upload, unless the server has other limits."""
-_MOST_PART: Final = 64 << 20
-"""Bytes of a part at most: it is in the memory of the training."""
+_PART_LIMITS: Final = 1000
+"""Size and number of the parts of an upload, unless the server has other limits."""
+_MAX_PART_BYTES: Final = 64 << 20
+"""Maximum size of a part, held in the memory of the training; bytes."""
 
 
 class Seen(NamedTuple):
@@ -170,15 +170,15 @@ class Client:
         target = {"experimentIdentifier": container, "attribute": path}
         target |= {"subPath": name} if name else {}
         first = target if name else {**target, "ext": ext}
-        if size <= min(_MOST_PART, self._parts.get("maxSinglePartSize", _PART)):
+        if size <= min(_MAX_PART_BYTES, self._parts.get("maxSinglePartSize", _PART)):
             return _errors(self._request(f"{verb}Upload", Purged, body=file.read(), **first))
         verb += "MultipartUpload"
         told = self._request(f"{verb}Start", Purged, totalLength=size, **first)
         if errors := _errors(told):
             return errors
         target["uploadId"] = told["uploadId"]
-        least = min(_MOST_PART, self._parts.get("minChunkSize", _PART))
-        most = max(1, self._parts.get("maxChunkCount", _MOST_PARTS))
+        least = min(_MAX_PART_BYTES, self._parts.get("minChunkSize", _PART))
+        most = max(1, self._parts.get("maxChunkCount", _PART_LIMITS))
         length = max(least, math.ceil(size / most))
         for index, start in enumerate(range(0, size, length)):
             part = file.read(length)

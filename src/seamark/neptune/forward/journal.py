@@ -41,7 +41,7 @@ Place = tuple[int, int]
 START: Final = (FILE_HEADER_BYTES, 0)
 
 _DAMAGED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""Errors of what cannot be read; others are faults."""
+"""Errors of unreadable data; other errors are bugs."""
 _RECORDS: Final = frozenset({Kind.HEADER, Kind.OP, Kind.TEXT, Kind.HISTOGRAM})
 _LAST: Final = frozenset({"atom", "file", "header", "own", "state"})
 """Items of which only the latest counts."""
@@ -55,10 +55,10 @@ _ABOUT: Final = {"run": "id", "project": "project", "user": "owner", "host": "ho
 _INT32: Final = 1 << 31
 _IMAGES: Final = frozenset({"png", "jpg", "jpeg", "gif", "bmp", "webp", "tiff"})
 _MOST_IMAGE: Final = 15 << 20
-_MOST: Final = 5000
-"""Points of one request."""
-_LIKE_A_POINT: Final = 200
-"""Characters that count as much as a point."""
+_MAX_POINTS: Final = 5000
+"""Maximum number of points per request."""
+_CHARACTERS_PER_POINT: Final = 200
+"""Number of characters that count as one point."""
 
 
 class Item(NamedTuple):
@@ -245,7 +245,7 @@ class Journal:
         for item in itertools.chain(self._read(self.sent[0], end), [last]):
             if item.place < self.sent:
                 continue
-            if self._weight >= _MOST or item is last:
+            if self._weight >= _MAX_POINTS or item is last:
                 yield [*self._operations, *self._position("position", item.place)]
                 self._begin_request()
                 self.sent, self.doubt = item.place, False
@@ -319,7 +319,7 @@ class Journal:
 
     def _assign(self, path: str, kind: str, value: Any) -> None:
         self._operations.append(assigned(self._put(path, kind), kind, value))
-        self._weight += 5 + (len(value) // _LIKE_A_POINT if isinstance(value, str) else 0)
+        self._weight += 5 + (len(value) // _CHARACTERS_PER_POINT if isinstance(value, str) else 0)
 
     def _point(self, item: Item, kind: str, verb: str, value: Any, size: int = 0) -> None:
         path = self._put(item.path, kind)
@@ -329,7 +329,7 @@ class Journal:
         is_whole = item.step.is_integer() and math.fabs(item.step) < 1 << 53
         entry = {"value": value, "step": int(item.step) if is_whole else item.step}
         self._open[path].append({**entry, "timestampMilliseconds": item.t // 1_000_000})
-        self._weight += 1 + size // _LIKE_A_POINT
+        self._weight += 1 + size // _CHARACTERS_PER_POINT
 
     # ---------------------------------------------------------------- series
 

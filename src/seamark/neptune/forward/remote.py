@@ -92,8 +92,8 @@ class NeptuneRemote:
         return Sent(offset, offset, _WAIT_S)
 
     def _warn_unsupported(self, run: RunKey, kinds: Collection[str], why: str) -> None:
-        new = [kind for kind in kinds if (self.uri, run, kind) not in _told]
-        _told.update((self.uri, run, kind) for kind in new)
+        new = [kind for kind in kinds if (self.uri, run, kind) not in _reported]
+        _reported.update((self.uri, run, kind) for kind in new)
         if new:
             words = "; ".join(WORDS.get(kind, kind) for kind in new)
             words += f": {why}" if "refused" in new else ""
@@ -101,8 +101,8 @@ class NeptuneRemote:
             self._warn(run, line)
 
     def _warn(self, run: RunKey, line: str) -> None:
-        if (self.uri, run, line) not in _told:
-            _told.add((self.uri, run, line))
+        if (self.uri, run, line) not in _reported:
+            _reported.add((self.uri, run, line))
             log.warning("seamark: run %s on its way to %s: %s", run.run, self.uri, line)
 
     # ---------------------------------------------------------------- files
@@ -115,8 +115,8 @@ class NeptuneRemote:
         """Do nothing: see `missing_blobs`."""
 
 
-_told: set[tuple[str, RunKey, str]] = set()
-"""Kinds and lines of which a person was told."""
+_reported: set[tuple[str, RunKey, str]] = set()
+"""Kinds and lines already reported to the user."""
 _locks_of: Final = functools.cache(Locks)
 
 

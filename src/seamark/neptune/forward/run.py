@@ -45,15 +45,15 @@ __all__ = ["ForwardedRun", "Locks"]
 
 _LOCKED_S: Final = 5.0
 _HELD_S: Final = 600.0
-"""After how long a file is tried again that was refused, in seconds."""
+"""Delay before a refused file is tried again, in seconds."""
 _PING_S: Final = 10.0
 _ALIVE_NS: Final = 60 * 10**9
-_FAR: Final = 4 << 20
-"""Bytes of a journal that are not sent yet, above which its files wait for them."""
+_MAX_BEHIND_BYTES: Final = 4 << 20
+"""Number of unsent journal bytes above which files wait."""
 _OTHERS: Final = 200
-"""Points of other processes that may have come behind ours."""
+"""Number of points of other processes that may follow ours."""
 _LONGEST_ID: Final = 36
-"""Characters that the package takes."""
+"""Maximum length of an id in the package neptune, in characters."""
 _LACKING: Final = "lacking_"
 _EXT: Final = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
 
@@ -172,7 +172,9 @@ class ForwardedRun:
             journal = self._claimed(name)
             if end > journal.sent[0]:
                 self._advance(journal, end)
-            is_far = journal.path.stat().st_size > end + _FAR  # later records may replace files
+            is_far = (
+                journal.path.stat().st_size > end + _MAX_BEHIND_BYTES
+            )  # later records may replace files
             for task in [] if is_far else list(journal.files.values()):
                 self._send_file(journal, task)
             self.note(last=journal.is_closed)

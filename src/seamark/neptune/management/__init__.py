@@ -58,10 +58,10 @@ __all__ = [
     "trash_objects",
 ]
 
-_GONE = "neptune.ai"
-"""Tokens for this address are those of a service that is no more."""
+_FORMER_SERVICE = "neptune.ai"
+"""Address of Neptune's former service, whose tokens are useless."""
 _OURS = ("SEAMARK_REMOTE", "SEAMARK_API_TOKEN")
-"""Where one of these says something, the variable of Neptune's client is not looked at."""
+"""Environment variables that take precedence over the variable of Neptune's client."""
 _ROLES = (MemberRole.VIEWER, MemberRole.CONTRIBUTOR, MemberRole.OWNER)
 _VISIBLE = (ProjectVisibility.PRIVATE, ProjectVisibility.PUBLIC, ProjectVisibility.WORKSPACE)
 
@@ -402,7 +402,7 @@ def _parse_token(api_token: str | None) -> tuple[str | None, str | None]:
     except (ValueError, KeyError, AttributeError):
         return None, api_token
     host = urlsplit(address).hostname or ""
-    if host == _GONE or host.endswith(f".{_GONE}"):
+    if host == _FORMER_SERVICE or host.endswith(f".{_FORMER_SERVICE}"):
         log.warning("seamark: api_token: it is for %s, and is not used", host)
         return None, None
     return address, token

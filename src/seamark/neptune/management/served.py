@@ -30,7 +30,7 @@ from seamark.remote.protocol import RemoteError
 __all__ = ["Served"]
 
 _API: Final = "/api/"
-"""These are the questions of Neptune's client, as its words are asked for."""
+"""API version requested in the terms of Neptune's client."""
 _WORDS: Final = {
     MemberRole.VIEWER: "viewer",
     MemberRole.CONTRIBUTOR: "member",
@@ -46,13 +46,13 @@ _KINDS: Final[Mapping[str, type[ManagementOperationFailure]]] = {
     "ERR_INVALID_NAME": ProjectNameInvalid,
     "NO_USER": UserNotExistsOrWithoutAccess,
 }
-"""What is wrong, by the word that the server has for it."""
+"""Error types, by the server's error code."""
 
-Meant = Mapping[int, type[ManagementOperationFailure]]
-"""What a status of HTTP means."""
+ErrorsByStatus = Mapping[int, type[ManagementOperationFailure]]
+"""Error types, by HTTP status."""
 
-_NO_PROJECT: Final[Meant] = {404: ProjectNotFound}
-_NO_WORKSPACE: Final[Meant] = {404: WorkspaceNotFound}
+_NO_PROJECT: Final[ErrorsByStatus] = {404: ProjectNotFound}
+_NO_WORKSPACE: Final[ErrorsByStatus] = {404: WorkspaceNotFound}
 log = logging.getLogger("seamark")
 
 
@@ -67,7 +67,7 @@ class Served:
         self._connection.close()
 
     def _ask(
-        self, method: str, path: str, meant: Meant, body: Any = None, **query: str | int
+        self, method: str, path: str, meant: ErrorsByStatus, body: Any = None, **query: str | int
     ) -> Any:
         ask = self._connection
         try:
@@ -130,7 +130,7 @@ class Served:
 
     def remove(self, project: str, user: str, *, service: bool) -> None:
         """Remove a user's role in a project."""
-        meant: Meant
+        meant: ErrorsByStatus
         if service:
             path, who = "backend/v1/accounts", {"serviceAccountId": user}
             meant = {

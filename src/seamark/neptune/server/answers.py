@@ -273,7 +273,7 @@ ArtifactFile filePath fileHash type size:integer metadata:ArtifactMetadata*
 ArtifactMetadata key value
 Refused code:integer errorType title
 """  # noqa: E501 - a table
-"""What is answered. All that the client touches needs a name of its own and types."""
+"""Models of answers. Every field that the client reads needs its own name and type."""
 _WHOLE: Final = frozenset({"limit", "offset", "index", "totalLength", "uploadPartIdx", "size"})
 _PLAIN: Final = frozenset({"string", "integer", "number", "boolean"})
 
@@ -369,11 +369,11 @@ _GIVEN: Final[dict[str, dict[str, Any]]] = {
     "GitInfo": {"commit": {"$ref": "#/definitions/GitCommit"}},
     "NotMade": {"validationErrors": {"type": "array", "items": {}}},
 }
-"""What has parts without a name; all else that is in it passes as it is."""
+"""Nested fields of requests; all other fields are accepted as they are."""
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 _SECRET: Final = "key"  # noqa: S105 - a name
 _MOST_SAID: Final = 2000
-"""Characters."""
+"""Maximum number of characters of a client's message that are recorded."""
 _TYPES: Final = {
     "no-run": "EXPERIMENT_NOT_FOUND",
     "quota": "PROJECT_LIMITS_EXCEEDED",

@@ -60,7 +60,7 @@ __all__ = [
 router: Final = Routes()
 _SMALL_BODY: Final = 256 << 10
 _DIGITS: Final = len(str(_SMALL_BODY))
-"""So much may be read of somebody who may turn out to have no role in the project."""
+"""Number of digits of `_SMALL_BODY`, the largest request read before the client's role is known."""
 _DIGEST_BYTES: Final = 16
 _NEW_RUN_S: Final = 10.0
 _MOST_PROJECTS: Final = 1000

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 
 router: Final = Routes()
-_MOST_INFLATED: Final = 64 << 20
-"""The client packs 5 MiB at most."""
+_MAX_INFLATED: Final = 64 << 20
+"""Maximum size after decompression, in bytes; the client packs at most 5 MiB."""
 _ZIP: Final = "/api/leaderboard/v1/download/zip"
 _PICTURES: Final = frozenset({"png", "jpeg", "gif", "bmp", "webp"})
 _SAFE: Final = {
@@ -239,9 +239,9 @@ def _unpacked(body: bytes) -> Iterator[tuple[str, bytes]]:
         return
     unpacking = zlib.decompressobj(31)
     try:
-        plain = unpacking.decompress(body, _MOST_INFLATED)
+        plain = unpacking.decompress(body, _MAX_INFLATED)
         if unpacking.unconsumed_tail:
-            msg = f"a package may come to {_MOST_INFLATED:,} bytes"
+            msg = f"a package may come to {_MAX_INFLATED:,} bytes"
             raise ArgumentError(msg)
         with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as package:
             for each in package:

@@ -37,19 +37,20 @@ __all__ = ["Batch", "Log", "Logs", "Opened"]
 
 _FRAME_POINTS: Final = 100_000
 _TRIES: Final = 20
-_REMEMBERED: Final = 1000
-"""Runs."""
-_PATHS: Final = 200_000
-"""Of all of them; beyond that those of long ago are let go of, but not the last run."""
-_EVERY: Final = 100
-"""After so many requests it is looked how many paths there are."""
-_GONE: Final = 1000
-"""Numbers of paths that are not there any more, of one run."""
+_MAX_RUNS: Final = 1000
+"""Maximum number of remembered runs."""
+_MAX_PATHS: Final = 200_000
+"""Maximum number of paths remembered for all runs; the oldest are dropped, except the last run's.
+"""
+_COUNT_EVERY: Final = 100
+"""Number of requests between two counts of the paths."""
+_MAX_DELETED: Final = 1000
+"""Maximum number of deleted paths of one run that keep their numbers."""
 _BEAT_NS: Final = 25 * 10**9
-"""A sign of life is written if none was for so long."""
-_SOON_NS: Final = 10**9 // 2
-"""An equal request that arrives so soon after another is a new one: a client that got no answer
-waits for a second, and the clock in it may stand for some milliseconds."""
+"""Interval after which a sign of life is written, in nanoseconds."""
+_REPEAT_NS: Final = 10**9 // 2
+"""An equal request within this time is a new one: a client without an answer waits for a second,
+and the clock in the request may stand still for milliseconds."""
 _PATIENCE_S: Final = 20.0
 _WITH_KIND: Final = ("model", "model_version")
 _REQUEST: Final = "request"
@@ -150,7 +151,7 @@ class Batch(Frames, State):
     def keep(self, size: int, position: int) -> None:
         """Adopt the new state after the frames are stored."""
         one = self._opened
-        if len(one.numbers) > len(one.kinds) + _GONE:
+        if len(one.numbers) > len(one.kinds) + _MAX_DELETED:
             one.numbers.clear()  # they may be given again
         else:
             one.numbers.update(self._numbers)
@@ -221,7 +222,7 @@ class Log:
                 if not opened.size:
                     batch.begin(self._header(opened, {}, owner=False))
                 again = bool(request) and opened.request == request
-                if 0 <= arrived_ns - opened.last_t < _SOON_NS:
+                if 0 <= arrived_ns - opened.last_t < _REPEAT_NS:
                     again = False
                 fill(batch)
                 if again or not batch.data:
@@ -307,13 +308,13 @@ class Logs:
                 found = self._known[container] = Log(self._server, container)
             self._known.move_to_end(container)
             self._asked += 1
-            if len(self._known) > _REMEMBERED or self._asked % _EVERY == 0:
+            if len(self._known) > _MAX_RUNS or self._asked % _COUNT_EVERY == 0:
                 self._let_go()
             return found
 
     def _let_go(self) -> None:
         left = sum(log.remembered for log in self._known.values())
-        while len(self._known) > 1 and (len(self._known) > _REMEMBERED or left > _PATHS):
+        while len(self._known) > 1 and (len(self._known) > _MAX_RUNS or left > _MAX_PATHS):
             _, gone = self._known.popitem(last=False)
             left -= gone.remembered
 

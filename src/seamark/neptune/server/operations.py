@@ -25,8 +25,9 @@ PART_BYTES: Final = 8 << 20
 _STAGE: Final = "sys/stage"
 _SETS: Final = ("sys/tags", "sys/group_tags")
 _SET_VERBS: Final = frozenset({"insertStrings", "removeStrings", "clearStringSet"})
-_MOST_ERRORS: Final = 1000
-"""So many are told of one batch: an answer is no longer than what is asked."""
+_MAX_ERRORS: Final = 1000
+"""Maximum number of errors reported for a batch, so that an answer is no longer than its request.
+"""
 
 
 def keep_content(server: Server, container: Container, data: bytes) -> str:
@@ -86,11 +87,11 @@ class Changes:
             try:
                 self._add(to, batch, path, each)
             except TOLD as error:
-                if wrong < _MOST_ERRORS:
+                if wrong < _MAX_ERRORS:
                     self.errors.append(_describe_error(path, error))
                 wrong += 1
-        if wrong > _MOST_ERRORS:
-            self.errors.append(f"and {wrong - _MOST_ERRORS:,} more")
+        if wrong > _MAX_ERRORS:
+            self.errors.append(f"and {wrong - _MAX_ERRORS:,} more")
         to.flush()
         if self._request and to.has_logged:
             batch.beat(self._request)

@@ -262,7 +262,7 @@ API_KINDS: Final = {
     "model": "model",
     "model_version": "modelVersion",
 }
-"""What the client calls each kind."""
+"""The client's name of each kind."""
 _IN: Final = sa.select(_run.name, _run.trashed).where(_run.project == sa.bindparam("project"))
 _NAMED: Final = sa.select(_run.project).where(
     _run.kind == "model_version", _run.name == sa.bindparam("name")

@@ -38,7 +38,7 @@ __all__ = [
 
 
 PLACE: Final = "monitoring/neptune/artifacts"
-"""Where the log of a project has the lists."""
+"""Path of the lists in the log of a project."""
 _LENGTH: Final = struct.Struct(">I")
 _SIZE: Final = struct.Struct(">Q")
 _DIGEST_CHARS: Final = 64

@@ -132,11 +132,11 @@ def csv(request: Request, identifier: Asked, path: At) -> Response:
 
 _FOLDER: Final = "neptune-uploads"
 _LEFT_S: Final = 24 * 3600
-"""What nobody went on with for so long is removed."""
+"""Age at which an unfinished import is removed, in seconds."""
 _NAME: Final = re.compile(r"[0-9a-f]{32}-([0-9a-f]{16})-(\d{1,18})")
 _OFFSET_CHARS: Final = 20
 _WRONG_RANGE: Final = "Length of stream does not match given range"
-"""The client begins again for it."""
+"""Status on which the client starts over."""
 _RANGE: Final = re.compile(r"bytes=(\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 

@@ -67,7 +67,7 @@ _SYSTEM: Final = {
     "sys/tags": "stringSet",
     "sys/trashed": "bool",
 }
-"""Columns that every table has, also of a project in which nothing is."""
+"""Columns of every table, even of an empty project."""
 _TYPES: Final = {
     **{kind: kind for kind in ("int", "float", "bool", "string", "datetime")},
     **dict.fromkeys(("null", "json", "text"), "string"),
@@ -79,7 +79,7 @@ _TYPES: Final = {
     "file_set": "fileSet",
     "artifact": "artifact",
 }
-"""Of what the store has, the types that the client knows."""
+"""Store types that the client knows."""
 _OF_VERSIONS: Final = {"sys/model_id": "string", "sys/stage": "string", _NUMBER: "int"}
 _attribute, _run, _path = schema.attribute.c, schema.run.c, schema.path.c
 _COLUMNS: Final = (

@@ -38,7 +38,7 @@ __all__ = [
 
 
 API: Final = "/api/v1/"
-"""Where a server answers, below its address."""
+"""Path of the API below the address of a server."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,12 @@ __all__ = ["Asking", "part"]
 T = TypeVar("T")
 
 _SEND_S: Final = 2.0
-"""How long a read waits until this process has sent what it recorded, seconds."""
+"""Time limit of a read for sending the records of this process first, in seconds."""
 _BUSY_S: Final = 10.0
-"""How long a read waits all in all for a server that asks for time, seconds."""
+"""Total time for which a read waits for a busy server, in seconds."""
 _KEPT: Final = 128
 _KEPT_BYTES: Final = 4 << 20
-"""Answers that are kept, to be told that they are what they were; longer ones are not."""
+"""Size up to which an answer is cached, so that the server may reply "unchanged"; bytes."""
 _MOST_POSITIONS: Final = 200
 _MOST_PARTS: Final = 10_000
 _NOW: Final = "Seamark-Now"

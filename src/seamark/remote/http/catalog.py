@@ -45,19 +45,19 @@ __all__ = ["RemoteCatalog"]
 T = TypeVar("T")
 
 _ROWS: Final = 10_000
-"""Rows of one answer."""
+"""Rows per answer."""
 _REFS: Final = 10_000
-"""Runs that are named in one question."""
+"""Maximum number of runs named in one request."""
 _RELEASE_S: Final = 10.0
-"""How long it is waited for that a server has all of a run before its claim is given back."""
+"""Time limit for a server to receive all of a run before its claim is released, in seconds."""
 _SAMPLE: Final = 50
-_MOST_PX: Final = 8192
-"""Representative points of each curve where several come in one answer."""
+_MAX_POINTS_EACH: Final = 8192
+"""Maximum number of representative points per curve if an answer holds several."""
 _SERIES: Final = 400
 _SERIES_POINTS: Final = 1 << 20
-"""Series, and representative points of all of them, that one answer has at most."""
+"""Maximum numbers of series and of their representative points in one answer."""
 _MOMENTS: Final = 1000
-"""Times that one question may name."""
+"""Maximum number of times named in one request."""
 _OF_SELECTION: Final = (
     *("project", "kind", "query", "id", "state", "owner", "tag", "trashed"),
     *("offset", "sort_by", "ascending"),
@@ -302,7 +302,7 @@ class RemoteCatalog:
         wanted, found = look or Look(), list[RunCurve]()
         wanted.check()
         chosen, known = check_attempt(attempt), since or {}
-        if wanted.points > _MOST_PX:  # each by itself
+        if wanted.points > _MAX_POINTS_EACH:  # each by itself
             reader_of = partial(reader, self._asking)
             return curves_of_runs(refs, reader_of, paths, wanted, attempt, since)
         most = min(_SERIES, max(1, _SERIES_POINTS // wanted.points))

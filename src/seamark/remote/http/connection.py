@@ -44,7 +44,7 @@ __all__ = ["OTHER_VERSION", "Address", "Answer", "Connection", "run_path"]
 
 
 STALLED_S: Final = 30.0
-"""How long the other side may take nothing of what is sent to it, in seconds."""
+"""Time limit for the peer to accept further bytes, in seconds."""
 
 
 class _Http(HTTPConnection):
@@ -67,14 +67,14 @@ class _HttpsPool(HTTPSConnectionPool):
 
 
 CONNECT_S: Final = 5.0
-"""How long a server may take to accept a connection, in seconds."""
+"""Time limit for connecting to a server, in seconds."""
 ANSWER_S: Final = 30.0
-"""How long it may be silent while it is expected to answer, in seconds."""
+"""Time limit for silence while an answer is expected, in seconds."""
 _MOST_WAIT_S: Final = 3600.0
-_MOST_JSON: Final = 256 << 20
-"""Bytes of the longest answer that is read into memory, unless a connection has another limit."""
-_SLOWEST: Final = 1 << 16
-"""How slowly the longest answer may come, bytes a second, after a first silence."""
+_MAX_JSON: Final = 256 << 20
+"""Maximum size of an answer read into memory, unless a connection has another limit; bytes."""
+_MIN_BYTES_PER_S: Final = 1 << 16
+"""Minimum speed of a long answer after an initial silence, in bytes per second."""
 _MOST_ERROR: Final = 1 << 16
 _GOOD: Final = frozenset({*range(200, 300), HTTPStatus.NOT_MODIFIED})
 _PIECE: Final = 1 << 16
@@ -83,7 +83,7 @@ _AGAIN: Final = frozenset({408, 425, 500, 502, 504})
 _BUSY: Final = frozenset({429, 503})
 _PROXY: Final = frozenset({502, 504})
 OTHER_VERSION: Final = frozenset({"no-address", "method-not-allowed"})
-"""What a server calls questions that it does not know."""
+"""Error code of servers for unknown requests."""
 _OFFSETS: Final[Mapping[str, type[Gap | Diverged]]] = {"gap": Gap, "diverged": Diverged}
 _REFUSALS: Final[Mapping[int, type[Refused]]] = {
     HTTPStatus.BAD_REQUEST: Unfit,
@@ -146,7 +146,7 @@ class Connection:
         token: str | None = None,
         *,
         answer_s: float = ANSWER_S,
-        most: int = _MOST_JSON,
+        most: int = _MAX_JSON,
         api: str = API,
     ) -> None:
         self.address = Address.of(uri) if isinstance(uri, str) else uri
@@ -217,7 +217,7 @@ class Connection:
     def _body(self, response: Any, most: int) -> bytes:
         # It is inflated here: some versions of urllib3 leave zstd as it came, and others inflate as
         # much as comes, however long that gets.
-        until = time.monotonic() + self._answer_s + most / _SLOWEST
+        until = time.monotonic() + self._answer_s + most / _MIN_BYTES_PER_S
         parts, size = [], 0
         while part := response.read1(_PIECE, decode_content=False):
             parts.append(part)

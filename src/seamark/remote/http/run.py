@@ -33,7 +33,7 @@ __all__ = ["RemoteContents", "RemoteRun", "add_parts", "joined", "reader"]
 
 
 _TRIES: Final = 5
-"""How often a download goes on that broke off without a further byte."""
+"""Number of times an interrupted download is resumed without receiving a byte."""
 _PIECE: Final = 1 << 16
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -196,8 +196,8 @@ def _refuse_reference(file: Mapping[str, Any], path: str) -> None:
 
 _FLOATS: Final = "float_series"
 _PATHS_AT_ONCE: Final = 500
-_MOST_BYTES: Final = 1 << 19
-"""Bytes of a question, roughly."""
+_MAX_BYTES: Final = 1 << 19
+"""Approximate maximum size of a request, in bytes."""
 _MOST_LAST: Final = 1 << 24
 _VERBS: Final = verbs_of(Reader)
 _OF_OVERVIEW: Final = frozenset({"state", "reason", "signal", "traceback"})
@@ -367,10 +367,10 @@ class RemoteRun:
 
 def _in_parts(paths: list[str]) -> list[list[str]]:
     found: list[list[str]] = []
-    size = _MOST_BYTES
+    size = _MAX_BYTES
     for path in paths:
         size += len(path)
-        if size >= _MOST_BYTES or len(found[-1]) >= _PATHS_AT_ONCE:
+        if size >= _MAX_BYTES or len(found[-1]) >= _PATHS_AT_ONCE:
             found.append([])
             size = len(path)
         found[-1].append(path)

@@ -24,21 +24,22 @@ if TYPE_CHECKING:
 __all__ = ["HttpRemote", "open_remote"]
 
 PART_BYTES: Final = 8 << 20
-"""How much of a file is sent at a time, in bytes."""
+"""Size of the parts in which a file is sent, in bytes."""
 _MOST_WAIT_S: Final = 60.0
-_MOST_ANSWER: Final = 4 << 20
-"""Bytes of the longest answer to what is sent: counts, and names of journals and files. It is read
-in the process that trains, whose memory is no stranger's to fill."""
-_MOST_OPENING: Final = 64 << 20
-"""The same of what is known of a run, which names all of its paths."""
-_MOST_BATCH: Final = 24 << 20
-"""The same of frames of a journal: 4 MiB, and a single frame may have 16 MiB."""
+_MAX_ANSWER: Final = 4 << 20
+"""Maximum size of an answer to sent data, in bytes: counts, names of journals and files. It is read
+by the training process, whose memory a server must not fill."""
+_MAX_OPENING: Final = 64 << 20
+"""Maximum size of an answer about the state of a run, which names all of its paths; bytes."""
+_MAX_BATCH: Final = 24 << 20
+"""Maximum size of an answer with journal frames, in bytes: 4 MiB, and a single frame of 16 MiB."""
 _READ_S: Final = 10.0
-"""How long a server may be silent when frames are read: the start of a training waits for them."""
+"""Time limit for silence while frames are read, in seconds: the start of a training waits for them.
+"""
 _NO_CONTENT: Final = 204
 _DIGESTS: Final = 1000
-_MOST_VERSIONS: Final = 10_000
-"""How many versions of an artifact a server is told of."""
+_MAX_VERSIONS: Final = 10_000
+"""Maximum number of versions of an artifact reported to a server."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -87,7 +88,7 @@ class HttpRemote:
         """See `seamark.remote.protocol.KeepsJournals.read`."""
         path = run_path(run, "journals", journal)
         answer = self.connection.ask(
-            "GET", path, query={"offset": offset}, answer_s=_READ_S, most=_MOST_BATCH
+            "GET", path, query={"offset": offset}, answer_s=_READ_S, most=_MAX_BATCH
         )
         if answer.status == _NO_CONTENT:
             return None
@@ -152,7 +153,7 @@ class HttpRemote:
                 {"project": run.project, "run": run.run},
                 headers={"Accept": "application/msgpack", **headers},
                 answer_s=seconds,
-                most=_MOST_OPENING,
+                most=_MAX_OPENING,
             )
         except Missing:
             if position:
@@ -185,7 +186,7 @@ class HttpRemote:
             "name": name,
             "conflict": conflict,
             "make_project": make_project,
-            **({"versions": list(versions[:_MOST_VERSIONS])} if versions else {}),
+            **({"versions": list(versions[:_MAX_VERSIONS])} if versions else {}),
         }
         try:
             told = self.connection.send_json("POST", "arrivals", asked).record()
@@ -213,7 +214,7 @@ def open_remote(uri: str, token: str | None) -> HttpRemote:
 
     import seamark.remote.http.connection  # noqa: F401
 
-    return HttpRemote(Connection(uri, token, most=_MOST_ANSWER))
+    return HttpRemote(Connection(uri, token, most=_MAX_ANSWER))
 
 
 def _is_count(value: Any) -> bool:

@@ -22,7 +22,7 @@ __all__ = ["Accounts", "NameInUse", "NoSuch", "within"]
 
 VISIBILITIES: Final = ("private", "workspace", "public")
 _KEEP_S: Final = 2.0
-"""How long what was read is believed, seconds: a revocation takes effect everywhere within it."""
+"""Time for which rows are cached, in seconds: a revocation takes effect everywhere within it."""
 _MANY: Final = 1000
 _LABEL_CHARS: Final = 200
 _FIRST: Final = "admin"

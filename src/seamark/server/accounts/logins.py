@@ -50,14 +50,14 @@ class Throttle:
 
 
 AUTH_GROUP: Final = "seamark.auth"
-"""Entry points that say who asks; one is used if the server is told its name."""
+"""Entry points for authentication; the server uses the one that it is configured with."""
 Deciding = Callable[[Mapping[str, str], str], Identity | str | None]
-"""From headers (names in lower case) and the address of a client to an identity, the name of a
-user, or None for "look at the token"."""
+"""Function from headers (lower-case names) and client address to an identity, a user name, or None
+to use the token."""
 _KEEP_S: Final = 2.0
 _KEPT: Final = 10_000
 _NOTED_NS: Final = 300 * _S
-"""How much older the last use of a token that is written down may be."""
+"""Minimum age of the stored last use of a token before it is updated, in nanoseconds."""
 _log: Final = logging.getLogger("seamark.server")
 
 

@@ -55,7 +55,7 @@ __all__ = [
 
 
 _BEGIN: Final = "seamark_"
-"""Lets people and scanners of secrets see what it is."""
+"""Prefix of tokens, recognizable to people and secret scanners."""
 PREFIX_CHARS: Final = len(_BEGIN) + 8
 _FORM: Final = re.compile(r"seamark_[A-Za-z0-9_-]{43}")
 
@@ -128,7 +128,7 @@ def hash_of(secret: str) -> str:
 
 metadata: Final = sa.MetaData()
 _Text: Final = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-"""Names are compared by their bytes on every engine."""
+"""Text column compared by bytes on every engine."""
 _Serial: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 fact: Final = sa.Table(
     "fact",
@@ -136,7 +136,7 @@ fact: Final = sa.Table(
     sa.Column("key", _Text, primary_key=True),
     sa.Column("value", _Text, nullable=False),
 )
-"""What is known of the server itself, such as its ``instance``, a random name."""
+"""Facts about the server itself, such as its ``instance``, a random name."""
 user: Final = sa.Table(
     "user",
     metadata,
@@ -163,10 +163,10 @@ token: Final = sa.Table(
     sa.Column("used_ns", sa.BigInteger),
     sa.Column("made_with", _Text),
 )
-"""Tokens: ``id`` is the beginning that is shown, ``hash`` the SHA-256 (hex) of the whole.
+"""Tokens: ``id`` is the visible beginning, ``hash`` the SHA-256 (hex) of the whole token.
 
-``role`` and ``project`` are what it is limited to, if anything; ``made_with`` is the ``id`` of the
-limited token that made it, which it does not outlive.
+``role`` and ``project`` are its limits, if any; ``made_with`` is the ``id`` of the limited token
+that created it, which it does not outlive.
 """
 member: Final = sa.Table(
     "member",
@@ -175,10 +175,10 @@ member: Final = sa.Table(
     sa.Column("project", _Text, primary_key=True),
     sa.Column("role", sa.SmallInteger, nullable=False),
 )
-"""The role of a user in a project and in all that is in it.
+"""Role of a user in a project and everything below it.
 
-A workspace is the first part of a project's path: an owner there is its admin, and role 0 means
-somebody who belongs to it and reads what is visible in it.
+The workspace is the first part of a project's path: its owner is its admin, and role 0 is a plain
+member, who reads what is visible to the workspace.
 """
 project: Final = sa.Table(
     "project",
@@ -188,9 +188,9 @@ project: Final = sa.Table(
     sa.Column("created_ns", sa.BigInteger, nullable=False),
     sa.Column("created_by", _Text, nullable=False),
 )
-"""Who reads a project beside those with a role: ``private``, ``workspace`` or ``public``.
+"""Visibility of a project to users without a role: ``private``, ``workspace`` or ``public``.
 
-What has no row is as the nearest project above it, and private where none is.
+A project without a row inherits from the nearest project above it; the default is private.
 """
 audit: Final = sa.Table(
     "audit",
@@ -204,7 +204,7 @@ audit: Final = sa.Table(
     sa.Column("subject", _Text, nullable=False),
     sa.Column("detail", _Text, nullable=False),
 )
-"""What was done, by whom and from where; ``detail`` is JSON. It never has a secret."""
+"""Actions with their user and address; ``detail`` is JSON and never contains a secret."""
 tombstone: Final = sa.Table(
     "tombstone",
     metadata,
@@ -213,7 +213,7 @@ tombstone: Final = sa.Table(
     sa.Column("t_ns", sa.BigInteger, nullable=False),
     sa.Column("who", _Text, nullable=False),
 )
-"""Runs that were purged and must not come back, until somebody restores what they sent."""
+"""Purged runs, which stay deleted until their data is restored explicitly."""
 neptune_project: Final = sa.Table(
     "neptune_project",
     metadata,
@@ -221,11 +221,12 @@ neptune_project: Final = sa.Table(
     sa.Column("key", _Text, nullable=False),
     sa.Column("last", sa.BigInteger, nullable=False),
 )
-"""What the ids of runs begin with that Neptune's client makes in a project (``key``, as in
-``SAN-12``), and the number that the last one got.
+"""Prefix (``key``, as in ``SAN-12``) of the run ids that Neptune's client makes in a project, and
+the last number.
 
-Of a model, whose path is ``<project>/.models/<key>`` with the key in lower case, it is the key as
-it was taken, and the number of the last version that the client made."""
+For a model, whose path is ``<project>/.models/<key>`` in lower case, it is the original key and the
+number of its last version made by the client.
+"""
 reservation: Final = sa.Table(
     "reservation",
     metadata,
@@ -236,9 +237,8 @@ reservation: Final = sa.Table(
     sa.Column("holder", _Text, nullable=False),
     sa.Column("t_ns", sa.BigInteger, nullable=False),
 )
-"""Reservations, rows that are inserted once and never changed: the claims of each run,
-or group (``kind``), by processes (``holder``, JSON), and that they were given back; see
-`seamark.server.purging`."""
+"""Reservations, inserted once and never changed: claims of runs or groups (``kind``) by processes
+(``holder``, JSON), and their releases; see `seamark.server.purging`."""
 view: Final = sa.Table(
     "view",
     metadata,
@@ -281,11 +281,11 @@ def lock_account(connection: sa.Connection) -> None:
 
 
 HEAD: Final = "0006"
-"""The last step. Whoever is there needs no Alembic, which is long to import for every process."""
+"""Latest revision. A database at it needs no Alembic, whose import is slow."""
 _PLACE: Final = "seamark.server.accounts:migrations"
 _STEPS: Final = sa.table("alembic_version", sa.column("version_num"))
 _LOCK: Final = 0x5EA3A12C
-"""Of PostgreSQL's advisory locks, held until the transaction ends."""
+"""Key of the advisory lock of PostgreSQL, held until the transaction ends."""
 
 
 def migrate(database: Database) -> None:

@@ -33,15 +33,15 @@ __all__ = [
 
 
 RESERVED_NS: Final = 24 * 3600 * 10**9
-"""For how long a content is kept that somebody was told is there."""
+"""Time for which a content is kept after a client was told that it exists, in nanoseconds."""
 ABANDONED_NS: Final = 24 * 3600 * 10**9
-"""After what time without a part an upload is given up."""
+"""Time without a new part after which an upload is abandoned, in nanoseconds."""
 _LEAVING_NS: Final = 3600 * 10**9
-"""How long objects stay that hold nothing any more: somebody may be reading them."""
+"""Time for which released objects stay for concurrent readers, in nanoseconds."""
 _BLOCK: Final = 1 << 20
 _HASHES: Final = 256
 _MANIFEST: Final = -1
-"""In the place of an offset: the object that lists the parts."""
+"""Offset that marks the object listing the parts."""
 
 
 @dataclass(frozen=True, slots=True)

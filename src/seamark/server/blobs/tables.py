@@ -80,7 +80,7 @@ blob = sa.Table(
     sa.Column("arrived", sa.BigInteger, nullable=False),
     sa.Column("reserved", sa.BigInteger, nullable=False),  # not garbage before this time
 )
-"""Contents that are whole."""
+"""Complete contents."""
 upload = sa.Table(
     "blob_upload",
     metadata,
@@ -91,7 +91,7 @@ upload = sa.Table(
     sa.Column("offset", sa.BigInteger, nullable=False),  # so many bytes are there
     sa.Column("touched", sa.BigInteger, nullable=False),
 )
-"""Contents on their way. All who send the same one add to the same row."""
+"""Incomplete contents. All clients that send the same content share a row."""
 part = sa.Table(
     "blob_part",
     metadata,
@@ -108,14 +108,14 @@ use = sa.Table(
     sa.Column("run", _Text, primary_key=True),
     sa.Index("blob_use_by_run", "project", "run"),
 )
-"""Which runs have asked for a content or sent it: as long as one is left, it is kept."""
+"""Runs that use a content; it is kept while there is one."""
 garbage = sa.Table(
     "blob_garbage",
     metadata,
     sa.Column("object", _Text, primary_key=True),
     sa.Column("after", sa.BigInteger, nullable=False),  # deleted from this time on
 )
-"""Objects that hold nothing any more, until those who read them are done."""
+"""Released objects that may still be read."""
 PREFIX: Final = "blobs/"
 ONE: Final = "one"
 WHOLE: Final = "whole"
@@ -231,16 +231,16 @@ LET_GO: Final = Upsert(garbage, tuple(garbage.c.keys()), ("object",))
 GARBAGE: Final = sa.select(garbage.c.object).where(garbage.c.after <= sa.bindparam("now"))
 END_GARBAGE: Final = sa.delete(garbage).where(garbage.c.object == sa.bindparam("at_object"))
 UNKNOWN_RUN: Final = ""
-"""In the place of the runs that need a content, until the journals were asked; see `settle_blobs`.
+"""Placeholder for the runs that use a content until the journals were examined; see `settle_blobs`.
 """
 _LOST_RUN: Final = "."
-"""The same where a journal cannot be asked, because bytes of it are lost: no run is called so."""
+"""Placeholder for a journal with lost bytes; no run has this name."""
 _ANY_DIGEST: Final = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _LISTS: Final = b'"dir"'
-"""In a record that names a folder, whose content is the list of its members."""
+"""Key of a folder's record, whose content is the list of its members."""
 _LIST_BYTES: Final = 64 << 20
 _PACKED: Final = -1
-"""A kind that no frame has: frames are asked for by their flag alone."""
+"""Pseudo kind of frames selected by their flag alone."""
 
 
 def rebuild_blobs(

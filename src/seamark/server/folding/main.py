@@ -109,28 +109,27 @@ def _note_activity(store: Store, connection: sa.Connection, heard: dict[Ref, Any
 _chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _log: Final = logging.getLogger("seamark.server")
 _POLL_S: Final = 0.03
-"""How often it is asked for something to fold, seconds: most of what a reader waits. Somebody who
-sends a little all the time is folded as often and not more: a turn costs as much as taking it."""
+"""Interval of polls for unfolded runs, in seconds, most of the delay of a reader. It also limits
+how often a slow sender's run is folded: a turn costs as much as the intake."""
 _IDLE_POLL_S: Final = 0.08
 _IDLE_AFTER_S: Final = 5.0
 _AT_ONCE: Final = 64
-"""How many runs are asked for at a time; each of them has one turn."""
+"""Number of runs requested at a time, each for one turn."""
 _FIRST_PAUSE_S: Final = 0.5
 _LAST_PAUSE_S: Final = 60.0
-_MOST_FAILING: Final = 10_000
-"""Of how many runs that cannot be folded it is remembered when to try again; others have a try
-before their time."""
+_MAX_FAILING: Final = 10_000
+"""Maximum number of failing runs whose next attempt is remembered; others are tried earlier."""
 _AWAY_S: Final = 2.0
-"""How often a database that is away is asked for at least, seconds."""
+"""Maximum interval between attempts to reach the database, in seconds."""
 _TEND_S: Final = 10.0
-_TENDED: Final = ("", ".tend")
-"""What is leased by the process that compacts; no run is called so."""
+_COMPACTION_LEASE: Final = ("", ".tend")
+"""Name of the lease for compaction; no run has it."""
 _HEAR_S: Final = 10.0
-"""How often it is noted when runs were heard of that wait for their turn."""
+"""Interval at which the times of waiting runs are recorded, in seconds."""
 _LATE_S: Final = 20.0
-"""Who has waited so long is one of them; a run counts as crashed much later."""
-_HEARD: Final = ("", ".heard")
-"""What is leased by the process that notes that."""
+"""Waiting time from which a run is one of them, in seconds; it counts as crashed much later."""
+_TIMES_LEASE: Final = ("", ".heard")
+"""Name of the lease for recording those times."""
 _LATE_AT_ONCE: Final = 1000
 
 
@@ -168,7 +167,7 @@ class FoldWorker:
         self._now_ns = now_ns
         self._store = store or databases.store
         self._owner = f"{os.getpid()}-{secrets.token_hex(8)}"
-        self._failing = Latest[Ref, tuple[float, float]](_MOST_FAILING)
+        self._failing = Latest[Ref, tuple[float, float]](_MAX_FAILING)
         self._away = False
         self._more = False
         self._whole: object = None
@@ -183,8 +182,8 @@ class FoldWorker:
         beside = [
             threading.Thread(target=self._now_and_then, args=what, name=name, daemon=True)
             for name, *what in (
-                ("seamark-tend", "tending", _TEND_S, _TENDED, self.tend),
-                ("seamark-hear", "hearing", _HEAR_S, _HEARD, self.note_overdue_activity),
+                ("seamark-tend", "tending", _TEND_S, _COMPACTION_LEASE, self.tend),
+                ("seamark-hear", "hearing", _HEAR_S, _TIMES_LEASE, self.note_overdue_activity),
             )
         ]
         for thread in beside:

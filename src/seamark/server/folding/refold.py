@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["is_whole", "mark_whole", "refold", "refold_server", "take_up"]
 
 _SEEN_S: Final = 3.0
-"""After so many seconds every process uses the store that is live; see `Databases.store`."""
+"""Time after which every process uses the live store, in seconds; see `Databases.store`."""
 _WHOLE: Final = "whole"
 _IS_WHOLE: Final = sa.select(schema.meta.c.value).where(schema.meta.c.key == _WHOLE)
 _MARK: Final = Upsert(schema.meta, ("key", "value"), ("key",))

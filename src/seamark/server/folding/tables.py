@@ -47,16 +47,16 @@ changed = sa.Table(
     sa.Column("number", sa.BigInteger, nullable=False, index=True),  # of its last change
     sa.Column("gone", sa.SmallInteger, nullable=False),  # whether the run is no more
 )
-"""Which runs changed when; see `seamark.server.changes`."""
+"""Number of each run's last change; see `seamark.server.changes`."""
 change = sa.Table(
     "change",
     metadata,
     sa.Column("key", _Text, primary_key=True),
     sa.Column("number", sa.BigInteger, nullable=False),
 )
-"""One row: the number of the last change."""
+"""Single row with the number of the last change."""
 LEASE_S: Final = 15.0
-"""After so many seconds somebody else may fold the run of a process that died."""
+"""Time after which another process may fold the run of a dead process, in seconds."""
 _NS: Final = 10**9
 Ref = tuple[str, str]
 _lease: Final = lease.c

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["fold_turn", "forget"]
 
 TURN_BYTES: Final = 16 << 20
-"""How much of one run is folded before others have their turn, bytes."""
+"""Maximum number of bytes of a run folded in one turn."""
 _LONGEST_FRAME: Final = FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES + 8
 
 _FOLDED: Final = Upsert(

@@ -41,20 +41,21 @@ __all__ = ["Caretaker"]
 
 _chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 COMPACT_BYTES: Final = 1 << 20
-"""From how much on what is loose of a run gets an object of its own."""
+"""Size from which loose data of a run is written to its own object, in bytes."""
 REST_NS: Final = 600 * 10**9
-"""A run that was not heard from for so long gets one in any case."""
+"""Silence after which a run's loose data is written to its own object in any case, in nanoseconds.
+"""
 OBJECT_BYTES: Final = 64 << 20
-"""How much one object holds at most, unless one stretch alone is more."""
+"""Maximum size of an object, unless a single stretch is larger; bytes."""
 ORPHAN_NS: Final = 3600 * 10**9
-"""How old an object is that nobody named, before it counts as nobody's."""
+"""Age from which an object without a name counts as an orphan, in nanoseconds."""
 ORPHANS_EVERY_NS: Final = 3600 * 10**9
-"""How often they are looked for; all objects are listed then."""
+"""Interval of searches for orphans, which list all objects; nanoseconds."""
 
 _AT_ONCE: Final = 50
 _LISTED: Final = 500
 _LATER_NS: Final = 3600 * 10**9
-"""After how long it is tried again with what failed."""
+"""Delay before a failed task is tried again, in nanoseconds."""
 
 _log: Final = logging.getLogger("seamark.server")
 _run, _journal, _object, _segment = layout.runs, layout.journals, layout.objects, layout.segments

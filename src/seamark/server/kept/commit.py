@@ -287,11 +287,11 @@ def _check_count(connection: sa.Connection, runs: set[int], most: int) -> None:
 
 
 GROWN_BYTES: Final = 1 << 20
-"""How large an object may grow."""
+"""Maximum size of a growing object, in bytes."""
 SMALL_BYTES: Final = 64 << 10
-"""What is more at once gets an object of its own."""
+"""Maximum size of an addition; more data gets an object of its own. In bytes."""
 _OLD_NS: Final = 600 * 10**9
-"""An object grows no longer than this."""
+"""Age after which an object no longer grows, in nanoseconds."""
 _ANY: Final = 1 << 62
 _log: Final = logging.getLogger("seamark.server")
 _object = layout.objects

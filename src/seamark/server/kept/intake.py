@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["Intake", "check_run"]
 
 
-_MOST: Final = 10_000
-"""Journals, and runs, of which it is remembered."""
+_MAX_REMEMBERED: Final = 10_000
+"""Maximum number of remembered journals, and of runs."""
 
 
 class Recent:
@@ -59,8 +59,8 @@ class Recent:
     """
 
     def __init__(self) -> None:
-        self._runs = Latest[str, RunRow](_MOST)
-        self._journals = Latest[Key, JournalRow](_MOST)
+        self._runs = Latest[str, RunRow](_MAX_REMEMBERED)
+        self._journals = Latest[Key, JournalRow](_MAX_REMEMBERED)
 
     def of(self, group: Iterable[Arrived]) -> Rows | None:
         """Return the rows of a group; None unless each batch begins at the end of its journal."""
@@ -89,32 +89,32 @@ class Recent:
 
 
 WINDOW_S: Final = 0.25
-"""How long batches are collected at most, seconds."""
+"""Maximum time for which batches are collected, in seconds."""
 GROUP_BYTES: Final = 8 << 20
-"""How much is collected at most, unless one batch alone is more."""
+"""Maximum size of a group, unless a single batch is larger; bytes."""
 WAITING_BYTES: Final = 128 << 20
-"""How much may wait to be written; then senders are asked to come again."""
+"""Maximum size of data waiting to be written; beyond it senders are asked to retry."""
 ARRIVING_BYTES: Final = 256 << 20
-"""How much may be in the middle of arriving."""
+"""Maximum size of bodies being received."""
 MOST_JOURNALS: Final = 4096
-"""Of one run."""
+"""Maximum number of journals of a run."""
 AHEAD_NS: Final = 3600 * 10**9
-"""A writer's clock that is further ahead is noted."""
+"""A writer's clock further ahead than this is noted, in nanoseconds."""
 _MOST_PROJECT_BYTES: Final = 1024
 _EACH_S: Final = 0.01
-"""How much longer is collected for each batch that the last group had beside the first: alone,
-nobody waits."""
+"""Additional collecting time per batch of the last group beyond the first, in seconds: a single
+sender never waits."""
 _TRIES: Final = 8
 _LISTED_BYTES: Final = 512
-"""About what an object says of each part."""
+"""Approximate size of the entry of a part in an object."""
 _LOOK_S: Final = 60.0
-"""How often it is looked whether an object has grown long enough, seconds."""
+"""Interval of checks whether an object is old enough to be closed, in seconds."""
 _BULK_BYTES: Final = 1 << 20
-"""Who sends this much at once has more, and need not wait."""
+"""Size of a batch whose sender has more data and need not wait, in bytes."""
 _LEAST_S: Final = 1.0
 _MOST_S: Final = 10.0
-_MEMORY: Final = 0.9
-"""How much of what was known of the load stays with every group."""
+_LOAD_WEIGHT: Final = 0.9
+"""Weight of the previous load in the running mean."""
 _log: Final = logging.getLogger("seamark.server")
 _KNOWN: Final = (
     sa.select(
@@ -180,7 +180,7 @@ class Intake:
         self._recent = Recent()
         self._growing = Growing(database, objects, self._names, now_ns) if grows else None
         self._turn = threading.Lock()
-        """Held by whoever keeps a group."""
+        """Lock held while a group is committed."""
         self._changed = threading.Condition()
         self._queue: deque[Arrived] = deque()
         self._bytes = self._arriving = 0
@@ -385,7 +385,7 @@ class Intake:
     def _measure(self, started: float) -> None:
         now = time.monotonic()
         busy = (now - started) / max(now - self._ended, 1e-6)
-        self._load = _MEMORY * self._load + (1 - _MEMORY) * min(1.0, busy)
+        self._load = _LOAD_WEIGHT * self._load + (1 - _LOAD_WEIGHT) * min(1.0, busy)
         self._ended = now
 
     def _wait_s(self, batch: Arrived) -> float:

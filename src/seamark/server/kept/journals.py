@@ -90,10 +90,10 @@ _UNUSE: Final = sa.delete(use).where(
         sa.select(_run.c.project, _run.c.run).where(_run.c.purged_ns.isnot(None))
     )
 )
-"""Lets go of what was sent for a run in the moment in which it was purged."""
+"""Release contents sent for a run while it was being purged."""
 
 _COLLECT_NS: Final = 600 * 10**9
-"""How often contents of files are looked for that no run needs any more."""
+"""Interval of searches for unused contents, in nanoseconds."""
 
 
 class IntakeRun(NamedTuple):

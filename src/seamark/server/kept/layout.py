@@ -68,13 +68,13 @@ metadata = sa.MetaData()
 _Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # only that counts by itself there
 LIVE = 0
-"""State of an object that segments name."""
+"""State of an object named by segments."""
 RELEASED = 1
-"""State of one that nothing names any more; its row goes with it."""
+"""State of an object that nothing names any more; its row is removed with it."""
 CLAIMED = 2
-"""State of one that nobody had named in time. Its row stays, so that nobody does so later."""
+"""State of an orphan. Its row stays, so that nothing can name it later."""
 GROWING = 3
-"""State of one to which bytes are added: it stays whatever names it."""
+"""State of an object to which bytes are added; it stays even if nothing names it."""
 runs = sa.Table(
     "kept_run",
     metadata,
@@ -159,7 +159,7 @@ segments = sa.Table(
     sa.Column("loose", sa.SmallInteger, nullable=False),
 )
 REMOVE_NS: Final = 24 * 3600 * 10**9
-"""How long an object stays that nothing names any more: somebody may be reading it."""
+"""Time for which an unnamed object stays for concurrent readers, in nanoseconds."""
 _AT_ONCE: Final = 500
 _object, _segment = objects, segments
 
@@ -191,9 +191,9 @@ def release(
 
 _LONGEST_FRAME: Final = FILE_HEADER_BYTES + FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES
 _OVERHEAD: Final = 64 << 10
-"""What compression may add to bytes that cannot be compressed; much more than it does."""
+"""Generous upper limit of the bytes that compression adds to incompressible data."""
 _WINDOW_BYTES: Final = 32 << 20
-"""How much memory a frame of zstd may ask for before anything is written."""
+"""Maximum memory that a zstd frame may request before it writes anything, in bytes."""
 _PART_BYTES: Final = 1 << 20
 _TOO_LONG: Final[dict[str, Any]] = {"limit": "plain_bytes", "allowed": PLAIN_BYTES}
 
@@ -233,11 +233,11 @@ def _inflated(body: bytes) -> bytes:
 
 
 PREFIX: Final = "journals/"
-"""What the names of these objects begin with."""
+"""Prefix of the names of these objects."""
 _MAGIC: Final = b"\x89SMO\r\n\x1a\n"
 _HEAD: Final = struct.Struct("<8sII")
-_MOST_BYTES: Final = 64 << 20
-"""Of a list; thousands of times what is written."""
+_MAX_BYTES: Final = 64 << 20
+"""Maximum size of a list, thousands of times what is written."""
 _FORMAT: Final = 1
 _FOLDER: Final = 1000
 
@@ -363,7 +363,7 @@ def _section(objects: ObjectStore, name: str, start: int, size: int) -> Listed:
         msg = f"object {name!r} is cut short"
         raise ValueError(msg)
     magic, length, crc = _HEAD.unpack(head)
-    if magic != _MAGIC or length > min(_MOST_BYTES, size):
+    if magic != _MAGIC or length > min(_MAX_BYTES, size):
         msg = f"object {name!r} holds no journals"
         raise ValueError(msg)
     text = objects.get(name, start + _HEAD.size, length)

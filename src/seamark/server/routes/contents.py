@@ -59,23 +59,22 @@ _SHOWN: Final = {
     "yaml": "text/plain; charset=utf-8",
     "yml": "text/plain; charset=utf-8",
 }
-"""Types that are told, by extension. None of them can run anything in a browser: no HTML, no SVG,
-no PDF, no script."""
+"""Content types by extension. None can execute code in a browser: no HTML, SVG, PDF or scripts."""
 _ACTIVE: Final = {
     "htm": "text/html; charset=utf-8",
     "html": "text/html; charset=utf-8",
     "svg": "image/svg+xml",
 }
-"""Types that are told in a preview alone, which has a sandbox of its own."""
+"""Content types used only in a preview, which is sandboxed."""
 _IMAGES: Final = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
     (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
     (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
 )
-"""How pictures begin that a browser may show by themselves."""
+"""First bytes of the images that a browser may show by themselves."""
 _BEGINS: Final = 16
-_MOST: Final = 1000
-"""Contents in one question."""
+_MAX_CONTENTS: Final = 1000
+"""Maximum number of contents per request."""
 _Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _SAFE: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -83,9 +82,9 @@ _SAFE: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "private, max-age=31536000, immutable",
 }
-"""What was uploaded is never active content on the page's own origin."""
+"""Headers that keep uploaded files from being active content on the page's origin."""
 _PREVIEW: Final = "sandbox allow-scripts; default-src 'unsafe-inline' data: blob:"
-"""A file that somebody recorded runs in an origin of its own, and reaches nothing outside of it."""
+"""Headers that give a recorded file an origin of its own without access to anything else."""
 
 
 @router.get(
@@ -110,7 +109,7 @@ def fetch(
 class _ContentsBody(Body):
     """Contents to look for, by their SHA-256, hex."""
 
-    sha256: Annotated[list[_Digest], Field(max_length=_MOST)]
+    sha256: Annotated[list[_Digest], Field(max_length=_MAX_CONTENTS)]
 
 
 @router.post(

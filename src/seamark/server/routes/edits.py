@@ -33,7 +33,7 @@ __all__ = ["router", "server_router"]
 
 router: Final = APIRouter(tags=["runs"])
 server_router: Final = APIRouter(tags=["runs"])
-"""Routes of a server alone: the page has no claims and purges nothing."""
+"""Routes of a server only: the page has no claims and never purges."""
 _MOST: Final = 1000
 _LAST: Final = (1 << 63) - 1
 Kind = Literal["run", "group"]
@@ -141,7 +141,7 @@ def release(every: All, body: _ClaimBody) -> Response:
 
 _MOST_RUNS: Final = 200
 _AT_ONCE: Final = 16
-"""Records that wait for the same moment at which what was sent becomes durable."""
+"""Maximum number of records that become durable together."""
 _NAME: Final = "sys/name"
 _DESCRIPTION: Final = "sys/description"
 _TAGS: Final = "sys/tags"

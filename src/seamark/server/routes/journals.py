@@ -130,7 +130,7 @@ _MAX_WHOLE: Final = (1 << 63) - 1
 _MEDIA_TYPE: Final = "application/octet-stream"
 _BYTES: Final[dict[str, Any]] = {_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 _UNPACKING: Final = threading.BoundedSemaphore(4)
-"""How many batches are unpacked and checked at a time: each may come to 64 MiB."""
+"""Maximum number of batches decompressed and checked at a time; each may reach 64 MiB."""
 
 
 @router.get(_OF_RUN, tags=["journals"])

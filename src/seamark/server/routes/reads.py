@@ -43,15 +43,24 @@ def changes(
 
 
 MOST_POINTS: Final = 1_000_000
-"""Points of numbers in one answer."""
-_MOST_READ: Final = 1 << 24
-"""Points of one series that are read to answer for some of them."""
+"""Maximum number of numeric points per answer."""
+_MAX_READ: Final = 1 << 24
+"""Maximum number of points of a series read to answer for some of them."""
 _MOST_RECORDS: Final = 10_000
 _MOST_PAGES: Final = 16
 _STREAMS: Final = frozenset({"stdout", "stderr"})
-_TOLD: Final = ("attempt", "owner", "lineage", "rank", "restarts", "job", "continues", "ranks")
-"""What of a HEADER matters to who goes on; the rest says where somebody else works."""
-Last = Annotated[int, Meta(ge=1, le=_MOST_READ)]
+_HEADER_FIELDS: Final = (
+    "attempt",
+    "owner",
+    "lineage",
+    "rank",
+    "restarts",
+    "job",
+    "continues",
+    "ranks",
+)
+"""HEADER fields returned to a process that resumes; the others describe the previous machine."""
+Last = Annotated[int, Meta(ge=1, le=_MAX_READ)]
 Lines = Annotated[int, Meta(ge=1, le=_MOST_RECORDS)]
 
 
@@ -97,7 +106,9 @@ def opening(one: OneRun) -> Opening:
     """Return the facts that are needed before a run is resumed."""
     journals, found = one.read.journals(), one.read.attributes()
     training, writers = one.read.training(), one.read.series_writers()
-    headers = {each.writer: {key: each.header.get(key) for key in _TOLD} for each in journals}
+    headers = {
+        each.writer: {key: each.header.get(key) for key in _HEADER_FIELDS} for each in journals
+    }
     steps = {each.path: getattr(each.value, "last_step", None) for each in found}
     return Opening(
         largest_t=max((journal.last_t for journal in journals), default=0),

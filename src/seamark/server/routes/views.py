@@ -17,7 +17,7 @@ __all__ = ["router"]
 
 router: Final = APIRouter(tags=["runs"])
 Project = Annotated[str, Field(max_length=4096)]
-"""Empty for the table of all runs."""
+"""Project path; empty for the table of all runs."""
 
 
 class _ListBody(Body):

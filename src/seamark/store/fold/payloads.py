@@ -35,9 +35,10 @@ __all__ = [
 
 
 PATH_BYTES: Final = 2048
-"""Twice what writers take; longer paths are no use in an index of PostgreSQL."""
+"""Maximum length of a path, twice that of writers; longer ones do not fit an index of PostgreSQL.
+"""
 Load = Callable[[set[int], set[int]], tuple[dict[int, str], dict[int, tuple[int, ...]]]]
-"""Returns the paths and the schemas with these numbers, of those that are known."""
+"""Function that returns the known paths and schemas with the given numbers."""
 
 
 @dataclass(slots=True, eq=False)
@@ -110,7 +111,7 @@ ATOM_TYPES: Final[dict[str, type | None]] = {
     "json": str,
     "text": None,
 }
-"""The class of the JSON value of each type of atoms; None where `atom_of` has to look closer."""
+"""Class of the JSON value by type of atom; None if `atom_of` has to check further."""
 _TRACKED: Final = ("size", "sha256", "mtime_ns", "ref", "inode")
 _SOURCE: Final = ("project", "name", "id", "uri")
 _LONGEST_PART: Final = 64

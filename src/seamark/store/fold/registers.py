@@ -44,20 +44,20 @@ __all__ = [
 
 
 _SMALL: Final = 512
-"""Values that `scaled_sum` adds as quickly."""
+"""Number of values up to which `scaled_sum` is as quick."""
 _BLOCK: Final = 1 << 15
-"""Values taken in one go, so that what is made of them stays in a core's cache."""
+"""Number of values processed in one step, so that intermediate results stay in the core's cache."""
 _LOW_BITS: Final = 26
 _UPPER: Final = (1 << 64) - (1 << _LOW_BITS)
 """Mask of the upper half of a float64: the sign, the exponent and 27 of 53 bits of the mantissa."""
 _SAFE: Final = 1 << _LOW_BITS
-"""Halves of one exponent that float64 adds without rounding: 27 bits and 26 more make its 53."""
+"""Mask of halves with one exponent that float64 adds without rounding: 27 and 26 of its 53 bits."""
 _BINS: Final = 1 << 12
-"""Signs and exponents of float64."""
+"""Number of combinations of sign and exponent of float64."""
 _HUGE: Final = 2.0**972
-"""Numbers below it add up to no infinity."""
+"""Limit below which sums cannot overflow."""
 _DOWN: Final = 1024
-"""Powers of two by which the others are brought down."""
+"""Power of two by which larger numbers are scaled down."""
 
 
 def exact_sum(values: Floats) -> int:
@@ -92,15 +92,15 @@ def _binned_sum(values: Floats) -> int:
 Key = tuple[int, bytes, int]
 """Order of all operations: time (ns since the Unix epoch), uid of the journal, index in frame."""
 NEVER: Final[Key] = (-(1 << 64), b"", -1)
-"""Smaller than every key that an operation can have."""
+"""Key that is smaller than that of every operation."""
 _FEW: Final = 32
-"""So few points are counted one by one."""
+"""Number of points up to which they are counted one by one."""
 Pack = Callable[[Key], list[int]]
-"""Returns time, number of the journal and index of a key, which is what can be kept."""
+"""Function from a key to time, number of the journal and index, which can be stored."""
 Unpack = Callable[[Sequence[int]], Key]
-"""The way back."""
+"""Inverse of `Pack`."""
 to_json: Final = json.JSONEncoder(separators=(",", ":")).encode
-"""ASCII, so that a lone surrogate stays an escape; NaN and infinities as Python writes them."""
+"""JSON encoder: ASCII, so that lone surrogates stay escaped; NaN and infinities as in Python."""
 
 
 @dataclass(slots=True, eq=False)
@@ -466,4 +466,4 @@ FAMILIES: Final[dict[str, Callable[[str], FamilyState]]] = {
     "histogram_series": SeriesState,
     "statistic": StatisticState,
 }
-"""What makes the empty state of a family."""
+"""Constructor of the empty state of each family."""

@@ -27,18 +27,19 @@ from seamark.values import decode_atom
 __all__ = ["Fork", "JournalState", "RunState"]
 
 _NOTES: Final = 20
-"""How many fold errors of a journal are kept as text; the others are only counted."""
+"""Number of fold errors of a journal stored as text; further ones are only counted."""
 _LONGEST_NAME: Final = 1000
-"""Characters of the id of a run that another one names."""
-_MOST_CHANGES: Final = 20
-"""How many earlier values of a parameter are kept."""
+"""Maximum length of a run id named by another run, in characters."""
+_MAX_CHANGES: Final = 20
+"""Maximum number of earlier values kept for a parameter."""
 _LONGEST_CHANGE: Final = 200
-"""Characters that are kept of one."""
+"""Maximum number of characters kept of an earlier value."""
 _I63: Final = (1 << 63) - 1
 
 Attributes = dict[str, dict[str, FamilyState]]
 Load = Callable[[Iterable["JournalState"], Collection[str] | None, Collection[str]], Attributes]
-"""Returns what is stored at paths, and at and below namespaces; given the journals of the run."""
+"""Function that returns the stored values at paths and below namespaces, given the run's journals.
+"""
 
 
 class Fork(NamedTuple):
@@ -425,7 +426,7 @@ class RunState:
         if isinstance(value, str) and len(value) > _LONGEST_CHANGE:
             kind, value = "string", f"{value[:_LONGEST_CHANGE]}..."
         known[key] = (kind, value)
-        if len(known) > _MOST_CHANGES:
+        if len(known) > _MAX_CHANGES:
             del known[min(known)]
 
     def changes(self) -> dict[str, list[tuple[Key, str, Any]]]:

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 __all__ = ["Chosen", "choose", "count_runs", "state_column"]
 
 
-_FEW: Final = 100
-"""So many runs that are named are looked at by themselves."""
+_MAX_LOOKUPS: Final = 100
+"""Maximum number of named runs that are looked up individually."""
 
 _NUMBER, _TEXT, _NAN, _NOTHING = range(4)
-"""What runs are sorted by, in this order."""
+"""Classes of sort keys, in order."""
 
 
 _run: Final = schema.run.c
@@ -269,7 +269,7 @@ def _named(
     if not isinstance(selection.id, (str, Collection)):
         return None
     names = {selection.id} if isinstance(selection.id, str) else set(selection.id)
-    if not names or len(names) > _FEW:
+    if not names or len(names) > _MAX_LOOKUPS:
         return None
     run = schema.run.c
     rows = store.database.query(
@@ -279,7 +279,7 @@ def _named(
 
 
 _Keys = tuple[list[sa.ColumnElement[Any]], list[sa.ColumnElement[Any]]]
-"""What runs are sorted by: first always from small to large, then as it is asked."""
+"""Sort keys: the first always ascending, then in the requested direction."""
 
 
 def _keys_of(value: sa.ColumnElement[Any]) -> _Keys:

@@ -34,7 +34,7 @@ __all__ = [
 
 
 _WIDTH: Final = 76
-"""Characters of a line that are shown; of a longer one those around the place."""
+"""Characters shown of a line; of a longer one, those around the position."""
 
 
 def misplaced(
@@ -74,7 +74,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 
 AGGREGATES: Final = ("last", "min", "max", "mean", "count", "first_step", "last_step")
-"""What can be asked of a series: ``val/loss:min``. Without one, the last value is meant."""
+"""Aggregates of a series: ``val/loss:min``. The default is the last value."""
 SIGNS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,
     "!=": operator.ne,
@@ -83,7 +83,7 @@ SIGNS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-"""The operators that compare a value with another one."""
+"""Comparison operators."""
 
 
 @dataclass(frozen=True, slots=True)

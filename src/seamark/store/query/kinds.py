@@ -38,14 +38,14 @@ MOMENTS: Final = (
     "a time such as 2026-11-22 or 2026-11-22T10:30, or one before now: -30m, -2h, -1d, -2w, -1M "
     "(minutes, hours, days, weeks, months)"
 )
-"""What may be written, in words."""
+"""Description of the accepted times."""
 _AGO: Final = re.compile(r"-(\d{1,9})([mhdwM])")
 _UNITS_S: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _MONTHS: Final = 12
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LAST_US: Final = ((1 << 63) - 1) // 1000
 _FIRST_US: Final = -_LAST_US
-"""No run is older: its times are nanoseconds in 64 bit."""
+"""Earliest time of a run in microseconds: times are 64-bit nanoseconds."""
 
 
 def is_moment(text: str) -> bool:
@@ -85,7 +85,7 @@ GROUPS: Final = {
     "error": ("interrupted", "failed", CRASHED),
     "finished": ("suspended", "completed"),
 }
-"""Words for several states; good for the argument ``state``, never the value of a run.
+"""Names of several states, allowed for the argument ``state`` but never a run's value.
 
 ``"created"`` and ``"running"`` are groups of one state each.
 """
@@ -114,11 +114,11 @@ SYSTEM: Final = {
     "sys/tags": "string_set",
     "sys/group_tags": "string_set",
 }
-"""Types of the paths that every run may have, whether or not one of them has it."""
+"""Types of the paths that every run may have, even if none does."""
 CHILDREN: Final = "children/"
-"""Begins the path of what the parts of a run have there."""
+"""Prefix of paths that refer to the parts of a run."""
 OF_PARTS: Final = ("min", "max", "mean", "count")
-"""What the numbers of parts can be asked for."""
+"""Aggregates of the numbers of parts."""
 NUMERIC: Final = frozenset({"int", "float", "float_series", "statistic"})
 TEXTS: Final = frozenset({"string", "string_series"})
 SERIES: Final = frozenset({"float_series", "string_series", "file_series", "histogram_series"})
@@ -149,7 +149,7 @@ _WORDS: Final = {
     "artifact": "an artifact",
     "statistic": "a statistic",
 }
-_MEANT: Final = {
+_STATE_ALIASES: Final = {
     "done": "completed",
     "success": "completed",
     "succeeded": "completed",
@@ -159,7 +159,7 @@ _MEANT: Final = {
     "killed": CRASHED,
     "paused": "suspended",
 }
-"""What other programs call states."""
+"""States, by their names in other programs."""
 
 
 class Fault(NamedTuple):
@@ -177,7 +177,7 @@ def _near(word: str, words: Collection[str]) -> str:
 
 def near_state(word: str) -> str:
     """Return ``"; did you mean ...?"`` if a state is meant, else nothing."""
-    meant = _MEANT.get(word.lower())
+    meant = _STATE_ALIASES.get(word.lower())
     return f"; did you mean {meant!r}?" if meant else _near(word, STATES)
 
 

@@ -87,8 +87,8 @@ def _projects() -> sa.Select[tuple[str]]:
 
 
 _PROJECTS: Final = _projects()
-_TRIED: Final = 16
-"""How many paths that look like one that no run has are looked at; runs may have lost some."""
+_MAX_TRIED: Final = 16
+"""Maximum number of similar paths checked; they may no longer belong to any run."""
 
 
 def in_projects(
@@ -215,7 +215,7 @@ class KnownPaths:
         if any(char in pattern for char in "*?["):
             known = self._store.numbers.everything(self._connection)
             found = list(filter(matcher(pattern), known))
-            if any(self._types(one, wanted) is None for one in (pattern, *found[:_TRIED])):
+            if any(self._types(one, wanted) is None for one in (pattern, *found[:_MAX_TRIED])):
                 return
             message = f"no series of numbers matches {pattern!r:.200}"
         elif (types := self._types(pattern, wanted)) is None:
@@ -299,7 +299,7 @@ class KnownPaths:
 
     def _hint(self, path: str, wanted: frozenset[str] | None = None) -> str:
         known = sorted({*self._store.numbers.everything(self._connection), *SYSTEM})
-        for one in islice(near_paths(path, known), _TRIED):
+        for one in islice(near_paths(path, known), _MAX_TRIED):
             if self._types(one, wanted) is None:
                 return f"; there is {one!r}"
         return ""

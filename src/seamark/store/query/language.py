@@ -88,7 +88,7 @@ _TYPES: Final = {
     "statistic": "statistic",
 }
 _WORDED: Final = frozenset({"string", "datetime", "string_series", "json"})
-"""Whatever is compared with these is meant as it is written."""
+"""Types whose operands are always taken literally."""
 _MAX_DEPTH: Final = 100
 
 _GRAMMAR: Final = r"""

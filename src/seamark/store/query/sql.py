@@ -70,7 +70,7 @@ _TIMES: Final = {
 _row: Final = schema.attribute.alias().c
 _summary: Final = schema.series.alias().c
 _element: Final = schema.element.alias().c
-"""What conditions look into: tables beside those that runs are joined to."""
+"""Tables used by conditions, besides those that runs are joined to."""
 _ID: Final = "sys/id"
 _OWNER: Final = "sys/owner"
 

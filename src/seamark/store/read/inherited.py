@@ -57,7 +57,7 @@ __all__ = [
 
 
 TAGS: Final = "tags/"
-"""Below it are keyed tags."""
+"""Namespace of keyed tags."""
 _AT_ONCE: Final = 100
 _run, _cell = schema.run.c, schema.attribute.c
 _path = schema.path.c
@@ -147,7 +147,7 @@ def _within(project: str) -> sa.ColumnElement[bool]:
 
 
 SAMPLE: Final = 50
-"""Of how many runs, the first ones, the paths are looked at."""
+"""Number of runs, the first ones, whose paths are examined."""
 _TYPES: Final = ("int", "float", "bool", "string", "float_series")
 
 
@@ -298,15 +298,15 @@ def _numbers(
 
 
 Sources = Callable[[str], "Source"]
-"""Opens a journal by its file name.
+"""Function that opens a journal by its file name.
 
 Raises:
     OSError: If it cannot be opened.
 """
 GENERATIONS: Final = 100
-"""How many runs are looked at, one forked from the other."""
+"""Maximum number of runs in a chain of forks."""
 _NEVER_INHERITED: Final = ("monitoring/", "profiling/", "sys/")
-"""What a process says of itself and its machine, whose steps are no steps of the training."""
+"""Namespaces of a process and its machine, whose steps are not those of the training."""
 _PATHS_AT_ONCE: Final = 50
 _series = schema.series.c
 _SHOWN: Final = (

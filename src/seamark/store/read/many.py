@@ -30,8 +30,8 @@ Ref = tuple[str, str]
 """Project path and run id."""
 
 _SHORT: Final = 4096
-_MOST: Final = 1 << 20
-"""Points that are kept, 32 bytes each; a series counts as at least eight."""
+_MAX_POINTS: Final = 1 << 20
+"""Maximum number of points kept, 32 bytes each; a series counts as at least eight."""
 _cells: Final = schema.attribute.c
 _PATHS_AT_ONCE: Final = 50
 _in_runs: Final = any_of(_cells.run, RUNS_AT_ONCE)
@@ -93,7 +93,7 @@ class Recent:
         before = self._kept.pop(key, None)
         self._points += len(points) - (len(before[1]) if before else 0)
         self._kept[key] = (version, _copy(points))
-        while self._points > _MOST or len(self._kept) > _MOST // 8:
+        while self._points > _MAX_POINTS or len(self._kept) > _MAX_POINTS // 8:
             _, (_, oldest) = self._kept.popitem(last=False)
             self._points -= len(oldest)
 

@@ -40,11 +40,11 @@ __all__ = [
 
 
 VERSION: Final = "sys/version"
-"""Where a version has its number."""
+"""Path of the number of a version."""
 ALIASES: Final = "sys/aliases"
-"""Where readers derive which aliases an artifact has."""
+"""Path of the aliases of an artifact; derived by readers."""
 _GIVEN: Final = "aliases/"
-"""Below which it says which it was given."""
+"""Namespace of the aliases assigned to a version."""
 _KINDS: Final = ("model_version", "artifact")
 _AT_ONCE: Final = 100
 _run: Final = schema.run.c
@@ -175,7 +175,7 @@ def _order(claim: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 _MARGIN_NS: Final = 60 * 10**9
-"""Clocks differ, and what is sent takes its time."""
+"""Allowance for different clocks and transfer times, in nanoseconds."""
 _PART: Final = 900
 _row: Final = schema.attribute.c
 
@@ -198,7 +198,7 @@ def recent_paths(
 
 
 _LONG: Final = sa.case((_row.type == "text", _row.registers))
-"""A text that is too long for a column stands there, and nothing else does that is compared."""
+"""Marker of a text that is too long for the column; no compared value equals it."""
 _SHOWN: Final = (_row.type, _row["class"], _row.number, _row.whole, _row.text, _LONG)
 _SPREAD: Final = [each(column) for column in _SHOWN for each in (sa.func.min, sa.func.max)]
 _FIELDS: Final = (
@@ -274,7 +274,7 @@ def _elements(
 
 _NAME: Final = "sys/name"
 _MARKS: Final = {"model_version": "-", "artifact": ":"}
-"""What stands between a name and the number of a version."""
+"""Separators between a name and a version number."""
 
 
 def _names(path: Any, kind: Any) -> sa.Select[Any]:

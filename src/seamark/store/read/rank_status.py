@@ -56,15 +56,15 @@ def traceback_of(run: RunState, paths: Iterable[str]) -> str | None:
 
 
 _QUIET_NS: Final = 60 * 10**9
-"""No pause between two records is taken for a hang before this time, nanoseconds."""
+"""Minimum pause between two records that counts as a hang, in nanoseconds."""
 _MANY_PAUSES: Final = 20
-"""Nor before so many times the mean pause."""
-_MOST_RANKS: Final = 1 << 16
-"""No more are looked for: a header may come from a stranger."""
+"""Minimum multiple of the mean pause that counts as a hang."""
+_MAX_RANKS: Final = 1 << 16
+"""Maximum number of ranks examined: a header may come from any client."""
 _SILENT: Final = ("killed", "lost")
-"""How ranks ended that did not say so."""
+"""Ends of ranks that did not report one."""
 _NO_REASON: Final = (GONE, LOST)
-"""What says no more than that."""
+"""Reasons that add nothing."""
 _RANK: Final = re.compile(r"(?:^|(?<=/))ranks/(\d+)/")
 
 
@@ -111,7 +111,7 @@ def _expected(headers: Collection[Mapping[str, Any]], world_size: int | None) ->
     if not any(header.get("ranks") == "all" for header in headers):
         return 0
     told = [size for header in headers if isinstance(size := header.get("world_size"), int)]
-    return min(max(told, default=world_size or 0), _MOST_RANKS)
+    return min(max(told, default=world_size or 0), _MAX_RANKS)
 
 
 def waiting_ranks(

@@ -37,11 +37,11 @@ __all__ = ["read_record_at", "read_records", "read_text_page", "text_begin"]
 _AT_ONCE: Final = 512
 _MAY_END_LINE: Final = re.compile(rb"\\n|\\u000[aA]")
 _BLOCK: Final = 1 << 18
-"""Bytes that are read at once where frames lie close together."""
+"""Number of bytes read at once where frames are close together."""
 _PAGE_CHARS: Final = 1 << 20
 _PAGE_FRAMES: Final = 1 << 12
 _BEFORE: Final = 8
-"""Frames before a moment that are read too: what was printed then may begin in them."""
+"""Number of frames before a time that are also read: output at that time may begin in them."""
 _KINDS: Final = {
     "string_series": Kind.TEXT,
     "file_series": Kind.OP,

@@ -54,7 +54,7 @@ _NAMED: Final = (
     .where(schema.journal_path.c.run == sa.bindparam("run"))
 )
 _RESUMABLE: Final = frozenset({CRASHED, "interrupted", "suspended"})
-"""States of a begun run that a process which opens it may go on with."""
+"""States of a started run that a process may resume."""
 _WORLD_SIZE: Final = "distributed/world_size"
 
 

@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 _WHOLE_BYTES: Final = 1 << 17
-"""A journal of up to this many bytes is read in one piece."""
+"""Size up to which a journal is read in one piece, in bytes."""
 _BEHIND: Final = 1 << 62
 _NO_TIME: Final = -(1 << 64)
 
@@ -75,7 +75,7 @@ class Piece(NamedTuple):
     t: Ints
     time: Ints
     place: int = _BEHIND
-    """Where its group starts in the journal, bytes; behind all of them if it is in none."""
+    """Offset of its group in the journal, in bytes; the end of all groups if it is in none."""
 
     def part(self, seen: Any) -> Piece:
         """Return the points selected by an index or a mask."""

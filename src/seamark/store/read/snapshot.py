@@ -58,9 +58,9 @@ _HIDDEN: Final = (
     sa.select(_cells.path).distinct().where(_cells.run == sa.bindparam("run"), _cells.visible == 0)
 )
 _COPY: Final = "journal/"
-"""Prefix of the name of a file among the conflicts."""
+"""File name prefix of a copy among the conflicts."""
 DERIVED_BELOW: Final = ("sys/", "monitoring/seamark/", TAGS)
-"""What the paths of derived attributes begin with."""
+"""Prefixes of the paths of derived attributes."""
 
 
 class Derived:

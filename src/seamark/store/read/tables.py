@@ -53,15 +53,15 @@ _SYSTEM: Final = (*_DERIVED, DETAIL, CRASH_REASON)
 _OF_TRAININGS: Final = frozenset(
     {"sys/state", DETAIL, "sys/start_time", "sys/end_time", "sys/running_time"}
 )
-"""What only runs have."""
+"""Columns that only runs have."""
 _FAILED: Final = "sys/failed"
-"""Recorded of a run that failed, as Neptune has it of every run."""
+"""Path of the failed flag that every Neptune run has; recorded if a run failed."""
 _NUMBERS: Final = frozenset({"float", "float_series", "statistic"})
 _LONG: Final = ("text", "string_series")
 _APART: Final = frozenset({"string_set", *_LONG})
-"""What these show is not in the columns that all have."""
-_FEW: Final = 900
-"""So many runs are looked up by their numbers."""
+"""Columns whose values are not stored in the common columns."""
+_MAX_LOOKUPS: Final = 900
+"""Maximum number of runs looked up by their numbers."""
 
 _cell: Final = schema.attribute.c
 _ATTRIBUTES: Final = sa.select(
@@ -69,7 +69,7 @@ _ATTRIBUTES: Final = sa.select(
 ).where(_cell.visible == 1)
 
 At = tuple[str, str | None]
-"""A path and what is asked of a series there; None: what it shows."""
+"""Path and aggregate of a series; None for the value shown."""
 
 
 def query_runs(
@@ -223,7 +223,7 @@ class _Cells:
         # Other runs may be among the rows: of most runs there are, one walk through the table is
         # quicker than many questions.
         database, numbers = self._store.database, self._chosen.numbers
-        if len(numbers) <= _FEW:
+        if len(numbers) <= _MAX_LOOKUPS:
             statement = statement.where(database.among(run, numbers))
         if self._paths is not None:
             statement = statement.where(database.among(path, self._paths))

@@ -54,7 +54,7 @@ _HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in AL
 _FIRST_ERROR: Final = 400
 _JOURNAL: Final = "/journals/"
 _STREAMED: Final = (_JOURNAL, "/blobs/")
-"""Path prefixes of bodies that routes read after authentication; others are JSON, read before it."""
+"""Path prefixes of bodies that routes read after authentication; others are JSON, read first."""
 _NEPTUNE: Final = {
     "/api/leaderboard/v1/operations": 64 << 20,
     "/api/leaderboard/v1/upload/": 9 << 20,

@@ -5,7 +5,7 @@
  */
 
 import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
-import { write } from "./address.js";
+import { read, write } from "./address.js";
 import { isAbort } from "./api.js";
 import { Chart, Legend, resize, sizeOf, sizes } from "./chart.js";
 import { COLOURED, setValued, stylesOf, useTheme, valued } from "./colours.js";
@@ -277,7 +277,9 @@ function Cards({ api, runs, of, view, wanted, open, only, versions, has, attempt
   const key = runs.map((run) => `${run.project}\n${run.id}`).join("\n\n");
   const axis = /** @type {string} */ (view.x) === "wall" ? "time" : view.x || "step";
   const zoom = view.zoom?.x === axis ? view.zoom : null;
+  // Charts may call an earlier version of this: only the address has the zoom of now.
   const setZoom = (/** @type {Range | null} */ range) => {
+    const zoom = read().zoom?.x === axis;
     if (range || zoom) write({ zoom: range && { low: range.low, high: range.high, x: axis } }, { push: !zoom });
   };
   const byValue = valued.use();

@@ -42,13 +42,13 @@ __all__ = ["claim_name", "copy_run", "is_run", "open_checkpoint", "open_run"]
 
 
 def open_run(options: Settings, *, trains: bool = False) -> Opening:
-    """Decide where a run is recorded; copy journals that an owner continues to this disk first."""
+    """Decide where a run is recorded; first copy the journals that an owner continues."""
     world = _Machine.of(options)
     return copy_run(resolve(options, world), trains=trains)
 
 
 def is_run(options: Settings, project: str) -> bool:
-    """Return whether ``with_id`` names a run, and no project has a name; claims nothing."""
+    """Return whether ``with_id`` names a run and no project has that name; reserves nothing."""
     options = replace(options, conflict=None, make_project=None)
     world = _Machine.of(options)
     if is_folder(world.root / project):
@@ -70,7 +70,7 @@ def open_checkpoint(
 
 
 class _Machine:
-    # What lies on the disk is looked at once for each run: a decision is of one moment.
+    # The disk is read once for each run: a decision reflects a single moment.
 
     def __init__(self, options: Settings, root: Path, place: Path | str | None) -> None:
         self._options, self.root = options, root
@@ -94,14 +94,14 @@ class _Machine:
         if options.custom_run_id:
             return RunFolder(root, project, hashed_run_id(project, options.custom_run_id))
         word = str(options.with_id)
-        # The index is not opened for a run whose id is given in full.
+        # The index is not needed for a complete run id.
         for name in ((project, word), word.rpartition("/")[::2]):
             with quietly(only=PathError):
                 folder = RunFolder(root, check_project(name[0]), check_name(name[1]))
                 here = self.presence(folder)
                 if folder.run != LATEST and (here.exists or here.link is not None):
                     return folder
-        from seamark.index.remote import find_below  # SQLAlchemy is for those who need it
+        from seamark.index.remote import find_below  # import SQLAlchemy only when needed
 
         beginnings = options.mode == "read-only"
         return RunFolder(root, *find_below(root, word, project, beginnings=beginnings))
@@ -117,10 +117,10 @@ class _Machine:
 
     def presence(self, folder: RunFolder) -> Presence:
         if self._server is not None:
-            return Presence(exists=True)  # it answered for the run
+            return Presence(exists=True)  # it has answered for the run
         if folder not in self._known:
             self._known[folder] = Presence(exists=folder.exists())
-            with quietly(only=OSError):  # its project cannot be read
+            with quietly(only=OSError):  # the project cannot be read
                 purged, link = folder.is_purged, folder.link(inside=False)
                 self._known[folder] = self._known[folder]._replace(is_purged=purged, link=link)
         return self._known[folder]
@@ -147,7 +147,7 @@ log = logging.getLogger("seamark")
 
 
 def ask_for_run(options: Settings, root: Path, place: RunFolder | None) -> RemoteAnswer:
-    """Ask the remotes for a run, or for the run that ``with_id`` names, until one knows it."""
+    """Query the remotes for a run, or for the run that ``with_id`` names, until one knows it."""
     failures: list[str] = []
 
     def ask() -> RemoteAnswer | ArgumentError:
@@ -178,10 +178,10 @@ def ask_for_run(options: Settings, root: Path, place: RunFolder | None) -> Remot
 def _ask_one(
     options: Settings, uri: str, root: Path, place: RunFolder | None
 ) -> RemoteAnswer | ArgumentError | None:
-    """Return the answer of one remote, or that a name is ambiguous; None if it cannot be asked."""
+    """Return the answer of one remote or the error of an ambiguous name; None if unreadable."""
     from seamark.remote.places import open_remote
 
-    with fork.held_off():  # modules are imported
+    with fork.held_off():  # importing modules takes time
         remote = open_remote(uri, options.api_token)
     try:
         if not isinstance(remote, KeepsJournals):
@@ -212,9 +212,9 @@ def _find_by_name(
 
 
 def copy_run(opening: Opening, *, trains: bool) -> Opening:
-    """Return the opening of a run once its journals are on this disk, if this process may own it.
+    """Copy the journals of a run that this process may own to this disk; return the opening.
 
-    If they cannot be copied, a line says so, and the facts of the remote are used.
+    If they cannot be copied, a warning is logged, and the facts of the remote are used.
     """
     remote, folder, options = opening.remote, opening.folder, opening.options
     if remote is None:
@@ -230,7 +230,7 @@ def copy_run(opening: Opening, *, trains: bool) -> Opening:
         if not remote.is_copied(folder.sizes()):
             msg = "it lists more than it returns"
             raise RemoteError(msg)
-        # A disk with records of its own may know of an owner that the remote does not know yet.
+        # A disk with records of its own may know an owner that the remote does not know yet.
         return replace(opening, remote=None, is_resumable=remote.resumable and not here)
     return opening
 
@@ -250,7 +250,7 @@ def _pull(uri: str, token: str | None, folder: RunFolder) -> None:
 
 
 def claim_name(options: Settings, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
-    """Return name and remotes of a run that begins, answered or not; raise if it is refused."""
+    """Return name and remotes of a new run, even if these are away; raise if it is refused."""
     name, kept = options.name, []
     for uri in options.remotes:
         found = None
@@ -286,7 +286,7 @@ def _arrive(options: Settings, folder: RunFolder, uri: str, name: str | None) ->
         found = settle(remote)
         if options.conflict != "replace" or found is None or found.outcome != "go":
             return found
-        # As it comes at once: a run that is on its way and ends later replaces this one.
+        # As of now: a run that is still being sent and ends later replaces this one.
         found = settle(remote) or found
         for other in found.others:
             replaced = RunKey(folder.project, other)

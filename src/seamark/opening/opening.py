@@ -2,8 +2,8 @@
 
 A new attempt begins when a checkpoint is loaded or a launcher restarts the job. The attempt is a
 property of the journals that are opened from then on: their header has its number and, if a
-checkpoint was loaded, the *positions*: how far every journal had come when the checkpoint was
-saved. By default readers hide records of older attempts after these positions.
+checkpoint was loaded, the *positions*: the size of every journal when the checkpoint was saved. By
+default readers hide records of older attempts after these positions.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ __all__ = [
 
 
 class Attempt(NamedTuple):
-    """An attempt that the next journal of a process belongs to, 0-based.
+    """Attempt of the next journal of a process, 0-based.
 
-    ``positions`` are {writer id: bytes} of the checkpoint that it resumes from; None if it was
-    begun without one, and hides nothing.
+    ``positions`` are {writer id: bytes} of the checkpoint from which it resumes; None if there is
+    no checkpoint, so that nothing is hidden.
     """
 
     number: int
@@ -63,12 +63,13 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True)
 class Origin:
-    """Origin of a run; travels with its copies.
+    """Origin of a run; included in its copies.
 
     Attributes:
-        lineage: The same for a run, its copies in other processes, and the run it switches to.
-        job_run: Which of the runs of its job it is; None for a run with a given id.
-        continues: Whether the run was chosen because it exists.
+        lineage: Identifier shared by a run, its copies in other processes, and a run it switches
+            to.
+        job_run: Identity of the run within its job; None for a run with a given id.
+        continues: Whether an existing run was chosen.
     """
 
     lineage: str = field(default_factory=partial(secrets.token_hex, 8))
@@ -79,15 +80,15 @@ class Origin:
 
 @dataclass(frozen=True)
 class Opening:
-    """Decision how a process takes part in a run; made before the first byte is written.
+    """Decision about the role of a process in a run, made before the first byte is written.
 
     Attributes:
-        remote: Facts that a remote has about it; None if none was asked, if none has it, or if all
-            that it has is on this disk.
-        is_unanswered: Whether a remote was asked for it and did not answer.
-        is_resumable: Whether it was begun but not ended for good and no owner of it lives, as a
-            remote knows; False if this disk has to be asked.
-        refusal: Error to raise instead of beginning it; None if it may begin.
+        remote: Facts about the run from a remote; None if none was queried, if none has the run, or
+            if this disk has all of its data.
+        is_unanswered: Whether a remote was queried and did not answer.
+        is_resumable: Whether a remote reports that the run was started, has not finished and has no
+            live owner; False if this disk decides.
+        refusal: Error to raise instead of starting the run; None if it may start.
     """
 
     options: Settings
@@ -99,7 +100,7 @@ class Opening:
     refusal: SeamarkError | None = None
 
     def may_own(self, *, trains: bool) -> bool:
-        """Return whether this process may decide the state of a run that a remote has."""
+        """Return whether this process may own the state of a run known to a remote."""
         if self.remote is None or self.options.owner is not None:
             return bool(self.options.owner)
         return trains or self.origin.begun is not None or self.remote.resumable
@@ -114,10 +115,10 @@ class Saved(NamedTuple):
     """State of a run in a checkpoint.
 
     Attributes:
-        positions: {writer id: bytes} when it was saved; None if that was not known.
+        positions: {writer id: bytes} when it was saved; None if unknown.
         mark: Writer id and number of the mark up to which records still belong to the checkpoint;
             None if there is no such mark.
-        partly: Whether a remote may have had journals that it does not name.
+        partly: Whether a remote may have had further journals.
     """
 
     run: str
@@ -143,7 +144,7 @@ class Saved(NamedTuple):
         raise argument_error(state, "state", "run, project and positions of a checkpoint")
 
     def not_found(self, here: RunFolder) -> RunNotFoundError:
-        """Return the error that the run is not below the root of another one."""
+        """Return the error for a run that is not below the root of another one."""
         return RunNotFoundError(
             f"the checkpoint is of run {self.run!r} of {self.project!r}, not found in {here.root}"
         )
@@ -158,7 +159,7 @@ _AS_NEW: Final = (
 
 
 class Presence(NamedTuple):
-    """State of a run on this disk; a purged one must not come back, a `link` is not followed."""
+    """State of a run on this disk. A purged run must not be recreated; a `link` is not followed."""
 
     exists: bool = False
     is_purged: bool = False
@@ -166,11 +167,11 @@ class Presence(NamedTuple):
 
 
 class RemoteAnswer(NamedTuple):
-    """Answer of the remotes of a run to the question for it.
+    """Answer of the remotes to the query for a run.
 
-    ``folder`` is below the project that it has there, None if no remote has it; ``attempt`` is
-    0-based, None if this is no restart of a job that recorded it; ``failure`` says why a remote
-    did not answer, None if all did.
+    ``folder`` is below the run's project on the remote, None if no remote has it. ``attempt`` is
+    0-based, None unless this is a restart of the job that recorded the run. ``failure`` is the
+    reason why a remote did not answer, None if all did.
     """
 
     folder: RunFolder | None = None
@@ -187,34 +188,34 @@ class Launch(NamedTuple):
 
 
 class World(Protocol):
-    """Everything that a decision depends on beside the options: disk, launcher and remotes."""
+    """Inputs of a decision besides the options: disk, launcher and remotes."""
 
     root: Path
 
     @property
     def launch(self) -> Launch:
-        """Rank of this process, and restarts of its job."""
+        """Rank of this process, and number of restarts of its job."""
 
     def find(self) -> RunFolder:
-        """Return the run that ``with_id`` names, or one that is only read by ``custom_run_id``."""
+        """Return the run that ``with_id`` names, or that ``custom_run_id`` names for reading."""
 
     def presence(self, folder: RunFolder) -> Presence:
         """Return the state of a run on this disk."""
 
     def ask_remotes(self, place: RunFolder | None) -> RemoteAnswer:
-        """Ask the remotes for a run, or without a place for the run that ``with_id`` names."""
+        """Query the remotes for a run, or without a folder for the run that ``with_id`` names."""
 
     def job_run(self) -> JobRun:
-        """Return the place that a run without a name has in its job; counts the run."""
+        """Return the identity of an unnamed run within its job, and count the run."""
 
     def restarted(self, folder: RunFolder, job_run: JobRun | None) -> Restart:
         """Return the run that this restarted job continues."""
 
     def find_duplicate(self, folder: RunFolder) -> str | None:
-        """Return the id of the newest run of the project that is the same experiment."""
+        """Return the id of the newest run of the project for the same experiment."""
 
     def claim_name(self, folder: RunFolder) -> tuple[str | None, tuple[str, ...]]:
-        """Return the name of a new run, free at its remotes, and those that it is sent to."""
+        """Return the name of a new run, which is free at its remotes, and these remotes."""
 
 
 def resolve(options: Settings, world: World) -> Opening:
@@ -244,7 +245,7 @@ def resolve(options: Settings, world: World) -> Opening:
 
 
 def _locate(options: Settings, world: World) -> tuple[RunFolder, SeamarkError | None]:
-    """Return where the run would lie, and the error if it is named and was not found."""
+    """Return the folder of the run, and the error if it is named but was not found."""
     root, project, word = world.root, options.project, options.with_id
     unfound = None
     if word or options.mode == "read-only":
@@ -327,8 +328,8 @@ def _begins_attempts(options: Settings, world: World) -> bool:
 def _continue_job(
     options: Settings, folder: RunFolder, world: World, *, is_named: bool
 ) -> tuple[RunFolder, Origin]:
-    # After a restart of the job that is the run which the job recorded before. A run that was named
-    # stays that run, and begins an attempt.
+    # After a restart of the job, this is the run that the job recorded before. A named run stays
+    # the same and begins an attempt.
     is_counted = not (is_named or options.mode in _SILENT)
     job_run = world.job_run() if is_counted else None
     if not _begins_attempts(options, world):
@@ -371,10 +372,10 @@ def _with_free_name(found: Opening, world: World) -> Opening:
 
 
 class CheckpointDecision(NamedTuple):
-    """Decision about the run that continues when a checkpoint is loaded.
+    """Decision about the run that continues after a checkpoint is loaded.
 
-    That is the run of ``switch``, or the begun one if it is None. It ``begins`` an attempt, and
-    names the run that its weights come from if it ``notes_origin``.
+    The run is that of ``switch``, or the current one if it is None. If ``begins``, it begins an
+    attempt; if ``notes_origin``, it records the run from which its weights come.
     """
 
     switch: Opening | None = None
@@ -386,11 +387,11 @@ class CheckpointDecision(NamedTuple):
 def resolve_checkpoint(
     opening: Opening, saved: Saved, world: World, *, stay: bool, training: bool, is_new: bool
 ) -> CheckpointDecision:
-    """Decide which run continues when a checkpoint is loaded.
+    """Decide which run continues after a checkpoint is loaded.
 
-    ``training`` is False where it is only evaluated: no attempt begins, and only
-    ``resume="must"`` switches to its run. ``is_new`` tells whether the run that was begun holds
-    nothing but what it was given.
+    ``training`` is False if the checkpoint is only evaluated: no attempt begins, and only
+    ``resume="must"`` switches to its run. ``is_new`` is true if the current run has no records
+    besides its arguments.
     """
     options, here = opening.options, opening.folder
     must, begins = options.resume == "must", training and options.resume != "never"

@@ -1,4 +1,4 @@
-"""Places where runs are recorded, and their catalogs."""
+"""Places in which runs are recorded, and their catalogs."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ _deleted_at_exit: set[Path] = set()
 
 
 def artifact_root() -> Path | None:
-    """Return the root for artifacts that SEAMARK_ARTIFACT_DIR names; None for that of all runs."""
+    """Return the root for artifacts from SEAMARK_ARTIFACT_DIR; None for the root of all runs."""
     named = os.environ.get("SEAMARK_ARTIFACT_DIR")
     return root_dir(named) if named else None
 
 
 def reading_place(options: Settings) -> Path | str | None:
-    """Return the named remote that a run is only read from; None for its own root."""
+    """Return the remote from which a run is read; None for its own root."""
     if options.mode != "read-only" or (first := first_remote(options.remote)) is None:
         return None
     return readable(first)
 
 
 def own_root(mode: str, root: str | os.PathLike[str] | None, *, named: bool) -> Path:
-    """Return the root to record below: with ``mode="debug"`` a temporary one."""
+    """Return the root for recording; with ``mode="debug"`` a temporary one."""
     if mode != "debug" or root is not None:
         return root_dir(root, used=mode != "disabled" or named)
     made = Path(tempfile.gettempdir()) / f"seamark-debug-{mint_run_id()}"
@@ -73,7 +73,7 @@ def own_root(mode: str, root: str | os.PathLike[str] | None, *, named: bool) -> 
 
 
 def is_deleted_at_exit(root: Path) -> bool:
-    """Return whether a root is a temporary one of this process."""
+    """Return whether a root is a temporary one created by this process."""
     return root in _deleted_at_exit
 
 
@@ -83,7 +83,7 @@ def _remove_debug_root(root: Path, pid: int) -> None:
 
 
 def missing_run(folder: RunFolder, link: Path | None) -> RunNotFoundError:
-    """Return the error that there is no run in a folder."""
+    """Return the error for a folder without a run."""
     why = "seamark ls lists the runs" if link is None else f"{link} is a link, not followed"
     msg = f"no run {folder.run!r} in project {folder.project!r} below {folder.root} ({why})"
     return RunNotFoundError(msg)
@@ -97,9 +97,9 @@ def expect_run(folder: RunFolder) -> None:
 
 
 def expect_writable(folder: RunFolder) -> None:
-    """Refuse a root that nobody can write to while the script starts; later it is only counted.
+    """Raise for a read-only root while the script starts; later, failures are only counted.
 
-    A full disk is not a mistake of the person who starts the script, and may be free again later.
+    A full disk is not a mistake of the user, and may have space again later.
     """
     journals = folder.journal_dir
     error: OSError | None = None
@@ -118,10 +118,10 @@ def expect_writable(folder: RunFolder) -> None:
 
 
 def first_remote(given: str | Sequence[str] | None) -> str | None:
-    """Return the remote that is read of those that were named; None if none was.
+    """Return the remote from which runs are read; None if there is none.
 
-    What is sent on to Neptune's protocol is read where it was recorded. A text may name several,
-    with commas between them.
+    Runs forwarded by Neptune's protocol are read where they were recorded. A string may name
+    several remotes, separated by commas.
     """
     if given is None:
         return None
@@ -131,7 +131,7 @@ def first_remote(given: str | Sequence[str] | None) -> str | None:
 
 
 def readable(uri: str) -> Path | str:
-    """Return the readable place of a remote: a root on this machine, or a server's address."""
+    """Return the source for reads of a remote: a root on this machine, or a server's address."""
     from seamark.remote.places import canonical
 
     known = canonical(uri)
@@ -148,9 +148,9 @@ def readable(uri: str) -> Path | str:
 def place_to_read(
     root: str | os.PathLike[str] | None, remote: str | Sequence[str] | None
 ) -> Path | str | None:
-    """Return the place that arguments or the environment name to be read; None for the root.
+    """Return the source for reads from arguments or the environment; None for the root.
 
-    With a ``root``, ``SEAMARK_REMOTE`` does not count.
+    A ``root`` takes precedence over ``SEAMARK_REMOTE``.
     """
     uri = first_remote(remote)
     if uri is None and remote is None and root is None:
@@ -159,7 +159,7 @@ def place_to_read(
 
 
 def open_catalog(place: Path | str, token: str | None = None) -> Catalog:
-    """Open a root folder, or the address of a server, to read its runs; nothing is read yet."""
+    """Open a root folder or a server for reading its runs; nothing is read yet."""
     if isinstance(place, Path):
         from seamark.index.index import Index  # SQLAlchemy is for those who need it
 

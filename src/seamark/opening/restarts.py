@@ -1,11 +1,11 @@
 """Earlier runs of the same job, which are continued, or of the same experiment.
 
-A run of the same job is found in the headers of the journals in the project's folder, with nothing
-remembered elsewhere: a header names the job (see `seamark.process.rank.job_key`), how often it had
-been restarted, and which of the runs of the job this is.
+Runs of the same job are found by the headers of the journals in the project's folder; no other
+state is needed. A header contains the job (see `seamark.process.rank.job_key`), its number of
+restarts, and the position of the run within the job.
 
-Of experiments, what was given at the start is compared: parameters, secrets hidden, and the version
-of the code. What changes later changes ``sys/content_hash``, and no revision.
+Experiments are compared by their inputs at the start: parameters, with secrets masked, and the
+version of the code. Later changes affect ``sys/content_hash``, but not the revision.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ __all__ = [
 
 
 class JobRun(NamedTuple):
-    """Identity of a run within its job, found again when a launcher restarts the job.
+    """Identity of a run within its job, which is the same after a restart of the job.
 
-    ``argv`` is a digest of the command line, whose words may be secret; ``ordinal`` counts the runs
-    without a given id that this process had made before.
+    ``argv`` is a digest of the command line, which may contain secrets; ``ordinal`` is the number
+    of earlier runs of this process without a given id.
     """
 
     argv: str
@@ -69,7 +69,7 @@ class JobRun(NamedTuple):
 
     @classmethod
     def next(cls) -> JobRun:
-        """Return that of a run that is being made; counts it."""
+        """Return the identity of a new run, and count it."""
         words = "\0".join(map(str, sys.argv)).encode("utf-8", "surrogatepass")
         loaded = sys.modules.get("multiprocessing.process")
         process = loaded.current_process().name if loaded else "MainProcess"
@@ -80,14 +80,15 @@ _ordinals = itertools.count()
 
 
 def newest_attempt(folder: RunFolder) -> int:
-    """Return the number of a run's newest attempt; opening it by id starts no new one."""
+    """Return the number of a run's newest attempt, which opening by id continues."""
     return max((number for one in headers(folder) if (number := _attempt_of(one))), default=0)
 
 
 def attempt_of_peers(folder: RunFolder, lineage: str) -> int | None:
-    """Return the attempt that other ranks of this training have begun just now; None if none is.
+    """Return the attempt that other ranks of this training have just begun, or None.
 
-    The newest one, if the process that records it lives, and this rank has no part in it yet.
+    It is the newest one, if the process that records it is alive and this rank has not joined it
+    yet.
     """
     number, rank, peers = newest_attempt(folder), current_rank().rank, 0
     for journal in folder.journals():
@@ -125,10 +126,10 @@ def restart_of_named(folder: RunFolder) -> Restart:
 
 
 def restart_of_unnamed(folder: RunFolder, job_run: JobRun) -> Restart:
-    """Return the newest run of the project that this job recorded before it was restarted.
+    """Return the newest run of the project that this job recorded before its restart.
 
-    By the same process of the job with the same command line, and not yet continued by another
-    process since the restart.
+    The run was recorded by the same process of the job with the same command line, and no other
+    process has continued it since the restart.
     """
     try:
         names = os.listdir(folder.root / folder.project)  # noqa: PTH208
@@ -144,7 +145,7 @@ def restart_of_unnamed(folder: RunFolder, job_run: JobRun) -> Restart:
 
 
 def _recorded_before_restart(folder: RunFolder) -> list[tuple[Any, ...]]:
-    """Return which processes of this job recorded a run; none if another continues it already."""
+    """Return the processes of this job that recorded a run; empty if another one continues it."""
     found = []
     rank, restarts, me = current_rank().rank, restart_count(), process_facts()
     for header in headers(folder):
@@ -158,7 +159,7 @@ def _recorded_before_restart(folder: RunFolder) -> list[tuple[Any, ...]]:
 
 
 def attempt_after(found: Iterable[Mapping[str, Any]]) -> int | None:
-    """Return the attempt (0-based) that this restart begins or has begun; None if not its run."""
+    """Return the 0-based attempt of this restart; None if the run is not that of the job."""
     newest, mine, joined = 0, False, []
     for header in found:
         if (number := _attempt_of(header)) is None:
@@ -185,16 +186,16 @@ _PATIENCE_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class StartVersion:
-    """Version of the code at a run's start, empty if unknown; one given has no `executed`."""
+    """Version of the code at a run's start, empty if unknown; a given one has no `executed`."""
 
     text: str
     executed: CodeVersion | None = None
 
     @classmethod
     def of(cls, options: Settings) -> StartVersion:
-        """Return the version of the code given by the user, else that of the code executed so far.
+        """Return the version of the code given by the user, else that of the executed code.
 
-        Waits for that, because a run is found by a hash of it, but no longer than two seconds.
+        Waits up to two seconds for it, because runs are found by its hash.
         """
         if options.code_version is not None or not options.captures["script"]:
             return cls(options.code_version or "")
@@ -211,7 +212,7 @@ class StartVersion:
 
 
 def start_hash(options: Settings, version: StartVersion) -> str | None:
-    """Return the hash of a run's inputs at its start; None without parameters."""
+    """Return the hash of a run's initial inputs; None without parameters."""
     secrets = options.hidden()
     atoms: dict[str, tuple[str, Any]] = {}
     for path, (kind, value) in secrets.atoms(options.params).items():
@@ -227,11 +228,11 @@ def _stored_form(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def find_duplicate(options: Settings, folder: RunFolder) -> str | None:
-    """Return the id of the newest run of the project that is the same; None if there is none.
+    """Return the id of the newest run of the project with the same inputs, or None.
 
-    Runs on this disk are looked at first, then those at the remote that is read. Where that does
-    not answer, a line says so and this disk decides alone. A run that another process is only
-    about to begin is not seen: to get exactly one run, claim it.
+    Runs on this disk are examined first, then those of the remote. If the remote does not answer, a
+    warning is logged, and this disk decides alone. A run that another process is about to start is
+    not visible: to get exactly one run, claim it.
     """
     text = start_hash(options, StartVersion.of(options))
     assert text is not None  # noqa: S101 - there are parameters
@@ -257,7 +258,7 @@ def _find_in(place: Path | str, options: Settings, folder: RunFolder, text: str)
 
 
 def take_revision(options: Settings, folder: RunFolder, version: StartVersion) -> dict[str, Any]:
-    """Take the next revision of a run's inputs; nothing if impossible. Never raises."""
+    """Reserve the next revision of a run's inputs; None if impossible. Never raises."""
     if options.names_a_run or current_rank().rank or not any(map(is_parameter, options.params)):
         return {}
     with logged("which revision this run is could not be recorded"):
@@ -269,7 +270,7 @@ def take_revision(options: Settings, folder: RunFolder, version: StartVersion) -
 
 
 def check_hash(text: object, revision: object) -> None:
-    """Raise `ArgumentError` for a value that is neither a hash of a run nor a revision."""
+    """Raise `ArgumentError` for an invalid hash or revision."""
     if not isinstance(text, str) or not _HASH.fullmatch(text):
         raise argument_error(text, "content_hash", "32 hexadecimal digits")
     is_number = isinstance(revision, int) and not isinstance(revision, bool) and revision > 0

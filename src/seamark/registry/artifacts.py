@@ -64,32 +64,32 @@ def init_artifact(
     api_token: str | None = None,
     **others: Any,
 ) -> Artifact:
-    """Begin a version of an artifact, or open one that exists.
+    """Create a version of an artifact, or open an existing one.
 
-    A new one is a draft that nobody else sees until `Artifact.save`, or until the end of ``with``.
-    The same content is the same version, whoever saves it.
+    A new version is a private draft until `Artifact.save`, or until the end of the ``with`` block.
+    The same content is always the same version.
 
     Args:
         with_id: A version to open: ``NAME:3``, ``NAME:latest``, ``NAME:best`` (an alias),
-            ``NAME@sha256:...``, or ``NAME`` for the latest, perhaps behind ``PROJECT/``. Or its
-            folder, as a path or a ``file://`` URI.
-        name: Of the artifact that a new version is of: letters, digits, ``.``, ``_`` and ``-``.
+            ``NAME@sha256:...``, or ``NAME`` for the latest, optionally prefixed by ``PROJECT/``. Or
+            its folder, as a path or a ``file://`` URI.
+        name: Artifact of a new version: letters, digits, ``.``, ``_`` and ``-``.
         project: Path of the project; SEAMARK_PROJECT, NEPTUNE_PROJECT or ``"default"``.
-        tags: Words, kept in ``sys/tags``; of a mapping, keyed tags under ``tags/``.
-        description: What it is, free text.
+        tags: Tags, stored in ``sys/tags``; a mapping gives keyed tags under ``tags/``.
+        description: Description, free text.
         mode: ``"read-only"`` opens with_id for reading; the others as in `init_run`.
-        root: Where it lies; SEAMARK_ARTIFACT_DIR, else the folder of all runs: SEAMARK_DIR or the
-            nearest ``.seamark``.
-        remote: Where it is sent once it is saved, or read from with ``mode="read-only"``.
+        root: Folder of all artifacts; SEAMARK_ARTIFACT_DIR, else the folder of all runs:
+            SEAMARK_DIR or the nearest ``.seamark``.
+        remote: Destination of a saved version, or source with ``mode="read-only"``.
         api_token: For remotes; kept in memory only.
-        **others: Arguments of Neptune's that have no meaning here.
+        **others: Arguments of Neptune that have no effect here.
 
     Raises:
         UnknownArgumentError: If an argument does not exist; the nearest one is named.
-        RunNotNamedError: If neither ``with_id`` nor ``name`` says which artifact.
-        RunNotFoundError: If ``with_id`` names none.
-        PathError: If the project or the name breaks the grammar.
-        ArgumentError: If another argument has no legal value.
+        RunNotNamedError: If neither ``with_id`` nor ``name`` is given.
+        RunNotFoundError: If the version does not exist.
+        PathError: If the project or the name is invalid.
+        ArgumentError: If another argument is invalid.
         JournalError: If the root cannot be written to.
     """
     folder = folder_named(with_id, root, "artifact", "a version of an artifact")
@@ -120,10 +120,9 @@ def init_artifact(
 class Artifact(Registered):
     """A version of an artifact: objects that never change, and metadata.
 
-    Made by `init_artifact`; ``Artifact(...)`` with its arguments is the same. It has the verbs of a
-    run for metadata. Objects are added as long as it is a draft; `digest`, `version`, `aliases`,
-    `download` and `open` need a saved version. What comes too early or too late
-    raises `InactiveRunError`.
+    Created by `init_artifact`; ``Artifact(...)`` with its arguments is the same. It has the methods
+    of a run for metadata. Objects can be added while it is a draft; `digest`, `version`, `aliases`,
+    `download` and `open` need a saved version. Calls in the wrong phase raise `InactiveRunError`.
     """
 
     container_type: ClassVar[str] = "artifact"
@@ -137,7 +136,7 @@ class Artifact(Registered):
 
     @property
     def is_draft(self) -> bool:
-        """Whether objects can still be added; other processes do not see it then."""
+        """Whether objects can still be added; other processes do not see a draft."""
         return self._draft is not None
 
     @property
@@ -151,20 +150,20 @@ class Artifact(Registered):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of its objects, hex; it identifies this version everywhere."""
+        """SHA-256 of its objects, hex; it identifies this version globally."""
         self._expect_sealed("digest")
         return self.folder.run
 
     @property
     def version(self) -> int | None:
-        """Its number (1-based) among the versions of the artifact; None if it has none here."""
+        """Number (1-based) among the versions of the artifact; None if it has none here."""
         self._expect_sealed("version")
         found = self._known(NUMBER)
         return None if found is None else int(found)
 
     @property
     def aliases(self) -> list[str]:
-        """Its aliases, sorted; ``latest`` is that of the greatest number."""
+        """Aliases, sorted; ``latest`` belongs to the version with the greatest number."""
         self._expect_sealed("aliases")
         return list(self._known("sys/aliases") or ())
 
@@ -177,10 +176,10 @@ class Artifact(Registered):
 
     @property
     def objects(self) -> list[ArtifactObject]:
-        """Its objects, sorted by name.
+        """Objects, sorted by name.
 
         Raises:
-            FileMissingError: If they are not those that were saved.
+            FileMissingError: If they differ from the saved ones.
         """
         if self._draft is not None:
             return list(self._draft.objects)
@@ -201,13 +200,13 @@ class Artifact(Registered):
         """Add a copy of a file.
 
         Args:
-            path: The file; a link stands for what it leads to.
-            destination: Its name within the artifact, with ``/``; one that ends with ``/`` is the
-                folder to put it into. None for its own name.
+            path: The file; a link stands for its target.
+            destination: Name within the artifact, with ``/``; a name that ends with ``/`` is the
+                target folder. None for the file's own name.
 
         Raises:
-            FileMissingError: If there is no such file, or it is changed while it is read.
-            ArgumentError: If the destination leads out of the artifact, or something is there.
+            FileMissingError: If there is no such file, or it changes while it is read.
+            ArgumentError: If the destination leads out of the artifact, or is taken.
             OSError: If it cannot be copied.
         """
         draft = self._to_change("add_file")
@@ -221,18 +220,18 @@ class Artifact(Registered):
     def add_dir(self, path: str | os.PathLike[str], destination: str | None = None) -> None:
         """Add copies of all files below a folder.
 
-        A link in it counts as the file that it leads to, and has to lead into the folder.
+        A link stands for its target, which must be inside the folder.
 
         Args:
             path: The folder.
-            destination: What it is called within the artifact; one that ends with ``/`` is the
-                folder to put it into. None for its own name.
+            destination: Name within the artifact; a name that ends with ``/`` is the target folder.
+                None for the folder's own name.
 
         Raises:
-            FileMissingError: If there is no such folder, something in it is no file, a link leads
-                out of it, or a file is changed while it is read.
-            ArgumentError: If a name cannot be that of an object, or something is there.
-            OSError: If something cannot be copied; nothing of the folder is added then.
+            FileMissingError: If there is no such folder, an entry is not a file, a link leads out
+                of it, or a file changes while it is read.
+            ArgumentError: If a name is invalid for an object, or taken.
+            OSError: If a file cannot be copied; nothing of the folder is added then.
         """
         draft = self._to_change("add_dir")
         source = _local("path", path)
@@ -240,15 +239,15 @@ class Artifact(Registered):
         draft.add({f"{below}/{name}": file for name, file in files_below(source).items()})
 
     def add_reference(self, uri: str, destination: str | None = None) -> None:
-        """Add a reference to an object elsewhere, which is not read.
+        """Add a reference to an external object, which is not read.
 
         Args:
-            uri: Such as ``s3://bucket/key``. User and password in it are not kept.
+            uri: URI such as ``s3://bucket/key``; user and password are removed.
             destination: As in `add_file`.
 
         Raises:
-            ArgumentError: If it is no URI, the destination leads out of the artifact, or something
-                is there.
+            ArgumentError: If the URI is invalid, or the destination leads out of the artifact or is
+                taken.
         """
         draft = self._to_change("add_reference")
         told, own = uri_of(uri)
@@ -259,10 +258,10 @@ class Artifact(Registered):
     # ---------------------------------------------------------------- sealing
 
     def save(self) -> Artifact:
-        """Seal the draft: it becomes a version that never changes and that everybody sees.
+        """Seal the draft: it becomes an immutable version that is visible to everyone.
 
-        If a version with the same objects exists, this becomes that one. A process that is killed
-        leaves either the draft or the whole version. Saved once, it does nothing.
+        If a version with the same objects exists, this object becomes that version. A killed
+        process leaves either the draft or the complete version. Further calls do nothing.
 
         Returns:
             Itself.
@@ -270,7 +269,7 @@ class Artifact(Registered):
         Raises:
             ArgumentError: If it has no objects.
             InactiveRunError: If it was stopped before.
-            OSError: If the disk refuses; it stays a draft then.
+            OSError: If writing fails; it stays a draft then.
         """
         draft = self._draft
         if draft is None or draft.recorder.silent:
@@ -279,7 +278,7 @@ class Artifact(Registered):
             msg = f"save: {self.name!r} has no objects: add_file, add_dir or add_reference adds one"
             raise ArgumentError(msg)
         self.session, again = draft.seal()
-        if again and self._known("sys/trashed"):  # somebody wants it again
+        if again and self._known("sys/trashed"):  # it is wanted again
             self.start()
             self.session.recorder.values.assign_quietly({"sys/trashed": False})
         return self
@@ -298,14 +297,14 @@ class Artifact(Registered):
             self.stop()
 
     def alias(self, name: str) -> None:
-        """Give this version an alias, and take it from the version that had it.
+        """Give this version an alias, which is removed from its former version.
 
         Args:
-            name: Such as ``"best"``; no number, and not ``latest``.
+            name: Alias such as ``"best"``; neither a number nor ``latest``.
 
         Raises:
-            PathError: If it is no name.
-            ArgumentError: If it means something of its own.
+            PathError: If the name is invalid.
+            ArgumentError: If the name is reserved.
             ReadOnlyError: If it was opened for reading.
         """
         alias, session = f"aliases/{check_alias(name)}", self.session
@@ -319,7 +318,7 @@ class Artifact(Registered):
             return
         self.assign({alias: True})
         if last not in (None, self.folder.run):
-            # Readers take the newest; queries would find both.
+            # Readers use the newest; queries would find both.
             older, op = replace(self.folder, run=str(last)), {"op": "delete", "paths": [alias]}
             with quietly():
                 append_ops(older, [op], session.remotes, session.token)
@@ -327,18 +326,18 @@ class Artifact(Registered):
     # ---------------------------------------------------------------- reading
 
     def download(self, to: str | os.PathLike[str] | None = None, *, verify: bool = True) -> Path:
-        """Write its files below a folder, and return the folder; references are left out.
+        """Write its files below a folder and return the folder; references are omitted.
 
-        Whatever was recorded, nothing is written outside, and no link there is followed. A file is
-        there whole or not at all.
+        Nothing is written outside the folder, whatever was recorded, and existing links are not
+        followed. Each file is written completely or not at all.
 
         Args:
-            to: The folder; one called like the artifact in the working directory if left out.
-            verify: Whether the bytes of each file are compared with its digest.
+            to: The folder; by default one named like the artifact in the working directory.
+            verify: Whether to compare the bytes of each file with its digest.
 
         Raises:
-            FileMissingError: If the objects are not those that were saved, bytes are missing or
-                are not what was saved, or a link or another file is in the way.
+            FileMissingError: If objects or bytes are missing or differ from the saved ones, or a
+                link or another file is in the way.
             ArgumentError: If a recorded name leads out of the folder.
         """
         self._expect_sealed("download")
@@ -356,10 +355,11 @@ class Artifact(Registered):
         """Open an object for reading.
 
         Args:
-            destination: Its name within the artifact.
+            destination: Name of the object within the artifact.
 
         Raises:
-            FileMissingError: If there is none, it is a reference, or its bytes are missing.
+            FileMissingError: If there is no such object, it is a reference, or its bytes are
+                missing.
         """
         self._expect_sealed("open")
         found = {one.path: one for one in self.objects}.get(destination)
@@ -387,8 +387,8 @@ class Artifact(Registered):
     ) -> RunsTable:
         """Return the versions of the artifact, one row each.
 
-        ``sys/id`` is the digest, ``sys/version`` the number, ``sys/aliases`` what else it goes by.
-        Arguments and errors are as in `Project.fetch_runs_table`.
+        ``sys/id`` is the digest, ``sys/version`` the number, ``sys/aliases`` the aliases. Arguments
+        and errors are as in `Project.fetch_runs_table`.
         """
         return self.session.table(
             columns,
@@ -401,7 +401,7 @@ class Artifact(Registered):
             ascending=ascending,
         )
 
-    # ---------------------------------------------------------------- inside
+    # ---------------------------------------------------------------- internals
 
     def _expect_sealed(self, verb: str) -> None:
         if self.is_draft and self.mode != "disabled":

@@ -1,9 +1,9 @@
-"""Drafts of versions of artifacts: their objects, and how they are sealed.
+"""Drafts of artifact versions: their objects and their sealing.
 
-The folder of a draft has a name that nothing lists. It is renamed to the digest of its objects once
-all of it is on disk, which is atomic: a process that is killed leaves the draft or the version. Of
-several that seal the same content one is first; the others find its folder and move their journals
-into it, as a container may have any number of journals.
+The folder of a draft has a name that is never listed. Once all of it is on disk, it is renamed
+atomically to the digest of its objects: a killed process leaves either the draft or the version. If
+several processes seal the same content, the first one wins; the others find its folder and move
+their journals into it, because a container may have any number of journals.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _THERE: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 
 
 def _join(draft: RunFolder, sealed: RunFolder, *, has_records: bool) -> None:
-    move_blobs(draft, sealed)  # also those that were lost there
+    move_blobs(draft, sealed)  # including those that were lost there
     for journal in draft.journals() if has_records else ():
         make_folder(sealed.journal_dir)
         journal.path.rename(sealed.journal_dir / journal.path.name)
@@ -50,7 +50,7 @@ def _join(draft: RunFolder, sealed: RunFolder, *, has_records: bool) -> None:
 
 
 class DraftSession(LogSession):
-    """Session of a draft: it is sent and read only once it is sealed."""
+    """Session of a draft, which is sent and read only after it is sealed."""
 
     def __init__(self, place: Place, folder: RunFolder) -> None:
         super().__init__(folder, place.mode)
@@ -63,10 +63,10 @@ class DraftSession(LogSession):
         )
         if self.recorder.recording:
             expect_writable(folder)
-            self.recorder.to_write()  # its header says which process made it
+            self.recorder.to_write()  # its header identifies the process that created it
 
     def _refuse(self) -> None:
-        # Refuse to read a draft, of which no index knows.
+        # Refuse to read a draft, which is not indexed.
         msg = (
             f"{self.recorded.words} cannot be read before it is saved: save() makes a version of it"
         )
@@ -79,7 +79,7 @@ class DraftSession(LogSession):
             raise InactiveRunError(msg)
 
     def add(self, files: Mapping[str, str]) -> None:
-        """Add copies of files by the names of the objects: all, or none."""
+        """Add copies of files by object name: all or none."""
         self.objects.expect(files)
         if self._blobs is None:
             return
@@ -92,8 +92,8 @@ class DraftSession(LogSession):
     def seal(self) -> tuple[LogSession, bool]:
         """Seal the draft as a version, or join the version with the same objects.
 
-        Return the session of the version, and whether the version existed before. If the disk
-        refuses, an OSError is raised and it stays a draft.
+        Return the session of the version, and whether the version existed before. If writing fails,
+        an OSError is raised and it stays a draft.
         """
         recorder, draft = self.recorder, self.recorder.folder
         sealed = replace(draft, run=digest_of_objects(self.objects))
@@ -111,7 +111,7 @@ class DraftSession(LogSession):
         note_finished(self, draft)
         session = self._place.session((sealed.project, sealed.run))
         session.expect_end()
-        session.shipping.begin(recorder.writer)  # although it has ended
+        session.shipping.begin(recorder.writer)  # even though it has ended
         return session, again
 
     def _record(self, sealed: RunFolder) -> None:
@@ -148,13 +148,13 @@ class DraftSession(LogSession):
         return True
 
     def finish(self, reason: str, seconds: float | None = None) -> None:
-        """Finish writing, and remove the folder if this process made it."""
+        """Finish writing, and remove the folder if this process created it."""
         super().finish(reason, seconds)
         if self._blobs is not None and self._made_by == os.getpid():
             shutil.rmtree(self.recorder.folder.path, ignore_errors=True)
 
     def _start(self) -> None:
-        self._open()  # no index knows of a draft
+        self._open()  # drafts are not indexed
 
     def _header(self) -> dict[str, Any]:
         return {**super()._header(), "run": None}  # not known yet

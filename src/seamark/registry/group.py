@@ -65,19 +65,19 @@ def fetch_projects_table(
     remote: str | Sequence[str] | None = None,
     api_token: str | None = None,
 ) -> RunsTable:
-    """Return the projects that have runs, models or a log of their own, one row each, by path.
+    """Return the projects with runs, models or a log of their own, one row each, sorted by path.
 
-    ``sys/id`` is the path, ``runs`` the number of runs in the project itself (not below it) that
-    are not in the trash; all else is what the project's log holds.
+    ``sys/id`` is the path, and ``runs`` the number of runs in the project itself (not below it)
+    that are not in the trash. All other columns come from the project's log.
 
     Args:
-        query: Only projects that match, such as ``'runs > 10 AND tags/team = "vision"'``.
+        query: Filter such as ``'runs > 10 AND tags/team = "vision"'``.
         root: Folder of all runs; SEAMARK_DIR or the nearest ``.seamark``.
         remote: Server whose projects are read; SEAMARK_REMOTE unless ``root`` is given.
-        api_token: For the server; SEAMARK_API_TOKEN, or what ``seamark login`` has kept.
+        api_token: For the server; SEAMARK_API_TOKEN, or the token stored by ``seamark login``.
 
     Raises:
-        QueryError: If the query breaks the grammar, or has a regular expression.
+        QueryError: If the query is invalid or contains a regular expression.
         ArgumentError: If the remote cannot be read.
     """
     Selection(query=query).expression()  # a mistake in it is told before anything is read
@@ -103,7 +103,7 @@ def project_rows(index: Catalog) -> dict[tuple[str, str], dict[str, Any]]:
     told = index.table(Selection(kind="project"), None, lambda _: None)
     for (project, _), said in zip(told.refs, told, strict=True):
         row(project).update({path: value for path, value in said.items() if path != "sys/id"})
-    for path in sorted(rows):  # those above come first; what has no log inherits, too
+    for path in sorted(rows):  # parents come first; projects without a log inherit, too
         for above in projects_above(path, PROJECT_LOG):
             over = rows.get(above, {})
             rows[path].update({key: over[key] for key in over if key.startswith(TAGS)})
@@ -113,7 +113,7 @@ def project_rows(index: Catalog) -> dict[tuple[str, str], dict[str, Any]]:
 def table_of(
     rows: Mapping[tuple[str, str], Row], query: str | None, tell: Callable[[str], None]
 ) -> RunsTable:
-    """Return a table of the rows that match, in order; ``tell`` gets warnings of unknown paths."""
+    """Return a table of the matching rows in order; ``tell`` is called with warnings."""
     if query is not None:
         expression = parse(query)
         known = {path for row in rows.values() for path in row}
@@ -181,13 +181,13 @@ class Home(Protocol):
 
     @property
     def session(self) -> LogSession:
-        """Part of this process in the project's log."""
+        """Session of this process in the project's log."""
 
     def __getitem__(self, path: str) -> Handler:
         """Return the handler of a path of its log."""
 
     def exists(self, path: str) -> bool:
-        """Return whether its log has something at a path."""
+        """Return whether its log has anything at a path."""
 
     @property
     def fetch_runs_table(self) -> Callable[..., RunsTable]:
@@ -195,10 +195,10 @@ class Home(Protocol):
 
 
 class Group:
-    """Runs of a project and of those below that have a name in ``sys/group_tags``.
+    """Runs of a project and its sub-projects that share a name in ``sys/group_tags``.
 
-    Made by `seamark.Project.group`. What is recorded of a group is in the log of the project:
-    ``group["key"] = value`` under ``groups/<name>/metadata/``.
+    Created by `seamark.Project.group`. Metadata of a group is recorded in the log of the project:
+    ``group["key"] = value`` is stored under ``groups/<name>/metadata/``.
     """
 
     def __init__(self, project: Home, name: str, hold: Hold | None = None) -> None:
@@ -210,14 +210,14 @@ class Group:
             return
         if (writer := session.recorder.to_write()) is not None:
             writer.beat_every(HEARTBEAT_S)
-            writer.rest(0)  # the thread beside the journal that is open beats as it did
+            writer.rest(0)  # the thread of the open journal sends heartbeats as before
         hold.begin(session.recorder, self._path(CLAIMED))
         session.lifecycle.on(heartbeat=hold.look, stop=self.release)
 
     def release(self) -> bool:
-        """Release a claim of `seamark.Project.claim_group`; stopping its project does so, too.
+        """Release a claim of `seamark.Project.claim_group`; stopping its project does so as well.
 
-        Return whether it was still this process's, which may have counted as crashed since.
+        Return whether this process still held it; it may have counted as crashed since.
         """
         return self._hold is not None and self._hold.release()
 
@@ -231,12 +231,12 @@ class Group:
 
     @property
     def project(self) -> Home:
-        """The project that it belongs to."""
+        """Project of the group."""
         return self._project
 
     @property
     def description(self) -> str | None:
-        """Free text, kept in the log of the project; to be assigned."""
+        """Description, free text, stored in the log of the project; assignable."""
         try:
             return str(self._project[self._path("description")].fetch())
         except MissingFieldError:
@@ -263,14 +263,14 @@ class Group:
         return isinstance(path, str) and self._project.exists(self._path("metadata", path))
 
     def exists(self) -> bool:
-        """Return whether a run is in it, or something is recorded of it."""
+        """Return whether the group has a run or metadata."""
         return self._project.exists(self._path()) or bool(
             len(self.fetch_runs_table(columns=["sys/id"], trashed=None, limit=1))
         )
 
     def fetch_runs_table(self, *, query: str | None = None, **others: Any) -> RunsTable:
         """Return its runs; arguments and errors are as in `seamark.Project.fetch_runs_table`."""
-        Selection(query=query).expression()  # a mistake in it is shown as it was written
+        Selection(query=query).expression()  # an error in it is shown as it was written
         wanted = f'{_OF_RUNS} CONTAINS "{self._name}"'
         query = wanted if query is None else f"{wanted} AND ({query})"
         return self._project.fetch_runs_table(query=query, **others)
@@ -284,10 +284,10 @@ def groups_table(session: LogSession, query: str | None, progress_bar: Progress)
 
 
 def group_rows(index: Catalog, home: str | None = None) -> dict[Ref, dict[str, Any]]:
-    """Return the rows of the groups of a project, or of all projects, by project and name.
+    """Return the rows of the groups of a project or of all projects, by project and name.
 
-    Of all projects, a group is listed with each that has a run in it or metadata of it. Runs of
-    the projects below count.
+    For all projects, a group is listed with each project that has a run in it or metadata for it.
+    Runs of sub-projects count.
     """
     rows: dict[Ref, dict[str, Any]] = {}
 
@@ -335,7 +335,9 @@ def claim_run(
     place = place_of(index, session.recorded.place)
     first = index.select(replace(selection, limit=_FIRST_TRIED), session.warn)
     hold = first_free(place, first, matches)
-    if hold is None and len(first) == _FIRST_TRIED:  # as where many workers hold the first ones
+    if (
+        hold is None and len(first) == _FIRST_TRIED
+    ):  # for example if many workers hold the first ones
         hold = first_free(place, index.select(selection, session.warn)[_FIRST_TRIED:], matches)
     return None if hold is None else _begin(project, hold, kept, given)
 
@@ -355,7 +357,7 @@ def _begin(project: Home, hold: Hold, kept: Mapping[str, Any], given: Mapping[st
     where: dict[str, Any] = {"root": root, "mode": session.recorder.mode}
     if isinstance(place, str):
         where |= {"remote": session.remotes, "api_token": session.token}
-    elif place != root:  # another root, which is on this machine
+    elif place != root:  # another root on this machine
         where |= {"root": place, "mode": "offline"}
     with contextlib.ExitStack() as on_error:
         on_error.callback(hold.release)

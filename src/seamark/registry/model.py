@@ -1,4 +1,4 @@
-"""Models and their versions, and the place where a registered container is recorded."""
+"""Models and their versions, and the place in which a registered container is recorded."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Kind = TypeVar("Kind", bound="Registered")
 
 @dataclass(frozen=True)
 class Place:
-    """Place where models or artifacts are recorded; `reads` is read instead of its root."""
+    """Place in which models or artifacts are recorded, and the place `reads` to read from."""
 
     project: str
     mode: str
@@ -81,7 +81,7 @@ class Place:
         named: bool,
         otherwise: Path | None = None,
     ) -> Place:
-        """Check arguments, and complete them from the environment."""
+        """Return the place from arguments and the environment, after checking them."""
         path, stated = check_argument("project", project), check_argument("mode", mode)
         reads = place_to_read(root, remote) if stated == "read-only" else None
         own = otherwise if root is None and stated != "debug" else root
@@ -90,14 +90,14 @@ class Place:
 
     @property
     def remote(self) -> Path | str | None:
-        """Address of the remote that is searched as well as the root; None if there is none."""
+        """Address of the remote that is searched in addition to the root, or None."""
         if self.reads is not None or not self.remotes:
             return self.reads
         return place_to_read(None, first_remote(self.remotes))
 
     def find(self, word: str, kind: str) -> Ref:
         """Return the path of a named container, and its key, id or digest."""
-        if self.mode in ("disabled", "debug"):  # nothing is looked up or kept
+        if self.mode in ("disabled", "debug"):  # nothing is looked up or recorded
             return _placeholder(self.project, word, kind)
         places = dict.fromkeys([self.reads or self.root, self.remote or self.root])
         return find_among(places, self.token, word, self.project, kind).ref
@@ -107,7 +107,7 @@ class Place:
         return self.session(self.find(word, kind), is_new=False)
 
     def session(self, ref: Ref, *, is_new: bool = True) -> LogSession:
-        """Return a session; nothing is on disk before something is recorded."""
+        """Return a session; nothing is written before the first record."""
         folder = RunFolder(self.root, *ref)
         is_partial = not (is_new or self.mode == "read-only" or folder.exists())
         return LogSession(
@@ -121,13 +121,13 @@ class Place:
         )
 
     def expect_writing(self, verb: str) -> None:
-        """Refuse to make something new with ``mode="read-only"``."""
+        """Raise if ``mode="read-only"`` would create a container."""
         if self.mode == "read-only":
             msg = f"{verb}: mode='read-only': expected with_id of an existing one, got none"
             raise RunNotNamedError(msg)
 
     def take_number(self, version: RunFolder) -> int:
-        """Reserve the next number for a version; one that has a number keeps it."""
+        """Reserve the next number for a version; an existing number is kept."""
         from seamark.store.query.selection import number_of
 
         place, known = version.project, set()
@@ -143,9 +143,10 @@ class Place:
         return take_number(folder, version.run, known, again=again)
 
     def names(self, at: Path | str, project: str, kind: str) -> list[RunName]:
-        """Return the names in a root or on a server; none if that does not answer in time.
+        """Return the names in a root or on a server; empty if it does not answer in time.
 
-        Two processes may take one key or number then; that is resolved where both arrive.
+        Two processes may then take the same key or number; the conflict is resolved where both
+        arrive.
         """
 
         def ask() -> list[RunName]:
@@ -161,7 +162,7 @@ class Place:
 
 
 class Registered(Logbook):
-    """A model, a version of one, or a version of an artifact."""
+    """Base of models, model versions and artifact versions."""
 
     @property
     def project(self) -> str:
@@ -177,7 +178,7 @@ def record_facts(
     description: str | None = None,
     tags: Tags | None = None,
 ) -> Kind:
-    """Record the facts that a model, version or artifact was given; return it."""
+    """Record the given facts of a model, version or artifact; return it."""
     recorder = made.session.recorder
     if not recorder.recording:
         return made
@@ -211,7 +212,7 @@ def _placeholder(project: str, word: str, kind: str) -> Ref:
 
 
 def check_arguments(verb: Callable[..., object], others: Iterable[str], **texts: object) -> None:
-    """Check arguments of a function that opens a project, model or artifact."""
+    """Check the arguments of a function that opens a project, model or artifact."""
     known = WITHOUT_MEANING - {"enable_remote_signals"} | inspect.signature(verb).parameters.keys()
     refuse_unknown(verb.__name__, others, known - {"others"})
     for what, text in texts.items():
@@ -235,26 +236,25 @@ def init_model(
     api_token: str | None = None,
     **others: Any,
 ) -> Model:
-    """Make a model, or open one that exists.
+    """Create a model, or open an existing one.
 
-    A model holds what its versions have in common. Nothing is captured, and it has no state.
+    A model holds the common data of its versions. It has no captures and no state.
 
     Args:
-        with_id: An existing model to open: its key, or ``<anything>-KEY``, perhaps behind
+        with_id: An existing model to open: its key, or ``<anything>-KEY``, optionally prefixed by
             ``PROJECT/``.
         name: Display name, free text.
-        key: Key of a new model, which no other model of the project has: letters, digits, ``.`` and
-            ``_``.
+        key: Key of a new model, unique within the project: letters, digits, ``.`` and ``_``.
         project: Path of the project; SEAMARK_PROJECT, NEPTUNE_PROJECT or ``"default"``.
         mode: ``"read-only"`` opens with_id for reading; the others as in `init_run`.
         root: Folder of all runs; SEAMARK_DIR or the nearest ``.seamark``.
-        remote: Where it is sent, or read from with ``mode="read-only"``; see `init_run`.
+        remote: Destination, or source with ``mode="read-only"``; see `init_run`.
         api_token: For remotes; kept in memory only.
         **others: Arguments of Neptune's that have no meaning here.
 
     Raises:
         UnknownArgumentError: If an argument does not exist; the nearest one is named.
-        RunNotNamedError: If neither ``with_id`` nor ``key`` says which model.
+        RunNotNamedError: If neither ``with_id`` nor ``key`` is given.
         KeyTakenError: If the project has a model with this key.
         RunNotFoundError: If ``with_id`` names none.
         PathError: If the project or the key breaks the grammar.
@@ -287,13 +287,14 @@ def init_model_version(
     api_token: str | None = None,
     **others: Any,
 ) -> ModelVersion:
-    """Make a version of a model, or open one that exists.
+    """Create a version of a model, or open an existing one.
 
-    A new version has the next number of its model, also where several processes make some at once.
+    A new version gets the next number of its model, even if several processes create versions at
+    the same time.
 
     Args:
-        with_id: An existing version to open: its id, or ``KEY-3``, with anything and ``-`` before
-            it, perhaps behind ``PROJECT/``.
+        with_id: An existing version to open: its id, or ``KEY-3`` or ``<anything>-KEY-3``,
+            optionally prefixed by ``PROJECT/``.
         name: Display name, free text.
         model: The model of a new version: its key, or ``<anything>-KEY``.
         project: As in `init_model`.
@@ -304,7 +305,7 @@ def init_model_version(
         **others: Arguments of Neptune's that have no meaning here.
 
     Raises:
-        RunNotNamedError: If neither ``with_id`` nor ``model`` says which.
+        RunNotNamedError: If neither ``with_id`` nor ``model`` is given.
         RunNotFoundError: If ``with_id`` names no version, or ``model`` no model.
         SeamarkError: Otherwise as `init_model`.
     """
@@ -329,9 +330,9 @@ def init_model_version(
 
 
 class Model(Registered):
-    """A model, made by `init_model` or by ``Model(...)`` with the same arguments.
+    """A model, created by `init_model` or by ``Model(...)`` with the same arguments.
 
-    It has the verbs of a run, which write to the model's own log.
+    It has the methods of a run, which write to the model's own log.
     """
 
     container_type: ClassVar[str] = "model"
@@ -355,7 +356,7 @@ class Model(Registered):
         ascending: bool = False,
         progress_bar: Progress = None,
     ) -> RunsTable:
-        """Return the versions of the model that are not in the trash, one row each.
+        """Return the versions of the model outside the trash, one row each.
 
         ``sys/version`` is the number of each, ``sys/stage`` its stage. Arguments and errors are as
         in `Project.fetch_runs_table`.
@@ -373,9 +374,9 @@ class Model(Registered):
 
 
 class ModelVersion(Registered):
-    """A version of a model; made by `init_model_version`.
+    """A version of a model, created by `init_model_version`.
 
-    ``ModelVersion(...)`` with its arguments is the same. It has the verbs of a run.
+    ``ModelVersion(...)`` with its arguments is the same. It has the methods of a run.
     """
 
     container_type: ClassVar[str] = "model_version"
@@ -386,7 +387,7 @@ class ModelVersion(Registered):
 
     @property
     def id(self) -> str:
-        """Id that never changes, unlike the number, which may change when folders are merged."""
+        """Permanent id; the number, in contrast, may change when folders are merged."""
         return self.folder.run
 
     @property
@@ -411,13 +412,13 @@ class ModelVersion(Registered):
 
 
 def _take_key(place: Place, folder: RunFolder) -> None:
-    """Reserve the key of a model by making its folder, which only one process can."""
+    """Reserve the key of a model by creating its folder, which only one process can do."""
     key, where = folder.run, str(folder.path)
     is_taken = folder.is_purged
     if place.remote is not None:
         there = place.names(place.remote, folder.project, "model")
         taken = {one.run.casefold(): one.run for one in there if one.project == folder.project}
-        if key.casefold() in taken:  # a folder there may not tell them apart
+        if key.casefold() in taken:  # a folder there may not distinguish case
             is_taken, key, where = True, taken[key.casefold()], str(place.remote)
     try:
         folder.refuse_links()

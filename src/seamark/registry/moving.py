@@ -56,36 +56,36 @@ def sync(
 ) -> list[Moved]:
     """Send runs, models and artifacts to a server or to another root, as ``seamark sync`` does.
 
-    Artifacts on this disk that a run has as inputs or outputs are sent before it. A run of which
-    something is there goes on there, and nothing is sent twice. One that comes for the first time
-    is seen there once it is whole. It may be cut short at any time and be called again.
+    Artifacts on this disk that are inputs or outputs of a run are sent before it. A run that exists
+    there is continued, and nothing is sent twice. A new run becomes visible there once it is
+    complete. The call may be interrupted at any time and repeated.
 
     Args:
         what: A run, an artifact or a model: the object, its id, its name, ``PROJECT/NAME``,
             ``"latest"``, or its folder; a version, such as ``"digits:3"``, likewise; a folder with
             any of them; or several of these.
-        to: Where to, such as ``"https://seamark.lab"`` or ``"file:///mnt/runs"``; SEAMARK_REMOTE,
-            if that names one place.
-        make_project: Whether a project that is not there is made.
-        conflict: What becomes of a run that comes where another run of its project has its name:
-            ``"new"`` calls it ``<name>-2`` there, ``"skip"`` leaves it here, ``"error"`` raises,
-            ``"replace"`` puts the other one into the trash there. A version of an artifact is one
-            more version there with ``"new"``; the others count where an artifact has its name of
-            which no version is here, and ``"replace"`` puts all of its versions into the trash.
-        project: Project in which all of them come there; by default the one that each has here.
-            Artifacts that a run has as inputs or outputs come there too.
-        root: Folder of all runs, in which names are looked for; SEAMARK_DIR or the nearest
+        to: Destination such as ``"https://seamark.lab"`` or ``"file:///mnt/runs"``; SEAMARK_REMOTE,
+            if that names a single place.
+        make_project: Whether to create missing projects.
+        conflict: Action if another run of the project there has the same name: ``"new"`` names this
+            one ``<name>-2`` there, ``"skip"`` does not send it, ``"error"`` raises, ``"replace"``
+            moves the other run to the trash there. An artifact version becomes a further version
+            with ``"new"``; the other actions apply if the artifact there has no version in common
+            with this one, and ``"replace"`` moves all of its versions to the trash.
+        project: Destination project for all of them and for the artifacts sent with runs; by
+            default each keeps its project.
+        root: Folder of all runs, in which names are searched; SEAMARK_DIR or the nearest
             ``.seamark``.
         api_token: For the server; SEAMARK_API_TOKEN, or what ``seamark login`` has kept.
 
     Returns:
-        What became of each, in the order in which they were sent: artifacts before their run.
+        The result of each, in the order of sending: artifacts before their run.
 
     Raises:
-        ArgumentError: If an argument cannot be used, or a name may mean several runs.
-        RunNotFoundError: If ``what`` names nothing.
-        RunExistsError: If another run there has its name, with ``conflict="error"``.
-        RemoteError: If something could not be sent; the rest was.
+        ArgumentError: If an argument is invalid, or a name is ambiguous.
+        RunNotFoundError: If ``what`` does not exist.
+        RunExistsError: With ``conflict="error"``, if another run there has the same name.
+        RemoteError: If an item could not be sent; all others were.
     """
     from seamark.blobs import finish_staged
     from seamark.remote.places import canonical, open_remote, shown
@@ -116,9 +116,10 @@ class Moved(Synced):
 
     Attributes:
         to: Destination.
-        project: Project path there; if it is not a run, followed by its place in the project.
-        name: Name there; None if it has none, or was there before.
-        called: Name here, if it was requested.
+        project: Project path there; for containers other than runs, with the path within the
+            project.
+        name: Name there; None if it has none or existed before.
+        called: Name here, if one was requested.
         skipped: Whether nothing was sent because another run there has the name.
     """
 
@@ -144,7 +145,7 @@ class _Known:
 
 
 class Mover:
-    """Moves runs to one place; may be used by several threads."""
+    """Transfer of runs to one place; thread-safe."""
 
     def __init__(
         self,
@@ -171,14 +172,14 @@ class Mover:
     def move(self, left: Left, progress: Callable[[int], None] = lambda _: None) -> Moved:
         """Send the unsent data of a run, as `look` returned it.
 
-        What is there already goes on: only a run of which nothing is there, or that was cut short
-        on its way, is asked for by name. Raises only `RunExistsError`: what else is wrong is among
-        the problems. ``progress`` is told after each part how many bytes were sent.
+        An existing run is continued; names are only checked for new runs and interrupted transfers.
+        Raises only `RunExistsError`; other errors are among the problems. ``progress`` is called
+        with the number of sent bytes after each part.
         """
         try:
             known = self._known_if_new(left)
             arrival = None if known is None else self._ask(left, known)
-            if known is None or arrival is None:  # it goes on, or comes where no names are known
+            if known is None or arrival is None:  # it is continued, or the destination has no names
                 return self._moved(left, sync_run(left, self._remote, progress, self._patience))
             return self._bring(left, known, arrival, progress)
         except Purged:
@@ -192,7 +193,7 @@ class Mover:
     # ---------------------------------------------------------------- a new run
 
     def _known_if_new(self, left: Left) -> _Known | None:
-        """Return facts of a run that is new there, or whose transfer was cut short; else None."""
+        """Return facts about a run that is new or incomplete there, else None."""
         folder = left.folder
         if folder.kind not in ("run", "artifact") or left.problems or left.purged:
             return None
@@ -216,7 +217,7 @@ class Mover:
         arrival = self._ask(left, known) or arrival  # it may have taken hours
         if arrival.outcome == "skip":
             return self._moved(left, synced, skipped=True)
-        # A run that replaces this one asked after it, and is later by the clock of the place.
+        # A run that replaces this one checked the name later, by the clock of the destination.
         end_ns = max(arrival.t_ns or now_ns, known.last_ns + 1000)
         for other in arrival.others:
             self._trash(RunKey(key.project, other), max(time.time_ns(), end_ns + 2))
@@ -267,7 +268,7 @@ class Mover:
         self._patience.ask(lambda: self._remote.send(other, name, 0, data))
 
     def _record_transfer(self, folder: RunFolder, told: dict[str, Any]) -> None:
-        """Record the transfer in the local run, and send that, unless its root is read-only."""
+        """Record the transfer in the local run, unless that is read-only, and send the record."""
         with quietly(only=(SeamarkError, OSError)):
             append_ops(folder, [{"op": "assign", "atoms": told}])
             sync_run(self.look(folder), self._remote, patience=self._patience)
@@ -318,7 +319,7 @@ def _value(view: Reader, path: str, kind: type) -> Any:
 
 
 def with_artifacts(folders: Iterable[RunFolder]) -> list[RunFolder]:
-    """Return each folder once, and before each run its artifacts that are on this disk."""
+    """Return each folder once, with the local artifacts of each run before it."""
     from seamark.index.index import Index
 
     found: dict[RunFolder, None] = {}
@@ -332,7 +333,7 @@ def with_artifacts(folders: Iterable[RunFolder]) -> list[RunFolder]:
 
 
 def _artifacts_of(index: Index, folder: RunFolder) -> list[RunFolder]:
-    with quietly(only=SeamarkError):  # what is wrong with the run is told when it is sent
+    with quietly(only=SeamarkError):  # errors of the run are reported when it is sent
         view = index.fresh_view(folder.project, folder.run)
         given = [one.value.get("of") for one in _marked(view)]
         return [found for of in given if (found := artifact_folder(of, folder.root)) is not None]

@@ -1,4 +1,4 @@
-"""A project: its own log (name, description, tags, metadata), and tables over its runs."""
+"""Projects: their own log (name, description, tags, metadata), and tables of their runs."""
 
 from __future__ import annotations
 
@@ -43,21 +43,22 @@ def init_project(
     api_token: str | None = None,
     **others: Any,
 ) -> Project:
-    """Open a project to read tables of its runs or to record facts; nothing is created on disk yet.
+    """Open a project to read tables of its runs or to record facts; nothing is written yet.
 
     Args:
         project: Path of the project; SEAMARK_PROJECT, NEPTUNE_PROJECT or ``"default"``.
-        mode: ``"read-only"`` refuses to write, ``"disabled"`` does nothing; the others are alike.
+        mode: ``"read-only"`` refuses to write, ``"disabled"`` does nothing; other modes are
+            equivalent.
         root: Folder of all runs; SEAMARK_DIR or the nearest ``.seamark``.
-        remote: Server whose runs are read, of several the first; SEAMARK_REMOTE unless ``root`` is
-            given. What is recorded in the project itself is sent to all of them, as runs are.
+        remote: Server from which runs are read, the first of several; SEAMARK_REMOTE unless
+            ``root`` is given. The project's own records are sent to all of them, like runs.
         api_token: For remotes; kept in memory only.
         **others: Arguments of Neptune's that have no meaning here.
 
     Raises:
         UnknownArgumentError: If an argument does not exist; the nearest one is named.
-        PathError: If the project's path breaks the grammar.
-        ArgumentError: If there is no such mode, or the remote cannot be read.
+        PathError: If the project's path is invalid.
+        ArgumentError: If the mode is unknown, or the remote cannot be read.
     """
     check_arguments(init_project, others)
     path, stated = check_argument("project", project), check_argument("mode", mode)
@@ -69,17 +70,17 @@ def init_project(
 
 
 class Project(Logbook):
-    """A project and the runs in it and in its sub-projects; made by `init_project`.
+    """A project with the runs in it and its sub-projects; created by `init_project`.
 
-    It has the verbs of a run (``project["description"] = "..."``), which write to the project's own
-    log. ``Project(...)`` with the arguments of `init_project` is the same.
+    It has the methods of a run (``project["description"] = "..."``), which write to the project's
+    own log. ``Project(...)`` with the arguments of `init_project` is the same.
     """
 
     container_type: ClassVar[str] = "project"
     _opened = staticmethod(init_project)
 
     def __iter__(self) -> NoReturn:
-        """Refuse iteration, which could mean the runs or the project's own attributes."""
+        """Refuse iteration, which would be ambiguous: runs or the project's own attributes."""
         msg = (
             "a project is not iterable: fetch_runs_table() returns its runs, "
             "get_structure() the fields of the project itself"
@@ -108,9 +109,9 @@ class Project(Logbook):
     def report(self, short: bool = False) -> Report:  # noqa: FBT001, FBT002 - as people call it
         """Return a summary of the project: a dict that prints itself.
 
-        Its keys: ``name``, ``description``, ``tags``, ``keyed_tags``, ``metadata``, ``groups``
-        (those with metadata) and ``runs`` (their number in it and below, by state). Times are text,
-        so that ``json.dumps`` takes it. ``short`` leaves out ``project``, ``owner`` and
+        Keys: ``name``, ``description``, ``tags``, ``keyed_tags``, ``metadata``, ``groups`` (those
+        with metadata) and ``runs`` (their number in it and below, by state). Times are strings, so
+        that ``json.dumps`` accepts it. ``short`` omits ``project``, ``owner`` and
         ``creation_time``.
         """
         from seamark.reading.report import report_of_project, with_plain_values
@@ -136,21 +137,21 @@ class Project(Logbook):
         ascending: bool = False,
         progress_bar: Progress = None,
     ) -> RunsTable:
-        """Return the runs that match every argument given, one row each, as recorded up to now.
+        """Return the runs that match all given arguments, one row each, with their current values.
 
-        A path that no run has yet makes an empty column and matches nothing, as does an ``id`` that
-        means no run, or a project that does not exist. A warning says so once.
+        A path that no run has yields an empty column and matches nothing, as does an unknown ``id``
+        or project. A warning is logged once.
 
         Args:
-            query: Such as ``'val/loss:min < 0.3 AND sys/tags CONTAINS "best"'``; see the page on
-                queries. Empty for all runs. A time without an offset is in UTC.
-            id: One run, or several of which it must be one: ids, their beginnings, names, generated
-                names, ``"latest"``, or one of these behind ``PROJECT/``.
+            query: Query such as ``'val/loss:min < 0.3 AND sys/tags CONTAINS "best"'``; see the page
+                on queries. Empty for all runs. Times without an offset are in UTC.
+            id: One run or several alternatives: ids, prefixes of ids, names, generated names,
+                ``"latest"``, or one of these prefixed by ``PROJECT/``.
             state: ``"running"``, ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``,
-                ``"crashed"`` or ``"created"``, or several; ``"error"`` and ``"finished"`` stand for
-                several, as do Neptune's ``"active"`` and ``"inactive"``.
-            owner: One owner, or several of which a run must have one.
-            tag: One tag, or several that a run must all have.
+                ``"crashed"`` or ``"created"``, or several of them; ``"error"`` and ``"finished"``,
+                and Neptune's ``"active"`` and ``"inactive"``, each stand for several states.
+            owner: One owner or several alternatives.
+            tag: One tag, or several that must all be present.
             columns: Paths (``"hyperparams/lr"``), aggregates of series (``"val/loss:min"``,
                 ``:max``, ``:mean``, ``:last``, ``:count``, ``:first_step``, ``:last_step``),
                 patterns (``"hyperparams/*"``, and ``"hyperparams/*:differing"`` for the columns in
@@ -158,18 +159,18 @@ class Project(Logbook):
                 ``"children/val/acc:max"``, ``:min``, ``:mean`` and ``:count``. None for everything.
                 ``sys/id`` is always there.
             trashed: False for runs outside the trash, True for those in it, None for both.
-            limit: Maximum number of runs; ``total`` of the table is the number of all that match.
+            limit: Maximum number of runs; ``total`` of the table counts all matching runs.
             offset: Number of runs to skip at the beginning.
-            sort_by: Path, perhaps with an aggregate. NaN and runs without a value come last.
+            sort_by: Path, optionally with an aggregate. NaN and runs without a value come last.
             ascending: Smallest first.
-            progress_bar: False for none; a function is called with the number of runs folded and to
-                fold, a class such as `seamark.utils.TqdmProgressBar` is told; None and True show
+            progress_bar: False for none; a function, called with the numbers of folded and of all
+                runs to fold; or a class such as `seamark.utils.TqdmProgressBar`. None and True show
                 progress on a terminal if it takes a while.
 
         Raises:
-            ArgumentError: If an argument cannot be used, or one of ``id`` may be several runs.
-            QueryError: If the query, a column or ``sort_by`` breaks the grammar or can mean
-                nothing, such as an aggregate that does not exist. The message points at the place.
+            ArgumentError: If an argument is invalid, or one of ``id`` is ambiguous.
+            QueryError: If the query, a column or ``sort_by`` is invalid, for example because of an
+                unknown aggregate. The message points at the position.
         """
         words = list(id) if isinstance(id, Iterable) and not isinstance(id, str) else id
         index, selection = self.session.select(
@@ -202,11 +203,11 @@ class Project(Logbook):
         limit: int | None = None,
         progress_bar: Progress = None,
     ) -> list[RunField]:
-        """Return the paths of the runs that match: in how many, of which type, whether they differ.
+        """Return the paths of the matching runs: number of runs, type, and whether values differ.
 
-        What is derived of every run (``sys/id``, ``sys/state``, times) is left out. ``contains``
-        selects paths that contain it, in upper or lower case; ``limit`` looks at so many of the
-        newest runs. Other arguments and errors are as in `fetch_runs_table`.
+        Derived attributes of every run (``sys/id``, ``sys/state``, times) are omitted. ``contains``
+        selects paths that contain it, ignoring case; ``limit`` restricts the search to the newest
+        runs. Other arguments and errors are as in `fetch_runs_table`.
         """
         index, selection = self.session.select(
             progress_bar, query=query, trashed=trashed, limit=limit
@@ -214,9 +215,9 @@ class Project(Logbook):
         return index.fields(selection, contains, self.session.warn)
 
     def fetch_changes(self, cursor: str = "", *, progress_bar: Progress = None) -> Changes:
-        """Return the runs that changed since a cursor, as recorded up to now.
+        """Return the runs that changed since a cursor, with their current values.
 
-        ``cursor`` is of an earlier answer, of this process or another one; empty to begin.
+        ``cursor`` comes from an earlier answer, of this process or another one; initially empty.
         """
         return self.session.up_to_date(progress_bar).changes(cursor, self.folder.project)
 
@@ -233,16 +234,15 @@ class Project(Logbook):
         ascending: bool = False,
         progress_bar: Progress = None,
     ) -> RunGroups:
-        """Return the runs that match, grouped by columns, with statistics of others in each group.
+        """Return the matching runs grouped by columns, with statistics of other columns.
 
         Only finite numbers count in ``mean``, ``std`` (of a sample, n - 1), ``min`` and ``max``;
-        ``odd`` counts runs that show NaN, an infinity or no number. Runs that show nothing in
-        ``by`` are a group, and so are those that show NaN.
+        ``odd`` counts runs with NaN, an infinity or no number. Runs without a value in ``by`` form
+        a group, as do those with NaN.
 
-        ``by`` is one column or several, such as ``"parameters/lr"``; ``columns`` are those whose
-        numbers are summarized, such as ``"val/loss:min"``. Groups come in the order of their first
-        runs; ``limit`` and ``offset`` count groups. Other arguments and errors are as in
-        `fetch_runs_table`.
+        ``by`` is one column or several, such as ``"parameters/lr"``; ``columns`` are summarized,
+        such as ``"val/loss:min"``. Groups are in the order of their first runs; ``limit`` and
+        ``offset`` count groups. Other arguments and errors are as in `fetch_runs_table`.
         """
         keys, summed = path_list(by, "by"), path_list(columns, "columns")
         named = [*keys, *summed]
@@ -294,11 +294,11 @@ class Project(Logbook):
         limit: int | None = None,
         progress_bar: Progress = None,
     ) -> RunsTable:
-        """Return the artifacts of the project and its sub-projects: of each the latest version.
+        """Return the latest version of each artifact of the project and its sub-projects.
 
-        ``sys/name`` is the name, ``sys/version`` the number of the latest, ``sys/id`` its digest.
-        `Artifact.fetch_versions_table` has all versions of one. Arguments and errors are as in
-        `fetch_runs_table`; a query looks at the latest versions alone.
+        ``sys/name`` is the name, ``sys/version`` the number of the latest version, ``sys/id`` its
+        digest. `Artifact.fetch_versions_table` returns all versions of an artifact. Arguments and
+        errors are as in `fetch_runs_table`; a query examines only the latest versions.
         """
         from seamark.registry.artifacts import latest_versions
 
@@ -313,42 +313,43 @@ class Project(Logbook):
         ascending: bool = True,
         **given: Any,
     ) -> Run | None:
-        """Claim a run that matches and that nobody else has; return None if there is none.
+        """Claim a matching run that no other process holds; return None if there is none.
 
-        Of any number of workers on any machines that see the same root or server, one gets it. It
-        is this process's until `Run.release` or `Run.stop`, or until the process counts as crashed:
-        it is gone, or has been silent for 90 s. Runs in the trash are left out. The query is asked
-        again once the run is claimed; one that a finished run matches finds it again.
+        Exactly one of any number of workers that use the same root or server gets the run. The
+        process holds it until `Run.release` or `Run.stop`, or until it counts as crashed: it has
+        ended or been silent for 90 s. Runs in the trash are skipped. The query is evaluated again
+        after the claim; a query that also matches finished runs finds them again.
 
         Args:
-            query: As in `fetch_runs_table`, also for what is raised; empty for any run.
-            set: Values by path, recorded in the run at once.
-            sort_by: Path, perhaps with an aggregate, by which runs are tried.
-            ascending: Smallest first; by itself that is the oldest.
+            query: As in `fetch_runs_table`, including errors; empty for any run.
+            set: Values by path, recorded in the run immediately.
+            sort_by: Path, optionally with an aggregate, that determines the order in which runs are
+                tried.
+            ascending: Smallest first; without ``sort_by`` the oldest first.
             **given: Further arguments of `init_run`, such as ``capture_stdout=False``.
 
         Raises:
-            PathError: If a path in ``set`` is illegal, or derived.
-            ValueKindError: If a value in ``set`` cannot be kept.
+            PathError: If a path in ``set`` is invalid or derived.
+            ValueKindError: If a value in ``set`` is not supported.
             ReadOnlyError: If the project was opened for reading.
-            OSError: If nothing can be claimed in the project's folder.
-            RemoteError: If the server cannot be asked, or refuses it.
+            OSError: If the project's folder is not writable.
+            RemoteError: If the server is unreachable or refuses the claim.
         """
         from seamark.registry.group import claim_run
 
         return claim_run(self, query, set, sort_by, ascending=ascending, given=given)
 
     def find_run(self, *, content_hash: str, revision: int | None = None) -> Run | None:
-        """Return the newest run with some parameters and code, for reading; None if there is none.
+        """Return the newest run with given parameters and code, for reading; None if there is none.
 
         Args:
-            content_hash: ``sys/content_hash`` of the run, as it is now or was at its start.
-            revision: ``sys/revision``: its number among those that began alike (1-based); None for
-                any.
+            content_hash: ``sys/content_hash`` of the run, currently or at its start.
+            revision: ``sys/revision``: 1-based number among the runs with the same initial inputs;
+                None for any.
 
         Raises:
-            ArgumentError: If an argument cannot be used.
-            RemoteError: If the server cannot be asked.
+            ArgumentError: If an argument is invalid.
+            RemoteError: If the server is unreachable.
         """
         from seamark.registry.references import find_run
 
@@ -362,24 +363,24 @@ class Project(Logbook):
         sort_by: str = "sys/id",
         ascending: bool = True,
     ) -> Group | None:
-        """Claim a group of the project that matches and nobody else has; None if there is none.
+        """Claim a matching group that no other process holds; return None if there is none.
 
-        It is this process's until `Group.release` or the end of the project's `stop`. ``query`` and
-        ``sort_by`` are as in `fetch_groups_table`; ``set`` is metadata by key, recorded of the
-        group at once. Errors are as for `claim`.
+        The process holds it until `Group.release` or the project's `stop`. ``query`` and
+        ``sort_by`` are as in `fetch_groups_table`; ``set`` is metadata by key, recorded for the
+        group immediately. Errors are as for `claim`.
         """
         from seamark.registry.group import claim_group
 
         return claim_group(self, query, set, sort_by, ascending=ascending)
 
     def group(self, name: str) -> Group:
-        """Return a group of runs of the project and its sub-projects; nothing is made for it.
+        """Return a group of runs of the project and its sub-projects; nothing is created.
 
         Args:
             name: As in ``sys/group_tags`` of its runs; see ``groups`` of `init_run`.
 
         Raises:
-            PathError: If it cannot be the name of a group.
+            PathError: If the name is invalid.
         """
         from seamark.registry.group import Group
 
@@ -391,8 +392,8 @@ class Project(Logbook):
         """Return the groups of the project, one row each, by name.
 
         ``sys/id`` is the name, ``runs`` the number of its runs; ``description`` and
-        ``metadata/...`` are recorded of it in the project. A query selects groups that match, such
-        as ``"runs > 4 AND metadata/seed = 1"``.
+        ``metadata/...`` come from the project's log. A query filters groups, such as ``"runs > 4
+        AND metadata/seed = 1"``.
 
         Raises:
             QueryError: If the query breaks the grammar, or has a regular expression.
@@ -402,13 +403,13 @@ class Project(Logbook):
         return groups_table(self.session, query, progress_bar)
 
     def trash(self, runs: Any, *, trashed: bool = True) -> list[str]:
-        """Put runs of the project and of its sub-projects into the trash, or take them out again.
+        """Move runs of the project and its sub-projects to the trash, or restore them.
 
-        Their files stay; ``seamark purge`` deletes them for good.
+        Their files are kept; ``seamark purge`` deletes them permanently.
 
         Args:
-            runs: As in `fetch_series`, also for what is raised, but not None.
-            trashed: False takes them out.
+            runs: As in `fetch_series`, including errors, but not None.
+            trashed: False restores them.
 
         Returns:
             Their ids.
@@ -416,7 +417,7 @@ class Project(Logbook):
         Raises:
             ReadOnlyError: If the project was opened for reading.
             JournalError: If a folder cannot be written.
-            RemoteError: If a server refuses it.
+            RemoteError: If a server refuses the change.
         """
         if runs is None:
             raise argument_error(runs, "runs", "runs, their names or a query")
@@ -462,22 +463,22 @@ class Project(Logbook):
     ) -> SeriesTable | CurveTable:
         """Return the points of float series of many runs as one long table.
 
-        A path that is a series of no run adds nothing; a warning says so once.
+        A path that is not a series of any run adds nothing; a warning is logged once.
 
         Args:
             paths: One path or several; ``*`` matches anything (``"val/*"``).
-            runs: Runs, words that name runs (see ``id`` of `fetch_runs_table`), a query, a
-                `RunsTable`, rows of one, or one of these; None for every run that is not in the
-                trash. A text that is a query is never taken as a name, except in a list.
-            attempt: ``"latest"``, ``"all"``, or a number: the runs as that attempt left them.
-            points: For drawing: at most this many representative points of each series, in parts
+            runs: Runs, names of runs (see ``id`` of `fetch_runs_table`), a query, a `RunsTable`, or
+                rows of one, alone or in a list; None for all runs outside the trash. A string that
+                is a valid query is not used as a name, except in a list.
+            attempt: ``"latest"``, ``"all"``, or a number: the runs as of the end of that attempt.
+            points: Maximum number of representative points of each series, for drawing, in parts
                 that keep their minimum and maximum; None for every point.
             progress_bar: As in `fetch_runs_table`.
 
         Raises:
-            ArgumentError: If an argument cannot be used, or a word may be any of several runs.
-            QueryError: If a text is neither a query nor a run.
-            RunNotFoundError: If a word names no run of this project.
+            ArgumentError: If an argument is invalid, or a name is ambiguous.
+            QueryError: If a string is neither a query nor a run.
+            RunNotFoundError: If a name does not exist in this project.
         """
         patterns = path_list(paths)
         check_attempt(attempt)
@@ -503,14 +504,14 @@ class Project(Logbook):
         since: Iterable[RunCurve] = (),
         progress_bar: Progress = None,
     ) -> list[RunCurve]:
-        """Return float series of many runs as `plot` draws them: in parts that keep their extremes.
+        """Return float series of many runs as `plot` draws them, in parts that keep their extremes.
 
-        There is one for each series that has points, run by run; of fewer than ``points`` points
-        each comes. ``x="time"`` is in seconds since the Unix epoch. With ``log_x`` parts are
-        equally wide in log2 x, and points at or below zero are counted. ``attempt="replaced"``
-        gives what a later attempt did again. ``since`` is the answer to the same question before:
-        only what changed since is asked for. Other arguments and errors are as in `fetch_series`
-        and `Handler.plot`.
+        There is one curve for each series with points, run by run; series with fewer than
+        ``points`` points are complete. ``x="time"`` is in seconds since the Unix epoch. With
+        ``log_x`` parts are equally wide in log2 x, and points at or below zero are counted.
+        ``attempt="replaced"`` returns points that a later attempt repeated. ``since`` is an earlier
+        answer to the same call: only changes are requested. Other arguments and errors are as in
+        `fetch_series` and `Handler.plot`.
         """
         patterns = path_list(paths)
         look = Look(points, x, low, high, smooth, half_life, log_x)
@@ -538,10 +539,10 @@ class Project(Logbook):
     ) -> list[GroupCurve]:
         """Return mean, std (n - 1) and n of float series over groups of runs, as curves.
 
-        There is one for each path and group that has points. ``paths`` are no patterns; ``by`` is
-        as in `group_runs`. At most ``points`` parts are made, each of one x, or half as many of
-        equal width. Where lines are smoothed, the smoothed lines of the runs count. Other arguments
-        and errors are as in `fetch_curves` and `fetch_runs_table`.
+        There is one curve for each path and group with points. ``paths`` must not be patterns;
+        ``by`` is as in `group_runs`. There are at most ``points`` parts of one x each, or half as
+        many of equal width. If lines are smoothed, the smoothed lines of the runs are averaged.
+        Other arguments and errors are as in `fetch_curves` and `fetch_runs_table`.
         """
         series = path_list(paths)
         look = Look(points, x, low, high, smooth, half_life, log_x)
@@ -568,10 +569,10 @@ class Project(Logbook):
         refresh: float | None = None,
         progress_bar: Progress = None,
     ) -> Any:  # a figure of plotly, which has no types
-        """Return a figure of series of many runs: of paths, namespaces, or patterns.
+        """Return a figure of series of many runs, given by paths, namespaces or patterns.
 
-        A run has the same colour in each figure, unless two of one figure would share it. Of more
-        than 20 runs that have such a series the first 20 are drawn, which are the newest if
+        A run has the same colour in each figure, unless two runs of a figure would share it. Of
+        more than 20 runs with such a series the first 20 are drawn, which are the newest if
         ``runs`` is None or a query. ``runs`` and ``progress_bar`` are as in `fetch_series`; other
         arguments and errors are as in `Handler.plot`.
         """

@@ -1,4 +1,4 @@
-"""Runs that a project refers to, and their curves."""
+"""References to runs of a project, and their curves."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def curves_of(
     attempt: Attempt,
     since: Iterable[RunCurve],
 ) -> list[RunCurve]:
-    """Return drawings of series that match patterns; with ``since``, only changed ones."""
+    """Return curves of series that match patterns; with ``since``, only changed ones."""
     before = {one.key: one.drawing for one in since}
     cursors = {key: drawing.cursor for key, drawing in before.items()}
     matching = index.series_of(refs, lambda path: matches(path, *patterns))
@@ -65,7 +65,7 @@ class References:
         self._project = session.recorder.folder.project
 
     def ids(self, given: str | Iterable[str]) -> list[str]:
-        """Return the ids of runs; a word that names none is kept, with a warning."""
+        """Return the ids of runs; an unknown name is kept, with a warning."""
         find = self._finder()
         ids = []
         for word in [given] if isinstance(given, str) else given:
@@ -80,9 +80,9 @@ class References:
         """Return project and id of the runs that the argument ``runs`` refers to.
 
         Raises:
-            ArgumentError: If it refers to none, or a word may be any of several runs.
+            ArgumentError: If it refers to no run, or a name is ambiguous.
             QueryError: If it is neither a query nor a run.
-            RunNotFoundError: If a word names no run of the project.
+            RunNotFoundError: If a name does not exist in the project.
         """
         from seamark.reading.tables import RunsTable
         from seamark.store.query.language import parse
@@ -109,11 +109,11 @@ class References:
             return list(dict.fromkeys(ref for name in names for ref in find(name)))
         except RunNotFoundError:
             if isinstance(runs, str) and _QUERY_LIKE.search(runs):
-                parse(runs)  # which says what is wrong with it
+                parse(runs)  # which reports what is wrong with it
             raise
 
     def _finder(self) -> Callable[[str], list[Ref]]:
-        """Return a function that finds the runs of a word: all with that id, else one by name."""
+        """Return a function that finds the runs for a name: all with that id, else one by name."""
         from seamark.reading.finding import Finder
 
         finder, trashed = Finder(self._index), bool(self._trashed)
@@ -130,7 +130,7 @@ class References:
 
 
 def find_run(session: LogSession, content_hash: str, revision: int | None) -> Run | None:
-    """Return the newest run with some parameters and code; see `seamark.Project.find_run`."""
+    """Return the newest run with given parameters and code; see `seamark.Project.find_run`."""
     from seamark.opening.restarts import check_hash
     from seamark.run.run import init_run
     from seamark.store.query.selection import find_duplicate

@@ -1,10 +1,10 @@
 """Parts that all adapters share: the base of their loggers, and records of checkpoints.
 
-A callback names files when it saves, some of which do not exist yet, and removes others later
-without notice. A `CheckpointSet` therefore compares names with the disk: those that matter at every
-save, and all of them when a stage of the training ends. Only a file that the callback itself
-removed leaves the record: one that it still names, or that disappeared with its folder, was removed
-by somebody else, such as the end of a temporary folder.
+A callback names files before some of them exist, and removes others later without notice. A
+`CheckpointSet` therefore compares names with the disk: the relevant ones at every save, and all of
+them when a stage of the training ends. Only a file that the callback itself removed leaves the
+record. A file that the callback still names, or that disappeared with its folder, was removed by
+something else, such as the end of a temporary folder.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Self = TypeVar("Self")
 def guarded(
     method: Callable[Concatenate[Self, P], None],
 ) -> Callable[Concatenate[Self, P], None]:
-    """Hand errors of a method, but not of signal handlers, to ``_lost(method name, error)``."""
+    """Pass errors of a method, but not of signal handlers, to ``_lost(method name, error)``."""
 
     @wraps(method)
     def quiet(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -75,14 +75,14 @@ def guarded(
 def words_of(logger: object, run: Run | None) -> str:
     """Return the repr of a logger: its class, and project, id, name and root of its run."""
     kind = type(logger).__name__
-    if run is None:  # it is being made, or unpickled
+    if run is None:  # it is being constructed or unpickled
         return f"<{kind}>"
     name = f" {run.name!r}" if run.name else ""
     return f"<{kind} of {run.project}/{run.id}{name} in {run.root}>"
 
 
 def check_run(run: object, others: Mapping[str, Any], what: str = "SeamarkLogger") -> None:
-    """Check ``run=``, and that nothing (but None) is given beside it for a new run."""
+    """Check ``run=``, and that no argument for a new run is given besides it, except None."""
     if run is None:
         return
     root = run.get_root_object() if isinstance(run, Handler) else run
@@ -98,7 +98,7 @@ def check_run(run: object, others: Mapping[str, Any], what: str = "SeamarkLogger
 
 
 def agreed_run(run: Run) -> Run:
-    """Return the run that all ranks record into: that of rank 0. Every rank has to call this."""
+    """Return the run of rank 0, into which all ranks record. Every rank must call this."""
     session = run.session.agree()
     return run if session is run.session else Run(session)
 
@@ -114,7 +114,7 @@ def new_run(*, api_key: str | None = None, **given: Any) -> Run:
 
 
 def record_series(run: Run, values: Mapping[str, Any], step: Any, prefix: str = "") -> None:
-    """Record numbers in one row, and texts, at one step; count the rest. Never raises."""
+    """Record numbers, in one row, and texts at one step; count other values. Never raises."""
     try:
         numbers, texts = series_leaves(values, prefix)
         if numbers:
@@ -130,7 +130,7 @@ def record_series(run: Run, values: Mapping[str, Any], step: Any, prefix: str = 
 
 
 def record_histograms(run: Run, tensors: Mapping[str, Any], step: Any, prefix: str = "") -> None:
-    """Record histograms, made where the tensors are, at one step; never raises."""
+    """Record histograms at one step, computed on the tensors' device. Never raises."""
     what = f"histograms below {prefix!r} could not be recorded"
     with run.session.recorder.guard("histogram", what):
         made, failed = histograms({join_path(prefix, name): each for name, each in tensors.items()})
@@ -189,7 +189,7 @@ def checkpoint_name(location: str, folder: str | None) -> str:
 
 
 def fingerprint(location: str) -> Hashable | None:
-    """Return size, mtime and inode (of a folder: of its files); None if nothing is there."""
+    """Return size, mtime and inode of a file, or of a folder's files; None if it is missing."""
     try:
         found = os.stat(location)  # noqa: PTH116 - the hook runs in the training loop
         if not stat.S_ISDIR(found.st_mode):
@@ -207,8 +207,8 @@ def fingerprint(location: str) -> Hashable | None:
 def settle_at_exit(checkpoints: Any) -> None:
     """Call ``settle`` at the end of this process, when asynchronous writers are done.
 
-    Call this after the first record of the run, which closes after it then. Only a weak reference
-    is held.
+    Call this after the first record of the run, so that the run is closed later. Only a weak
+    reference is held.
     """
     reference, pid = weakref.ref(checkpoints), os.getpid()
 
@@ -222,8 +222,8 @@ def settle_at_exit(checkpoints: Any) -> None:
 
 @dataclass(slots=True)
 class _Checkpoint:
-    # `stamp` is the fingerprint of the file that is recorded, None while none is; `removable`, for
-    # how many further saves it is the callback that removed it if it is gone.
+    # `stamp` is the fingerprint of the recorded file, None if there is none. For `removable`
+    # further saves, a missing file counts as removed by the callback.
 
     path: str
     stamp: Hashable | None = None
@@ -244,9 +244,9 @@ class _Checkpoint:
 class CheckpointSet:
     """The checkpoints of one callback, recorded as files below one namespace of a run.
 
-    No method raises if recording fails: it is warned about and counted on the run. ``keep``
-    takes the bytes into the run folder; ``probe`` finds out whether a checkpoint is there and
-    changed, which `fingerprint` does unless remote files are expected.
+    No method raises if recording fails: the failure is counted on the run, with a warning. ``keep``
+    copies the bytes into the run folder. ``probe`` detects whether a checkpoint exists and changed;
+    the default, `fingerprint`, cannot examine remote files.
     """
 
     def __init__(
@@ -267,12 +267,11 @@ class CheckpointSet:
         self._best: dict[str, Atom] = {}
 
     def update(self, locations: Iterable[str], folder: str | None) -> None:
-        """Record the files that a callback names after a save; forget those that it removed.
+        """Record the files that a callback names after a save; remove those that it deleted.
 
-        A file that left the list is looked at twice, because callbacks remove it after this call.
-        One that stays on disk stays recorded, whatever happens to it later. One that does not exist
-        yet is recorded once it does. What lies outside of ``folder`` is recorded under its file
-        name.
+        A file that left the list is checked twice, because callbacks delete it after this call. A
+        file that stays on disk stays recorded, whatever happens to it later. A missing file is
+        recorded once it exists. Files outside ``folder`` are recorded under their file names.
         """
         named = list(locations)
         for location in named:
@@ -292,16 +291,16 @@ class CheckpointSet:
             found["best_model_score"] = to_float(score)
         model = self.namespace.rpartition("/")[0]
         best = {join_path(model, name): encode_atom(found[name]) for name in found}
-        # Where the disk is full, the next save tries again.
+        # If the disk is full, the next save tries again.
         if best != self._best and self._run.session.record_atoms(best):
             self._best = best
 
     def adopt(self, folder: str | None) -> None:
         """Take over the references into the folder that earlier processes of the run recorded.
 
-        A callback that reads its state back from a checkpoint removes their files without naming
-        them. Kept bytes name no place and stay. The first call reads the run; further ones do
-        nothing.
+        A callback that restores its state from a checkpoint deletes those files without naming
+        them. Bytes kept in the run have no location and stay. The first call reads the run; further
+        calls do nothing.
         """
         if self._adopted:
             return
@@ -310,7 +309,8 @@ class CheckpointSet:
             return
         found: list[Attribute] = []
         with self._guard("what was recorded before could not be read"):
-            # Files of another machine are none that a callback removes; and a hook waits for none.
+            # A callback does not delete files of another machine, and a hook must not wait for
+            # them.
             reader = self._run.session.recorded.local_reader()
             found = [] if reader is None else reader.attributes(self.namespace)
         own = {one.path for one in self._files.values()}
@@ -323,16 +323,16 @@ class CheckpointSet:
                 self._files[location] = _Checkpoint(one.path, stamp, math.inf)
 
     def settle(self) -> None:
-        """Look at every checkpoint that was ever named here; links and deletions may come late."""
+        """Check every checkpoint named so far; links and deletions may appear late."""
         for location in tuple(self._files):
             self._look(location)
 
     def _place_of(self, file: Mapping[str, Any]) -> str | None:
-        """Return where a file is now, in a moved folder, too; None if bytes are kept."""
+        """Return the location of a file, also in a moved folder; None if its bytes are kept."""
         location = file.get("ref")
         if location is None or is_url(location) or is_below(self._run.folder, location):
             return location
-        if "inside" in file:  # there or not: a callback may have removed it since
+        if "inside" in file:  # it may be missing: a callback may have deleted it since
             return str(self._run.folder.path / file["inside"])
         found = find_inside(self._run.folder, file)
         return location if found is None else str(found.path)
@@ -342,7 +342,7 @@ class CheckpointSet:
         if not name:
             name = checkpoint_name(location, os.path.dirname(location))  # noqa: PTH120 - or URL
         whole, extension = checkpoint_name(location, None), os.path.splitext(location)[1]  # noqa: PTH122
-        names = (name, name + extension, whole, whole + extension)  # "a.ckpt" beside "a.pt"
+        names = (name, name + extension, whole, whole + extension)  # "a.ckpt" next to "a.pt"
         taken = {one.path for one in self._files.values()}
         paths = [join_path(self.namespace, one) for one in names]
         path = next((one for one in paths if one not in taken), paths[-1])
@@ -357,7 +357,7 @@ class CheckpointSet:
                     self._forget_removed(location)
                 elif self._files[location].stamp != found:
                     self._take(location, found)
-            except FileMissingError:  # removed since it was looked at
+            except FileMissingError:  # deleted since it was checked
                 self._forget_removed(location)
 
     def _guard(self, what: str) -> quietly:
@@ -370,7 +370,7 @@ class CheckpointSet:
             recorded = content.keep(file.path, Path(location))
         else:
             recorded = content.refer(file.path, location if is_url(location) else Path(location))
-        if recorded:  # else the disk was full; the next look tries again
+        if recorded:  # otherwise the disk was full; the next check tries again
             file.stamp = found
 
     def _forget_removed(self, location: str) -> None:
@@ -380,7 +380,7 @@ class CheckpointSet:
         if not is_url(location) and not Path(location).parent.is_dir():
             return
         if not self._run.session.record_op({"op": "delete", "paths": [file.path]}):
-            file.try_again()  # the disk was full: every save looks at it
+            file.try_again()  # the disk was full: every save checks it
             return
         file.stamp, file.removable = None, 0
         self._run.session.content.prune(file.path)

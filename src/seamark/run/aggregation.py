@@ -1,4 +1,4 @@
-"""Aggregation of fast series (mean, last value, ring) in place of their points."""
+"""Aggregation of high-rate series (mean, last value, ring) instead of storing their points."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ class Cell:
         self.begin(keep)
 
     def begin(self, keep: Keep) -> None:
-        """Begin from nothing."""
+        """Start an empty aggregate."""
         self.keep = keep
         self.part = secrets.token_hex(8)
         self.mark_written(keep.state_dict())
         self.update = keep.update
 
     def mark_written(self, state: Mapping[str, Any]) -> None:
-        """Note the state that is written now."""
+        """Remember the current state as written."""
         self.told = state
 
 
 class Aggregator:
     """Aggregates observations at paths that store no points, and writes the aggregates.
 
-    They are written at most once a second while observations arrive, and on request: with
-    checkpoints, when the state of the run changes, at the end. ``patterns`` gives the kinds of
-    aggregates by path or pattern, for paths that are not known yet.
+    Aggregates are written at most once a second while observations arrive, and on request: with
+    checkpoints, when the state of the run changes, and at the end. ``patterns`` maps paths or
+    patterns to kinds of aggregates, for paths that are not known yet.
     """
 
     def __init__(self, outlet: Outlet, patterns: Mapping[str, Keep]) -> None:
@@ -61,7 +61,7 @@ class Aggregator:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Start new aggregates in a forked child: its parent writes those until now."""
+        """Start new aggregates in a forked child; the parent writes the earlier ones."""
         self._lock = threading.RLock()
         self._writing = False
         self.due_ns = 0
@@ -69,13 +69,13 @@ class Aggregator:
             cell.begin(cell.keep.fresh())
 
     def travelling(self) -> dict[str, Keep]:
-        """Return fresh aggregates for a copy in another process, by path or pattern."""
+        """Return empty aggregates for a copy in another process, by path or pattern."""
         return self.patterns | {path: cell.keep.fresh() for path, cell in self.cells.items()}
 
-    # ---------------------------------------------------------------- what is kept where
+    # ---------------------------------------------------------------- aggregated paths
 
     def keep(self, writer: JournalWriter, path: str, what: Keep) -> Cell:
-        """Aggregate a path from now on; raise `FamilyError` if it holds something else."""
+        """Aggregate a path from now on; raise `FamilyError` if it holds another family."""
         with self._lock:
             if (cell := self.cells.get(path)) is not None:
                 if type(what) is type(cell.keep):
@@ -97,7 +97,7 @@ class Aggregator:
             return cell
 
     def begin(self, writer: JournalWriter) -> None:
-        """Let a writer divert the numbers of aggregated paths to this object."""
+        """Make a writer divert the numbers of aggregated paths to this object."""
         if self.patterns or self.cells:
             writer.divert_to(self.divert)
             for path in self.cells:
@@ -138,7 +138,7 @@ class Aggregator:
         return {path: value for path, value in metrics.items() if path not in self.cells}
 
     def observe(self, path: str, value: Any) -> None:
-        """Aggregate a number at a path in `cells`; raise `ValueKindError` if it is none."""
+        """Aggregate a number at a path in `cells`; raise `ValueKindError` for another value."""
         self.cells[path].update(value)
         if perf_counter_ns() >= self.due_ns:
             self.write()
@@ -157,14 +157,14 @@ class Aggregator:
         if writer is None or writer.closed:
             return
         with self._lock:
-            if self._writing:  # a signal handler has interrupted this very thread in here
+            if self._writing:  # a signal handler has interrupted this thread here
                 return
             self._writing = True
             try:
                 states = [(p, cell, cell.keep.state_dict()) for p, cell in self.cells.items()]
                 changed = [each for each in states if each[2] != each[1].told]
                 if not changed:
-                    self.due_ns = 0  # what is seen next is written at once
+                    self.due_ns = 0  # the next observation is written immediately
                     return
                 self._outlet.announce()
                 for _, cell, state in changed:
@@ -183,10 +183,10 @@ class Aggregator:
             finally:
                 self._writing = False
 
-    # ---------------------------------------------------------------- beginning again
+    # ---------------------------------------------------------------- restarting
 
     def renew(self) -> None:
-        """Write all, and start new aggregates: a part ends with its attempt."""
+        """Write all aggregates and start new ones: a part ends with its attempt."""
         self.write()
         with self._lock:
             for cell in self.cells.values():
@@ -199,7 +199,7 @@ class Aggregator:
                 cell.begin(cell.keep.fresh())
 
     def end(self) -> None:
-        """Write all, and aggregate nothing more."""
+        """Write all aggregates and stop aggregating."""
         self.write()
         self.cells.clear()
 

@@ -1,7 +1,7 @@
 """Objects of an artifact, and records of files as artifacts.
 
-The name of an object must be valid for a download on any disk: it stays inside the folder, differs
-from all other names by more than case, and has no part that is a device name of Windows.
+The name of an object must be valid for a download to any disk: it stays inside the folder, differs
+from all other names by more than case, and contains no device name of Windows.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def digest_of_objects(objects: Iterable[ArtifactObject]) -> str:
 
 
 class Objects:
-    """The objects of a draft; no two are in each other's way on any disk."""
+    """Objects of a draft, whose names do not collide on any disk."""
 
     def __init__(self) -> None:
         self._found: dict[str, ArtifactObject] = {}
@@ -108,7 +108,7 @@ class Objects:
         return iter(one for _, one in sorted(self._found.items()))
 
     def expect(self, names: Iterable[str]) -> dict[str, str]:
-        """Check that objects can have these names, one beside the other."""
+        """Check that objects can have these names side by side."""
         places: dict[str, str] = {}
         for name in names:
             _check_parts(name)
@@ -133,7 +133,7 @@ class Objects:
         return places
 
     def put(self, objects: Sequence[ArtifactObject]) -> None:
-        """Add objects, all or none; one that is there with the same content stays."""
+        """Add all objects or none; an existing one with the same content is kept."""
         places = self.expect(one.path for one in objects)
         for one in objects:
             if self._found.get(one.path, one) != one:
@@ -157,10 +157,9 @@ def _check_parts(name: str) -> None:
 
 
 def destination_of(own: str, destination: str | None) -> str:
-    """Return the name of an object, or of a folder of them.
+    """Return the name of an object or of a folder of objects.
 
-    A ``destination`` that ends with ``/`` is the folder to put it into; None means its ``own``
-    name.
+    A ``destination`` that ends with ``/`` is the target folder; None means its ``own`` name.
     """
     if destination is None:
         name = own
@@ -195,7 +194,7 @@ def artifact_op(
     previous: Mapping[str, Any] | None = None,
     hide: Callable[[str], str] = str,
 ) -> dict[str, Any]:
-    """Return the op that records files as the artifact at a path, beside those of ``previous``."""
+    """Return the op that records files as the artifact at a path, besides those of ``previous``."""
     files, references = track(targets, destination=destination, hide=hide)
     if previous is not None:
         names = {file["path"] for file in files}
@@ -219,15 +218,15 @@ def track(
     destination: str | None = None,
     hide: Callable[[str], str] = str,
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the files and the references that targets stand for.
+    """Return the files and references that targets stand for.
 
-    A file is listed by its name, the files of a folder by their path in it, those of a pattern by
-    their path below the part before its first wildcard. A URL is a reference, and not touched.
-    ``hide`` returns what is recorded of an address: no secrets.
+    A file is listed by its name, the files of a folder by their paths within it, and those of a
+    pattern by their paths below the part before its first wildcard. A URL becomes a reference and
+    is not opened. ``hide`` removes secrets from an address.
 
     Returns:
         Files as ``{"path", "size" (bytes), "sha256", "mtime_ns", "ref", "inode"}``, where ``ref``
-        is where the file lies, and URLs.
+        is the location of the file, and URLs.
     """
     several = [targets] if isinstance(targets, (str, os.PathLike)) else list(targets)
     files: dict[str, dict[str, Any]] = {}
@@ -266,7 +265,7 @@ def _file(name: str, source: str) -> dict[str, Any]:
 
 
 def artifact_hash(files: Iterable[Mapping[str, Any]], references: Iterable[str]) -> str:
-    """Return the SHA-256 that stands for an artifact: of names and contents, not of times."""
+    """Return the SHA-256 of an artifact: of its names and contents, but not of times."""
     listed = sorted([str(file["path"]), file["size"], file["sha256"]] for file in files)
     text = json.dumps([listed, sorted(references)], separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

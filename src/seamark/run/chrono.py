@@ -1,4 +1,4 @@
-"""Times in a training script: timers of blocks of code, and progress of loops."""
+"""Timers of blocks of code, and progress of loops."""
 
 from __future__ import annotations
 
@@ -51,9 +51,10 @@ class _Blocks(threading.local):
 
 
 class Chrono:
-    """Times blocks of code and functions; made by `seamark.Run.chrono`.
+    """Timer of blocks of code and functions; made by `seamark.Run.chrono`.
 
-    Use it in ``with``, as often and in as many threads as you like, or as a decorator.
+    Use it in a ``with`` statement, any number of times and in any number of threads, or as a
+    decorator.
     """
 
     __slots__ = (
@@ -116,7 +117,7 @@ class Chrono:
             at = len(frames) - 1
             while at >= 0 and frames[at][0] is not self:  # generators end in another order
                 at -= 1
-            if at >= 0:  # else it began in another thread
+            if at >= 0:  # otherwise it began in another thread
                 frame = frames.pop(at)
                 if frame[3] is None or not self._chronos.device.end(frame, self._keep):
                     now_ns = perf_counter_ns()
@@ -124,7 +125,7 @@ class Chrono:
                     self._chronos.record_time(frame[1], self._keep, spent, now_ns)
 
     def __call__(self, function: F) -> F:
-        """Return a timed function; refuse one whose call only makes a coroutine or generator."""
+        """Return a timed function; reject coroutine functions and generator functions."""
         if not callable(function):
             raise argument_error(function, "chrono", "a function to decorate")
         if (
@@ -148,7 +149,7 @@ class Chrono:
 
 
 def _path_in(frames: list[_Frame], chrono: Chrono) -> str:
-    """Return where a block is kept inside of others; one inside itself, where it is already."""
+    """Return the path of a block within others; a block within itself keeps its path."""
     name, outer = chrono.name, frames[-1][1]
     for around, path, _, _ in frames:
         if around.name == name:
@@ -197,7 +198,7 @@ class Chronos:
         return made
 
     def record_time(self, path: str, keep: Keep, seconds: float, now_ns: int | None = None) -> None:
-        """Keep how long a block took, in seconds. Never raises."""
+        """Record the duration of a block in seconds. Never raises."""
         kept = self._kept
         cell = kept.cells.get(path) or self._begin(path, keep)
         if cell is None:
@@ -216,7 +217,7 @@ class Chronos:
 
 
 class _Device:
-    """Times between CUDA events, in seconds, read when the device has passed them."""
+    """Times between CUDA events in seconds, read after the device has passed them."""
 
     def __init__(self, record_time: Callable[[str, Keep, float], None]) -> None:
         self._record_time = record_time
@@ -225,7 +226,7 @@ class _Device:
         self.waiting: deque[tuple[Any, Any, str, Keep]] = deque()
 
     def find(self) -> bool:
-        torch = sys.modules.get("torch")  # what was never imported has nothing on a device
+        torch = sys.modules.get("torch")  # if torch was never imported, nothing runs on a device
         if self._asked and (self.torch is not None or torch is None):
             return False
         with quietly():
@@ -237,7 +238,7 @@ class _Device:
         return self.torch is not None
 
     def start(self, how: str) -> Any:
-        """Begin a block on the device: return its event, or wait for the device; never raises."""
+        """Begin a block on the device: return its event, or wait for the device. Never raises."""
         with quietly(self._lost):
             if how == "events":
                 return self._event()
@@ -251,7 +252,7 @@ class _Device:
         return event
 
     def end(self, frame: _Frame, keep: Keep) -> bool:
-        """Mark the end of a block; return whether its time is that of the device. Never raises."""
+        """Mark the end of a block; return whether its time is the device's. Never raises."""
         with quietly(self._lost):
             if frame[3] == "synchronize":
                 self.torch.cuda.synchronize()
@@ -281,13 +282,13 @@ _EVERY_S: Final = 1.0
 
 
 class Progress(Generic[T]):
-    """A loop that says how far it is; made by `seamark.Run.progress`.
+    """A loop that reports its progress; made by `seamark.Run.progress`.
 
     Attributes:
         name: Name of the loop.
-        total: Number of rounds; None if that is not known.
-        start: Number of rounds that were done before.
-        done: Number of rounds that are done, those before included.
+        total: Number of rounds; None if unknown.
+        start: Number of rounds done before this loop.
+        done: Number of finished rounds, including those before.
     """
 
     def __init__(
@@ -331,7 +332,7 @@ class Progress(Generic[T]):
     def remaining_s(self) -> float | None:
         """Estimated remaining time in seconds, inner loops included; None if unknown.
 
-        What was done before a resume says nothing about the pace.
+        Rounds before a resume do not count for the pace.
         """
         if self.total is None:
             return None
@@ -343,23 +344,23 @@ class Progress(Generic[T]):
         return self.elapsed_s * left / pace if pace > 0 else None
 
     def show(self, message: str = "") -> None:
-        """Print how far this loop and those around it are, with a message behind it."""
+        """Print the progress of this loop and the loops around it, followed by a message."""
         words = progress_words(self._loops.states(self))
         show(f"{words}  {message}" if message else words)
 
     def part(self) -> float:
-        """Return which part of it is done, from 0 to 1; 0 if that is not known."""
+        """Return the finished fraction, from 0 to 1; 0 if unknown."""
         if not self.total:
             return 0.0
         return min(1.0, (self.done + self._loops.part_inside(self)) / self.total)
 
     def as_loop(self) -> Loop:
-        """Return how far it is now."""
+        """Return its current progress."""
         return Loop(self.name, self.done, self.total, self.elapsed_s, self.remaining_s)
 
 
 class Loops:
-    """The loops that a run is in, the outer ones first."""
+    """Active loops of a run, outer loops first."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -378,7 +379,7 @@ class Loops:
             if (what == "start" or given is not None) and (type(given) is not int or given < 0):
                 raise argument_error(given, what, "a whole number from 0 on")
         if total is None:
-            with quietly():  # a loader of an iterable data set has a length that raises
+            with quietly():  # len() of a loader of an iterable data set raises
                 total = start + len(iterable)  # type: ignore[arg-type]
         return Progress(self, iterable, name, total, start)
 
@@ -388,26 +389,26 @@ class Loops:
         self.record()
 
     def end(self, loop: Progress[Any]) -> None:
-        """Leave a loop, and those inside of it that were left before they ended."""
+        """Leave a loop, and the unfinished loops inside it."""
         if loop in self._inside:
             if loop is self._inside[0]:
                 self.record()
             del self._inside[self._inside.index(loop) :]
 
     def part_inside(self, loop: Progress[Any]) -> float:
-        """Return which part is done of the loop that is directly inside of another one."""
+        """Return the finished fraction of the loop directly inside another one."""
         inside = self._inside
         at = inside.index(loop) + 1 if loop in inside else len(inside)
         return inside[at].part() if at < len(inside) else 0.0
 
     def states(self, loop: Progress[Any]) -> list[Loop]:
-        """Return how far a loop and those around it are."""
+        """Return the progress of a loop and of the loops around it."""
         inside = self._inside
         around = inside[: inside.index(loop)] if loop in inside else []
         return [each.as_loop() for each in (*around, loop)]
 
     def record(self) -> None:
-        """Record how far all loops are, if that was not done just now. Never raises."""
+        """Record the progress of all loops, unless that was done just now. Never raises."""
         now = perf_counter()
         is_first = len(self._inside) == 1
         if now < self.due and not is_first:

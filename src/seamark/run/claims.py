@@ -1,8 +1,8 @@
-"""Claims: of many workers, exactly one gets a matching run or group.
+"""Claims, by which exactly one of many workers gets a matching run or group.
 
-A claim is a file in the project's folder (`Folders`) or a row of a server's table (`Served`). The
-first claimant brings its view of the run up to date and asks the query again, because the last
-claimant may have changed what it asks for.
+A claim is a file in the project's folder (`Folders`) or a row of a server's table (`Served`). A
+claimant updates its view of the run and evaluates the query again, because the last claimant may
+have changed the queried values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Hold", "check_set", "first_free", "place_of"]
 log = logging.getLogger("seamark")
 
 CLAIMED_BY: Final = "sys/claimed_by"
-"""Path of the claimant of a run, which deletes it when it gives the run back."""
+"""Path of the claimant of a run, which deletes it when it releases the run."""
 _GROUPS: Final = "groups"
 """Folder of the claims of groups."""
 _PATIENCE_S: Final = 5.0
@@ -49,7 +49,7 @@ class Folders:
     Args:
         root: Root of the runs.
         index: Catalog of the runs.
-        groups: Whether groups are claimed, and not runs.
+        groups: Whether groups are claimed instead of runs.
     """
 
     is_far = False
@@ -66,7 +66,7 @@ class Folders:
         return RunFolder(self._root, project, PROJECT_LOG if self._groups else name)
 
     def take(self, refs: Sequence[Ref]) -> Iterator[tuple[Ref, Claim]]:
-        """Claim one after the other of those that nobody holds, in this order, and yield each."""
+        """Claim the unclaimed ones in this order, and yield each."""
         states: dict[str, Mapping[str, ClaimState]] = {}
         for ref in refs:
             project, name = ref
@@ -81,7 +81,7 @@ class Folders:
                 yield ref, claim
 
     def is_up_to_date(self, ref: Ref, claim: Claim) -> bool:
-        """Wait until journals are as long as the last claimant left them."""
+        """Wait until the journals are as long as when the last claimant released them."""
         until = time.monotonic() + _PATIENCE_S
         while True:
             here = self._log(ref).sizes()
@@ -96,7 +96,7 @@ class Folders:
         return self._claims(ref[0]).holds(claim)
 
     def release(self, ref: Ref, claim: Claim, positions: Mapping[str, int]) -> None:
-        """Give a claim back, by a file of its own."""
+        """Release a claim by a file of its own."""
         self._claims(ref[0]).release(claim, positions)
 
 
@@ -109,7 +109,7 @@ class Served:
         self._catalog, self._groups = catalog, groups
 
     def take(self, refs: Sequence[Ref]) -> Iterator[tuple[Ref, Claim]]:
-        """Claim one after the other of those that nobody holds; see `Folders.take`."""
+        """Claim the unclaimed ones; see `Folders.take`."""
         left = list(refs)
         while left:
             some, facts = left[:_AT_ONCE], claimant()
@@ -125,7 +125,7 @@ class Served:
         """Wait until the server has folded all data that it had at the time of the claim."""
         log = (ref[0], PROJECT_LOG) if self._groups else ref
         for _ in range(_TRIES):
-            self._catalog.losses([log])  # a small question, which waits a little for that
+            self._catalog.losses([log])  # a small request, which waits briefly for the fold
             if not self._catalog.behind:
                 return True
         return False
@@ -135,7 +135,7 @@ class Served:
         return self._catalog.holds_claim(ref, claim.number, claim.key, groups=self._groups)
 
     def release(self, ref: Ref, claim: Claim, positions: Mapping[str, int]) -> None:
-        """Give a claim back; the server knows how much of the journals it has."""
+        """Release a claim; the server knows how much of the journals it has."""
         self._catalog.release_claim(ref, claim.number, claim.key, groups=self._groups)
 
 
@@ -159,12 +159,12 @@ class Hold:
         path: str = CLAIMED_BY,
         on_loss: Callable[[], object] = lambda: None,
     ) -> None:
-        """Record that this process has claimed it."""
+        """Record this process as the claimant."""
         self._recorder, self._path, self._on_loss = recorder, path, on_loss
         recorder.values.assign_quietly({path: claimed_by(self.claim.facts)})
 
     def look(self) -> None:
-        """Check whether another process has the claim now; on another thread if slow."""
+        """Check whether another process holds the claim now; on another thread if that is slow."""
         if self._place.is_far:
             threading.Thread(target=self.is_lost, name="seamark-claim", daemon=True).start()
         else:
@@ -172,11 +172,11 @@ class Hold:
 
     @property
     def _is_held(self) -> bool:
-        """Whether this process made it and has not given it back; a forked copy did not."""
+        """Whether this process made the claim and still holds it; a forked copy does not."""
         return self._open and self._pid == os.getpid()
 
     def is_lost(self) -> bool:
-        """Return whether another process has the claim, and warn once; False if it is not known."""
+        """Return whether another process holds the claim, and warn once; False if unknown."""
         if not self._is_held:
             return False
         try:
@@ -198,7 +198,7 @@ class Hold:
         return not held
 
     def end(self) -> bool:
-        """Record that this process has it no more; return whether it had it."""
+        """Record that this process no longer holds the claim; return whether it did."""
         recorder = self._recorder
         if not self._is_held or self.is_lost():
             return False
@@ -208,7 +208,7 @@ class Hold:
         return True
 
     def release(self) -> bool:
-        """Give it back; return whether it was still this process's. Never raises."""
+        """Release the claim; return whether this process still held it. Never raises."""
         if not self.end():
             return False
         self._open = False
@@ -227,14 +227,14 @@ class Hold:
 
 
 def claimed_by(facts: Mapping[str, Any]) -> str:
-    """Return the name of a claimant for people: ``ada@node7:4121``."""
+    """Return the readable name of a claimant: ``ada@node7:4121``."""
     user = facts.get("user")
     host = f"{facts.get('host')}:{facts.get('pid')}"
     return f"{user}@{host}" if user else host
 
 
 def check_set(values: object) -> dict[str, Any]:
-    """Return the values that a claim records, checked before anything is claimed."""
+    """Check and return the values that a claim records, before anything is claimed."""
     if values is None:
         return {}
     if not isinstance(values, Mapping):
@@ -245,7 +245,7 @@ def check_set(values: object) -> dict[str, Any]:
 
 
 def place_of(index: Catalog, place: Path | str, *, groups: bool = False) -> Place:
-    """Return where the runs, or groups, of a catalog are claimed."""
+    """Return the place in which the runs or groups of a catalog are claimed."""
     if isinstance(place, Path):
         return Folders(place, index, groups=groups)
     from seamark.remote.http.catalog import RemoteCatalog
@@ -255,7 +255,7 @@ def place_of(index: Catalog, place: Path | str, *, groups: bool = False) -> Plac
 
 
 def first_free(place: Place, refs: Iterable[Ref], matches: Callable[[Ref], bool]) -> Hold | None:
-    """Claim the first run or group that nobody has and that matches when asked again, or None."""
+    """Claim and return the first free run or group that still matches, or None."""
     for ref, claim in place.take(list(refs)):
         hold = Hold(place, ref, claim)
         fits = False

@@ -55,11 +55,11 @@ def tags_of(attributes: Iterable[Attribute]) -> dict[str, Any]:
 
 
 class TagCheck:
-    """Refuses a keyed tag that a project above defines.
+    """Check that keyed tags do not contradict those of the projects above.
 
-    The projects are asked once, when the first keyed tag is recorded: what this disk has of them,
-    and what the server has that the container is sent to. What cannot be read then is no error.
-    What is written all the same is kept, and readers show it as a conflict.
+    The projects are read once, when the first keyed tag is recorded: from this disk, and from the
+    server to which the container is sent. A failure to read them is not an error. A contradicting
+    tag that is recorded anyway is kept, and readers show it as a conflict.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class TagCheck:
         self._recorded, self._remotes, self._token = recorded, remotes, token
 
     def expect(self, atoms: Mapping[str, Atom]) -> None:
-        """Raise `ArgumentError` for values that projects above have other ones for."""
+        """Raise `ArgumentError` for values that differ from those of projects above."""
         if not any(map(is_tag, atoms)):
             return
         defined, _ = self._defined
@@ -84,13 +84,13 @@ class TagCheck:
                 raise ArgumentError(msg)
 
     def server_tags(self) -> dict[str, Any]:
-        """Return the keyed tags that projects define on the server, but not on this disk."""
+        """Return the keyed tags of projects that only the server has."""
         _, far = self._defined
         return {path[len(_BELOW) :]: decode_atom(*atom) for path, atom in far.items()}
 
     @cached_property
     def _defined(self) -> tuple[dict[str, tuple[str, Atom]], dict[str, Atom]]:
-        """Tags that projects define, each with its project, and those that only the server has."""
+        """Tags of projects, each with its project, and those that only the server has."""
         folder, far = self._recorded.folder, dict[str, Atom]()
         above = projects_above(folder.project, folder.run)
         found = _tags_of(above, self._recorded.log_of)
@@ -102,7 +102,7 @@ class TagCheck:
                         return _tags_of(above, lambda one: catalog.fresh_view(one, PROJECT_LOG))
 
                 there = call_within(ask, "seamark-tags")
-                # Of one key the uppermost project counts, wherever that was said.
+                # For each key the topmost project counts, whether on this disk or on the server.
                 upper = {project: at for at, project in enumerate(above)}
                 for path, (project, atom) in there.items():
                     if path not in found or upper[project] <= upper[found[path][0]]:
@@ -121,7 +121,7 @@ def _tags_of(
     above: Sequence[str], log_of: Callable[[str], Reader | None]
 ) -> dict[str, tuple[str, Atom]]:
     found: dict[str, tuple[str, Atom]] = {}
-    for project in reversed(above):  # the uppermost last: it counts
+    for project in reversed(above):  # the topmost comes last and counts
         with quietly():
             reader = log_of(project)
             for one in [] if reader is None else reader.attributes(TAGS):
@@ -130,7 +130,7 @@ def _tags_of(
 
 
 def _leaf(value: Any) -> Any:
-    # Return a value so that code which walks through nested dicts ends at it.
+    # Return a value, so that code which walks nested dicts ends here.
     return MappingProxyType(value) if isinstance(value, dict) and value else value
 
 
@@ -148,9 +148,9 @@ class _Opening(ABCMeta):
 class Container(Recordable, metaclass=_Opening):
     """A tree of attributes under slash-separated paths; `Run` and `Project` are the two kinds.
 
-    Item access gives a `Handler` that holds the verbs; ``container["a/b"] = value`` assigns;
-    ``"a/b" in container`` tells whether something is recorded there, and iterating over a run gives
-    the names of the first level.
+    Item access returns a `Handler` with the methods for a path; ``container["a/b"] = value``
+    assigns; ``"a/b" in container`` is true if something is recorded there. Iterating over a run
+    yields the names of the first level.
     """
 
     _path = ""
@@ -240,10 +240,10 @@ class Container(Recordable, metaclass=_Opening):
         return tags_of(self.session.recorded.attributes("tags"))
 
     def get_structure(self) -> dict[str, Any]:
-        """Return everything recorded as a nested dict.
+        """Return all recorded attributes as a nested dict.
 
-        Where ``a`` and ``a/b`` both exist, the value of ``a`` is under the key ``""``. What is
-        known of a file or the like is a mapping, but no dict: dicts are namespaces.
+        If ``a`` and ``a/b`` both exist, the value of ``a`` is under the key ``""``. Facts about a
+        file are a mapping but not a dict: dicts are namespaces.
         """
         return nest({one.path: _leaf(one.value) for one in self.session.recorded.attributes()})
 
@@ -264,8 +264,8 @@ class Container(Recordable, metaclass=_Opening):
     def get_attribute(self, path: str) -> Handler | dict[str, Any] | None:
         """Return the handler of a recorded path, or None if nothing is recorded there.
 
-        Of a namespace, nested dicts of handlers by their names; where ``a`` and ``a/b`` both exist,
-        the handler of ``a``.
+        For a namespace, return nested dicts of handlers by name; if ``a`` and ``a/b`` both exist,
+        return the handler of ``a``.
         """
         at = given_path(path)
         found = self.session.recorded.families(at)
@@ -276,7 +276,7 @@ class Container(Recordable, metaclass=_Opening):
     def set_attribute(self, path: str, attribute: Any) -> Any:
         """Return ``attribute``, and record nothing.
 
-        In Neptune this tells an object what a path holds; here that follows from what is recorded.
+        In Neptune this defines the type of a path; here the type follows from the recorded values.
         """
         given_path(path)
         return attribute
@@ -284,7 +284,7 @@ class Container(Recordable, metaclass=_Opening):
     def get_state(self) -> str:
         """Return ``"created"``, ``"started"`` or ``"stopped"``.
 
-        The state of this object, in Neptune's words.
+        This is the state of this object, in Neptune's terms.
         """
         phase = self.session.lifecycle.phase
         return {NEW: "created", STOPPED: "stopped"}.get(phase, "started")
@@ -294,10 +294,10 @@ class Container(Recordable, metaclass=_Opening):
         return self.__dict__.setdefault("_lock", threading.RLock())  # type: ignore[no-any-return]
 
     def ping(self) -> None:
-        """Do nothing: while it records, it says so by itself."""
+        """Do nothing: a heartbeat is recorded automatically."""
 
     def start(self) -> None:
-        """Begin to record, if that has not happened yet; `init_run` does."""
+        """Start recording, unless that has happened; `init_run` does it."""
         if self.session.recorder.recording:
             self.session.recorder.to_write()
 
@@ -312,11 +312,11 @@ class Container(Recordable, metaclass=_Opening):
     # ---------------------------------------------------------------- waiting and the end
 
     def wait(self, *, disk_only: bool = False) -> None:
-        """Wait until every file that was taken is stored; values are on disk already."""
+        """Wait until every uploaded file is stored; values are on disk already."""
         self.session.recorder.contents.flush()
 
     def sync(self, *, wait: bool = True) -> None:
-        """Call `wait`; kept for code that was written for Neptune."""
+        """Call `wait`; kept for code written for Neptune."""
         if wait:
             self.wait()
 

@@ -1,4 +1,4 @@
-"""Texts and files in records: secrets are masked, very long texts become blobs."""
+"""Texts and files in records: secrets are masked, and very long texts become blobs."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Outlet(Protocol):
         """Whether nothing is recorded by design: disabled, or a rank that does not record."""
 
     def to_write(self) -> JournalWriter | None:
-        """Return the writer, which begins with it; None where nothing is recorded by design."""
+        """Return the writer, which starts the record; None where nothing is recorded by design."""
 
     def to_append(self) -> JournalWriter | None:
-        """Return the writer for points; None, with one warning, where the run was stopped."""
+        """Return the writer for points; None, with one warning, if the run was stopped."""
 
     def to_share(self, path: str) -> JournalWriter | None:
         """Return the writer for records that rank 0 writes for all; None on other ranks."""
@@ -59,7 +59,7 @@ class Outlet(Protocol):
         """Return the path of a series on this rank."""
 
     def announce(self, paths: Collection[str] = ()) -> None:
-        """Announce points, of float series at some paths; a run that waits begins with them."""
+        """Announce points of float series at some paths; a waiting run starts with them."""
 
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
         """Count a lost record, and warn once about it. Never raises."""
@@ -69,7 +69,7 @@ class Outlet(Protocol):
 
 
 class Contents:
-    """Masks and stores contents of records; does not warn of secrets at paths in `unasked`."""
+    """Mask and store contents of records; secrets at paths in `unasked` cause no warning."""
 
     def __init__(self, outlet: Outlet, secrets: Secrets) -> None:
         self.secrets = secrets
@@ -81,7 +81,7 @@ class Contents:
     # ---------------------------------------------------------------- secrets
 
     def hide(self, path: str, text: str) -> str:
-        """Return a text with its secrets masked, and note the path of masked ones."""
+        """Return a text with its secrets masked, and note its path if there are any."""
         kept = self.secrets.text(text)
         if kept != text:
             self.note_masked([path])
@@ -99,7 +99,7 @@ class Contents:
         return kept
 
     def hide_in_op(self, op: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return an op with secrets masked in the values or members that it records."""
+        """Return an op with secrets masked in its values or members."""
         if op["op"] == "assign":
             return {**op, "atoms": self.hide_in_atoms(op["atoms"])}
         if op["op"] == "add":
@@ -107,7 +107,7 @@ class Contents:
         return op
 
     def note_masked(self, paths: Iterable[str]) -> None:
-        """Note that secrets are masked at these paths. Never raises."""
+        """Record the paths at which secrets are masked. Never raises."""
         with quietly():
             shares, writer = self._outlet.shares, self._outlet.writer
             hidden = [path for path in paths if path not in self._hidden_at and shares(path)]
@@ -153,7 +153,7 @@ class Contents:
     def append_points(
         self, writer: JournalWriter, records: Iterable[Mapping[str, Any]], kind: int = Kind.OP
     ) -> bool:
-        """Append points in one write, without those whose contents the disk refused so far."""
+        """Append points in one write, except those whose contents could not be stored yet."""
         if (files := self._files) is not None and files.refuses:
             records = [each for each in records if not files.postpones(each, each["path"], kind)]
         return writer.append_ops(records, kind)
@@ -162,7 +162,7 @@ class Contents:
 
     @property
     def files(self) -> BlobWriter:
-        """Writer that takes and stores files."""
+        """Writer that stores files."""
         if self._files is None:
             outlet = self._outlet
             self._files = BlobWriter(
@@ -181,7 +181,7 @@ class Contents:
             writer.drop("file", not later, f"a file could not be stored{why}", once=("file", later))
 
     def forget(self, path: str) -> None:
-        """Store nothing more for a path that was deleted or emptied."""
+        """Stop storing files for a path that was deleted or cleared."""
         if self._files is not None:
             self._files.forget(path)
 
@@ -190,7 +190,7 @@ class Contents:
         return self._files is None or self._files.flush(timeout_s)
 
     def close(self, timeout_s: float | None) -> None:
-        """Wait until every file is stored, and accept no more."""
+        """Wait until every file is stored, and accept no further ones."""
         if self._files is not None:
             self._files.close(timeout_s)
 

@@ -1,7 +1,7 @@
-"""Distributed trainings: facts about one, and processes that began before its ranks connected.
+"""Distributed trainings: their facts, and processes that started before the ranks connected.
 
-Workers of ``mp.spawn`` have nothing that names their rank until ``init_process_group``. Each of
-them that calls `seamark.init_run` before takes itself for rank 0 and records a run of its own.
+Workers of ``mp.spawn`` do not know their rank before ``init_process_group``. A worker that calls
+`seamark.init_run` earlier assumes that it is rank 0 and records a run of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _METHODS: Final = (types.MethodType, types.FunctionType, types.BuiltinFunctionTy
 
 
 def distribution_of(what: Any) -> dict[str, Any]:
-    """Return the facts by name that a model or a module knows about a distributed training."""
+    """Return the facts about a distributed training that a model or module knows, by name."""
     is_module = isinstance(what, types.ModuleType)
     kind = _kind_of_module(what) if is_module else _kind_of_object(what)
     if kind is None:
@@ -56,7 +56,7 @@ def distribution_of(what: Any) -> dict[str, Any]:
 
 
 def _ask(what: Any, source: _Source) -> Any:
-    with quietly():  # what it is not ready for yet, or says in another version
+    with quietly():  # not available yet, or not in this version
         if callable(source):
             return source(what)
         for name in source.split("."):
@@ -173,7 +173,7 @@ _MIXED: Final = (
 
 
 class LateRank:
-    """Check at heartbeats and at the end whether a process that records as rank 0 is rank 0."""
+    """Check at heartbeats and at the end whether a process that records as rank 0 has rank 0."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class LateRank:
         self._settled = self._met
 
     def check(self, *, stops: bool = False) -> None:
-        """Check the rank; if it is not 0, warn, and leave a run that rank 0 records alone."""
+        """Check the rank; if it is not 0, warn, and stop writing to a run that rank 0 records."""
         if self._settled or self._pid != os.getpid():
             return
         rank = current_rank().rank
@@ -214,23 +214,23 @@ class LateRank:
     def _withdraw(self) -> None:
         shared = self._options.names_a_run or self._policy.common_id
         if shared or self._resume.origin.continues:
-            self._state.disown()  # rank 0 records it, too, and owns its state
+            self._state.disown()  # rank 0 records it as well and owns its state
         elif self._state.word == "running":
             self._state.note("interrupted")
         self._policy.withdraw()
         self._recorder.ask_again()
 
     def beat(self) -> None:
-        """Check at a heartbeat, on another thread than the one that the end of a run waits for."""
-        self._met = self._met or connected()  # a group may be left again
+        """Check at a heartbeat, on a thread that the end of a run does not wait for."""
+        self._met = self._met or connected()  # a process group may be destroyed again
         if not (self._settled or alone()):
-            # No daemon: the process is not to end before the run has.
+            # Not a daemon: the process must not end before the run.
             threading.Thread(
                 target=self.check, kwargs={"stops": True}, name="seamark-late", daemon=False
             ).start()
 
     def warn_of_slurm_tasks(self) -> None:
-        """Warn, once in a process, if nothing connected the SLURM tasks of which one recorded."""
+        """Warn once per process if SLURM tasks were not connected and only one of them recorded."""
         rank = current_rank()
         if self._options.ranks == "zero" and rank.source == "SLURM_PROCID" and not self._met:
             _warn_of_slurm_tasks(rank.world_size)

@@ -28,7 +28,7 @@ __all__ = ["Ending"]
 
 
 class Captured:
-    """The part of a run that captures write to; see `seamark.capture.part.Recorder`."""
+    """Part of a run to which captures write; see `seamark.capture.part.Recorder`."""
 
     def __init__(self, recorder: Recorder, note_state: Callable[..., None]) -> None:
         self._recorder = recorder
@@ -39,13 +39,13 @@ class Captured:
 
     @property
     def writer(self) -> str | None:
-        """Writer id of this process, settled by asking; None where it does not record."""
+        """Writer id of this process, fixed by the first access; None if it does not record."""
         writer = self._recorder.writer
         return writer.name() if writer else None
 
     @property
     def place(self) -> Path | None:
-        """The folder in which the run is kept."""
+        """Folder of the run."""
         return self._recorder.folder.path
 
     @property
@@ -55,7 +55,7 @@ class Captured:
 
     @property
     def root(self) -> Path:
-        """The folder of all runs."""
+        """Folder of all runs."""
         return self._recorder.folder.root
 
     def assign_quietly(self, atoms: Mapping[str, Any]) -> None:
@@ -73,7 +73,7 @@ class Captured:
         """Add one point to each of several float series; count failures."""
         with self._guard:
             if (writer := self._open) is not None:
-                # Not by the recorder's row: such points reopen no run.
+                # Not by the recorder's row: such points do not reopen a run.
                 writer.append_row(numbers)
 
     def keep(self, path: str, file: File) -> None:
@@ -90,13 +90,13 @@ class Captured:
 
     @property
     def _open(self) -> JournalWriter | None:
-        """The open journal, or None; late captures begin no journal."""
+        """The open journal, or None; late captures do not open one."""
         writer = self._recorder.writer
         return None if writer is None or writer.closed else writer
 
 
 class Ending:
-    """Captures of one process in a run, its rests and its end."""
+    """Captures, rests and end of one process in a run."""
 
     def __init__(
         self,
@@ -118,25 +118,25 @@ class Ending:
     # ---------------------------------------------------------------- captures
 
     def begin_captures(self, origin: Origin) -> None:
-        """Capture facts of this process up to its end, and of an owner facts of the run."""
+        """Capture facts about this process until its end, and for an owner facts about the run."""
         capture = self._made()
         if self._state.owner and not capture.owner:
             capture.owner = True
             if not self._recorder.rank:
-                # First: what a run says of itself is no output of the training.
+                # First: lines that a run prints are not output of the training.
                 self._introduction.greet(origin)
                 if (sources := self._introduction.keep_sources()) is not None:
                     self._lifecycle.before_end(sources.finish)
         self._lifecycle.call("start")
 
     def note_error(self, error: BaseException | None, *, asked: bool = False) -> None:
-        """Record the error with which a training ends, if captures have begun or it is asked."""
+        """Record the error that ends a training, if captures have started or errors are wanted."""
         capture = self._made() if asked else self._capture
         if error is not None and capture is not None:
             capture.note_exception(error, asked=asked)
 
     def _saw_error(self, error: BaseException | None) -> None:
-        """Record a propagating error, and the state that it leads to, if captures have begun."""
+        """Record a propagating error and the resulting state, if captures have started."""
         if self._capture is not None:
             self._capture.saw_exception(error)
 
@@ -172,20 +172,20 @@ class Ending:
         return bool(self._state.owner) and not self._recorder.rank
 
     def expect(self) -> None:
-        """Finish when the process ends, unless that has been done by then."""
+        """Finish when the process ends, unless that was done earlier."""
         finish_at_exit(self, self._recorder.folder)
 
     def go_on(self) -> None:
-        """Record again after a rest, or after having waited."""
+        """Resume recording after a rest or a wait."""
         self.expect()
         self._lifecycle.enter(RECORDING)
         self._recorder.beat_every(HEARTBEAT_S)
 
     def rest(self, state: str, *, error: BaseException | None = None) -> None:
-        """Record the state at the end of a training, and free its descriptor and thread.
+        """Record the state at the end of a training, and release the descriptor and thread.
 
-        Never raises. Later records go into another journal. The fate of the process says nothing
-        about the run any more, until it is ``"running"`` again.
+        Never raises. Later records go into another journal. The end of the process no longer
+        affects the state of the run, until the run is ``"running"`` again.
         """
         if self._lifecycle.phase != RECORDING or not self._state.is_recording_process:
             self._state.note(state, error=error)
@@ -206,7 +206,7 @@ class Ending:
         self.finish("stop", failed=error is not None)
 
     def finish_at_exit(self, error: BaseException | None) -> None:
-        """Finish because the process ends, by an error unless it is None."""
+        """Finish because the process ends, with an error unless it is None."""
         self._saw_error(error)
         self.finish("exit", 60.0)
 
@@ -220,14 +220,14 @@ class Ending:
     ) -> None:
         """Store pending files, mark the run completed, force everything to disk, and close.
 
-        ``reason`` is ``"stop"``, or ``"exit"`` at the end of the process; ``seconds`` limits
-        files and disk. A ``quiet`` run is withdrawn: nothing is printed or awaited. If it
-        ``failed``, an exception propagates, which nothing may hold up.
+        ``reason`` is ``"stop"``, or ``"exit"`` at the end of the process; ``seconds`` limits the
+        wait for files and disk. A ``quiet`` run is withdrawn: nothing is printed or awaited. If it
+        ``failed``, an exception is propagating and must not be delayed.
         """
         recorder, state, writer = self._recorder, self._state, self._recorder.writer
         if writer is not None and not state.is_recording_process:
             recorder.kept.write()
-            if writer.writer is not None:  # a forked helper closes what it wrote itself
+            if writer.writer is not None:  # a forked helper closes its own journal
                 writer.close(reason)
                 self._shipping.finish(seconds, in_haste=True)
             return
@@ -235,7 +235,7 @@ class Ending:
             return
         if writer is not None:
             if not quiet:
-                recorder.kept.write()  # with which a run that waited begins, so that it ends
+                recorder.kept.write()  # starts a waiting run, so that it can end
             writer.retry_now()
         self._lifecycle.call("stop")
         self._lifecycle.enter(STOPPED)

@@ -1,4 +1,4 @@
-"""Reads of one path for a handler; a rank that records nothing gets empty answers, no errors."""
+"""Reads of one path for a handler; a rank that records nothing gets empty results, not errors."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def value_of(recorded: Recorded, path: str) -> Any:
         if path in _SAME:
             known = value_of(recorded, _SAME[path])
             return int(known) if isinstance(known, float) else known  # whole seconds, or a time
-        if recorded.families(path):  # series, files and the like, which a namespace does not show
+        if recorded.families(path):  # series, files and others that a namespace does not show
             return {}
         raise recorded.missing(path, reader)
     if found.family in ("file", "file_set"):
@@ -243,7 +243,7 @@ def download_last(
 
 
 def _target(destination: str | os.PathLike[str] | None) -> Path:
-    """Return where a download goes; a name that ends with a slash is a folder, which is made."""
+    """Return the target of a download; a name ending with a slash is a folder, which is created."""
     if destination is None:
         return Path.cwd()
     target = Path(destination)

@@ -45,7 +45,7 @@ __all__ = ["Handler"]
 
 _DESCRIBED: Final = ("name", "description")
 _CHART: Final = ("min", "max", "unit")
-"""Arguments that are accepted and not recorded: Neptune drew series of numbers by them."""
+"""Arguments that are accepted and not recorded; Neptune used them for charts."""
 _ARGUMENTS: Final = {
     "append": ("value", "step", "timestamp", "wait", *_DESCRIBED, *_CHART),
     "extend": ("values", "steps", "timestamps", "wait", *_DESCRIBED, *_CHART),
@@ -59,7 +59,7 @@ class Root(Protocol):
 
     @property
     def session(self) -> Part:
-        """Part of one process in it."""
+        """Session of this process in it."""
 
     def pop(self, path: str) -> None:
         """Delete a path and everything below it."""
@@ -68,8 +68,8 @@ class Root(Protocol):
 class Handler(Recordable):
     """A path of a run or project; made by item access, ``run["train"]["loss"]``.
 
-    Making one neither reads nor writes anything. Of a namespace, ``in`` and iteration are about
-    what is recorded below it: ``for name in run["train"]``.
+    Creating a handler reads and writes nothing. For a namespace, ``in`` and iteration refer to the
+    attributes recorded below it: ``for name in run["train"]``.
     """
 
     __slots__ = ("_path", "_root")
@@ -129,11 +129,11 @@ class Handler(Recordable):
 
         Args:
             value: The point.
-            step: Finite number, kept as given; None numbers it 1 above the last, from 0 on.
+            step: Finite number, kept as given; None is one more than the last step, starting at 0.
             timestamp: Seconds since the Unix epoch, or a datetime.
             wait: Return only when a file is stored.
-            **described: ``name`` and ``description`` of a file; Neptune's ``min``, ``max`` and
-                ``unit`` of a chart are accepted, and not recorded.
+            **described: ``name`` and ``description`` of a file. Neptune's chart options ``min``,
+                ``max`` and ``unit`` are accepted and not recorded.
 
         Raises:
             ValueKindError: If the value is none of these.
@@ -162,7 +162,7 @@ class Handler(Recordable):
         wait: bool = False,
         **described: Any,
     ) -> None:
-        """Add many points to the series at this path; numbers go to disk as one block.
+        """Add many points to the series at this path; numbers are written as one block.
 
         Args:
             values: The points, all of one kind; a mapping of sequences extends each series below
@@ -174,7 +174,8 @@ class Handler(Recordable):
 
         Raises:
             ArgumentError: If the lengths differ, or a step is not a finite number.
-            ValueKindError: If a value cannot be in a series; nothing is written then.
+            ValueKindError: If a value cannot be stored in a series. Nothing is written in this
+                case.
             FamilyError: If the path holds another family.
             UnknownArgumentError: If an argument does not exist; the nearest one is named.
         """
@@ -201,22 +202,23 @@ class Handler(Recordable):
             self.append(point, step=step, timestamp=timestamp, wait=wait, **described)
 
     def keep(self, what: Keep) -> Handler:
-        """Keep this of the numbers at this path from now on, in place of a point for each.
+        """Keep an aggregate of the numbers at this path from now on, instead of their points.
 
-        `append`, `extend` and `log_metrics` add to it. What several ranks, processes and attempts
-        keep at one path is added up when it is read, without what was seen after a checkpoint that
-        was gone back to. It is written at most once a second, with checkpoints and at the end.
+        `append`, `extend` and `log_metrics` add to it. Readers combine the aggregates of several
+        ranks, processes and attempts at one path, without numbers that were recorded after a
+        checkpoint from which the run was resumed. The aggregate is written at most once a second,
+        with checkpoints and at the end.
 
         Args:
-            what: ``seamark.Statistics(skip=0)``, ``seamark.Last()`` or ``seamark.Ring(n)``, of
-                which an empty copy is taken.
+            what: ``seamark.Statistics(skip=0)``, ``seamark.Last()`` or ``seamark.Ring(n)``; an
+                empty copy of it is used.
 
         Returns:
             This handler.
 
         Raises:
-            ArgumentError: If it is none of these.
-            FamilyError: If the path holds a series or something else, or keeps another kind.
+            ArgumentError: If ``what`` is none of these.
+            FamilyError: If the path holds another family or another kind of aggregate.
             InactiveRunError: If the run was stopped.
             ReadOnlyError: If it was opened for reading.
         """
@@ -276,7 +278,7 @@ class Handler(Recordable):
     ) -> None:
         """Store a file at this path: a path on disk, a `File`, or a value for `File.create_from`.
 
-        The bytes are taken before this returns; they are stored in the background.
+        The bytes are read before this returns; they are stored in the background.
 
         Args:
             value: A path, a file or an object.
@@ -287,7 +289,7 @@ class Handler(Recordable):
             FileNotFoundError: If the path does not exist.
             ValueKindError: If the object cannot be made into a file.
         """
-        if not self._session.recorder.silent:  # an image need not be drawn for nothing
+        if not self._session.recorder.silent:  # do not draw an image in vain
             self.assign(as_file(value, include_plotlyjs), wait=wait)
 
     def upload_files(
@@ -302,21 +304,21 @@ class Handler(Recordable):
 
         Args:
             value: A path, folder, glob pattern or module, or several. Members are named relative to
-                the working directory, or where they do not lie in it to the folder that was named;
-                those of a package begin with its name.
-            ignore: ``".gitignore"``, or the name of other files with the same kind of rules, leaves
-                out what these name below a folder, in a pattern and in a package, git's own folder
-                and ``__pycache__``. A file that is named itself is taken. Git is asked; if it
-                cannot tell what is ignored, nothing of that folder is stored, and a warning says
-                so.
-            max_bytes: If the files are more than this together, none is stored; None: any amount.
+                the working directory or, outside it, relative to the given folder; those of a
+                package begin with its name.
+            ignore: ``".gitignore"``, or the name of other files with the same kind of rules. Files
+                that they match are left out below folders, in patterns and in packages, as are
+                git's own folder and ``__pycache__``. A file that is named itself is stored. Git
+                evaluates the rules; if it fails, nothing of that folder is stored, and a warning is
+                logged.
+            max_bytes: Maximum total size in bytes; if the files exceed it, none is stored. None: no
+                limit.
             wait: Return only when they are stored.
 
         Raises:
-            FileNotFoundError: If a path does not exist, or a module lies in no files. A pattern
-                that matches nothing is only warned of.
-            ArgumentError: If there are more bytes than ``max_bytes``, or an argument has a value
-                that cannot be used.
+            FileNotFoundError: If a path does not exist, or a module has no files. A pattern that
+                matches nothing only causes a warning.
+            ArgumentError: If the files exceed ``max_bytes``, or an argument has an invalid value.
         """
         if self._session.recorder.silent:
             return
@@ -341,7 +343,7 @@ class Handler(Recordable):
             self._session.recorder.contents.files.forget(at, names)
 
     def track_files(self, path: str, *, destination: str | None = None, wait: bool = False) -> None:
-        """Record which files a path, folder, pattern or URL means, without copying them.
+        """Record the files of a path, folder, pattern or URL without copying them.
 
         Raises:
             FileNotFoundError: If nothing is there.
@@ -351,7 +353,7 @@ class Handler(Recordable):
         if writer is None:
             return
         held = None
-        if writer.families.get(at) == "artifact":  # tracked before: what it holds stays
+        if writer.families.get(at) == "artifact":  # tracked before: its files are kept
             held = self._session.recorded.attribute(at).value
         op = artifact_op(
             at,
@@ -369,12 +371,12 @@ class Handler(Recordable):
     def fetch(self) -> Any:
         """Return the value at this path: an atom, the strings of a set, the last point of a series.
 
-        Of what `keep` keeps it is a `seamark.Statistics`, a `seamark.Last` or a `seamark.Ring`.
-        A namespace gives the atoms below it as a nested dict.
+        For an aggregate of `keep` it is a `seamark.Statistics`, a `seamark.Last` or a
+        `seamark.Ring`. For a namespace it is a nested dict of the atoms below it.
 
         Raises:
             MissingFieldError: If nothing is recorded here.
-            FamilyError: If a file is here, which is read with `download`.
+            FamilyError: If the path holds a file; read it with `download`.
         """
         return value_of(self._session.recorded, self._path)
 
@@ -398,10 +400,10 @@ class Handler(Recordable):
         They are ``step``, ``value``, ``time_ns`` (since the Unix epoch) and ``attempt``.
 
         Args:
-            attempt: ``"latest"`` hides what an older attempt recorded after the checkpoint that was
-                resumed from; ``"all"`` shows everything; a number shows the run as that attempt
-                left it.
-            points: For drawing, at most this many representative points: a
+            attempt: ``"latest"`` hides points that an older attempt recorded after the checkpoint
+                from which the run was resumed; ``"all"`` shows all points; a number shows the run
+                as of the end of that attempt.
+            points: Maximum number of representative points, for drawing: returns a
                 `seamark.reading.curves.Curve`, whose parts keep their minimum and maximum. None for
                 every point.
 
@@ -423,15 +425,15 @@ class Handler(Recordable):
         """Return the series at this path as a DataFrame: ``step``, ``value`` and ``timestamp``.
 
         Args:
-            include_timestamp: Whether to have the last column.
-            limit: At most this many points, the latest ones.
-            progress_bar: Accepted for Neptune's sake; reading is too quick to show one.
+            include_timestamp: Whether to include the column ``timestamp``.
+            limit: Maximum number of points, the latest ones.
+            progress_bar: Accepted for compatibility with Neptune; reading is too quick to show one.
             attempt: As in `fetch_points`.
 
         Raises:
             MissingExtraError: If pandas is not installed.
             MissingFieldError: If nothing is recorded here.
-            FamilyError: If the path holds no series of numbers or texts.
+            FamilyError: If the path does not hold a series of numbers or texts.
         """
         recorded = self._session.recorded
         return frame_of(recorded, self._path, attempt, limit, timestamps=include_timestamp)
@@ -439,10 +441,10 @@ class Handler(Recordable):
     def fetch_bytes(self, *, references: bool = False) -> bytes:
         """Return the bytes of the file at this path, without a copy on disk.
 
-        The same files are opened as by `download`.
+        The rules for opening files are those of `download`.
 
         Args:
-            references: Open what the record refers to, wherever it is.
+            references: Open a referenced file wherever it is.
 
         Raises:
             MissingFieldError: If nothing is recorded here.
@@ -468,32 +470,33 @@ class Handler(Recordable):
     ) -> Any:  # a figure of plotly, which has no types
         """Return a figure of the series at this path, or of all series of numbers below it.
 
-        It is a figure of plotly, which a notebook shows when it is the last thing in a cell. Where
-        lines are smoothed, the band behind them lies between the smallest and the largest value;
-        NaN and infinities are marked at the edge.
+        The result is a plotly figure, which a notebook shows if it is the last value of a cell.
+        Behind smoothed lines, a band spans the smallest and largest values; NaN and infinities are
+        marked at the edge.
 
         Args:
             x: ``"step"``, ``"order"`` of recording, ``"time"`` (of the clock, in UTC),
                 ``"relative"`` (seconds since the run was created), or the path of a series such as
-                ``"epoch"``: its value at the same step, else the last before.
+                ``"epoch"``: its value at the same step, or the last one before.
             smooth: Width of a window in units of x: the line is the mean of all finite points in
-                the window around each place, however many are drawn.
-            log_x: Logarithmic x axis; the line is drawn as finely at its start as at its end.
+                the window, including those that are not drawn.
+            log_x: Logarithmic x axis; the line has the same resolution everywhere.
             log_y: Logarithmic y axis.
             attempt: As in `fetch_points`.
-            points: At most this many representative points; a spike of one point is always one.
-            half_life: Smooth by age instead: the line is the average of all finite points up to
-                each place, of which one that lies so far behind counts half.
-            low: Only points whose x is not less; the smoothed line is made of all points.
-            high: Only points whose x is not greater.
-            refresh: Draw again every so many seconds until the run ends or the cell is interrupted;
-                needs a notebook, and nothing is returned then.
+            points: Maximum number of representative points; a spike of a single point is always one
+                of them.
+            half_life: Smooth exponentially instead: the line is the weighted mean of all finite
+                points up to each x, where the weight halves with this distance in x.
+            low: Lower limit of x; the smoothed line still uses all points.
+            high: Upper limit of x.
+            refresh: Redraw at this interval in seconds until the run ends or the cell is
+                interrupted; needs a notebook, and returns None.
 
         Raises:
             MissingExtraError: If the extra ``plot`` is not installed.
             MissingFieldError: If there is no such series; the nearest one is named.
-            ArgumentError: If an argument has a value that cannot be used.
-            PathError: If ``x`` breaks the grammar of paths.
+            ArgumentError: If an argument has an invalid value.
+            PathError: If ``x`` is not a valid path.
         """
         look = Look(points, x, low, high, smooth, half_life, log_x, log_y)
         return plot_run(self._session.recorded, [self._path], PlotOptions(look, attempt), refresh)
@@ -552,17 +555,18 @@ class Handler(Recordable):
     ) -> None:
         """Write the file, file set, file series or tracked files at this path to disk.
 
-        Whatever names were recorded, everything is written below the destination. A file that a
-        record only refers to, as those of an artifact, is opened if it lies in the run's folder, or
-        if you recorded the run on this host and it has not changed since: a run from somebody else
-        may name any of your files. What an artifact has at addresses elsewhere is not fetched.
+        Files are only written below the destination, whatever their recorded names. A referenced
+        file, such as those of an artifact, is opened if it is in the run's folder, or if you
+        recorded the run on this host and the file has not changed since: a run from another user
+        might name any of your files. URLs of an artifact are not fetched.
 
         Args:
-            destination: A file name, or a folder: one that exists, or whose name ends with a slash;
-                None: the working directory. There, a file is called by the last part of this path,
-                with its own extension. Several files become one archive if it ends with ``.zip``.
-            progress_bar: Accepted for Neptune's sake; has no effect.
-            references: Open whatever the records refer to, wherever it is.
+            destination: A file name, or a folder that exists or whose name ends with a slash. None:
+                the working directory. In a folder, the file is named by the last part of this path
+                with its own extension. Several files become one archive if the name ends with
+                ``.zip``.
+            progress_bar: Accepted for compatibility with Neptune; has no effect.
+            references: Open referenced files wherever they are.
 
         Raises:
             MissingFieldError: If nothing is recorded here.

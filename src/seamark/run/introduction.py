@@ -1,4 +1,4 @@
-"""The first records of a run, and the lines that it prints."""
+"""First records of a run, and the lines that it prints."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _OWN: Final = ("sys/", "source_code/", "distributed/", "monitoring/")
 
 
 class Introduction:
-    """The first records of a run: its arguments, and facts from adapters."""
+    """First records of a run: its arguments, and facts from adapters."""
 
     def __init__(self, options: Settings, recorder: Recorder, *, told: bool) -> None:
         self._options = options
@@ -89,7 +89,7 @@ class Introduction:
         return {"sys/tags": self._options.tags.words, "sys/group_tags": self._options.groups}
 
     def tags(self) -> dict[str, Any]:
-        """Return the values of keyed tags that were given, by key."""
+        """Return the given keyed tags by key."""
         given = {path: atom for path, atom in self.facts.items() if is_tag(path)}
         return {path.partition("/")[2]: decode_atom(*atom) for path, atom in given.items()}
 
@@ -122,7 +122,7 @@ class Introduction:
             self._record_inputs(writer, config.inputs)
 
     def end(self) -> None:
-        """Stop recording the run's arguments: they are recorded here or by another process."""
+        """Stop recording the run's arguments: this or another process has recorded them."""
         self.told = True
 
     def _record_inputs(self, writer: JournalWriter, inputs: Mapping[str, str]) -> None:
@@ -140,7 +140,7 @@ class Introduction:
         """Return facts of the training process by path: host, code version, ranks, remotes."""
         facts = {"sys/hostname": host_name(), **_distributed(self.facts)}
         if (version := self.version).text:
-            facts[_VERSION] = (  # a digest of ours holds no secret
+            facts[_VERSION] = (  # a digest contains no secret
                 version.text
                 if version.executed
                 else self._recorder.contents.hide(_VERSION, version.text)
@@ -150,15 +150,15 @@ class Introduction:
 
     @cached_property
     def version(self) -> StartVersion:
-        """Version of the code as it was when first asked for."""
+        """Version of the code at the first access."""
         return StartVersion.of(self._options)
 
     def executed_code(self) -> CodeVersion | None:
-        """Return the code of which the version was recorded; None if the version was given."""
+        """Return the code whose version was recorded; None if the version was given."""
         return self.version.executed
 
     def keep_sources(self) -> SourceFiles | None:
-        """Begin to keep the files that were named as ``source_files``; None if there are none."""
+        """Start storing the ``source_files``; return None if there are none."""
         sources = self._options.source_files
         if not sources or self.told:
             return None
@@ -167,9 +167,9 @@ class Introduction:
         return SourceFiles(self._recorder, sources)
 
     def greet(self, origin: Origin) -> None:
-        """Print where the run is recorded."""
+        """Print the location of the run."""
         recorder, begun = self._recorder, origin.begun
-        if not recorder.positions():  # a warning has said why nothing can be written yet
+        if not recorder.positions():  # a warning has explained why nothing can be written yet
             return
         what = f"recording attempt {begun.number} to" if begun else "recording to"
         if not is_quiet():
@@ -178,7 +178,7 @@ class Introduction:
             _print_line(recorder.folder, what, sent, self.called(origin))
 
     def called(self, origin: Origin) -> str:
-        """Return the generated name of a run that this process made without a name, else its id."""
+        """Return the generated name of an unnamed run created by this process, else its id."""
         run, writer, options = self._recorder.folder.run, self._recorder.writer, self._options
         is_new = not (options.names_a_run or origin.begun or origin.continues)
         if is_new and writer is not None and "sys/name" not in writer.families:
@@ -186,7 +186,7 @@ class Introduction:
         return run
 
     def covers(self, paths: Iterable[str]) -> bool:
-        """Return whether paths have only the records that every run makes when it begins."""
+        """Return whether all paths belong to the records that every run makes at its start."""
         chosen = self._options.monitoring_namespace
         own = (*_OWN, f"{chosen}/") if chosen else _OWN
         config = self._options.config_path
@@ -206,7 +206,7 @@ def _distributed(told: Mapping[str, Any]) -> dict[str, Any]:
 def print_end(
     folder: RunFolder, called: str, state: str, lost: int, sent: Sequence[str] = ()
 ) -> None:
-    """Print how a run ended, on stderr; where quiet is asked for, only losses. Never raises."""
+    """Print how a run ended to stderr; if quiet, only losses. Never raises."""
     if is_quiet() and not lost:
         return
     what = "value or record was" if lost == 1 else "values or records were"
@@ -230,7 +230,7 @@ def _print_line(folder: RunFolder, what: str, there: str, called: str) -> None:
 def _is_found(folder: RunFolder) -> bool:
     try:
         return not os.environ.get("SEAMARK_REMOTE") and folder.root == root_dir()
-    except ArgumentError:  # the one that it would find is another user's
+    except ArgumentError:  # the run that it would find belongs to another user
         return False
 
 

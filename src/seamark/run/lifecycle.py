@@ -1,4 +1,4 @@
-"""Phases of a run in one process, their hooks, and the objects to finish when the process ends.
+"""Phases of a run in one process, their hooks, and the objects to finish at process exit.
 
 ===========  =======================================================================================
 new          nothing was recorded by this object yet; it holds nothing of the system
@@ -8,7 +8,7 @@ resting      training has ended; no journal is open and no thread runs; recordin
 stopped      it records nothing any more
 ===========  =======================================================================================
 
-``docs/explanation/lifecycle.md`` shows every way from one to another.
+``docs/explanation/lifecycle.md`` shows all transitions.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Lifecycle:
         self._once: list[Hook] = []
 
     def enter(self, phase: str) -> None:
-        """Enter another phase; call no hooks."""
+        """Enter another phase without calling hooks."""
         self.phase = phase
 
     def on(self, **hooks: Hook) -> None:
-        """Register hooks of a part of the run.
+        """Register hooks.
 
         Args:
             **hooks: By name. ``start``: when training is being recorded, at its first record and
@@ -74,11 +74,11 @@ class Lifecycle:
             self._hooks.setdefault(name, []).append(hook)
 
     def before_end(self, hook: Hook) -> None:
-        """Register a hook that is called once, before the run rests or stops next."""
+        """Register a hook that is called once, before the run next rests or stops."""
         self._once.append(hook)
 
     def call(self, name: str) -> None:
-        """Call the hooks of a name, at the end the last registered first. Never raises."""
+        """Call the hooks of a name; at the end in reverse order of registration. Never raises."""
         hooks = list(self._hooks.get(name, ()))
         if name in ("rest", "stop"):
             once, self._once = self._once, []
@@ -93,7 +93,7 @@ class Finishing(Protocol):
     """An object that has to be finished at exit."""
 
     def finish_at_exit(self, error: BaseException | None, /) -> None:
-        """Finish because the process ends, by an error unless it is None."""
+        """Finish because the process ends, with an error unless it is None."""
 
 
 _running: dict[int, Finishing] = {}
@@ -118,7 +118,7 @@ def call_after_runs(call: Callable[[BaseException | None], None]) -> None:
 
 
 def _register() -> None:
-    # Always the newest of the registered, hence the first called: before a debug root is removed.
+    # Always registered last, hence called first: before a debug root is removed.
     atexit.unregister(_finish_all)
     atexit.register(_finish_all)
     at_worker_end(_finish_all)

@@ -49,16 +49,16 @@ _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Something that lies elsewhere, as an input or output of a run; nothing is read of it.
+    """An external input or output of a run; its content is never read.
 
     Attributes:
-        uri: Such as ``"s3://bucket/key"`` or ``"https://git.lab/team/code@1f3a9c"``. User and
-            password in it are not kept.
+        uri: URI such as ``"s3://bucket/key"`` or ``"https://git.lab/team/code@1f3a9c"``, without
+            user and password.
         kind: ``"dataset"``, ``"model"``, ``"branch"``, ``"tag"`` or ``"commit"``; None if it is
             none of them.
 
     Raises:
-        ArgumentError: If the URI is none, or there is no such kind.
+        ArgumentError: If the URI or the kind is invalid.
     """
 
     uri: str
@@ -78,7 +78,7 @@ def hash_of(kind: str, name: str) -> str:
 
 
 def artifact_folder(of: object, root: Path) -> RunFolder | None:
-    """Return the folder of an artifact that is an input or output; None if this disk has none."""
+    """Return the folder of an input or output artifact; None if it is not on this disk."""
     if not isinstance(of, dict) or of.get("kind") != "artifact":
         return None
     place = f"{of.get('project')}/{ARTIFACTS}/{of.get('name')}"
@@ -99,7 +99,7 @@ class Associations:
         self._marked: dict[str, str] = {}
 
     def mark(self, kind: str, what: Any, name: str | None) -> RunFolder | None:
-        """Record an input or output if this rank may; return the folder of a local artifact."""
+        """Record an input or output if this rank records; return a local artifact's folder."""
         writer = self._recorder.to_share(SPACES[kind])
         if writer is None:
             return None
@@ -172,18 +172,18 @@ class Associations:
 def find_among(
     places: Iterable[Path | str], token: str | None, word: str, project: str, kind: str
 ) -> RunName:
-    """Return the model, version or artifact that a word names in the first place that has one.
+    """Return the model, version or artifact with a name, from the first place that has one.
 
     Args:
         places: Roots, or addresses of servers.
         token: Token for servers.
-        word: Word of a person; see `seamark.store.query.selection`.
-        project: Project in which to look, unless the word names one.
+        word: Name given by the user; see `seamark.store.query.selection`.
+        project: Default project, unless the name includes one.
         kind: Kind of container.
 
     Raises:
-        RunNotFoundError: If no place has one; it is of the first.
-        ArgumentError: If several may be meant.
+        RunNotFoundError: If no place has one; it is the error of the first place.
+        ArgumentError: If the name is ambiguous.
     """
     from seamark.store.query.selection import find_registered
 
@@ -210,13 +210,13 @@ def _op(
 
 
 def described(ref: Ref, number: object = None) -> dict[str, Any]:
-    """Return the record of a container that a run reads or made."""
+    """Return the record of a container that is an input or output of a run."""
     kind, home = kind_of(*ref), home_of(ref[0])
     if kind == "project":
         return {"kind": kind, "id": home}
     of = {"kind": kind, "project": home, "id": ref[1]}
     if kind == "model":
-        of["id"] = f"{home}/{ref[1]}"  # a key is one of a project's
+        of["id"] = f"{home}/{ref[1]}"  # a key is unique within its project
     if kind != "run":
         of["name"] = model_key(*ref)
     return of if number is None else {**of, "version": number}
@@ -225,10 +225,10 @@ def described(ref: Ref, number: object = None) -> dict[str, Any]:
 def _of_container(what: Container) -> dict[str, Any]:
     folder, number = what.folder, None
     if folder.kind == "artifact":
-        artifact = cast("Any", what)  # its class is of a higher layer
+        artifact = cast("Any", what)  # its class belongs to a higher layer
         return described((folder.project, artifact.digest), artifact.version)
     if folder.kind == "model_version":
-        with contextlib.suppress(Exception):  # a number is for people
+        with contextlib.suppress(Exception):  # a number is for display
             number = int(what["sys/version"].fetch())
     return described((folder.project, folder.run), number)
 
@@ -238,14 +238,14 @@ _SEEN: Final = "(shown above)"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A run, or something that runs read and made.
+    """A run, or an input or output of runs.
 
     Attributes:
         id: Unique digest; of an artifact, its own.
         kind: ``"run"``, another kind of container, ``"files"``, or the kind of a `Reference`.
-        label: Name for people.
-        project: Project path; empty for what belongs to none.
-        run: Run id, key of a model, id of a version or digest of an artifact; else empty.
+        label: Display name.
+        project: Project path; empty if it belongs to none.
+        run: Run id, key of a model, id of a version or digest of an artifact; otherwise empty.
     """
 
     id: str
@@ -276,7 +276,7 @@ class Edge:
 class Lineage:
     """Ancestors and descendants of a run or artifact; made by `seamark.Run.lineage`.
 
-    Printed, it is a tree.
+    ``print`` shows it as a tree.
 
     Attributes:
         start: The run or artifact itself.

@@ -1,4 +1,4 @@
-"""Logs without a training, of projects, models and versions; and changes from outside."""
+"""Logs of projects, models and versions, which have no training; and edits of runs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ log = logging.getLogger("seamark")
 
 
 class LogSession:
-    """Part of one process in a log: nothing is captured, and it has no state."""
+    """Session of one process in a log, without captures and state."""
 
     def __init__(
         self,
@@ -100,19 +100,19 @@ class LogSession:
     # ---------------------------------------------------------------- tables
 
     def up_to_date(self, progress_bar: Progress = False) -> Catalog:  # noqa: FBT002 - as people
-        """Return the catalog, up to date for the project and all below it."""
+        """Return the catalog, updated for the project and everything below it."""
         if not (progress_bar is None or isinstance(progress_bar, bool) or callable(progress_bar)):
             wanted = "True, False, None, a function of two numbers or a progress bar's class"
             raise argument_error(progress_bar, "progress_bar", wanted)
         index = self.recorded.index
         with _progress(progress_bar) as progress:
             index.refresh(self.recorder.folder.project, progress=progress)
-        if not self.recorded.remote:  # a server is asked only where it has no answer
+        if not self.recorded.remote:  # a server is asked only if the disk has no answer
             self.check_exists()
         return index
 
     def select(self, progress_bar: Progress = False, **wanted: Any) -> tuple[Catalog, Selection]:  # noqa: FBT002 - as people
-        """Return the catalog, up to date, and a checked selection of runs below this."""
+        """Return the updated catalog and a checked selection of runs below this project."""
         from seamark.store.query.selection import Selection
 
         selection = Selection(**{"project": self.recorder.folder.project, **wanted})
@@ -135,7 +135,7 @@ class LogSession:
             self.warn_once(f"there is no project {where}")
 
     def warn(self, error: QueryError) -> None:
-        """Suggest once a path for one that no run has; a later run may have it."""
+        """Suggest, once, a path for one that no run has; a later run may have it."""
         self.warn_once(str(error).split("\n", 1)[0])
 
     def warn_once(self, message: str) -> None:
@@ -158,11 +158,11 @@ class LogSession:
         was_there = self.recorder.folder.exists()
         writer = self._open()
         if was_there:
-            with quietly():  # without it, the fold settles conflicts
+            with quietly():  # without it, the fold resolves conflicts
                 learn(self.recorder.folder, writer, "monitoring")
 
     def _open(self) -> JournalWriter:
-        # Nobody asks whether the process lives: a day in a notebook is to leave no heartbeats.
+        # A log has no state that depends on its process: a day in a notebook writes no heartbeats.
         writer = self.recorder.open()
         writer.beat_every(math.inf)
         self.lifecycle.enter(RECORDING)
@@ -179,7 +179,7 @@ class LogSession:
         if self._pid == os.getpid():
             self.finish("exit", _EXIT_S)
         elif (writer := self.recorder.writer) is not None and writer.writer is not None:
-            self.recorder.kept.write()  # a forked helper closes what it wrote itself
+            self.recorder.kept.write()  # a forked helper closes its own journal
             writer.close("exit")
 
     def finish(self, reason: str, seconds: float | None = None) -> None:
@@ -195,7 +195,7 @@ class LogSession:
 
 
 class Logbook(Container):
-    """A container that no training is recorded in: nothing is captured, and it has no state."""
+    """A container without a training: it has no captures and no state."""
 
     session: LogSession
 
@@ -239,7 +239,7 @@ def _progress(wanted: Progress) -> Iterator[Callable[[int, int], None] | None]:
 
 
 def set_trashed(catalog: Catalog, root: Path | None, refs: Iterable[Ref], *, trashed: bool) -> None:
-    """Put runs into the trash, or take them out."""
+    """Move runs to the trash, or restore them."""
     op = {"op": "assign", "atoms": {"sys/trashed": encode_atom(trashed)}}
     for project, run in refs:
         if root is None:
@@ -258,7 +258,7 @@ def append_ops(
     remotes: tuple[str, ...] = (),
     token: str | None = None,
 ) -> bool:
-    """Append ops through a new journal, which owns nothing; return whether all are kept."""
+    """Append ops through a new journal without ownership; return whether all were written."""
     expect_run(folder)
     expect_writable(folder)
     session = LogSession(folder, "offline", remotes=remotes, token=token)

@@ -24,20 +24,19 @@ def from_dict(
 ) -> Run:
     """Rebuild a run from the result of `Run.to_dict`, and return it for reading.
 
-    It keeps its id, times, owner and state; of files, what is known and not their bytes. All of
-    the document is checked before anything is written.
+    The run keeps its id, times, owner and state, and the facts about its files but not their bytes.
+    The whole document is checked before anything is written.
 
     Args:
-        document: What `Run.to_dict` returned, or what ``seamark export --format json`` wrote of one
-            run.
-        project: Project that it goes to; None for the one that it was in.
+        document: Result of `Run.to_dict`, or of ``seamark export --format json`` for one run.
+        project: Target project; None for its former project.
         root: Folder of all runs; SEAMARK_DIR or the nearest ``.seamark``.
 
     Returns:
         The run, opened with ``mode="read-only"``.
 
     Raises:
-        ArgumentError: If something in it is not what a document holds; its place is named, such as
+        ArgumentError: If the document is invalid; the error names the position, such as
             ``series['loss'].value[3]``.
         RunExistsError: If the project has a run with this id.
         OSError: If it cannot be written.
@@ -60,9 +59,9 @@ def init(
     source_files: str | Iterable[str] | None = None,
     **others: Any,
 ) -> Run:
-    """Start a run, or open one that exists: ``neptune.init`` of the clients 0.9 to 0.16.
+    """Start a run or open an existing one: ``neptune.init`` of the clients 0.9 to 0.16.
 
-    Its arguments are those of `seamark.init_run`, but ``run`` is ``with_id`` there.
+    Arguments are those of `seamark.init_run`, except that ``run`` stands for ``with_id``.
 
     .. deprecated:: 0.1
        Write ``init_run(project=..., with_id=...)``.

@@ -31,7 +31,7 @@ log = logging.getLogger("seamark")
 
 
 class Held:
-    """The hyperparameters that this process set, over those that the run held before."""
+    """Hyperparameters set by this process, on top of those recorded before."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -48,7 +48,7 @@ class Held:
         return self._recorder.parameters.by_name()
 
     def masked(self, atoms: Mapping[str, Atom]) -> dict[str, Any]:
-        """Return decoded values by name, secrets masked."""
+        """Return decoded values by name, with secrets masked."""
         return _decoded(self._recorder.secrets.atoms(atoms))
 
     def _read(self) -> None:
@@ -81,14 +81,14 @@ class Held:
 class Params(MutableMapping[str, Any]):
     """The hyperparameters of a run: a view of the values under ``parameters/``.
 
-    ``run.params["lr"]``, ``run.params.lr`` and ``run["parameters/lr"]`` are one value. A mapping in
-    it is such a view again: ``run.params.optimizer.lr``. Keys that are names of methods (``keys``,
-    ``update``, ...) are reached by item only.
+    ``run.params["lr"]``, ``run.params.lr`` and ``run["parameters/lr"]`` are the same value. A
+    nested mapping is such a view, too: ``run.params.optimizer.lr``. Keys that are names of methods
+    (``keys``, ``update``, ...) are accessible by item only.
 
-    It answers from memory with what this process gave the run, and what a run held that was opened,
-    in every mode and on every rank; no secret is hidden in it. Values come back as they are kept:
-    a tuple as a list, a class or function as its name. What an adapter recorded (``hyperparams/``)
-    can be read here, too; what is set here stands over it.
+    Values come from memory, in every mode and on every rank: those that this process set, and those
+    of the opened run. Secrets are not masked. Values are returned in their recorded form: a tuple
+    as a list, a class or function as its name. Values recorded by an adapter (``hyperparams/``) can
+    be read here, too; values set here take precedence.
     """
 
     __slots__ = ("_at", "_held")
@@ -134,18 +134,18 @@ class Params(MutableMapping[str, Any]):
         return sorted({*object.__dir__(self), *self})
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as nested dicts.
+        """Return all parameters as nested dicts.
 
-        Where ``a`` and ``a/b`` both have a value, that of ``a`` is under the key ``""``.
+        If ``a`` and ``a/b`` both have a value, that of ``a`` is under the key ``""``.
         """
         return nest(_decoded(self._known()))
 
     def __repr__(self) -> str:
-        # Return the values; what looks like a secret is hidden, as it is where it is recorded.
+        # Return the values, masked like the recorded ones.
         return f"Params({nest(self._held.masked(self._known()))!r})"
 
     def __reduce__(self) -> Any:
-        """Travel as nested dicts; the run itself takes its parameters along."""
+        """Pickle as nested dicts; a pickled run includes its parameters."""
         return dict, (self.as_dict(),)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
@@ -184,21 +184,22 @@ class Params(MutableMapping[str, Any]):
         show: bool = False,  # noqa: FBT001, FBT002
         **more: Any,
     ) -> Namespace:
-        """Record many values in one go; nested ones are taken one by one.
+        """Record many values at once; nested ones are recorded one by one.
 
         Args:
             new: A mapping, dataclass, Namespace or OmegaConf; pairs of keys and values; or an
                 ``ArgumentParser``, which reads the command line.
-            override: Whether values that are known already are replaced.
-            show: Print what was given as a table, on rank 0.
+            override: Whether to replace existing values.
+            show: Print the given values as a table, on rank 0.
             **more: Further values.
 
         Returns:
-            What was given, by key; a value that was known and not replaced in its place.
+            The values in effect, by key: the given ones, or existing ones that were not replaced.
 
         Raises:
-            ValueKindError: If ``new`` is nothing of that.
-            FamilyError: If a path holds a series, a file or the like; nothing is written then.
+            ValueKindError: If ``new`` is none of these.
+            FamilyError: If a path holds a series, a file or another family. Nothing is written in
+                this case.
             InactiveRunError: If the run was stopped.
             ReadOnlyError: If it was opened for reading.
         """
@@ -242,8 +243,8 @@ class Params(MutableMapping[str, Any]):
         """Return the values that any process changed after they were recorded, oldest first.
 
         Returns:
-            By path, each value with the time from which on it stood: ``{"value", "time"}``. The
-            last one is the value that stands.
+            By path, each value with the time at which it was set: ``{"value", "time"}``. The last
+            one is current.
         """
         found = self._held.changes()
         below = join_path(PARAMETERS, self._at)

@@ -75,7 +75,7 @@ class Points:
         outlet = self._outlet
         if base or phase is not None or epoch is not None:
             if outlet.writer is None:
-                outlet.row({}, None)  # begins: what is left out can be counted then
+                outlet.row({}, None)  # start the run, so that omitted values can be counted
             metrics = self._in_phase(metrics, base, phase, epoch)
             if not metrics:
                 return
@@ -114,7 +114,7 @@ class Points:
         return found
 
     def quick_row(self, path: str, value: Any, step: Any) -> Mapping[str, float] | None:
-        """Return a row of plain numbers of known series, which need no check; None for all else."""
+        """Return a row of plain numbers of known series, which need no check; None for others."""
         if step is not None and not (type(step) in _NUMBERS and math.isfinite(step)):
             return None
         if type(value) is not dict:
@@ -128,7 +128,7 @@ class Points:
         return dict(zip(paths, numbers, strict=True)) if paths else None
 
     def _paths_below(self, path: str, keys: tuple[Any, ...]) -> tuple[str, ...]:
-        """Return the paths of keys below a path if they are known float series, else nothing."""
+        """Return the paths of keys below a path if all are known float series, else ()."""
         found = self._known.get((path, keys))
         if found is None:
             writer, own = self._outlet.writer, self._outlet.series_path
@@ -145,7 +145,7 @@ class Points:
     # ---------------------------------------------------------------- one point
 
     def append(self, path: str, point: Point, described: Mapping[str, Any]) -> None:
-        """Add one point, or one for each leaf of a mapping: all, or none if a path has no place."""
+        """Add one point, or one for each leaf of a mapping: all, or none if a path is unusable."""
         value, step, time_ns = point
         leaves = self._split_value(path, value)
         parts: dict[str, dict[str, Any]] = {}
@@ -154,7 +154,7 @@ class Points:
             leaf = leaves[at]
             if family == "file_series":
                 leaf = as_file(leaf)
-                _ = leaf.size  # raises where there is no file, before anything is begun
+                _ = leaf.size  # raises if a file is missing, before anything is started
             parts.setdefault(family, {})[at] = to_float(leaf) if family == "float_series" else leaf
         writer = self._outlet.to_append() if leaves else None
         if writer is None:
@@ -162,7 +162,7 @@ class Points:
         self._outlet.announce()
         floats = parts.pop("float_series", {})
         seen = {at for at in floats if self._kept.aggregates(at)}
-        # All or nothing: no point is written if another one has no place.
+        # All or nothing: no point is written if another one cannot be.
         writer.expect({self._outlet.series_path(at): kinds[at] for at in kinds.keys() - seen})
         for at in seen:
             self._kept.observe(at, floats.pop(at))
@@ -178,7 +178,7 @@ class Points:
             self._contents.append_points(writer, records, _KINDS[family])
 
     def _split_value(self, path: str, value: Any) -> dict[str, Any]:
-        # An empty mapping, as the parameters of a trial may be, stands for no point.
+        # An empty mapping, such as a trial without parameters, adds no point.
         inside = is_container(value) and not isinstance(value, _OWN)
         found = flatten(value, path, _OWN) if inside else {path: value}
         if inside:
@@ -194,7 +194,7 @@ class Points:
         return leaves
 
     def append_text(self, writer: JournalWriter, path: str, text: str) -> None:
-        """Add a captured text to a string series; unlike other points, it begins no run."""
+        """Add a captured text to a string series; unlike other points, it does not start a run."""
         record = self._record(writer, "string_series", check_path(path), (text, None, None), {})
         self._contents.append_points(writer, [record], Kind.TEXT)
 
@@ -206,8 +206,8 @@ class Points:
         timestamps: Iterable[float | datetime] | None,
         described: Mapping[str, Any],
     ) -> None:
-        """Add many points, or a mapping of them; raise before anything is written."""
-        steps = None if steps is None else list(steps)  # an iterator serves only once
+        """Add many points, or a mapping of such points; raise before anything is written."""
+        steps = None if steps is None else list(steps)  # an iterator can be consumed only once
         timestamps = None if timestamps is None else list(timestamps)
         series = [
             _Batch(check_series_path(at), points, steps, timestamps)
@@ -272,13 +272,13 @@ class Points:
     # ---------------------------------------------------------------- series as a whole
 
     def as_series(self, path: str, values: Sequence[Any]) -> Any:
-        """Return values as the points of a series that this process wrote, else as they are."""
+        """Return a list as points if this process wrote a series at the path, else unchanged."""
         writer = self._outlet.writer
         family = writer.families.get(self._outlet.series_path(path), "") if writer else ""
         return _SERIES[family](values) if family in _SERIES else values
 
     def clear(self, writer: JournalWriter, path: str) -> None:
-        """Begin again at the path of a series that is emptied."""
+        """Reset the state of a series that is cleared."""
         self._kept.clear(path)
         writer.forget_steps([path])
 

@@ -1,9 +1,9 @@
-"""Ranks: the processes of a training that record, and the paths of each.
+"""Ranks: the recording processes of a training, and their paths.
 
-With ``ranks="zero"`` rank 0 records and the others hold a silent run. With ``ranks="all"`` every
-rank writes a journal of its own: rank 0 records what is common to all (values, tags, files,
-deletes); a rank above it adds its series, below ``ranks/<n>/``, facts of its process below
-``monitoring/<writer>/``, and how it ended.
+With ``ranks="zero"`` rank 0 records, and the others hold a silent run. With ``ranks="all"`` every
+rank writes a journal of its own. Rank 0 records the common data (values, tags, files, deletions).
+Higher ranks add their series below ``ranks/<n>/``, facts about their process below
+``monitoring/<writer>/``, and how they ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REFUSED: Final = "!"
 
 
 class EveryRank:
-    """Policy of a log, which has no ranks: every process records."""
+    """Policy of logs, which have no ranks: every process records."""
 
     apart = 0
 
@@ -46,10 +46,10 @@ class EveryRank:
 
 
 class RankPolicy:
-    """Decide which processes of a training record into a run, which rank 0 chooses for all.
+    """Policy that decides which ranks record. Rank 0 chooses the run for all.
 
-    ``made_in`` is the pid of the process that minted the run's id, None for a copy of a run.
-    ``connected_at_start`` tells whether the ranks agreed on this run when it began, so that each of
+    ``made_in`` is the pid of the process that generated the run's id, None for a copy of a run.
+    ``connected_at_start`` is true if the ranks agreed on this run at its start, so that each of
     them takes part in later decisions.
     """
 
@@ -72,19 +72,19 @@ class RankPolicy:
             return self._silent
         if options.mode == "read-only" or options.owner is False:
             return False
-        # Rank 0's id is everybody's in the end; before the others know it, they have no run.
+        # All ranks finally use the id of rank 0; before they know it, they have no run.
         if options.ranks == "all" and self.shared_id:
             return False
         if self._lasting is not None and self._lasting():
             return True
-        # Asked at every use until something is recorded: some launchers tell the rank late.
+        # Evaluated at every use until something is recorded: some launchers set the rank late.
         rank = current_rank()
         self._lasting = lasting(rank) if rank.rank else None
         return rank.rank != 0
 
     @property
     def apart(self) -> int:
-        """Return this process's rank if it records beside rank 0, else 0."""
+        """Return the rank of this process if it records in addition to rank 0, else 0."""
         return current_rank().rank if self._options.ranks == "all" else 0
 
     @property
@@ -120,18 +120,18 @@ class RankPolicy:
     # ---------------------------------------------------------------- agreement
 
     def begin(self) -> None:
-        """Remember whether the ranks agreed on the run as it begins."""
+        """Remember whether the ranks agreed on the run at its start."""
         self.connected_at_start = self._agreed
 
     @property
     def is_follower(self) -> bool:
-        """Whether rank 0 finds out on its own disk how this rank continues."""
+        """Whether rank 0 determines, on its own disk, how this rank continues."""
         if self._options.mode == "read-only" or not current_rank().rank:
             return False
         return self._options.ranks == "all" or self.silent
 
     def refusal(self, folder: RunFolder, expect: Callable[[], object]) -> SeamarkError | None:
-        """Return why a run cannot begin; None if it can, or if rank 0 answers for this rank."""
+        """Return the reason why a run cannot start; None if it can or rank 0 decides."""
         if connected() and current_rank().rank:
             return None
         try:
@@ -187,11 +187,10 @@ def rank_has_recorded(folder: RunFolder, rank: int) -> bool:
 
 
 class RankPaths(dict[Any, Any]):
-    """The path of a series on this rank, by the path that was asked for; grows with the paths.
+    """Cache of the paths of series on this rank, by requested path.
 
-    A path that names the rank already, as adapters with a prefix write it
-    (``training/ranks/1/loss``), stays as it is. So does one that breaks the grammar: the writer
-    says what is wrong with it.
+    A path that already contains the rank, as written by adapters with a prefix
+    (``training/ranks/1/loss``), stays unchanged. So does an invalid path, which the writer reports.
     """
 
     def __init__(self, rank: int, is_own: Callable[[str], bool]) -> None:

@@ -27,7 +27,7 @@ class Recordable(Browsable):
     @property
     @abstractmethod
     def _session(self) -> Part:
-        """Part of this process in the run or project; another one once an artifact is saved."""
+        """Session of this process in the run or project; replaced when an artifact is saved."""
 
     def _place(self) -> tuple[Recorded, str]:
         return self._session.recorded, self._path
@@ -55,24 +55,24 @@ class Recordable(Browsable):
         epoch: float | None = None,
         timestamp: float | datetime | None = None,
     ) -> None:
-        """Record one number for each path, all at one step. The quick way; never raises.
+        """Record one number for each path, all at one step. The fastest way; never raises.
 
-        What cannot be recorded (a bad path, a path of another family, something that is not a
-        number) is left out, warned about once and counted under ``monitoring/seamark/dropped``.
+        Values that cannot be recorded (an invalid path, a path of another family, not a number) are
+        omitted, with one warning, and counted under ``monitoring/seamark/dropped``.
 
         Args:
-            metrics: Numbers by path; NaN and infinities are kept, ints beyond 2**53 are rounded to
-                float64. Paths are those below a handler's.
+            metrics: Numbers by path, relative to a handler's path. NaN and infinities are kept;
+                ints beyond 2**53 are rounded to float64.
             step: Finite number, kept as given; a datetime is its seconds since the Unix epoch (a
-                naive one is local time); None numbers the row 1 above the largest last step of
-                these paths.
-            phase: Below which namespace the paths are: ``"train"`` or ``"training"`` is ``train``;
-                ``"val"``, ``"validate"`` or ``"validation"`` is ``val``; ``"test"``, ``"testing"``,
+                naive one is local time); None is one more than the largest last step of these
+                paths.
+            phase: Namespace of the paths: ``"train"`` or ``"training"`` is ``train``; ``"val"``,
+                ``"validate"`` or ``"validation"`` is ``val``; ``"test"``, ``"testing"``,
                 ``"eval"``, ``"evaluate"`` or ``"evaluation"`` is ``test``; anything else is itself.
-            epoch: Recorded as ``epoch`` in that namespace, at the same step; a metric of that name
-                is left out then.
-            timestamp: Seconds since the Unix epoch, or a datetime; the time of the call is always
-                kept as well.
+            epoch: Recorded as ``epoch`` in that namespace, at the same step; it replaces a metric
+                of that name.
+            timestamp: Seconds since the Unix epoch, or a datetime; the time of the call is recorded
+                in addition.
         """
         recorder = self._session.recorder
         if timestamp is None and phase is None and epoch is None and not self._path:
@@ -83,22 +83,22 @@ class Recordable(Browsable):
     def assign(self, value: Any, *, wait: bool = False) -> None:
         """Set the value at this path.
 
-        Mappings, dataclasses, Namespaces and OmegaConf nodes are taken apart, one path for each
-        leaf; a `File`, a picture, a chart and a table are uploaded; a set of strings becomes a
-        string set; lists are kept as JSON, and replace the points of a series that this process
-        wrote; classes, functions and modules as their names; another handler gives its value of
-        now. What is one of `seamark.types` says itself what it becomes. Of what is taken apart, a
-        leaf that cannot be kept is its text; a single value of that kind is refused.
+        Mappings, dataclasses, Namespaces and OmegaConf nodes are flattened, with one path for each
+        leaf. A `File`, an image, a chart and a table are uploaded; a set of strings becomes a
+        string set. Lists are stored as JSON, and replace the points of a series that this process
+        wrote; classes, functions and modules are stored as their names. Another handler stands for
+        its current value. Values of `seamark.types` define their own form. In a flattened value, an
+        unsupported leaf is stored as its text; a single unsupported value raises.
 
         Args:
-            value: The value; of a whole run or project, something that is taken apart.
+            value: The value; for a whole run or project, a value that is flattened.
             wait: Return only when a file is stored.
 
         Raises:
-            ValueKindError: If a single value cannot be kept, or a mapping holds itself.
+            ValueKindError: If a single value is not supported, or a mapping contains itself.
             FamilyError: If a path holds another family. Nothing is written in both cases.
-            PathError: If a path is derived or illegal.
-            MissingFieldError: If the handler that is copied holds nothing.
+            PathError: If a path is invalid or reserved for derived values.
+            MissingFieldError: If the copied handler has no value.
         """
         recorder = self._session.recorder
         recorder.values.assign(self._path, value, wait=wait)

@@ -1,4 +1,4 @@
-"""Reads of a run or project: the records of every process up to now, as values or as a tree."""
+"""Reads of a run or project: the current records of all processes, as values or as a tree."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def nest(flat: Mapping[str, Any], namespace: str = "") -> dict[str, Any]:
             spaces[path] = above[name] = {"": above[name]} if name in above else {}
         return spaces[path]
 
-    for path in sorted(flat):  # a path comes before those below it
+    for path in sorted(flat):  # a path precedes those below it
         head, _, name = path[skip:].rpartition("/")
         if name:
             space(head)[name] = flat[path]
@@ -78,10 +78,10 @@ _AGAIN_S: Final = 60.0
 class Recorded:
     """Reads of a run or log.
 
-    Reads are empty if ``policy`` lets this process not record. ``known`` returns the attributes
+    Reads are empty if ``policy`` does not let this process record. ``known`` returns the attributes
     before the first record. ``place`` is a root or server that is read instead of the folder's
-    root. Where this disk lacks something (``is_partial``), a server among ``remotes`` is read.
-    ``settle`` writes what this process still holds back, before each read.
+    root. If data is missing on this disk (``is_partial``), a server among ``remotes`` is read.
+    ``settle`` writes pending data of this process before each read.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Recorded:
         self._settle = settle
         self._last: Catalog | None = None
 
-    # ---------------------------------------------------------------- where from
+    # ---------------------------------------------------------------- sources
 
     @property
     def index(self) -> Catalog:
@@ -120,12 +120,12 @@ class Recorded:
 
     @property
     def place(self) -> Path | str:
-        """The place that is read: a root, or the address of a server."""
+        """Source of the reads: a root, or the address of a server."""
         return self._place or self.folder.root
 
     @property
     def remote(self) -> bool:
-        """Whether a server is read."""
+        """Whether the source is a server."""
         return isinstance(self._place, str)
 
     @property
@@ -136,11 +136,11 @@ class Recorded:
 
     @property
     def words(self) -> str:
-        """Name of the place that is read, for messages."""
+        """Name of the source, for messages."""
         return self.folder.words + (f" on {self._place}" if self.remote else "")
 
     def has_project(self) -> bool:
-        """Return whether the place has the project or runs below it, or has nothing yet."""
+        """Return whether the source has the project or runs below it, or is still empty."""
         own, root = self.folder.project, self._read_folder.root
         if self.remote:
             projects = {project for project, _ in self.index.runs()}
@@ -149,7 +149,7 @@ class Recorded:
 
     @property
     def has_read(self) -> bool:
-        """Whether something was read since this was made or closed."""
+        """Whether anything was read since this was created or closed."""
         return self._index is not None
 
     def view(self) -> Reader:
@@ -168,7 +168,7 @@ class Recorded:
         self._is_partial = is_partial and self._server is not None
 
     def local_reader(self) -> Reader | None:
-        """Return a reader of the part on this disk; None while there is nothing."""
+        """Return a reader of the part on this disk; None while there is none."""
         folder = self.folder
         return self.reader(lambda: self.index.fresh_view(folder.project, folder.run))
 
@@ -194,7 +194,7 @@ class Recorded:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing that this process can read."""
+        """Whether this process cannot read anything."""
         if self._policy.silent:
             return True
         return not (self.remote or self._is_partial or self._read_folder.journal_dir.is_dir())
@@ -228,7 +228,7 @@ class Recorded:
         return {path: found[path] for path in found if is_inside(path, namespace)}
 
     def find(self, reader: Reader | None, path: str) -> Attribute | None:
-        """Return the attribute at a path from a reader, or as the first record will write it."""
+        """Return the attribute at a path from a reader, or from the pending first record."""
         found = None if reader is None else reader.attribute(path)
         return found or next((one for one in self._known() if one.path == path), None)
 
@@ -245,7 +245,7 @@ class Recorded:
         return reader, found
 
     def missing(self, path: str, reader: Reader | None = None) -> MissingFieldError:
-        """Return the error that nothing is recorded at a path, with a suggestion."""
+        """Return the error for a path without a record, with a suggestion."""
         from seamark.reading.words import nearest_path
 
         reader = reader or self.reader()
@@ -255,7 +255,7 @@ class Recorded:
         return MissingFieldError(msg)
 
     def no_namespace(self, path: str, family: str | None) -> MissingFieldError | FamilyError:
-        """Return the error that nothing lies below a path."""
+        """Return the error for a path that is not a namespace."""
         if family is None:
             return self.missing(path)
         msg = (
@@ -286,7 +286,7 @@ class Recorded:
         return contents
 
     def document(self) -> dict[str, Any]:
-        """Return all that is recorded as JSON values; see `seamark.reading.document`."""
+        """Return all records as JSON values; see `seamark.reading.document`."""
         from seamark.reading.document import SERIES, document_of, ref_of
 
         reader = self.reader()
@@ -296,7 +296,7 @@ class Recorded:
         return document_of(reader, whole=lambda text, _: self.read_long_text(text))
 
     def whole(self, value: Any) -> Any:
-        """Return a value as it was written: a very long text instead of its record."""
+        """Return a value as written: the text itself instead of a very long text's record."""
         if not isinstance(value, dict) or value.keys() != {"sha256", "size"}:
             return value
         return self.contents().text(value)
@@ -304,7 +304,7 @@ class Recorded:
     def read_long_text(self, value: Any) -> Any:
         """Return a value like `whole`, or the record of a text that cannot be read.
 
-        One unreadable text must not hide the others of a namespace.
+        A single unreadable text must not hide the others of a namespace.
         """
         try:
             return self.whole(value)
@@ -314,8 +314,8 @@ class Recorded:
 
 
 class _ServerView:
-    # A training never fails or waits long for it: without an answer the part on this disk is read,
-    # and a warning says so.
+    # A training never fails or waits long for a server: without an answer the part on this disk is
+    # read, with a warning.
 
     def __init__(self, place: str, token: str | None) -> None:
         self._place, self._token = place, token
@@ -368,11 +368,13 @@ class _ServerView:
             if time.monotonic() > until:
                 msg = f"what was recorded here cannot be read there after {_SEND_S:g} s"
                 raise TimeoutError(msg)
-            reader.has("sys")  # the server waits a little for what it was sent
+            reader.has("sys")  # the server waits briefly for sent data to be folded
         return catalog, reader
 
     def _opened(self) -> RemoteCatalog:
-        if self._catalog is None or self._pid != os.getpid():  # a fork shares no connection
+        if (
+            self._catalog is None or self._pid != os.getpid()
+        ):  # a forked child does not share connections
             from seamark.remote.http.catalog import RemoteCatalog
 
             self._catalog, self._pid = RemoteCatalog.open(self._place, self._token), os.getpid()

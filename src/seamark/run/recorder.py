@@ -1,4 +1,4 @@
-"""Recorder of one process: its journal, and whether and where it records."""
+"""Recorder of one process: its journal, and the decision whether and where it records."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ _RESERVED: Final = {"tags": "atom"}
 class Recorder:
     """Journal of one process, and the decision whether and where it records.
 
-    ``start`` opens the journal for the first record, with a lock held; it raises mistakes of the
-    user, and nothing is recorded then. At and below ``fixed`` nothing changes. ``after_t`` is the
-    time of the last record of a run that lies elsewhere, ns since the Unix epoch.
+    ``start`` opens the journal for the first record, with a lock held; it raises errors about wrong
+    arguments, and nothing is recorded then. Paths at and below ``fixed`` are read-only. ``after_t``
+    is the time of the last record of a run on another disk, ns since the Unix epoch.
 
     Attributes:
         writer: The journal; None before the first record.
-        ready: The same, while nothing has to be asked before it is written to; None before the
-            first record, in a forked child until it records, and from the end on.
-        row: Records one number for each path at one step, ``row(metrics, step)``; returns whether
-            it is in the kernel (None in a disabled run). Never raises.
-        rank: 0, or the rank that records its own series beside those of rank 0.
+        ready: The journal, while it can be written without further checks; None before the first
+            record, in a forked child until it records, and after the end.
+        row: Function ``row(metrics, step)`` that records one number for each path at one step;
+            returns whether the row was passed to the kernel (None in a disabled run). Never raises.
+        rank: 0, or a higher rank that records its own series.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Recorder:
         self.values = Values(self, self.contents, self.points, expect_tags)
         self.parameters = self.values.parameters
 
-    # ---------------------------------------------------------------- whether it records
+    # ---------------------------------------------------------------- access to the writer
 
     @property
     def silent(self) -> bool:
@@ -128,7 +128,7 @@ class Recorder:
         return self.writer
 
     def to_append(self) -> JournalWriter | None:
-        """Return the writer for points; where the run was stopped, warn once and return None."""
+        """Return the writer for points; if the run was stopped, warn once and return None."""
         try:
             return self.to_write()
         except InactiveRunError as error:
@@ -146,7 +146,7 @@ class Recorder:
         *,
         before_points: Callable[[Collection[str]], bool] | None = None,
     ) -> JournalWriter:
-        """Begin to record, as the rank that this process is now.
+        """Start recording as the current rank of this process.
 
         ``prepare`` gets the writer before any thread can record with it. ``before_points`` is
         called before points are recorded, with the paths of float series, until it returns True.
@@ -215,7 +215,7 @@ class Recorder:
     # ---------------------------------------------------------------- first points
 
     def announce(self, paths: Collection[str] = ()) -> None:
-        """Announce points, of float series at some paths; those of other threads wait meanwhile."""
+        """Announce points of float series at some paths; other threads wait meanwhile."""
         if self._before_points is None:
             return
         with self._lock:
@@ -224,7 +224,7 @@ class Recorder:
                 if self.writer is not None:
                     self.row = self._row_of(self.writer)
 
-    # ---------------------------------------------------------------- whose paths
+    # ---------------------------------------------------------------- paths
 
     def shares(self, path: str) -> bool:
         """Return whether this process records values and files at a path."""
@@ -253,7 +253,7 @@ class Recorder:
 
     def _first_row(self, metrics: Any, step: Any = None, time_ns: int | None = None) -> bool | None:
         try:
-            if self.to_write() is not None:  # the row is another one now
+            if self.to_write() is not None:  # the row was replaced
                 return self.row(metrics, step, time_ns)
             if self.mode == "disabled":
                 self.row = _nothing
@@ -269,7 +269,7 @@ class Recorder:
         if writer is None:
             return self._first_row(metrics, step, time_ns)
         try:
-            if self.kept.cells or self.kept.patterns:  # of all ranks they are at one path
+            if self.kept.cells or self.kept.patterns:  # they have the same path on all ranks
                 metrics = self.kept.divert(metrics)
                 if not metrics:
                     return False
@@ -289,7 +289,7 @@ class Recorder:
 
     @property
     def lost(self) -> int:
-        """Number of values and records that were lost since it was opened or rested."""
+        """Number of values and records lost since it was opened or last rested."""
         return 0 if self.writer is None else sum(self.writer.dropped.values())
 
     def guard(self, reason: str, what: str) -> quietly:
@@ -297,12 +297,12 @@ class Recorder:
         return quietly(lambda error: self.drop(reason, warn=f"{what}: {error!r:.300}"))
 
     def positions(self) -> dict[str, int]:
-        """Return {writer id: bytes} of this process's journals, as they are now."""
+        """Return the current sizes of this process's journals as {writer id: bytes}."""
         return self.writer.positions() if self.writer else {}
 
     def store_files(self, seconds: float | None) -> None:
-        """Wait until all files are stored, and accept no more."""
-        self.ready = None  # a run that ends is asked
+        """Wait until all files are stored, and accept no further ones."""
+        self.ready = None  # called at the end of a run
         self.contents.close(seconds)
 
     def beat_every(self, seconds: float) -> None:
@@ -311,9 +311,9 @@ class Recorder:
             self.writer.beat_every(seconds)
 
     def rest(self) -> None:
-        """Hold no descriptor and no thread until something is recorded, and then not for long.
+        """Release the descriptor and the thread until something is recorded, and soon after that.
 
-        Waits for nothing: as long as files are being stored, the journal stays open for them.
+        Does not wait: the journal stays open while files are being stored.
         """
         if (writer := self.writer) is None:
             return
@@ -333,12 +333,12 @@ class Recorder:
 
 
 def _nothing(metrics: Any, step: Any = None, time_ns: Any = None) -> None:
-    """Record nothing, at no cost: the row of a disabled run."""
+    """Record nothing: the row of a disabled run."""
 
 
 @runtime_checkable
 class Part(Protocol):
-    """Part of one process in a run, or in the log of a project, model or artifact."""
+    """Session of one process in a run, or in the log of a project, model or artifact."""
 
     lifecycle: Lifecycle
     recorder: Recorder

@@ -1,8 +1,8 @@
 """Attempts of a run in one process, and the state of it in checkpoints; see `seamark.opening`.
 
-A framework may save in the middle of a step, and ranks do not save at the same moment. So each
-process that takes part writes a *mark* behind the last record that belongs to the checkpoint. Marks
-are numbered from 1 on; every rank of a training counts alike.
+A framework may save in the middle of a step, and ranks do not save simultaneously. Each
+participating process therefore writes a *mark* after the last record that belongs to the
+checkpoint. Marks are numbered from 1, identically on every rank of a training.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Resume:
         self.origin = opening.origin
 
     def adopt(self, opening: Opening) -> None:
-        """Continue from the journals on this disk, to which they were copied."""
+        """Continue from journals that were copied to this disk."""
         self._opening = opening
 
     @property
@@ -61,7 +61,7 @@ class Resume:
         return found
 
     def expect_found(self) -> None:
-        """Refuse to begin a new run with ``resume="must"``."""
+        """Raise if ``resume="must"`` would start a new run."""
         options, origin = self._opening.options, self.origin
         found = options.names_a_run or origin.begun or origin.continues
         if not options.must_resume or found or self._recorder.silent:
@@ -75,7 +75,7 @@ class Resume:
 
     @property
     def restarted_as(self) -> int | None:
-        """Attempt (0-based) that a restart began and that has no record yet, or None."""
+        """Attempt (0-based) that a restart began and that has no records yet, or None."""
         begun = self.origin.begun
         if begun and begun.positions is None and self._recorder.writer is None:
             return begun.number
@@ -111,7 +111,7 @@ class Resume:
                 recorder.values.record_op({"op": "checkpoint", "mark": number})
 
     def begin_attempt(self, saved: Saved) -> Attempt | None:
-        """Begin an attempt whose journal names the checkpoint's positions; None on silent ranks."""
+        """Begin an attempt from the checkpoint's positions; None on silent ranks."""
         if self._recorder.silent:
             return None
         self.mark_checkpoint()
@@ -121,7 +121,7 @@ class Resume:
         if begun and begun.positions is None and not own:
             number = begun.number
         elif self._opening.options.ranks == "all" and not own:
-            # One attempt for all ranks, whichever of them is first.
+            # One attempt for all ranks, whichever rank is first.
             number = attempt_of_peers(self._folder, self.origin.lineage)
         if number is None or (begun and begun.positions is not None and begun.number == number):
             number = self._newest() + 1
@@ -133,7 +133,7 @@ class Resume:
     def _positions(self, saved: Saved) -> dict[str, int] | None:
         noted = saved.positions
         if noted is None or (saved.partly and self._opening.is_unanswered):
-            return None  # records that cannot be named must not be hidden
+            return None  # records without a known position must not be hidden
         if saved.partly:
             noted = {**self._sizes(), **noted}
         if saved.mark is None:
@@ -143,8 +143,8 @@ class Resume:
     def begin_again(self) -> None:
         """Begin a new attempt that hides nothing of the earlier ones. Never raises.
 
-        For a training that starts from scratch in a run that has one already. Does nothing where
-        ranks share the run, as they have to agree on attempts.
+        For a training that starts from scratch in a run that already has one. Does nothing if ranks
+        share the run, because they must agree on attempts.
         """
         options, recorder = self._opening.options, self._recorder
         is_apart = options.ranks == "all" or options.resume == "never"
@@ -156,7 +156,7 @@ class Resume:
             recorder.begin_attempt()
 
     def follow(self, attempt: int | None) -> None:
-        """Continue the run in the attempt that rank 0 has begun; None if it began none."""
+        """Continue the run in the attempt begun by rank 0; None if there is none."""
         begun = None if attempt is None else Attempt(attempt, None)
         self.origin = replace(self.origin, begun=begun, continues=True)
 
@@ -176,13 +176,13 @@ class Resume:
 def _marked_positions(
     folder: RunFolder, noted: Mapping[str, int], saver: str, mark: int
 ) -> dict[str, int]:
-    # A process of the same attempt that marks, and did not come to this one, had recorded nothing
-    # yet that came after the checkpoint. One that never marks took no part in it: its journals keep
-    # the positions that were noted.
+    # A process of the same attempt that writes marks but not this one had recorded nothing after
+    # the checkpoint yet. A process without marks took no part in it: its journals keep the noted
+    # positions.
     found, sizes = dict(noted), folder.sizes()
     for chain in _chains(folder, saver):
         for writer, end in _ends_in(chain, saver, mark).items():
-            if end is None:  # more was noted if a power cut cost this disk its last writes
+            if end is None:  # the noted position is larger if a power cut lost the last writes
                 found[writer] = max(noted.get(writer, 0), sizes.get(writer, 0))
             elif end:
                 found[writer] = end
@@ -192,8 +192,8 @@ def _marked_positions(
 
 
 def _ends_in(chain: Iterable[JournalFile], saver: str, mark: int) -> dict[str, int | None]:
-    # None where all of a journal belongs to the checkpoint, 0 where nothing does; empty if the
-    # process never marks.
+    # None if all of a journal belongs to the checkpoint, 0 if nothing does; empty if the process
+    # writes no marks.
     ends: dict[str, int | None] = {}
     marks = behind = False
     for each in chain:
@@ -228,7 +228,7 @@ def _chains(folder: RunFolder, saver: str) -> Iterator[list[JournalFile]]:
 
 
 def _look_for(reader: JournalReader, mark: int) -> tuple[int | None, bool]:
-    """Return where a mark ends, or None, and whether there is any mark up to it."""
+    """Return the end offset of a mark, or None, and whether there is any mark up to it."""
     for frame in reader.frames_that_begin(_BEGIN):
         if frame.kind != Kind.OP:
             continue

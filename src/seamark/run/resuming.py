@@ -30,10 +30,10 @@ _READ_ONCE: Final = frozenset({"groups", "secrets", "source_files", "tags"})
 
 
 def parse_positional_argument(first: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a run with the one that was given without a name under its own.
+    """Return the arguments of a run, with the positional one under its name.
 
-    Beside ``project=`` it is ``with_id``, as in Neptune. Alone it is ``with_id`` if it looks like
-    an id, a run has that id, and no project on this disk has that name; else it is the project.
+    With ``project=`` it is ``with_id``, as in Neptune. Alone it is ``with_id`` if it looks like an
+    id, a run has that id, and no project on this disk has that name; otherwise it is the project.
     """
     if first is None:
         return dict(given)
@@ -52,7 +52,7 @@ def parse_positional_argument(first: Any, given: Mapping[str, Any]) -> dict[str,
 
 
 def _is_run(first: str, given: Mapping[str, Any]) -> bool:
-    with quietly(only=SeamarkError):  # it is said where all of them are used
+    with quietly(only=SeamarkError):  # reported where all of them are used
         others = {name: given[name] for name in given.keys() - _READ_ONCE}
         options = Settings.of(**{**others, "with_id": first})
         return options.mode not in ("disabled", "debug") and is_run(options, first)
@@ -64,7 +64,7 @@ _WITHDRAWN_S: Final = 5.0
 
 
 def resume_checkpoint(session: Session, saved: Saved, *, stay: bool, training: bool) -> Session:
-    """Return the session that continues once a checkpoint is loaded; see `seamark.Run.resumed`."""
+    """Return the session that continues after a checkpoint is loaded; see `seamark.Run.resumed`."""
     if stay or not (session.policy.connected_at_start and connected()):
         return _resume(session, saved, stay=stay, training=training)
     if not current_rank().rank:
@@ -105,7 +105,7 @@ def _switch(session: Session, saved: Saved, opening: Opening, *, begins: bool) -
     found = session.continue_with(opening)
     if begins:
         found.begin_attempt(saved)
-    if session.recorder.writer is not None:  # it began at once, and holds nothing but that
+    if session.recorder.writer is not None:  # it was started immediately and has no further records
         log.info("seamark: run %s is not recorded: run %s goes on", session.folder.run, saved.run)
         _withdraw(session)
         found.open_at_once()
@@ -113,8 +113,8 @@ def _switch(session: Session, saved: Saved, opening: Opening, *, begins: bool) -
 
 
 def _withdraw(session: Session) -> None:
-    # A run of this process alone goes into the trash. From one that others record too only the
-    # journals of this process are removed.
+    # A run of this process alone is moved to the trash. From a shared run only the journals of this
+    # process are removed.
 
     with logged(f"run {session.folder.run} could not be withdrawn", logging.DEBUG):
         shared = session.policy.common_id or session.options.names_a_run
@@ -122,7 +122,7 @@ def _withdraw(session: Session) -> None:
             session.recorder.values.assign_quietly({"sys/trashed": True})
         writer = session.recorder.writer
         own = writer.writers if shared and writer is not None else ()
-        session.ending.finish("stop", _WITHDRAWN_S, quiet=True)  # else it is written again
+        session.ending.finish("stop", _WITHDRAWN_S, quiet=True)  # otherwise it is written again
         for journal in session.folder.journals():
             if journal.writer in own:
                 journal.path.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""Seamark records training runs.
+"""Experiment tracker for PyTorch Lightning and Ignite.
 
-A Lightning logger, and one Run model that is kept on your own disk.
+Runs are recorded on your own disk; adapters and the API share one run model.
 """
 
 from __future__ import annotations

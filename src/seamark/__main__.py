@@ -1,4 +1,4 @@
-"""``python -m seamark`` is the command ``seamark``."""
+"""Entry point of ``python -m seamark``, the command ``seamark``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seamark for Hugging Face Accelerate, 1.15 and later: a tracker that records into a run."""
+"""Tracker for Hugging Face Accelerate, 1.15 and later."""
 
 from __future__ import annotations
 
@@ -30,22 +30,23 @@ except ModuleNotFoundError as error:
 
 @accept_options
 class SeamarkTracker(_host.GeneralTracker):  # type: ignore[misc] # of any release
-    """A tracker of Accelerate that records into a Seamark run; only the main process records.
+    """An Accelerate tracker that records into a Seamark run; only the main process records.
 
-    ``Accelerator(log_with="seamark")`` makes one once this module is imported, with the project and
-    ``init_kwargs["seamark"]`` of ``init_trackers``. One that is made by hand takes them itself. The
-    run begins in ``init_trackers``. A tracker that was given to ``register_for_checkpointing``
-    continues its run, as a new attempt, where ``load_state`` is called before that.
+    ``Accelerator(log_with="seamark")`` creates one after this module is imported, with the project
+    and ``init_kwargs["seamark"]`` of ``init_trackers``. A tracker created by hand takes them as
+    arguments. The run starts in ``init_trackers``. A tracker passed to
+    ``register_for_checkpointing`` continues its run as a new attempt if ``load_state`` is called
+    earlier.
 
     Args:
-        run: An existing ``Run`` or a namespace of one, which `finish` leaves open.
+        run: An existing ``Run`` or one of its namespaces; `finish` leaves it open.
         **options: Of the run.
 
     Raises:
-        ArgumentError: If arguments contradict each other or have no legal value.
-        UnknownArgumentError: If a further argument does not exist; the nearest one is named.
-        PathError: If the project breaks the grammar.
-        RunNotFoundError: If ``with_id`` names no run.
+        ArgumentError: If arguments are invalid or contradict each other.
+        UnknownArgumentError: If an argument does not exist; the message names the nearest one.
+        PathError: If the project is invalid.
+        RunNotFoundError: If the run of ``with_id`` does not exist.
     """
 
     name = "seamark"
@@ -60,7 +61,7 @@ class SeamarkTracker(_host.GeneralTracker):  # type: ignore[misc] # of any relea
             raise ArgumentError(msg)
         self._is_own, self._base = run is None, run.path if isinstance(run, Handler) else ""
         self.tracker: Run | Handler = new_run(project=project, **options) if run is None else run
-        super().__init__()  # looks for `tracker`
+        super().__init__()  # Accelerate looks for `tracker`
 
     @property
     def _run(self) -> Run:
@@ -69,7 +70,7 @@ class SeamarkTracker(_host.GeneralTracker):  # type: ignore[misc] # of any relea
 
     @guarded
     def start(self) -> None:
-        """Begin the run and record how the training is distributed, under ``distributed/``."""
+        """Start the run, and record facts about the distribution under ``distributed/``."""
         state = _host.PartialState()
         facts = {"strategy": state.backend, "launcher": current_rank().launcher}
         facts |= {"world_size": state.num_processes, "accelerator": state.device.type}
@@ -79,12 +80,12 @@ class SeamarkTracker(_host.GeneralTracker):  # type: ignore[misc] # of any relea
 
     @guarded
     def store_init_configuration(self, values: Any) -> None:
-        """Record hyperparameters, nested as they may be, under ``parameters/``."""
+        """Record hyperparameters, possibly nested, under ``parameters/``."""
         self._run.session.record_atoms(parameters(values, join_path(self._base, "parameters")))
 
     @guarded
     def log(self, values: Mapping[str, Any], step: float | None = None) -> None:
-        """Record numbers and texts at one step; None numbers the points."""
+        """Record numbers and texts at one step; None numbers the points automatically."""
         record_series(self._run, values, step, self._base)
 
     @guarded
@@ -97,16 +98,16 @@ class SeamarkTracker(_host.GeneralTracker):  # type: ignore[misc] # of any relea
                 self.tracker[path].append(File.as_image(image), step=step)
 
     def finish(self) -> None:
-        """Stop the run, unless it was given; one that an exception leaves has failed."""
+        """Stop the run, unless it was given; an active exception fails it."""
         if self._is_own:
             self._run.__exit__(*sys.exc_info())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the run that a checkpoint stores."""
+        """Return the state of the run for a checkpoint."""
         return self._run.checkpoint_state()
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Continue the run that a checkpoint was saved in; see ``Run.resumed``."""
+        """Continue the run of a checkpoint; see ``Run.resumed``."""
         found = self._run.resumed(state_dict, stay=not self._is_own)
         self.tracker = found if self._is_own else self.tracker
 

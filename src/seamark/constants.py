@@ -1,4 +1,4 @@
-"""Neptune's ``constants`` that have a meaning here."""
+"""Constants of Neptune's module ``constants`` that apply here."""
 
 from __future__ import annotations
 

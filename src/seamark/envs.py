@@ -1,4 +1,4 @@
-"""Neptune's ``envs`` that have a meaning here: names of environment variables."""
+"""Environment variables of Neptune's module ``envs`` that apply here."""
 
 from __future__ import annotations
 

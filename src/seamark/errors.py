@@ -1,6 +1,6 @@
-"""Every error that Seamark raises, as one tree; each is also the built-in that callers expect.
+"""Exceptions of Seamark. Each also derives from the built-in exception that callers expect.
 
-Messages say where the mistake is, what was expected and what was given.
+Messages contain the position of the mistake, the expected and the given value.
 """
 
 from __future__ import annotations
@@ -35,39 +35,39 @@ class SeamarkError(Exception):
 
 
 class PathError(SeamarkError, ValueError):
-    """An attribute path, run id, project or name breaks the grammar, or is reserved."""
+    """An attribute path, run id, project or name is invalid or reserved."""
 
 
 class StageError(PathError):
-    """The stage of a model version is assigned; it is changed with ``change_stage``."""
+    """The stage of a model version was assigned; use ``change_stage`` instead."""
 
 
 class ArgumentError(SeamarkError, ValueError):
-    """An argument has a value that cannot be used."""
+    """An argument has an invalid value."""
 
 
 class KeyTakenError(ArgumentError):
-    """A model is to be made, and its project has one with this key."""
+    """The project already has a model with this key."""
 
 
 class DuplicateRunError(ArgumentError):
-    """A run is to be started with ``on_duplicate="error"``, and there is one that is the same."""
+    """An equal run exists, with ``on_duplicate="error"``."""
 
 
 class RunExistsError(ArgumentError):
-    """A run is to be made or moved to a place where one with its id or its name is."""
+    """The destination already has a run with this id or name."""
 
 
 class RunNotNamedError(ArgumentError):
-    """A run is to be opened for reading, or a model at all, and nothing says which."""
+    """The name of the run or model to open is missing."""
 
 
 class TwoNamesError(ArgumentError):
-    """A run is named by ``with_id`` and by ``custom_run_id``."""
+    """Both ``with_id`` and ``custom_run_id`` were given."""
 
 
 class UnknownArgumentError(SeamarkError, TypeError):
-    """A keyword argument does not exist; the message names the nearest one that does."""
+    """A keyword argument does not exist; the message names the nearest existing one."""
 
 
 class FamilyError(SeamarkError, TypeError):
@@ -75,15 +75,15 @@ class FamilyError(SeamarkError, TypeError):
 
 
 class ValueKindError(SeamarkError, TypeError):
-    """A value has a type that cannot be recorded where it was given."""
+    """A value has a type that cannot be recorded at this path."""
 
 
 class FileMissingError(SeamarkError, FileNotFoundError):
-    """A file that was named does not exist, or its bytes are no longer available."""
+    """A file does not exist, or its bytes are no longer available."""
 
 
 class MissingFieldError(SeamarkError, AttributeError, KeyError):
-    """Nothing is recorded at a path that was read."""
+    """Nothing is recorded at the requested path."""
 
     def __str__(self) -> str:
         """Return the message as written; ``KeyError`` would show its ``repr``."""
@@ -91,7 +91,7 @@ class MissingFieldError(SeamarkError, AttributeError, KeyError):
 
 
 class RunNotFoundError(SeamarkError, LookupError):
-    """No run goes by this id or name where it was looked for."""
+    """No run with this id or name exists in the searched place."""
 
 
 class InactiveRunError(SeamarkError, RuntimeError):
@@ -107,11 +107,11 @@ class JournalError(SeamarkError, OSError):
 
 
 class QueryError(SeamarkError, ValueError):
-    """A query breaks the grammar; the message points at the place."""
+    """A query is invalid; the message points at the position."""
 
 
 class LoadedAlreadyError(SeamarkError, ImportError):
-    """A package is loaded already in whose place Seamark was to be found."""
+    """The package that Seamark should replace is already imported."""
 
 
 class MissingExtraError(SeamarkError, ModuleNotFoundError):

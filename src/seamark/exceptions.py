@@ -1,8 +1,8 @@
 """Neptune's names of exceptions, so that ``except neptune.exceptions...`` still works.
 
-What Seamark raises are the classes of `seamark.errors`; those that mean the same are here under
-Neptune's names, too. The other names exist so that code that mentions them can be imported and
-run: nothing in Seamark raises them.
+Seamark raises the classes of `seamark.errors`; equivalent ones are available here under Neptune's
+names. The other names exist only so that code that mentions them can be imported and run; Seamark
+never raises them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from seamark import errors
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> type[errors.SeamarkError]:
-        """Stand for the names in `_NEVER_RAISED`, which type checkers cannot see."""
+        """Return the classes in `_NEVER_RAISED`, which type checkers cannot see."""
 
 
 NeptuneException = errors.SeamarkError

@@ -1,4 +1,4 @@
-"""Neptune's ``handler``: where scripts import the class from."""
+"""Module from which Neptune's scripts import the class ``Handler``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client's package ``neptune.new`` under this name: ``import seamark.new as neptune``."""
+"""Counterpart of the client's package ``neptune.new``: ``import seamark.new as neptune``."""
 
 from __future__ import annotations
 

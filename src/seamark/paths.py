@@ -1,4 +1,4 @@
-"""Grammar of attribute paths and of names that become folders. No I/O, standard library only."""
+"""Grammar of attribute paths and of names of folders. No I/O, standard library only."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ _DERIVED: Final = frozenset(
 
 
 def check_path(path: object) -> str:
-    """Return ``path`` if it is a legal attribute path; else PathError, which says how it is not.
+    """Return ``path`` if it is a valid attribute path, else raise PathError with the reason.
 
-    A path is one or more non-empty parts joined by ``/``, without control characters and at most
-    `MAX_PATH_BYTES` bytes long in UTF-8. There is no leading and no trailing slash.
+    A path consists of one or more non-empty parts joined by ``/``, has no control characters, no
+    leading and no trailing slash, and at most `MAX_PATH_BYTES` bytes in UTF-8.
     """
     if not isinstance(path, str):
         msg = (
@@ -114,10 +114,10 @@ def check_path(path: object) -> str:
 
 
 def given_path(path: object) -> str:
-    """Return an attribute path without slashes at its ends and without doubled slashes.
+    """Return an attribute path without leading, trailing and repeated slashes.
 
-    Integrations join paths to prefixes that may be empty, or end with a slash, as Neptune allows.
-    Raises PathError as `check_path` does.
+    Integrations join paths to prefixes that may be empty or end with a slash, as Neptune allows.
+    Raises PathError like `check_path`.
     """
     if isinstance(path, str) and path.strip("/"):
         path = "/".join(filter(None, path.split("/")))
@@ -125,24 +125,24 @@ def given_path(path: object) -> str:
 
 
 def is_derived(path: str) -> bool:
-    """Return whether a field follows from the journals, so that nobody assigns it."""
+    """Return whether a field is derived from the journals and therefore not assignable."""
     return path in _DERIVED
 
 
 def check_writable(path: object) -> str:
-    """Return ``path`` if a person may write to it: legal, and no derived ``sys/*`` field.
+    """Return ``path`` if users may write to it: valid, and not a derived ``sys/*`` field.
 
     Raises:
-        PathError: If it is illegal, or derived from the journal and therefore not assignable.
-        StageError: If it is the stage of a model version, which has a verb of its own.
+        PathError: If it is invalid, or derived from the journal and therefore not assignable.
+        StageError: If it is the stage of a model version, which has its own method.
     """
     return refuse_derived(check_path(path))
 
 
 def check_series_path(path: object) -> str:
-    """Return ``path`` if a person may record a series there; raises as `check_writable` does.
+    """Return ``path`` if users may record a series there; raises like `check_writable`.
 
-    Fields below ``sys/`` are values and sets, so that name, tags and state can always be read.
+    Fields below ``sys/`` are values and sets, so that name, tags and state are always readable.
     """
     checked = check_writable(path)
     if checked.startswith("sys/"):
@@ -152,7 +152,7 @@ def check_series_path(path: object) -> str:
 
 
 def refuse_derived(path: str) -> str:
-    """Return a legal path if a person may write to it; raises as `check_writable` does."""
+    """Return a valid path if users may write to it; raises like `check_writable`."""
     if path == _STAGE:
         msg = f"path: {path!r} is changed with version.change_stage(...), not assigned"
         raise StageError(msg)
@@ -166,10 +166,10 @@ def refuse_derived(path: str) -> str:
 
 
 def check_name(name: object, what: str = "name") -> str:
-    """Return ``name`` if it can be a folder everywhere: a run id, writer id or project part.
+    """Return ``name`` if it is a valid folder name on all systems, for a run, writer or project.
 
     Raises PathError if it does not match ``[A-Za-z0-9][A-Za-z0-9._-]{0,99}``, ends with a dot, or
-    is a Windows device; its message calls it ``what``.
+    is a Windows device. The message calls it ``what``.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         msg = (
@@ -187,14 +187,15 @@ def check_name(name: object, what: str = "name") -> str:
 
 
 def is_device(name: str) -> bool:
-    """Return whether Windows takes a name for that of a device, whatever its extension."""
+    """Return whether a name, with any extension, is that of a Windows device."""
     return name.split(".", 1)[0].rstrip(" ").casefold() in _DEVICES
 
 
 def check_project(project: object) -> str:
-    """Return ``project`` if it is a legal project path such as ``"team/vision/mnist"``.
+    """Return ``project`` if it is a valid project path such as ``"team/vision/mnist"``.
 
-    Raises PathError if a part is no legal name, or one of ``journal``, ``blobs`` and ``files``.
+    Raises PathError if a part is not a valid name, or is one of ``journal``, ``blobs`` and
+    ``files``.
     """
     if not isinstance(project, str) or not project:
         msg = f"project: expected names joined by '/', such as 'team/mnist', got {project!r:.120}"
@@ -211,9 +212,9 @@ def check_project(project: object) -> str:
 
 
 def check_key(key: object, what: str = "key") -> str:
-    """Return ``key`` if it can be that of a model, a name without ``-``; else PathError.
+    """Return ``key`` if it is a valid model key, a name without ``-``; else raise PathError.
 
-    ``-`` stands before a key in the ids that Neptune gave, and behind it before a version's number.
+    In Neptune's ids ``-`` separates the key from its prefix and from the number of a version.
     """
     name = check_name(key, what)
     if not _KEY.fullmatch(name):
@@ -223,7 +224,7 @@ def check_key(key: object, what: str = "key") -> str:
 
 
 def check_artifact(name: object, what: str = "name") -> str:
-    """Return ``name`` if an artifact can have it, as a folder everywhere; else PathError."""
+    """Return ``name`` if it is a valid artifact name, else raise PathError."""
     checked = check_name(name, what)
     if checked.casefold() in _RESERVED_SEGMENTS:
         msg = f"{what}: {checked!r} is reserved for folders of Seamark's own"
@@ -232,7 +233,7 @@ def check_artifact(name: object, what: str = "name") -> str:
 
 
 def check_place(project: object, run: object, what: str = "run id") -> None:
-    """Refuse, with PathError, a place where no container (see `kind_of`) can be.
+    """Raise PathError for a place that cannot be that of a container; see `kind_of`.
 
     ``run`` is a run id, key of a model, id of a version, digest of an artifact, or `PROJECT_LOG`.
     """
@@ -254,7 +255,7 @@ def check_place(project: object, run: object, what: str = "run id") -> None:
 
 
 def check_scope(project: object) -> str:
-    """Return ``project`` if it is one or a place in it (see `kind_of`); else PathError."""
+    """Return ``project`` if it is a project or a place in one; see `kind_of`. Raises PathError."""
     place = _PLACES.search(project) if isinstance(project, str) else None
     if not isinstance(project, str) or place is None:
         return check_project(project)
@@ -291,37 +292,37 @@ def kind_of(project: str, run: str) -> str:
 
 
 def home_of(project: str) -> str:
-    """Return the project itself, without a place for models or artifacts; see `kind_of`."""
+    """Return the project without the folders of models or artifacts; see `kind_of`."""
     found = _PLACES.search(project)
     return project if found is None else project[: found.start()]
 
 
 def in_project(place: str, project: str) -> str:
-    """Return where a place in a project is in another: in it, or below it; see `kind_of`."""
+    """Return the corresponding place in another project; see `kind_of`."""
     return project + place[len(home_of(place)) :]
 
 
 def model_key(project: str, run: str) -> str:
-    """Return the key of a model or of a version's model, or the name of a version's artifact."""
+    """Return the key of a model or of a model version, or the name of an artifact."""
     return run if project.endswith(f"/{MODELS}") else project.rpartition("/")[2]
 
 
 def join_path(*parts: str) -> str:
-    """Join path parts, leaving out empty ones: ``join_path("", "a", "b")`` is ``"a/b"``."""
+    """Join the non-empty parts of a path: ``join_path("", "a", "b")`` is ``"a/b"``."""
     return "/".join(part for part in parts if part)
 
 
 def is_inside(path: str, namespace: str) -> bool:
-    """Return whether ``path`` is ``namespace`` or below it; everything lies inside ``""``."""
+    """Return whether ``path`` is ``namespace`` or below it; every path is inside ``""``."""
     return not namespace or path == namespace or path.startswith(namespace + "/")
 
 
 def matches(path: str, *patterns: str) -> bool:
-    """Return whether a path is, lies below, or matches one of the patterns (``*`` and ``?``)."""
+    """Return whether a path equals, is below, or matches one of the patterns (``*`` and ``?``)."""
     return any(is_inside(path, one.strip("/")) or fnmatchcase(path, one) for one in patterns)
 
 
 def projects_above(project: str, run: str) -> list[str]:
-    """Return the projects that a container or project inherits from, the uppermost first."""
+    """Return the projects from which a container or project inherits, topmost first."""
     found = list(accumulate(home_of(project).split("/"), "{}/{}".format))
     return found[:-1] if run == PROJECT_LOG else found

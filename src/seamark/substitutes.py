@@ -1,4 +1,4 @@
-"""Finder for Neptune's modules, in a module of its own, as ``sys.meta_path`` keeps it alive."""
+"""Finder for Neptune's modules, in a separate module because ``sys.meta_path`` keeps it alive."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ class _Finder:
 
 
 def install() -> None:
-    """Ask for such modules when all other finders were asked."""
+    """Install the finder after all other finders."""
     sys.meta_path.append(_Finder)

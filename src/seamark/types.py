@@ -1,7 +1,7 @@
-"""Values that are more than a number or a text: files and histograms; and all of Neptune's types.
+"""Types of values: files, histograms, and all of Neptune's types.
 
-The names and arguments are Neptune's, so that ``seamark.types`` can replace ``neptune.types``. No
-pickle is ever read; `File.as_pickle` only writes one.
+Names and arguments are those of Neptune, so that ``seamark.types`` can replace ``neptune.types``.
+Pickles are never read; `File.as_pickle` only writes one.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _SHA256: Final = re.compile(r"[0-9a-fA-F]{64}")
 
 
 class File:
-    """A file to be recorded: one on disk, or one made from bytes, an image, a chart or an object.
+    """A file to be recorded: on disk, or in memory as bytes, an image, a chart or an object.
 
     Use the ``from_...`` and ``as_...`` constructors; ``File(path)`` is ``File.from_path(path)``.
 
     Attributes:
         path: Absolute path of a file on disk as text, or None for content in memory.
         content: The bytes of content in memory, or None for a file on disk.
-        extension: Without a dot; ``""`` if there is none.
+        extension: Extension without a dot; ``""`` if there is none.
     """
 
     __slots__ = ("content", "extension", "path")
@@ -95,18 +95,18 @@ class File:
 
     @property
     def name(self) -> str:
-        """The file's own name; for content in memory ``content.<extension>``."""
+        """Name of the file; for content in memory ``content.<extension>``."""
         if self.path is not None:
             return os.path.basename(self.path)  # noqa: PTH119
         return f"content.{self.extension}" if self.extension else "content"
 
     @property
     def size(self) -> int:
-        """The size in bytes, of a file on disk as it is now.
+        """Current size in bytes.
 
         Raises:
             FileMissingError: If the file on disk does not exist.
-            OSError: If it cannot be looked at.
+            OSError: If its size cannot be determined.
         """
         if self.content is not None:
             return len(self.content)
@@ -119,7 +119,7 @@ class File:
         """Write content in memory to a file.
 
         Raises:
-            ArgumentError: If this is a file on disk already.
+            ArgumentError: If this is a file on disk.
             OSError: If it cannot be written.
         """
         if self.content is None:
@@ -129,21 +129,21 @@ class File:
 
     @classmethod
     def from_path(cls, path: str | os.PathLike[str], extension: str | None = None) -> File:
-        """Return a file, or a folder, on disk. Its bytes are taken when it is recorded.
+        """Return a file or folder on disk, whose bytes are read when it is recorded.
 
         Args:
-            path: Where it is.
-            extension: Without a dot; that of the path if left out.
+            path: Path of the file or folder.
+            extension: Extension without a dot; by default that of the path.
         """
         return cls(path, extension=extension)
 
     @classmethod
     def from_content(cls, content: str | bytes, extension: str | None = None) -> File:
-        """Return a file made of text or bytes.
+        """Return a file with text or bytes as its content.
 
         Args:
-            content: Text is kept in UTF-8.
-            extension: ``txt`` for text and ``bin`` for bytes if left out.
+            content: The content; text is encoded in UTF-8.
+            extension: By default ``txt`` for text and ``bin`` for bytes.
 
         Raises:
             ValueKindError: If the content is neither.
@@ -160,16 +160,16 @@ class File:
     def from_stream(
         cls, stream: IO[Any], seek: int | None = 0, extension: str | None = None
     ) -> File:
-        """Return a file with everything that a stream holds; it is read at once.
+        """Return a file with the content of a stream, which is read immediately.
 
         Args:
-            stream: Open for reading, text or binary. It is not closed.
-            seek: Where to start, None to start where the stream is. Streams that cannot seek
-                are read from where they are.
-            extension: ``txt`` for a text stream and ``bin`` for a binary one if left out.
+            stream: Text or binary stream open for reading; it is not closed.
+            seek: Start position; None for the current position, which is also used for streams that
+                cannot seek.
+            extension: By default ``txt`` for a text stream and ``bin`` for a binary one.
 
         Raises:
-            ValueKindError: If it gives neither text nor bytes.
+            ValueKindError: If it yields neither text nor bytes.
         """
         if seek is not None and stream.seekable():
             stream.seek(seek)
@@ -181,16 +181,16 @@ class File:
 
         Args:
             image: A PIL image, a Matplotlib figure or axes, or an array or tensor of shape (H, W),
-                (H, W, 1), (H, W, 3) or (H, W, 4); (C, H, W) is turned round if it can be nothing
-                else. Integers are 0 to 255; NaN is drawn as 0. An array with other values is drawn
-                between its smallest and its greatest one, with one warning.
-            autoscale: Take floats that all lie in 0 to 1 times 255. Without it floats, too, are 0
-                to 255, and other values are refused.
+                (H, W, 1), (H, W, 3) or (H, W, 4); (C, H, W) is transposed if the shape is
+                unambiguous. Integers are 0 to 255; NaN is drawn as 0. An array with other values is
+                scaled from its minimum to its maximum, with one warning.
+            autoscale: Multiply floats by 255 if all are between 0 and 1. If False, floats must be 0
+                to 255.
 
         Raises:
             ValueKindError: If it is not an image.
-            ArgumentError: If the shape of an array is not that of an image, or the range of one
-                that is not to be scaled.
+            ArgumentError: If the shape of an array is not that of an image, or values are out of
+                range with ``autoscale=False``.
         """
         return cls(content=image_of(image, autoscale=autoscale), extension="png")
 
@@ -201,8 +201,8 @@ class File:
         Args:
             chart: A pandas data frame, a Plotly, Bokeh or Altair chart, a Matplotlib figure (as an
                 image within the page), or any object with ``_repr_html_``.
-            include_plotlyjs: For Plotly only: True (also if left out) puts the library into the
-                page, so that it can be read offline; ``"cdn"`` makes it 4 MB smaller.
+            include_plotlyjs: For Plotly only: True (the default) embeds the library, so that the
+                page works offline; ``"cdn"`` makes it 4 MB smaller.
 
         Raises:
             ValueKindError: If it is none of these.
@@ -211,7 +211,7 @@ class File:
 
     @classmethod
     def as_pickle(cls, obj: Any) -> File:
-        """Return any object as a pickle. Seamark writes pickles, and never reads one.
+        """Return an object as a pickle file. Seamark writes pickles but never reads them.
 
         Raises:
             ValueKindError: If the object cannot be pickled.
@@ -225,10 +225,10 @@ class File:
 
     @classmethod
     def create_from(cls, value: Any, include_plotlyjs: bool | str | None = None) -> File:  # noqa: FBT001
-        """Return a file made of ``value`` in the way that fits its type.
+        """Return a file made from ``value`` according to its type.
 
         Args:
-            value: A `File`, a path, a stream, or anything that `as_html` or `as_image` take.
+            value: A `File`, a path, a stream, or a value accepted by `as_html` or `as_image`.
             include_plotlyjs: For a Plotly chart, see `as_html`.
 
         Raises:
@@ -253,18 +253,18 @@ class File:
 
     @staticmethod
     def is_convertable(value: Any) -> bool:
-        """Return whether `create_from` takes ``value``; of a text, which may be any, it says no."""
+        """Return whether `create_from` accepts ``value``; False for strings."""
         known = isinstance(value, (File, os.PathLike, io.IOBase))
         return known or is_image(value) or is_html(value)
 
     @staticmethod
     def is_convertable_to_image(value: Any) -> bool:
-        """Return whether `as_image` is made for the type of ``value``."""
+        """Return whether `as_image` supports the type of ``value``."""
         return is_image(value)
 
     @staticmethod
     def is_convertable_to_html(value: Any) -> bool:
-        """Return whether `as_html` is made for the type of ``value``."""
+        """Return whether `as_html` supports the type of ``value``."""
         return is_html(value)
 
 
@@ -273,21 +273,21 @@ class Histogram:
     """Histogram: counts of the values between edges.
 
     ``Histogram(values)`` counts values in equal bins from the smallest to the largest;
-    ``Histogram(edges, counts)`` takes what ``numpy.histogram`` returns, in this order.
+    ``Histogram(edges, counts)`` takes the results of ``numpy.histogram`` in this order.
 
     Args:
-        edges: Borders of the bins. Without ``counts`` the values themselves: numbers, an array or a
-            tensor of any shape, counted where it is. NaN and infinities are not counted.
+        edges: Edges of the bins. Without ``counts``, the values themselves: numbers, an array, or a
+            tensor of any shape, which is counted on its device. NaN and infinities are not counted.
         counts: Number of values in each bin.
-        bins: Number of bins to count in; 1 where all values are equal.
+        bins: Number of bins for counting; 1 if all values are equal.
 
     Attributes:
-        edges: Borders of the bins, finite and never falling; one more than there are bins.
-        counts: Number of values in each bin; not negative, whole or weighted.
+        edges: Edges of the bins, finite and non-decreasing; one more than the number of bins.
+        counts: Number of values in each bin, or sum of weights; non-negative.
 
     Raises:
-        ArgumentError: If the two do not fit together, or no value is finite.
-        ValueKindError: If something in them is not a number.
+        ArgumentError: If edges and counts do not match, or no value is finite.
+        ValueKindError: If an element is not a number.
 
     Example:
         ::
@@ -360,8 +360,8 @@ def _counted_array(values: Any, bins: int) -> tuple[tuple[float, ...], tuple[flo
     low, high = float(numbers.min()), float(numbers.max())
     if low == high:
         return (low - 0.5, high + 0.5), (float(len(numbers)),)
-    span = high / 2 - low / 2  # halves: the whole span of what float64 holds is no float64
-    if not span:  # neighbours with nothing between them
+    span = high / 2 - low / 2  # halves: the full range of float64 exceeds float64
+    if not span:  # adjacent floats
         return (low, high), (float(len(numbers)),)
     places = ((numbers / 2 - low / 2) / span * bins).astype(np.int64).clip(max=bins - 1)
     edges = [2 * (low / 2 + span * (at / bins)) for at in range(bins)]
@@ -382,7 +382,7 @@ def _numbers(values: Any) -> tuple[float, ...]:
 class Value:
     """Base class of the value types of Neptune's API.
 
-    ``run["x"] = Float(1)`` records what ``run["x"] = 1.0`` does.
+    ``run["x"] = Float(1)`` is the same as ``run["x"] = 1.0``.
     """
 
     __slots__: tuple[str, ...] = ()
@@ -403,7 +403,7 @@ class Value:
 
 
 class Single(Value):
-    """A single value; a base of Neptune's types."""
+    """A single value; base of Neptune's types."""
 
     __slots__ = ("value",)
 
@@ -428,7 +428,7 @@ def _expected(what: str, kinds: tuple[type, ...], value: Any) -> Any:
 
 
 class Integer(Single):
-    """A whole number; anything that ``int`` takes.
+    """An integer; anything that ``int`` accepts.
 
     Raises:
         ValueKindError: If the value is not of a numeric type.
@@ -442,11 +442,11 @@ class Integer(Single):
 
 
 class Float(Single):
-    """A number; anything that ``float`` takes.
+    """A float; anything that ``float`` accepts.
 
     Raises:
-        ValueKindError: If the value is of a type that is no number.
-        ArgumentError: If it cannot be one, such as ``"x"``.
+        ValueKindError: If the value is not of a numeric type.
+        ArgumentError: If it cannot be converted, such as ``"x"``.
     """
 
     __slots__ = ()
@@ -456,10 +456,10 @@ class Float(Single):
 
 
 class Boolean(Single):
-    """A truth value; anything that ``bool`` takes.
+    """A boolean; anything that ``bool`` accepts.
 
     Raises:
-        ArgumentError: If it has no truth value, as an array.
+        ArgumentError: If it has no truth value, like an array.
     """
 
     __slots__ = ()
@@ -469,7 +469,7 @@ class Boolean(Single):
 
 
 class String(Single):
-    """A text, or None.
+    """A string or None.
 
     Raises:
         ValueKindError: If the value is neither.
@@ -482,10 +482,10 @@ class String(Single):
 
 
 class Datetime(Single):
-    """A moment.
+    """A time.
 
     Raises:
-        ValueKindError: If the value is no ``datetime``.
+        ValueKindError: If the value is not a ``datetime``.
     """
 
     __slots__ = ()
@@ -495,10 +495,10 @@ class Datetime(Single):
 
 
 class StringSet(Value):
-    """A set of strings; assigning one replaces what the set held.
+    """A set of strings; assigning it replaces the earlier set.
 
     Args:
-        values: Several strings, or one.
+        values: One string or several.
 
     Raises:
         ValueKindError: If one of them is not a string.
@@ -512,7 +512,7 @@ class StringSet(Value):
 
 
 class FileSet(Value):
-    """Files on disk; assigning them replaces what the file set held.
+    """Files on disk; assigning them replaces the earlier file set.
 
     Args:
         file_globs: A path, folder or pattern, or several; see `seamark.Handler.upload_files`.
@@ -534,13 +534,13 @@ class FileSet(Value):
 
 
 class Artifact(Value):
-    """An artifact, by the digest that stands for it; nothing is known of its files.
+    """An artifact, given by its digest only; its files are unknown.
 
     Args:
         value: 64 hexadecimal digits.
 
     Raises:
-        ArgumentError: If it is something else.
+        ArgumentError: If the value is not such a digest.
     """
 
     __slots__ = ("hash",)
@@ -552,7 +552,7 @@ class Artifact(Value):
 
 
 class GitRefDisabled:
-    """Says that nothing is to be recorded of git: ``init_run(git_ref=GitRef.DISABLED)``."""
+    """Marker that disables the capture of git: ``init_run(git_ref=GitRef.DISABLED)``."""
 
     def __repr__(self) -> str:
         return "GitRef.DISABLED"
@@ -565,7 +565,7 @@ class GitRef(Value):
         repository_path: A path in the repository; None for the repository of the script.
 
     Attributes:
-        DISABLED: Value to pass instead of a reference to record nothing of git.
+        DISABLED: Value that disables the capture of git.
     """
 
     __slots__ = ("repository_path",)
@@ -576,7 +576,7 @@ class GitRef(Value):
         self.repository_path = repository_path
 
     def resolve_path(self) -> Path | None:
-        """Return the whole path, without links; None if none was given."""
+        """Return the absolute path without links; None if none was given."""
         return None if self.repository_path is None else Path(self.repository_path).resolve()
 
 
@@ -584,7 +584,7 @@ class ValueCopy(Value):
     """The value of another path: ``run["b"] = ValueCopy(run["a"])`` is ``run["b"] = run["a"]``.
 
     Attributes:
-        source_handler: The handler of the path that is copied.
+        source_handler: The handler of the copied path.
     """
 
     __slots__ = ("source_handler",)
@@ -594,15 +594,15 @@ class ValueCopy(Value):
 
 
 class Series(Value):
-    """The points of a series; assigning them replaces those that it held.
+    """The points of a series; assigning them replaces the earlier points.
 
-    A base of Neptune's types.
+    Base of Neptune's types.
 
     Attributes:
-        family: What a path that holds such points holds.
+        family: Family of a path with such points.
         values: The points.
-        steps: As many, or None to number the points.
-        timestamps: As many, seconds since the Unix epoch, or None.
+        steps: One step for each, or None to number the points.
+        timestamps: One time for each, in seconds since the Unix epoch, or None.
         described: ``name`` and ``description`` of files.
     """
 
@@ -635,18 +635,17 @@ def _several(what: str, values: Any) -> list[Any]:
 
 
 class FloatSeries(Series):
-    """The points of a series of numbers; assigning them replaces those that it held.
+    """The points of a series of numbers; assigning them replaces the earlier points.
 
     Args:
         values: Numbers; NaN and infinities are kept.
-        min: Accepted for Neptune's sake, and not recorded.
-        max: The same.
+        min: Accepted for compatibility with Neptune, and not recorded. max: The same.
         unit: The same.
         timestamps: As many seconds since the Unix epoch, or None.
         steps: As many finite numbers, or None to number the points.
 
     Raises:
-        ValueKindError: If a value is no number.
+        ValueKindError: If a value is not a number.
         ArgumentError: If the lengths differ.
     """
 
@@ -667,7 +666,7 @@ class FloatSeries(Series):
 
 
 class StringSeries(Series):
-    """The points of a series of texts; assigning them replaces those that it held.
+    """The points of a series of texts; assigning them replaces the earlier points.
 
     Args:
         values: Texts, of any length.
@@ -675,7 +674,7 @@ class StringSeries(Series):
         steps: As many finite numbers, or None to number the points.
 
     Raises:
-        ValueKindError: If a value is no text.
+        ValueKindError: If a value is not a string.
         ArgumentError: If the lengths differ.
     """
 
@@ -693,14 +692,14 @@ class StringSeries(Series):
 
 
 class FileSeries(Series):
-    """The points of a series of files; assigning them replaces those that it held.
+    """The points of a series of files; assigning them replaces the earlier points.
 
     Args:
-        values: Files, paths, images or charts: whatever `File.create_from` takes.
+        values: Files, paths, images, charts, or other values accepted by `File.create_from`.
         timestamps: As many seconds since the Unix epoch, or None.
         steps: As many finite numbers, or None to number the points.
-        name: Of each of them.
-        description: Of each of them.
+        name: Name of each file.
+        description: Description of each file.
 
     Raises:
         ValueKindError: If a value cannot be made into a file.

@@ -1,4 +1,4 @@
-"""Neptune's ``typing``: names for annotations, and the base of progress bars."""
+"""Counterpart of Neptune's module ``typing``: names for annotations and progress bars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Neptune's ``utils`` under its own name."""
+"""Utilities for training scripts, including those of Neptune's module ``utils``."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ class _Stops(Protocol):
 
 
 def stop_synchronization_callback(neptune_object: _Stops) -> None:
-    """Stop a run or project, waiting a minute for its files.
+    """Stop a run or project, waiting up to a minute for its files.
 
-    In Neptune this is given to ``init_run(async_no_progress_callback=)``; nothing calls it here, as
-    no record waits for a network.
+    In Neptune this is passed to ``init_run(async_no_progress_callback=)``. Seamark never calls it,
+    because no record waits for a network.
     """
     neptune_object.stop(seconds=_STOP_S)
 
 
 class Thinned(Generic[R]):
-    """A function of which only some calls are made; made by `every`."""
+    """A function that executes only some of its calls; created by `every`."""
 
     def __init__(self, function: Callable[..., R], calls: int, seconds: float) -> None:
         functools.update_wrapper(self, function)
@@ -67,7 +67,7 @@ class Thinned(Generic[R]):
         self._left_out: tuple[tuple[Any, ...], dict[str, Any]] | None = None
 
     def __call__(self, *given: Any, **named: Any) -> R | None:
-        """Make the call if it is due, and return its result; else None."""
+        """Call the function if a call is due and return its result, else None."""
         with self._lock:
             now = time.monotonic()
             is_due = self._since >= self._calls and now >= self._due
@@ -78,13 +78,13 @@ class Thinned(Generic[R]):
         return self._function(*given, **named) if is_due else None
 
     def flush(self) -> R | None:
-        """Make the last call if it was left out, and return its result; else None."""
+        """Make the last call if it was skipped and return its result, else None."""
         with self._lock:
             found, self._left_out = self._left_out, None
         return self._function(*found[0], **found[1]) if found is not None else None
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """Refuse to be a method: all objects of the class would share its calls.
+        """Refuse use as a method: all objects of the class would share its calls.
 
         Raises:
             ArgumentError: Always.
@@ -99,16 +99,16 @@ class Thinned(Generic[R]):
 def every(
     *, calls: int | None = None, seconds: float | None = None
 ) -> Callable[[Callable[..., R]], Thinned[R]]:
-    """Thin a function out: only some of its calls are made, the first one among them.
+    """Decorate a function so that only some of its calls are made, including the first.
 
-    A call that is left out returns None. ``f.flush()`` makes the last call if it was left out.
+    A skipped call returns None. ``f.flush()`` makes the last call if it was skipped.
 
     Args:
-        calls: Make one of so many calls; 10 if ``seconds`` is not given either.
-        seconds: Make a call if so much time has passed since the last that was made.
+        calls: Make one of this many calls; 10 if ``seconds`` is not given either.
+        seconds: Make a call if this time has passed since the last call that was made.
 
     Raises:
-        ArgumentError: If both are given, or one is no number above 0.
+        ArgumentError: If both are given, or one is not a number above 0.
     """
     if calls is not None and seconds is not None:
         msg = f"every: expected either calls= or seconds=, got calls={calls!r}, seconds={seconds!r}"
@@ -131,10 +131,10 @@ def every(
 
 
 class ProgressBarCallback(contextlib.AbstractContextManager["ProgressBarCallback"]):
-    """A base for progress bars of your own: ``fetch_runs_table(progress_bar=)`` takes the class."""
+    """Base of custom progress bars; pass the class to ``fetch_runs_table(progress_bar=)``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take whatever a table tells of what it does."""
+        """Accept the arguments that tables pass."""
 
     def __exit__(
         self,
@@ -142,15 +142,15 @@ class ProgressBarCallback(contextlib.AbstractContextManager["ProgressBarCallback
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End; what was raised goes on."""
+        """End the bar; exceptions propagate."""
 
     @abstractmethod
     def update(self, *, by: int, total: int | None = None) -> None:
-        """Show that more is done.
+        """Update the progress.
 
         Args:
-            by: How much more.
-            total: How much there is in all; None if that is not known.
+            by: Increment.
+            total: Total; None if unknown.
         """
 
 
@@ -162,13 +162,11 @@ class NullProgressBar(ProgressBarCallback):
 
 
 class TqdmProgressBar(ProgressBarCallback):
-    """A progress bar of tqdm, which has to be installed.
+    """A progress bar of tqdm, which must be installed.
 
     Args:
         *args: Not used.
-        description: What stands before it.
-        unit: What is counted.
-        unit_scale: Whether large numbers are shortened.
+        description: Prefix. unit: Unit of the count. unit_scale: Whether to shorten large numbers.
         **kwargs: For tqdm.
 
     Raises:
@@ -185,7 +183,7 @@ class TqdmProgressBar(ProgressBarCallback):
     ) -> None:
         super().__init__(*args)
         try:
-            made_by = import_module("tqdm.auto")  # which knows what a notebook can show
+            made_by = import_module("tqdm.auto")  # which adapts to notebooks
         except ModuleNotFoundError as error:
             msg = "TqdmProgressBar needs tqdm: pip install tqdm"
             raise MissingExtraError(msg) from error
@@ -201,23 +199,23 @@ class TqdmProgressBar(ProgressBarCallback):
         self._bar.close()
 
     def update(self, *, by: int, total: int | None = None) -> None:
-        """Show that more is done."""
+        """Update the progress."""
         if total:
             self._bar.total = total
         self._bar.update(by)
 
 
 def stringify_unsupported(value: Any, expand: bool = False) -> Any:  # noqa: FBT001, FBT002 - Neptune's
-    """Return ``value`` with everything that cannot be recorded turned into text.
+    """Return ``value`` with all unsupported parts converted to text.
 
-    Containers stay nested, with text for keys; files, histograms and whatever can be kept stay as
-    they are, so calling this twice changes nothing more. Of a list that cannot be kept only the
-    elements that are the reason become text. Never raises and calls nothing but ``__str__``.
+    Containers stay nested, with strings as keys. Files, histograms and other supported values are
+    unchanged, so a second call changes nothing. In an unsupported list only the unsupported
+    elements become text. Never raises, and calls nothing but ``__str__``.
 
     Args:
         value: Anything, such as ``{"lr": 0.1, "model": model, "device": torch.device("cpu")}``.
-        expand: Turn lists, tuples and sets into mappings by their 0-based index, so that each
-            element gets a path of its own.
+        expand: Convert lists, tuples and sets to mappings by 0-based index, so that each element
+            gets a path of its own.
     """
     try:
         return _as_recorded(_expanded(value, ()) if expand else value, ())
@@ -260,10 +258,10 @@ def _key(key: Any) -> str:
 
 
 def device() -> Any:
-    """Return the device that this process trains on, as a ``torch.device``.
+    """Return the device on which this process trains, as a ``torch.device``.
 
-    The GPU of this process's local rank where a launcher started one process a GPU, else the first
-    one; else Apple's or Intel's accelerator; else the CPU. torch is imported when this is called.
+    This is the GPU of the local rank if a launcher started one process per GPU, else the first GPU,
+    else Apple's or Intel's accelerator, else the CPU. torch is imported when this is called.
 
     Raises:
         MissingExtraError: If torch is not installed.

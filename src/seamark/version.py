@@ -1,4 +1,4 @@
-"""Neptune's ``version``: that of Seamark."""
+"""Counterpart of Neptune's module ``version``, with the version of Seamark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of the options of a run: each takes name and value, and returns the value to use."""
+"""Checks of run options: each takes name and value, and returns the value to use."""
 
 # ruff: noqa: D103 - a check is named by what it checks, and all have one signature
 
@@ -79,7 +79,7 @@ Check = Callable[[str, Any], Any]
 
 @contextmanager
 def naming(what: str, kind: type[SeamarkError] = ArgumentError) -> Iterator[None]:
-    """Raise errors of the block as errors of an option."""
+    """Convert errors of the block to errors about an option."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -88,7 +88,7 @@ def naming(what: str, kind: type[SeamarkError] = ArgumentError) -> Iterator[None
 
 
 def strings(values: Any, where: str) -> list[str]:
-    """Return one string or several as a list; raise `ValueKindError` for anything else."""
+    """Return one string or several as a list; raise `ValueKindError` for other values."""
     several = isinstance(values, Iterable) and not isinstance(values, (str, Browsable))
     found = list(values) if several else [values]
     for value in found:
@@ -116,7 +116,7 @@ def check_text(what: str, given: object) -> str:
 
 
 def check_token(what: str, given: object) -> str:
-    """Return a token that fits into a header; errors do not show it."""
+    """Return a token that is valid in a header; errors do not reveal it."""
     token = given.strip() if isinstance(given, str) else ""
     if not isinstance(given, str) or not (token.isascii() and token.isprintable()):
         kind = "other characters" if isinstance(given, str) else type(given).__name__
@@ -126,7 +126,7 @@ def check_token(what: str, given: object) -> str:
 
 
 def check_shown_name(what: str, given: Any) -> str | None:
-    """Return a name; None for one of spaces, as of a variable that was not set."""
+    """Return a name; None if it is blank, like a variable that was not set."""
     return check_text(what, given) if str(given).strip(" ") else None
 
 
@@ -188,12 +188,12 @@ def check_place(what: str, given: object, expected: str = "a path or None") -> s
         raise argument_error(given, what, expected)
     if "\0" in path:
         raise argument_error(given, what, f"{expected} without NUL characters")
-    os.fsencode(path)  # fails for lone surrogates, which no file system has
+    os.fsencode(path)  # fails for lone surrogates, which file systems do not have
     return path
 
 
 def check_secrets(what: str, given: Any) -> tuple[str | re.Pattern[str], ...]:
-    # A variable holds several on lines of their own: a regular expression may hold spaces.
+    # A variable holds one per line, because a regular expression may contain spaces.
     entries = given.splitlines() if isinstance(given, str) else given
     with naming(what):
         found = tuple(e.strip() if isinstance(e, str) else e for e in entries)
@@ -202,7 +202,7 @@ def check_secrets(what: str, given: Any) -> tuple[str | re.Pattern[str], ...]:
 
 
 def check_remotes(what: str, given: Any) -> tuple[str, ...]:
-    from seamark.remote.places import canonical  # for those who name one
+    from seamark.remote.places import canonical  # imported only if one is given
 
     several = given.split(",") if isinstance(given, str) else strings(given, what)
     with naming(what):
@@ -212,14 +212,14 @@ def check_remotes(what: str, given: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Tags:
-    """Tags: words for ``sys/tags``, or encoded values by their path below ``tags/``."""
+    """Tags: strings for ``sys/tags``, or encoded values by path below ``tags/``."""
 
     words: tuple[str, ...] = ()
     keyed: Mapping[str, Atom] = dataclasses.field(default_factory=dict)
 
 
 def given_tags(what: str, given: Any) -> Tags:
-    """Return tags: words, or a mapping of keyed ones."""
+    """Return tags, given as strings or as a mapping of keyed tags."""
     if given is None or (isinstance(given, str) and not given):
         return Tags()
     if not isinstance(given, Mapping):
@@ -228,7 +228,7 @@ def given_tags(what: str, given: Any) -> Tags:
 
 
 def keyed_tags(what: str, given: Mapping[Any, Any]) -> dict[str, Atom]:
-    """Return keyed tags (keys have parts joined by ``/``) as encoded values by path."""
+    """Return keyed tags as encoded values by path; keys consist of parts joined by ``/``."""
     found: dict[str, Atom] = {}
     for key, value in given.items():
         with naming(what, PathError):
@@ -243,7 +243,7 @@ def check_groups(what: str, given: Any) -> tuple[str, ...]:
 
 
 def check_parent(what: str, given: Any) -> str:
-    """Return project and id of a run, or the id alone as it was given."""
+    """Return project and id of a run, or only the given id."""
     folder = getattr(given, "folder", None)
     if folder is not None and getattr(folder, "kind", None) == "run":
         return f"{folder.project}/{folder.run}"
@@ -259,7 +259,7 @@ def check_parent(what: str, given: Any) -> str:
 def check_params(what: str, given: Any) -> dict[str, Atom]:
     if not is_container(given):
         raise argument_error(given, what, "a mapping, a Namespace, a dataclass or None")
-    # Encoded at once, so that it does not matter what becomes of them, and whether they pickle.
+    # Encoded immediately, so that later changes and pickling do not matter.
     return parameters(given, PARAMETERS)
 
 
@@ -290,7 +290,7 @@ def check_sources(what: str, given: Any) -> Any:
 
 
 def check_repository(what: str, given: Any) -> Any:
-    # Neptune's GitRef has a path; its GitRef.DISABLED is known by the name of its type.
+    # Neptune's GitRef has a path; its GitRef.DISABLED is recognized by the name of its type.
     is_reference = isinstance(given, bool) or hasattr(given, "repository_path")
     if is_reference or is_switched_off(given):
         return given
@@ -309,7 +309,7 @@ def check_version(what: str, given: Any) -> Any:
 
 
 def version_of(given: Any) -> str | None:
-    """Return the version of the code, calling the function that may have been given."""
+    """Return the version of the code, or the result of a function that returns it."""
     if not callable(given):
         return given  # type: ignore[no-any-return]  # a checked text or None
     try:

@@ -55,7 +55,7 @@ _FLOAT: Final = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Checked content of a file; ``inputs`` are paths and URLs of the run's inputs, by name."""
+    """Checked content of a configuration file; ``inputs`` are paths and URLs by name."""
 
     path: str
     values: Mapping[str, Any]
@@ -65,7 +65,7 @@ class Config:
 def read_config(
     what: str, given: Any, options: Iterable[str], check: Callable[[str, str, Any], object]
 ) -> Config:
-    """Read a file, checked by ``check(option, key, value)``; errors name the file and the key."""
+    """Read a file and check it with ``check(option, key, value)``; errors name file and key."""
     if isinstance(given, Mapping):
         msg = f"{what}: expected the path of a YAML file, got a mapping: give it as params="
         raise ArgumentError(msg)
@@ -91,8 +91,8 @@ def read_config(
 
 
 def _load(data: bytes) -> Any:
-    """Return the content of a YAML file, with the numbers of YAML 1.2."""
-    yaml: Any = import_module("yaml")  # for those who have such a file
+    """Return the content of a YAML file, with numbers according to YAML 1.2."""
+    yaml: Any = import_module("yaml")  # imported only if there is such a file
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
         yaml_implicit_resolvers = {  # noqa: RUF012 - as PyYAML has it
@@ -101,7 +101,7 @@ def _load(data: bytes) -> Any:
         }
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - as PyYAML has it
-            """Refuse duplicate keys, of which PyYAML drops the first."""
+            """Refuse duplicate keys, of which PyYAML silently drops the first."""
             known: set[str] = set()
             for key, _ in node.value:
                 name = key.value if isinstance(key, yaml.ScalarNode) else "<<"
@@ -117,7 +117,7 @@ def _load(data: bytes) -> Any:
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", whole, list("-+0123456789."))
     try:
         return yaml.load(data, Loader)
-    except yaml.MarkedYAMLError as error:  # without the line, in which a secret may stand
+    except yaml.MarkedYAMLError as error:  # without the line, which may contain a secret
         mark = error.problem_mark or error.context_mark
         at = "" if mark is None else f" (line {mark.line + 1}, column {mark.column + 1})"
         msg = f"{error.problem or error.context}{at}"
@@ -332,7 +332,7 @@ _warned_of: set[str] = set()
 
 
 def variable_of(name: str) -> tuple[str, str] | None:
-    """Return full name and value of SEAMARK_<name>, or else of NEPTUNE_<name>; None for neither."""
+    """Return full name and value of SEAMARK_<name> or else NEPTUNE_<name>, or None."""
     for prefix in PREFIXES:
         if value := os.environ.get(prefix + name):
             return prefix + name, value
@@ -340,10 +340,10 @@ def variable_of(name: str) -> tuple[str, str] | None:
 
 
 def warn_of_unknown_variables() -> None:
-    """Warn once of each variable that is not ours but is named as if it were.
+    """Warn once about each unknown variable whose name resembles a known one.
 
-    People who misspell a switch believe that it is off. A name that resembles none of ours may be
-    somebody else's, unless it begins like those that switch a capture.
+    A misspelled switch would have no effect. Other unknown names may belong to other programs,
+    unless they start like the switches of captures.
     """
     for name in os.environ:
         if name.startswith("SEAMARK_") and name[8:] not in VARIABLES and name not in _warned_of:

@@ -1,4 +1,4 @@
-"""Options of a run: name, type and text, other loggers' names of them, and named places."""
+"""Options of a run: names, types, documentation, and their names in other loggers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SERVER: Final = re.compile(r"(https?://[^/?#\s]+)/([^?#\s]+)", re.IGNORECASE)
 
 
 def placed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a run; a place in ``with_id`` becomes root, project and id."""
+    """Return the arguments of a run with a place in ``with_id`` split into root, project and id."""
     word = given.get("with_id")
     if isinstance(word, str) and (found := _SERVER.fullmatch(word)) is not None:
         if given.get("remote") is not None:
@@ -54,11 +54,11 @@ def placed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def folder_named(word: Any, root: Any, kind: str, words: str) -> RunFolder | None:
-    """Return the folder that ``with_id`` refers to; None if it is a name or an id.
+    """Return the folder to which ``with_id`` refers; None if it is a name or an id.
 
     Raises:
-        ArgumentError: If it lies below another root.
-        RunNotFoundError: If nothing of the kind lies there.
+        ArgumentError: If it is below another root.
+        RunNotFoundError: If there is no such container.
     """
     if not isinstance(word, str | os.PathLike) or (path := path_of(word)) is None:
         return None
@@ -72,9 +72,9 @@ def folder_named(word: Any, root: Any, kind: str, words: str) -> RunFolder | Non
 
 
 def path_of(word: str | os.PathLike[str]) -> Path | None:
-    """Return the path in a text or path; None for a name or an id.
+    """Return a string or path as a path; None for a name or an id.
 
-    A text is a path where it begins with ``file://``, or has a slash and is a folder.
+    A string is a path if it begins with ``file://``, or contains a slash and is a folder.
     """
     if isinstance(word, str) and word.lower().startswith("file://"):
         from seamark.remote.file import root_of
@@ -87,14 +87,14 @@ def path_of(word: str | os.PathLike[str]) -> Path | None:
 def folder_at(path: Path) -> RunFolder | None:
     """Return the run, model or version of a folder; None if there is none.
 
-    Its journals name the project in which it was recorded, and so its root.
+    Its journals contain the project in which it was recorded, which determines the root.
     """
     if not (path / "journal").is_dir():
         return None
     for header in headers(RunFolder(path.parent, ".", path.name)):
         project, run = header.get("project"), header.get("run")
         try:
-            run = path.name if run is None else run  # the draft of an artifact had no id
+            run = path.name if run is None else run  # a draft of an artifact has no id
             check_place(project, run)
             parts = (*str(project).split("/"), check_name(run, "run id"))
         except PathError:
@@ -236,7 +236,7 @@ REPLACED: Final[Mapping[str, str]] = {
 
 
 def also(words: Mapping[str, str], name: str) -> str:
-    """Return the hint about a name for the end of a message; empty if there is none."""
+    """Return a hint about a name, to end a message with; empty if there is none."""
     return f": {words[name]}" if name in words else ""
 
 
@@ -257,100 +257,103 @@ WITHOUT_MEANING: Final = frozenset(
 
 
 class RunOptions(TypedDict, total=False):
-    """Options of a run; None is the same as not given.
+    """Options of a run; None means not given.
 
     Attributes:
         project: Path of the project, such as ``"team/mnist"``; SEAMARK_PROJECT, NEPTUNE_PROJECT or
             ``"default"``.
-        name: Display name, free text; an empty one is none.
+        name: Display name, free text; an empty name means none.
         with_id: An existing run to open: its id, its name (recorded or generated), ``"latest"``, or
-            one of these behind ``PROJECT/``. Without that it is looked for in ``project`` and its
-            sub-projects. The beginning of an id is enough with ``mode="read-only"``. Or its place:
-            its folder, as a path or a ``file://`` URI, or ``https://server/PROJECT/NAME``.
-        custom_run_id: A name under which several processes find the same run;
-            SEAMARK_CUSTOM_RUN_ID.
+            one of these prefixed by ``PROJECT/``; without a prefix, ``project`` and its
+            sub-projects are searched. With ``mode="read-only"`` a prefix of an id is enough. Or its
+            location: its folder, as a path or a ``file://`` URI, or
+            ``https://server/PROJECT/NAME``.
+        custom_run_id: Name by which several processes find the same run; SEAMARK_CUSTOM_RUN_ID.
         mode: ``"online"``, ``"async"`` and ``"sync"`` are the same; ``"offline"`` sends nothing;
             ``"read-only"`` opens with_id for reading; ``"disabled"`` does nothing; ``"debug"``
             records into a temporary root. SEAMARK_MODE.
         description: Free text.
-        tags: One string or several, for ``sys/tags``; or a mapping of keys to values, which are
-            kept under ``tags/``.
-        groups: Names of the groups that the run is in, for ``sys/group_tags``.
-        parent: The run that this one is a part of (a fold, a trial), for ``sys/parent``: the run,
+        tags: One string or several, for ``sys/tags``; or a mapping of keys to values, stored under
+            ``tags/``.
+        groups: Names of the run's groups, for ``sys/group_tags``.
+        parent: The run of which this one is a part (a fold, a trial), for ``sys/parent``: the run,
             its id, or ``PROJECT/ID``.
         root: Folder of all runs; SEAMARK_DIR or the nearest ``.seamark``, see the page on
             environment variables.
-        params: Hyperparameters, kept under ``parameters/``; see `Run.params`.
-        keep: What is kept of fast series in place of their points, by path or pattern, such as
-            ``{"gpu/*": seamark.Statistics(skip=10)}``; see `Handler.keep`.
-        config_path: A YAML or JSON file that says some of what a run is given: these options but
-            ``keep`` and ``api_token``, and ``inputs`` (paths and URLs, by name or in a list). What
-            it says wins over arguments, and these over the environment; parameters, tags, groups
-            and captures of both are taken together.
-        owner: Whether this process decides the run's state. None: a process that creates a run
-            does, and so does one that opens a run that was not ended and has no living owner, from
-            its first number on, and one that begins a training in it. True goes on with a run that
-            completed or failed; False is for scripts that only add something.
-        start: False records the run in state ``"created"``, with what it is given here and later,
-            but without captures and heartbeat. It is running from `Run.start` on, from
-            ``with run:``, from its first point, or from a stage of a trainer.
+        params: Hyperparameters, stored under ``parameters/``; see `Run.params`.
+        keep: Aggregates of high-rate series, stored instead of their points, by path or pattern,
+            such as ``{"gpu/*": seamark.Statistics(skip=10)}``; see `Handler.keep`.
+        config_path: A YAML or JSON file with these options, except ``keep`` and ``api_token``, and
+            with ``inputs`` (paths and URLs, by name or in a list). It takes precedence over
+            arguments, and arguments over the environment; parameters, tags, groups and captures of
+            both are merged.
+        owner: Whether this process sets the run's state. None: a process that creates a run or
+            starts a training in it does, as does a process that opens an unfinished run without a
+            live owner, from its first number on. True also continues a completed or failed run;
+            False is for scripts that only add data.
+        start: False records the run and its data in state ``"created"``, without captures and
+            heartbeat. It starts running with `Run.start`, ``with run:``, its first point, or a
+            stage of a trainer.
         ranks: ``"zero"``, the default: only rank 0 records, other ranks hold a silent run.
-            ``"all"``: every rank records into one run, its series under ``ranks/<rank>/`` unless it
-            is rank 0; values, tags and files are those of rank 0. Every rank has to make the run or
-            the logger then, with the same ``with_id`` (a whole id) or ``custom_run_id``, or once
-            ``init_process_group()`` or ``hvd.init()`` has connected them.
-        resume: ``"auto"``, the default: a job that its launcher restarted, or that loads a
-            checkpoint, continues its run. ``"never"``: each start is a new run. ``"must"``: a run
-            to resume has to exist, named by ``with_id``, ``custom_run_id``, a restart or a
+            ``"all"``: every rank records into one run, with its series under ``ranks/<rank>/``
+            unless it is rank 0; values, tags and files are those of rank 0. Every rank must then
+            create the run or the logger, with the same ``with_id`` (a complete id) or
+            ``custom_run_id``, or after ``init_process_group()`` or ``hvd.init()`` has connected the
+            ranks.
+        resume: ``"auto"``, the default: a job that is restarted by its launcher or loads a
+            checkpoint continues its run. ``"never"``: each start is a new run. ``"must"``: the run
+            to resume must exist, named by ``with_id``, ``custom_run_id``, a restart or a
             checkpoint.
-        on_duplicate: What is done if the project has a run with the same parameters and the same
-            code, as they are at the start: ``"new"``, the default, begins another, ``"reuse"`` goes
-            on with the newest of them, ``"error"`` refuses. The latter two need ``params`` or a
-            ``config_path`` with some, and look at this disk and then at the remote; if that does
-            not answer within 5 s, this disk decides alone.
-        checkpoints: ``"reference"`` records where checkpoints are, ``"keep"`` takes their bytes
-            into the run folder; None means keep with a remote, else reference.
-        remote: Where the run is sent while it is recorded: the address of a Seamark server such as
-            ``"https://seamark.lab"``, another root such as ``"file:///mnt/runs"``, or several.
-            SEAMARK_REMOTE, separated by commas. It is recorded on this disk in any case.
-        conflict: What becomes of a new run where another one of its project has its ``name`` at a
-            remote: ``"new"`` calls it ``<name>-2``, ``"skip"`` does not send it there, ``"error"``
-            raises, ``"replace"`` puts the other one into the trash there. None asks nobody.
-        make_project: False refuses a project that is not there at a remote; else it is made.
+        on_duplicate: Action if the project has a run with the same initial parameters and code:
+            ``"new"``, the default, starts another run, ``"reuse"`` continues the newest one,
+            ``"error"`` raises. The latter two need ``params`` or a ``config_path`` with some. They
+            search this disk and then the remote; if the remote does not answer within 5 s, this
+            disk decides alone.
+        checkpoints: ``"reference"`` records the location of checkpoints, ``"keep"`` copies their
+            bytes into the run folder; None means keep with a remote, else reference.
+        remote: Destinations to which the run is sent while it is recorded: the address of a Seamark
+            server such as ``"https://seamark.lab"``, another root such as ``"file:///mnt/runs"``,
+            or several. SEAMARK_REMOTE, separated by commas. The run is recorded on this disk in any
+            case.
+        conflict: Action if another run of the project has the same ``name`` at a remote: ``"new"``
+            names the new run ``<name>-2``, ``"skip"`` does not send it there, ``"error"`` raises,
+            ``"replace"`` moves the other run to the trash there. None does not check names.
+        make_project: False raises if the project does not exist at a remote; otherwise it is
+            created.
         api_token: For remotes; kept in memory only, never pickled, never recorded.
-            SEAMARK_API_TOKEN, or what ``seamark login`` has kept.
-        git_ref: A repository's path, or False to record nothing of git.
-        code_version: What the code that trains is called, for ``source_code/version``; or a
-            function without arguments that returns it, which is called at once. None: a hash of
-            what is executed and is no installed package.
+            SEAMARK_API_TOKEN, or the token stored by ``seamark login``.
+        git_ref: Path of a repository, or False to record nothing about git.
+        code_version: Version of the training code, for ``source_code/version``, or a function
+            without arguments that returns it and is called immediately. None: a hash of the
+            executed code outside installed packages.
         source_files: Files, folders and patterns to store under ``source_code/files``: at most
-            2,000 files and 100 MiB, taken while the training goes on, without what ``.gitignore``
-            names below a folder or in a pattern. None: the script that runs; an empty list: none.
-        dependencies: ``"infer"`` keeps what is installed as a requirements file, too, under
-            ``source_code/requirements``; a path keeps that file there.
-        capture: What else is captured, each unless it is False: ``"script"`` (the script or the
-            notebook, its arguments, and a version of the code that is executed, secrets masked),
-            ``"packages"`` (the versions of Python and of installed packages), ``"host"`` (where the
-            process runs: hardware, system, container, cluster, notebook service, torch's build,
-            host name and pid; ``sys/hostname`` and the writer's id name the host in any case),
-            ``"git"`` (commit, branch, dirty state and remote, and what has changed since the
-            commit), ``"signals"`` (a mark of the run when SIGTERM arrives). ``"limit"`` says how
-            much output is recorded: an amount a minute, one in all, or both, such as ``"1MiB/min,
-            500MiB"``; by default ``"1MiB/min"``.
-            SEAMARK_CAPTURE_SCRIPT and so on, for each that is not given.
-        capture_stdout: False does not record what Python code prints; ``"fd"`` records also what C
-            libraries and subprocesses write. SEAMARK_CAPTURE_STDOUT.
-        capture_stderr: The same for what goes to standard error. SEAMARK_CAPTURE_STDERR.
-        capture_hardware_metrics: False does not record what CPU, memory, disk, network and GPUs do.
-            SEAMARK_CAPTURE_HARDWARE_METRICS.
+            2,000 files and 100 MiB, stored while the training runs. Files below a folder or of a
+            pattern that ``.gitignore`` excludes are left out. None: the running script; an empty
+            list: none.
+        dependencies: ``"infer"`` also stores the installed packages as a requirements file under
+            ``source_code/requirements``; a path stores that file there.
+        capture: Further captures, each active unless False: ``"script"`` (the script or the
+            notebook, its arguments, and a version of the executed code, secrets masked),
+            ``"packages"`` (the versions of Python and of installed packages), ``"host"`` (hardware,
+            system, container, cluster, notebook service, torch's build, host name and pid of the
+            process; ``sys/hostname`` and the writer's id contain the host in any case), ``"git"``
+            (commit, branch, dirty state and remote, and changes since the commit), ``"signals"`` (a
+            mark in the run when SIGTERM arrives). ``"limit"`` is the maximum amount of recorded
+            output per minute, in total, or both, such as ``"1MiB/min, 500MiB"``; by default
+            ``"1MiB/min"``. SEAMARK_CAPTURE_SCRIPT and so on, for each that is not given.
+        capture_stdout: False does not record the output of Python code; ``"fd"`` also records the
+            output of C libraries and subprocesses. SEAMARK_CAPTURE_STDOUT.
+        capture_stderr: The same for standard error. SEAMARK_CAPTURE_STDERR.
+        capture_hardware_metrics: False does not record the use of CPU, memory, disk, network and
+            GPUs. SEAMARK_CAPTURE_HARDWARE_METRICS.
         capture_traceback: False does not record the traceback of an uncaught exception.
             SEAMARK_CAPTURE_TRACEBACK.
         monitoring_namespace: Path to use instead of ``monitoring/<writer>``.
         fail_on_exception: False: an uncaught exception does not fail the run.
-        secrets: What is a secret beside what looks like one, and recorded as ``***`` in values,
-            texts and arguments: names such as ``"patient_id"``, and regular expressions of values
-            such as ``"acme-[0-9a-f]{32}"``; SEAMARK_SECRETS, one a line. False hides nothing, as
-            SEAMARK_MASK_SECRETS=0 does; True hides in spite of that.
+        secrets: Additional secrets, which are recorded as ``***`` in values, texts and arguments:
+            names such as ``"patient_id"``, and regular expressions of values such as
+            ``"acme-[0-9a-f]{32}"``; SEAMARK_SECRETS, one per line. False disables masking, like
+            SEAMARK_MASK_SECRETS=0; True enables it regardless of that variable.
     """
 
     project: str | None
@@ -391,7 +394,7 @@ class RunOptions(TypedDict, total=False):
 
 
 def accept_options(taker: T) -> T:
-    """Decorate a function or class with ``**options``: signature and docstring list each option.
+    """Decorate a function with ``**options`` so that signature and docstring list each one.
 
     Its docstring has the line ``**options: Of the run.``, which the texts replace.
     """
@@ -418,10 +421,10 @@ def accept_options(taker: T) -> T:
 
 
 def check_names(options: Mapping[str, Any]) -> RunOptions:
-    """Check the names of options, and drop Neptune's that have no meaning here.
+    """Check the names of options, and drop those of Neptune that have no effect here.
 
     Raises:
-        UnknownArgumentError: If there is no such option; the nearest that exists is named.
+        UnknownArgumentError: If an option does not exist; the message names the nearest one.
     """
     refuse_unknown("init_run", options, {*RunOptions.__annotations__, *WITHOUT_MEANING})
     kept = dict(options)
@@ -432,7 +435,7 @@ def check_names(options: Mapping[str, Any]) -> RunOptions:
 
 
 def refuse_unknown(verb: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Raise `UnknownArgumentError`, which names the nearest known, for unknown arguments."""
+    """Raise `UnknownArgumentError` for unknown arguments, with the nearest known one."""
     unknown = []
     for key in given:
         if key in known:

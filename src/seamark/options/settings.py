@@ -120,7 +120,7 @@ def _option(check: Check, *variables: str, default: Any = None, shown: bool = Tr
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Checked options of a run (see `RunOptions`), made by `of`; pickles without the token."""
+    """Checked options of a run (see `RunOptions`), created by `of`; pickled without the token."""
 
     project: str = _option(_project, "PROJECT", default="default")
     name: str | None = _option(check_shown_name)
@@ -168,10 +168,10 @@ class Settings:
 
     @classmethod
     def of(cls, **given: Any) -> Settings:
-        """Check arguments, and take missing ones from file and environment."""
+        """Return settings from arguments, the configuration file and the environment."""
         warn_of_unknown_variables()
         kept = _resolve_all(given)
-        if kept["checkpoints"] is None:  # a path of one machine means nothing on another
+        if kept["checkpoints"] is None:  # a local path is meaningless on another machine
             kept["checkpoints"] = (
                 "keep" if kept["remote"] and kept["mode"] in _SENDING else "reference"
             )
@@ -206,12 +206,12 @@ class Settings:
 
     @functools.cached_property
     def names_a_run(self) -> bool:
-        """Whether the run was named, so that its id is not minted."""
+        """Whether the run was named, so that no id is generated."""
         return bool(self.with_id or self.custom_run_id)
 
     @property
     def names_an_id(self) -> bool:
-        """Whether the id itself was given, so that it is known to every process."""
+        """Whether the id itself was given, so that every process knows it."""
         whole = self.with_id is not None and is_run_id(self.with_id.rpartition("/")[2])
         return whole or bool(self.custom_run_id)
 
@@ -222,7 +222,7 @@ class Settings:
 
     @functools.cached_property
     def remotes(self) -> tuple[str, ...]:
-        """URIs of the remotes that this run is sent to; none in modes that send nothing."""
+        """URIs of the remotes to which this run is sent; empty in modes that send nothing."""
         return self.remote if self.mode in _SENDING else ()
 
     @property
@@ -242,12 +242,12 @@ class Settings:
     def hidden(self) -> Secrets:
         """Return the secrets that must not be recorded."""
         token = self.api_token
-        # "ANONYMOUS", "test" or "train" stand in many texts, and open nothing.
+        # "ANONYMOUS", "test" or "train" occur in many texts and are not secret.
         known = (token,) if token and not is_ordinary(token) else ()
         return Secrets(self.secrets is not None, known, more_of(self.secrets or ()))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the token, and values that are recorded in the run itself."""
+        """Return the state without the token and without values recorded in the run itself."""
         config = self.config_path and dataclasses.replace(self.config_path, values={})
         apart: dict[str, Any] = {"api_token": None, "params": {}, "tags": Tags(self.tags.words)}
         apart["config_path"] = config
@@ -290,12 +290,12 @@ def _resolve_all(given: Mapping[str, Any]) -> dict[str, Any]:
         kept["custom_run_id"] = found and found[1]
     reads_root = kept["mode"] == "read-only" and told.get("root") is not None
     if reads_root and told.get("remote") is None:
-        kept["remote"] = ()  # a root that is named is read, whatever SEAMARK_REMOTE says
+        kept["remote"] = ()  # an explicit root takes precedence over SEAMARK_REMOTE
     return kept
 
 
 def _place(told: dict[str, Any]) -> dict[str, Any]:
-    """Return options with the place in ``with_id`` taken apart; an empty text is none."""
+    """Return options with the place in ``with_id`` split up; an empty string means none."""
     for name, value in told.items():
         if isinstance(value, str) and not value:
             told[name] = None
@@ -323,7 +323,7 @@ def _path_and_parents(path: str) -> set[str]:
 
 
 def check_argument(name: str, given: Any) -> Any:
-    """Return the checked value of an option, else that of its variable, else its default."""
+    """Return the checked value of an option, or that of its variable, or its default."""
     option = Settings.__dataclass_fields__[name].metadata
     variables = option["variables"]
     if len(variables) > 1:
@@ -349,8 +349,8 @@ def _resolve(
 
 
 def _check(name: str, what: str, given: Any, check: Check | None = None) -> Any:
-    # Values may raise anything when they are inspected: an array has no truth value, and not every
-    # object can be compared or printed.
+    # Values may raise anything when they are inspected: an array has no truth value, and some
+    # objects cannot be compared or printed.
     check = check or Settings.__dataclass_fields__[name].metadata["check"]
     try:
         return check(what, given)
@@ -367,7 +367,7 @@ def _check(name: str, what: str, given: Any, check: Check | None = None) -> Any:
 
 
 def remotes_of(given: Any, mode: str, token: str | None) -> tuple[str, ...]:
-    """Return the remotes of an argument or the environment, as for a run."""
+    """Return the remotes from an argument or the environment, as for a run."""
     found: tuple[str, ...] = check_argument("remote", given)
     sent = found if mode in _SENDING else ()
     _expect_tokens(sent, token)
@@ -382,6 +382,6 @@ def _expect_tokens(remotes: tuple[str, ...], token: str | None) -> None:
 
 
 def hidden_by_environment() -> Secrets:
-    """Return the secrets that the environment names."""
+    """Return the secrets named by the environment."""
     more = check_argument("secrets", None)
     return Secrets(more is not None, (), more_of(more or ()))

@@ -1,4 +1,4 @@
-"""Seamark for PyTorch-Ignite, 0.4.13 and later."""
+"""Adapter for PyTorch-Ignite 0.4.13 and later."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Engines that profilers are attached to: the clock on an engine, and the times of its runs.
+"""Clock on an engine, to which profilers are attached.
 
-As Ignite's own profilers do, it wraps the entries of the engine's table of handlers. Behind the
-handlers of each event stands a probe, and before those of some events as well.
+Like Ignite's own profilers, it wraps the entries of the engine's table of handlers. A probe follows
+the handlers of each event, and precedes those of some events.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _CORE: Final = _IN_EPOCH | {
 
 
 class _Mark:
-    """Times that a function in the table adds to, in the run that goes on.
+    """Times to which a function in the table adds during the current run.
 
-    ``function`` is what stood there before; None for a probe. ``name`` is different from those of
-    other handlers of the event, ``own_name`` is as Ignite shows it.
+    ``function`` is the original entry; None for a probe. ``name`` is unique among the handlers of
+    the event; ``own_name`` is the name shown by Ignite.
     """
 
     __slots__ = ("add", "event", "event_times", "function", "name", "own_name", "times")
@@ -70,8 +70,8 @@ def _mark_of(function: Any) -> Any:
 
 
 def _behind_filter(function: Any, handler: Any, timed: Any) -> Any:
-    # Where the original calls the handler, the copy calls the timed one. None where the handler is
-    # not found in the closure: then filter and handler are timed together.
+    # The copy calls the timed handler instead of the original one. None if the handler is not found
+    # in the closure: then filter and handler are timed together.
     if function is handler:
         return None
     cells = function.__closure__ or ()
@@ -88,13 +88,13 @@ def _nothing(_now_ns: int) -> None:
 
 
 def _name_of(handler: Any) -> str:
-    with quietly():  # a __getattr__ of somebody's
+    with quietly():  # a user's __getattr__ may raise
         return str(getattr(handler, "__qualname__", type(handler).__name__))
     return type(handler).__name__
 
 
 class _Entries(list[Any]):
-    # Handlers of an event, each timed as soon as it is there, and the probes around them. Ignite
+    # Handlers of an event, each timed as soon as it is added, and the probes around them. Ignite
     # appends to this list, and replaces it to remove handlers.
 
     def __init__(self, clock: EngineClock, event: Any, entries: Iterable[Any] = ()) -> None:
@@ -107,10 +107,10 @@ class _Entries(list[Any]):
     def append(self, entry: Any) -> None:
         function, *given = entry
         if (mark := _mark_of(function)) is None:
-            with quietly():  # then it is called as it is
+            with quietly():  # it is then called unchanged
                 function = self._clock.timed(self._event, function, self.names())
         elif mark.function is None:
-            return  # each list has its own probes
+            return  # every list has its own probes
         self.insert(len(self) - self._last, (function, *given))
 
     def names(self) -> set[str]:
@@ -121,7 +121,7 @@ class _Table(dict[Any, Any]):
     def __init__(self, clock: EngineClock, plain: Any) -> None:
         super().__init__()
         self.clock = clock
-        # An empty list for EXCEPTION_RAISED would keep exceptions from the caller.
+        # An empty list for EXCEPTION_RAISED would hide exceptions from the caller.
         events = [event for event in Events if event != Events.EXCEPTION_RAISED]
         for event in dict.fromkeys([*events, *plain]):
             self[event] = plain.get(event, ())
@@ -134,7 +134,7 @@ class _Table(dict[Any, Any]):
         super().__setitem__(event, _Entries(self.clock, event, entries))
 
     def marked(self) -> list[tuple[Any, Any, Any]]:
-        """Return each entry with its event and its mark, if it has one."""
+        """Yield each entry with its event and its mark, if any."""
         entries = [(event, entry) for event, found in list(self.items()) for entry in found]
         return [(event, entry, _mark_of(entry[0])) for event, entry in entries]
 
@@ -146,19 +146,19 @@ class _Table(dict[Any, Any]):
         return found
 
     def __reduce__(self) -> Any:
-        # Leave a copy of the engine without a clock.
+        # A copy of the engine has no clock.
         return defaultdict, (list, dict(self.plain()))
 
 
 class EngineClock:
-    """Times the events of an engine for the profilers attached to it.
+    """Clock that times the events of an engine for the attached profilers.
 
     Attributes:
-        times: The run that goes on; one that never began while nothing is timed.
+        times: Times of the current run; an unstarted one while nothing is timed.
         thread: The thread that runs the engine; 0 while nothing is timed.
-        at: The position of the latest step.
-        handlers_ns: Time of all handlers so far, that of nested ones once.
-        lap_ns: Since when the time of the epoch is to be added; 0 outside of epochs.
+        at: Position of the latest step.
+        handlers_ns: Time of all handlers so far, with nested ones counted once.
+        lap_ns: Time from which the duration of the epoch is still to be added; 0 outside epochs.
     """
 
     def __init__(self, engine: Any) -> None:
@@ -168,7 +168,7 @@ class EngineClock:
         *self._before, self._stepped = map(self.times.of_event, FREQUENT)
         self.state: Any = None
         self.thread = self.at = self.handlers_ns = self.lap_ns = 0
-        # When the wait or the step began that goes on; -1 for a step that was interrupted.
+        # Start of the current wait or step; -1 for an interrupted step.
         self._wait_ns = self._step_ns = 0
         self._waited_ns = -1
         self._handlers_before_ns = self._stepped_at = 0
@@ -182,12 +182,12 @@ class EngineClock:
 
     @classmethod
     def of(cls, engine: Engine) -> EngineClock:
-        """Return the clock on an engine, a new one if there is none."""
+        """Return the clock on an engine, creating it if there is none."""
         found = getattr(engine._event_handlers, "clock", None)  # noqa: SLF001
         return cls(engine) if found is None else found
 
     def add(self, listener: Any) -> None:
-        """Call a listener from now on; in the middle of a run, for the rest of it."""
+        """Add a listener, also in the middle of a run."""
         self._due_ns = 0
         if listener not in self._listeners:
             self._listeners.append(listener)
@@ -195,7 +195,7 @@ class EngineClock:
                 listener.begin(self.times)
 
     def remove(self, listener: Any) -> None:
-        """Call a listener no longer; without listeners, nothing of ours stays on the engine."""
+        """Remove a listener; without listeners the engine is restored."""
         if listener in self._listeners:
             if self.times.began:
                 listener.end(self.times.now())
@@ -208,7 +208,7 @@ class EngineClock:
     # ------------------------------------------------------------ functions for the table
 
     def timed(self, event: Any, function: Any, taken: set[str]) -> Any:
-        """Return a handler that adds up what it takes."""
+        """Return a handler that adds up its durations."""
         filtered = vars(function).get("_parent") if type(function) is FunctionType else None
         handler = function if filtered is None else filtered()
         own_name = _name_of(handler)
@@ -247,7 +247,7 @@ class EngineClock:
         return timed
 
     def probes(self, event: Any) -> tuple[list[Any], list[Any]]:
-        """Return the probes before the handlers of an event, and those behind them."""
+        """Return the probes before and after the handlers of an event."""
         first = {
             Events.STARTED: self._open,
             Events.EPOCH_STARTED: self._begin_epoch,
@@ -257,9 +257,9 @@ class EngineClock:
         }.get(event)
         last = {
             Events.GET_BATCH_STARTED: self._begin_wait,
-            Events.GET_BATCH_COMPLETED: None,  # the step tells of it
+            Events.GET_BATCH_COMPLETED: None,  # reported with the step
             Events.ITERATION_STARTED: self._begin_step,
-            Events.ITERATION_COMPLETED: None,  # the next step, or the end of the epoch
+            Events.ITERATION_COMPLETED: None,  # until the next step or the end of the epoch
             Events.EPOCH_COMPLETED: self._end_epoch,
             Events.INTERRUPT: self._pause,
         }.get(event, _nothing)
@@ -287,7 +287,7 @@ class EngineClock:
         return made
 
     def _position(self) -> int:
-        with quietly():  # a user may assign anything to a state
+        with quietly():  # users may assign anything to a state
             return position(self.state.epoch, self.state.iteration)
         return self.at
 
@@ -338,7 +338,7 @@ class EngineClock:
         self.lap_ns = self._wait_ns = self._step_ns = self._stepped_at = 0
 
     def _rest(self) -> tuple[int, ...]:
-        """Return the row of a step that does not come to its end, and of the one before."""
+        """Return the rows of an interrupted step and of the one before."""
         came = self._waited_ns >= 0
         happened = (came or self._wait_ns, came, self._step_ns)
         pairs = zip(self._before, happened, strict=True)
@@ -347,7 +347,7 @@ class EngineClock:
         return at, self._waited_ns, -1, self._stepped_at, *spent_ns, self._stepped.spent_ns
 
     def _add_rest(self, times: RunTimes) -> None:
-        """Add to a copy what waits for the end of a step or of an event, which may never come."""
+        """Add pending times of a step or event, which may never end, to a copy."""
         times.steps.extend(self._rest())
         for one in times.events.values():
             if one.spent_ns and one.key not in FREQUENT:
@@ -355,7 +355,7 @@ class EngineClock:
 
     def _begin_wait(self, _now_ns: int) -> None:
         self._handlers_before_ns = self.handlers_ns
-        self._wait_ns = perf_counter_ns()  # what comes before is no part of it
+        self._wait_ns = perf_counter_ns()  # earlier times do not belong to it
 
     def _end_wait(self, now_ns: int) -> None:
         handlers_ns = self.handlers_ns - self._handlers_before_ns
@@ -396,7 +396,8 @@ class EngineClock:
         self._due_ns = min([now_ns + _FLUSH_EVERY_NS, *(one.due_ns for one in self._listeners)])
 
     def _pause(self, now_ns: int) -> None:
-        # No event tells when a wait or a step goes on: it has no time, unless its batch came.
+        # No event marks the continuation of a wait or step: it has no time, unless its batch
+        # arrived.
         if self._wait_ns and self.state.batch is not None:
             self._end_wait(now_ns)
         self._paused_in_epoch = bool(self.lap_ns)
@@ -407,20 +408,20 @@ class EngineClock:
         self.thread, self._step_ns = 0, began
 
     def _end_run(self, now_ns: int) -> None:
-        """Tell the listeners, before the last handlers, which may end the run recorded into."""
+        """Notify the listeners before the last handlers, which may end the recorded run."""
         if self.times.began:
             self._end_epoch(now_ns)
             for one in self._listeners:
                 one.end(self.times)
 
     def _admit(self, event: Any, *, counts: bool) -> bool:
-        """Return whether to time an event of a thread that did not run the engine so far."""
+        """Return whether to time an event fired by a thread that has not run the engine so far."""
         if event == Events.STARTED:
             return True
         if not self.times.began:
             if self._may_join and event in _CORE:
                 self._open(perf_counter_ns(), in_epoch=event in _IN_EPOCH)
-                self.at -= event == Events.ITERATION_STARTED  # it is counted already
+                self.at -= event == Events.ITERATION_STARTED  # already counted
             return self.times.began
         if self._paused_in_epoch is not None:
             self.lap_ns = perf_counter_ns() if self._paused_in_epoch else 0
@@ -437,7 +438,7 @@ class EngineClock:
         return False
 
     def _fail(self, error: Exception) -> None:
-        """Measure nothing more in this run, and say so once."""
+        """Stop measuring in this run, and warn once."""
         let_pass(error)
         self.times, self.thread, self._may_join = RunTimes(), 0, False
         self._paused_in_epoch = None

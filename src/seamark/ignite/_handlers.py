@@ -1,7 +1,7 @@
 """Handlers that record values of engines, optimizers and models, and the checkpoint saver.
 
-Names, arguments and checks are those of Ignite's own handlers. Each call records one row, with the
-numbers of a device read in one transfer. Functions of the user (transforms, reductions) may raise;
+Names, arguments and checks are those of Ignite's own handlers. Each call records one row, and reads
+the numbers of a device in one transfer. User functions (transforms, reductions) may raise;
 recording does not.
 """
 
@@ -52,8 +52,9 @@ def global_step_from_engine(
 
     Args:
         engine: The engine whose state is read, usually the trainer.
-        custom_event_name: Count these events instead of those that the handler is attached to.
-        fallback_attr: Attribute of the engine's state for events that the state does not count.
+        custom_event_name: Event to count instead of the one to which the handler is attached.
+        fallback_attr: Attribute of the engine's state to use for events that the state does not
+            count.
     """
 
     def step_of(_engine: Any, event_name: Any) -> Any:
@@ -74,25 +75,25 @@ def _is_several(value: Any) -> bool:
 
 
 class OutputHandler(_host.base.BaseOutputHandler):  # type: ignore[misc] # of any release
-    """Records an engine's metrics, output and attributes of its state.
+    """Record an engine's metrics, its output and attributes of its state.
 
-    Nested mappings, sequences and one-dimensional tensors are taken apart with ``/``. Numbers, also
-    NaN and infinities, become points of float series, texts of string series. The rest is left out
-    with one warning.
+    Nested mappings, sequences and one-dimensional tensors are flattened with ``/``. Numbers,
+    including NaN and infinities, become points of float series, and strings those of string series.
+    Other values are omitted with one warning.
 
     Args:
-        tag: Namespace of everything recorded, such as ``"training"``; None or empty for none.
+        tag: Namespace such as ``"training"``; None or empty for none.
         metric_names: Names of metrics, or ``"all"``.
-        output_transform: Makes a mapping, or one value that is called ``output``, of
-            ``engine.state.output``.
-        global_step_transform: Takes (engine, event name) and returns the step, any real number. By
-            default how often the event has fired, 1-based.
+        output_transform: Function from ``engine.state.output`` to a mapping or a single value,
+            which is named ``output``.
+        global_step_transform: Function from (engine, event name) to the step, any real number. The
+            default is the number of times that the event has fired, starting at 1.
         state_attributes: Names of attributes of ``engine.state``.
 
     Raises:
-        TypeError: If an argument is of another type.
+        TypeError: If an argument has the wrong type.
         ValueError: If there is nothing to record.
-        PathError: If the tag breaks the grammar of paths; that is a ValueError too.
+        PathError: If the tag is not a valid path; it is also a ValueError.
     """
 
     def __init__(
@@ -142,16 +143,16 @@ class OutputHandler(_host.base.BaseOutputHandler):  # type: ignore[misc] # of an
 
 
 class OptimizerParamsHandler(_host.base.BaseOptimizerParamsHandler):  # type: ignore[misc] # of any release
-    """Records a parameter of each group of an optimizer, under ``<param_name>/group_<i>``.
+    """Record a parameter of each group of an optimizer under ``<param_name>/group_<i>``.
 
     Args:
-        optimizer: An optimizer, or anything with a sequence ``param_groups``.
+        optimizer: An optimizer, or an object with a sequence ``param_groups``.
         param_name: Name of the parameter in each group.
         tag: Namespace, such as ``"generator"``; None for none.
 
     Raises:
         TypeError: If the optimizer has no parameter groups.
-        PathError: If tag or parameter name break the grammar of paths.
+        PathError: If the tag or the parameter name is not a valid path.
     """
 
     def __init__(self, optimizer: Any, param_name: str = "lr", tag: str | None = None) -> None:
@@ -192,7 +193,7 @@ class _Parameters(_host.base.BaseWeightsHandler):  # type: ignore[misc] # of any
 
 
 def _as_numbers(tensor: Tensor) -> Tensor:
-    # Return a tensor of which there is a norm: quantised weights are integers, or bytes.
+    # Return a tensor that has a norm: quantised weights are integers or bytes.
     if tensor.is_quantized:
         return tensor.dequantize()
     kind = tensor.dtype
@@ -201,20 +202,20 @@ def _as_numbers(tensor: Tensor) -> Tensor:
 
 
 class WeightsScalarHandler(_host.base.BaseWeightsScalarHandler, _Parameters):  # type: ignore[misc] # of any release
-    """Records one number for each parameter of a model, under ``weights_<reduction>/<name>``.
+    """Record one number for each parameter of a model under ``weights_<reduction>/<name>``.
 
-    Frozen parameters are recorded like the others.
+    Frozen parameters are included.
 
     Args:
         model: The model.
-        reduction: Makes one number of a tensor; ``torch.norm`` by default.
+        reduction: Function from a tensor to a number; ``torch.norm`` by default.
         tag: Namespace; None for none.
-        whitelist: Only parameters whose names start with one of these, or for which a function of
-            (name, parameter) is true.
+        whitelist: Prefixes of the names of the parameters to record, or a predicate of (name,
+            parameter).
 
     Raises:
-        TypeError: If the model is none, or the reduction does not return one number.
-        PathError: If the tag breaks the grammar of paths.
+        TypeError: If the model is not a module, or the reduction does not return one number.
+        PathError: If the tag is not a valid path.
     """
 
     def __init__(
@@ -235,18 +236,18 @@ class WeightsScalarHandler(_host.base.BaseWeightsScalarHandler, _Parameters):  #
 
 
 class GradsScalarHandler(WeightsScalarHandler):
-    """Records one number for each gradient of a model, under ``grads_<reduction>/<name>``.
+    """Record one number for each gradient of a model under ``grads_<reduction>/<name>``.
 
-    Parameters without a gradient are left out. The arguments are those of `WeightsScalarHandler`.
+    Parameters without a gradient are omitted. The arguments are those of `WeightsScalarHandler`.
     """
 
     _of = "grads"
 
 
 class WeightsHistHandler(_Parameters):
-    """Records a histogram of each parameter of a model, under ``weights/<name>``.
+    """Record a histogram of each parameter of a model under ``weights/<name>``.
 
-    The arguments are those of `WeightsScalarHandler`, but for ``reduction``.
+    The arguments are those of `WeightsScalarHandler`, except ``reduction``.
     """
 
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
@@ -256,28 +257,28 @@ class WeightsHistHandler(_Parameters):
 
 
 class GradsHistHandler(WeightsHistHandler):
-    """Records a histogram of each gradient of a model, under ``grads/<name>``.
+    """Record a histogram of each gradient of a model under ``grads/<name>``.
 
-    Parameters without a gradient are left out. The arguments are those of `WeightsHistHandler`.
+    Parameters without a gradient are omitted. The arguments are those of `WeightsHistHandler`.
     """
 
     _of = "grads"
 
 
 class SeamarkSaver(_host.checkpoint.BaseSaveHandler):  # type: ignore[misc] # of any release
-    """Saves checkpoints into the run, as the ``save_handler`` of an Ignite ``Checkpoint``.
+    """Save checkpoints into the run, as the ``save_handler`` of an Ignite ``Checkpoint``.
 
-    The bytes lie in the run's folder, where `path` finds them, and the run has a file under the
-    checkpoint's name, with what is known of it (``basename``, ``score_name``, ``priority``) below.
+    The bytes are stored in the run's folder, where `path` finds them. The run has a file under the
+    checkpoint's name, with its metadata (``basename``, ``score_name``, ``priority``) below.
 
-    Rank 0 saves. A disk that is full, or fails, is warned about and counted, and the training goes
-    on without the checkpoint. What cannot be pickled raises.
+    Rank 0 saves. If the disk is full or fails, a warning is logged, the loss is counted, and the
+    training continues without the checkpoint. An object that cannot be pickled raises.
 
     Args:
-        logger: A ``SeamarkLogger``, or anything with a run as its ``experiment``.
+        logger: A ``SeamarkLogger``, or an object with a run as its ``experiment``.
 
     Raises:
-        TypeError: If the logger is none of ours.
+        TypeError: If the logger is not one of these.
 
     Example:
         ::
@@ -299,14 +300,14 @@ class SeamarkSaver(_host.checkpoint.BaseSaveHandler):  # type: ignore[misc] # of
         target_of(logger, "SeamarkSaver")
 
     def path(self, filename: str) -> Path:
-        """Return where a checkpoint of this name is, or would be.
+        """Return the path of a checkpoint, whether or not it exists.
 
         Args:
-            filename: As ``Checkpoint`` makes it; ``Checkpoint.last_checkpoint`` is one.
+            filename: File name made by ``Checkpoint``, such as ``Checkpoint.last_checkpoint``.
 
         Raises:
             ArgumentError: If the name leads out of the folder.
-            PathError: If it can be no attribute path.
+            PathError: If it is not a valid attribute path.
         """
         run, base = target_of(self._logger, "SeamarkSaver")
         name = check_writable(join_path(base, str(filename)))
@@ -321,7 +322,7 @@ class SeamarkSaver(_host.checkpoint.BaseSaveHandler):  # type: ignore[misc] # of
         filename: str,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Save a checkpoint, over an older one of the same name, which is its path on the run."""
+        """Save a checkpoint, replacing an older one of the same name, its path in the run."""
         if (found := self._recorder()) is None or not found[0].session.begin():
             return
         run, base = found
@@ -340,7 +341,7 @@ class SeamarkSaver(_host.checkpoint.BaseSaveHandler):  # type: ignore[misc] # of
             _record(run, join_path(base, str(filename)), target, metadata)
 
     def remove(self, filename: str) -> None:
-        """Remove a checkpoint, from the disk and from the run. Never raises if it is gone."""
+        """Remove a checkpoint from the disk and from the run. Does not raise if it is missing."""
         if (found := self._recorder()) is None:
             return
         run, base = found
@@ -364,7 +365,7 @@ NeptuneSaver = SeamarkSaver
 
 
 def _write(checkpoint: Mapping[str, Any], target: Path) -> None:
-    """Write a checkpoint; readers see either the old bytes or the new ones."""
+    """Write a checkpoint atomically."""
     target.parent.mkdir(parents=True, exist_ok=True)
     new = target.with_name(f".{secrets.token_hex(8)}")
     try:
@@ -376,7 +377,7 @@ def _write(checkpoint: Mapping[str, Any], target: Path) -> None:
 
 
 def _is_disk(error: BaseException | None) -> bool:
-    """Tell whether an error comes from the disk; PyTorch's archive hides the first one."""
+    """Return whether an error comes from the disk; PyTorch's archive hides the original one."""
     while error is not None:
         if isinstance(error, OSError):
             return True

@@ -1,4 +1,4 @@
-"""Parts of Ignite that the adapter uses, and the run that a logger records into."""
+"""Interface to Ignite, and the run into which a logger records."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _import(*names: str) -> Any:
 
 engine: Final = _import("ignite.engine")
 idist: Final = _import("ignite.distributed")
-# The older place is gone from 0.5 on, where a forwarding module warns about it.
+# The older location was removed in 0.5, where a forwarding module warns about it.
 base: Final = _import("ignite.handlers.base_logger", "ignite.contrib.handlers.base_logger")
 checkpoint: Final = _import("ignite.handlers.checkpoint")
 
@@ -59,16 +59,16 @@ def version() -> str:
 
 
 def idist_knows() -> bool:
-    # Tell whether ``idist`` can be asked without any other rank taking part. Where a script made
-    # the process group itself, the first question has all ranks talk to each other. A rank that
-    # asks alone would wait for ever.
+    # Return whether ``idist`` can be called without other ranks. If a script created the process
+    # group itself, the first call communicates with all ranks, and a single rank would block
+    # forever.
     model = getattr(idist.utils, "_model", None)  # only it tells
     asks = model is None or type(model).__name__ == "_SerialModel"
     return not asks or current_rank().source != "torch.distributed"
 
 
 def checked_tag(tag: Any, caller: str) -> str | None:
-    """Return a tag if it can be a namespace; None and the empty text are no namespace."""
+    """Return a tag if it is a valid namespace; None and the empty string mean none."""
     if tag is not None and not isinstance(tag, str):
         msg = f"{caller}: tag: expected a string or None, got {type(tag).__name__}: {tag!r:.80}"
         raise TypeError(msg)
@@ -77,10 +77,10 @@ def checked_tag(tag: Any, caller: str) -> str | None:
 
 
 def target_of(logger: Any, caller: str) -> tuple[Run, str]:
-    """Return the run and the namespace that a logger records into.
+    """Return the run and the namespace into which a logger records.
 
-    The logger has a run, or a namespace of one, as its ``experiment``, or is such a thing itself;
-    anything else raises TypeError.
+    The logger has a run or namespace as its ``experiment``, or is one itself; other objects raise
+    TypeError.
     """
     for found in (getattr(logger, "experiment", None), logger):
         root = found.get_root_object() if isinstance(found, Handler) else found
@@ -94,11 +94,11 @@ def target_of(logger: Any, caller: str) -> tuple[Run, str]:
 
 
 def dropping(run: Run, what: str, warning: str) -> quietly:
-    """Return a context manager that counts and reports an error instead of raising it."""
+    """Return a context manager that counts and logs an error instead of raising it."""
     return quietly(lambda error: run.session.drop(what, warn=f"{warning}: {error!r}"))
 
 
 def series_target_of(logger: Any, caller: str) -> tuple[Run, str]:
-    """Return `target_of` for series, for which a rank above 0 may have its own place."""
+    """Return `target_of` for series, which have their own namespace on ranks above 0."""
     run, base = target_of(logger, caller)
     return run, run.session.series_base(base)

@@ -1,4 +1,4 @@
-"""Logger that attaches handlers to engines, and recorder of the checkpoints of a run."""
+"""Logger that attaches handlers to engines, and recorder of checkpoints."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["NeptuneLogger", "SeamarkLogger", "setup_seamark_logging"]
 
 
 class CheckpointRecorder:
-    """Records the files of a ``Checkpoint`` or ``DiskSaver`` that are new, when called."""
+    """Record the new files of a ``Checkpoint`` or ``DiskSaver`` when called."""
 
     def __init__(self, logger: Any, handler: Any, tag: str | None) -> None:
         saver = getattr(handler, "save_handler", handler)
@@ -55,7 +55,7 @@ class CheckpointRecorder:
         self._recorded_by: tuple[Run, int] | None = None
 
     def attach(self, engine: Any, event_name: Any) -> Any:
-        """Look when an event, or one of several joined by ``|``, fires, and at completion."""
+        """Check whenever an event, or one of several joined by ``|``, fires, and at completion."""
         wanted = _host.engine.EventsList() | _host.engine.Events.COMPLETED
         several = isinstance(event_name, _host.engine.EventsList)
         for event in event_name if several else [event_name]:
@@ -63,11 +63,11 @@ class CheckpointRecorder:
         return engine.add_event_handler(wanted, self)
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> None:
-        """Record the files that the handler keeps now. Never raises."""
+        """Record the current files of the handler. Never raises."""
         self._update(is_end=False)
 
     def settle(self) -> None:
-        """Make the record equal the disk, at the end. Never raises."""
+        """Synchronize the record with the disk at the end. Never raises."""
         self._update(is_end=True)
 
     def _update(self, *, is_end: bool) -> None:
@@ -76,26 +76,26 @@ class CheckpointRecorder:
             locations = self._locations()
             is_first = self._files is None
             if not run.session.speaks_for_all or (is_first and not locations):
-                return  # nothing was saved yet: leave no trace on disk
+                return  # nothing was saved yet: do not start the run
             if self._files is None or self._recorded_by != (run, os.getpid()):  # resumed or forked
                 path = join_path(base, self._tag, "model/checkpoints")
                 self._files = CheckpointSet(run, path, keep=run.checkpoints == "keep")
                 self._recorded_by = (run, os.getpid())
             self._files.update(locations, self._folder)
             self._note_best(self._files)
-            if is_first:  # not before: the run, which is recorded to by now, closes after it
+            if is_first:  # registered now that the run has started, so that the run closes later
                 settle_at_exit(self)
             if is_end:
                 self._files.adopt(self._folder)
                 self._files.settle()
 
     def _saved(self) -> list[tuple[float, str]]:
-        """Return (priority, file name) of the files of a ``Checkpoint``, the best one last."""
+        """Return (priority, file name) of the files of a ``Checkpoint``, best one last."""
         return list(self._handler.state_dict()["_saved"])
 
     def _locations(self) -> list[str]:
         if hasattr(self._handler, "save_handler"):
-            # Text, as the record has it.
+            # Text, as in the record.
             return [os.path.join(self._folder, name) for _, name in self._saved()]  # noqa: PTH118
         files = sorted(Path(self._folder).glob("*.*"))  # a file being written has no extension
         return [str(path) for path in files if path.is_file() and not path.name.startswith(".")]
@@ -107,7 +107,7 @@ class CheckpointRecorder:
         files.note_best(os.path.join(self._folder, name), score)  # noqa: PTH118
 
 
-# Where Neptune's logger for Ignite noted the version.
+# Path at which Neptune's logger for Ignite recorded the version.
 _VERSION_PATH: Final = "source_code/integrations/neptune-pytorch-ignite"
 
 
@@ -115,34 +115,34 @@ _VERSION_PATH: Final = "source_code/integrations/neptune-pytorch-ignite"
 class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any release
     """An Ignite logger that records into a Seamark run.
 
-    It takes the arguments of Ignite's ``NeptuneLogger`` and writes the same fields. Item access and
-    verbs go to the run: ``logger["parameters"] = {...}``. Nothing is on disk before the first
-    record. Other ranks than 0 record nothing, so that there is one run however many there are. Put
-    the logger into the ``to_save`` of a ``Checkpoint``, and a training that loads it goes on in the
-    same run, as a new attempt.
+    It accepts the arguments of Ignite's ``NeptuneLogger`` and writes the same fields. Item access
+    and methods apply to the run: ``logger["parameters"] = {...}``. Nothing is written before the
+    first record. Only rank 0 records, so that there is one run for all ranks. If the logger is in
+    the ``to_save`` of a ``Checkpoint``, a training that loads the checkpoint continues the same run
+    as a new attempt.
 
     With ``ranks="all"`` every rank records its series, those of rank n above 0 under
-    ``ranks/<n>/``, and the times of its steps: ``profiling/step_time_s``, and
-    ``profiling/own_time_s`` until other ranks are waited for, if the logger records a parameter of
-    the optimizer. Then every rank has to make the logger and attach to the engine
-    that trains: they agree on the run when the logger is made, if they are connected by then, and
-    whenever that engine starts. Until then ranks other than 0 record nothing.
+    ``ranks/<n>/``, and its step times: ``profiling/step_time_s`` and, if the logger records a
+    parameter of the optimizer, ``profiling/own_time_s``, which excludes waiting for other ranks.
+    Every rank must then create the logger and attach it to the training engine. The ranks agree on
+    the run when the logger is created, if they are connected by then, and whenever the engine
+    starts. Before that, ranks other than 0 record nothing.
 
-    When the engine that trains starts, rank 0 records how it is distributed under ``distributed/``:
-    ``strategy`` (the backend), ``launcher``, ``world_size``, ``nodes``, ``devices`` of a node,
-    ``accelerator``, and, where they are known, ``batch_size`` of a process,
+    When the training engine starts, rank 0 records facts about the distribution under
+    ``distributed/``: ``strategy`` (the backend), ``launcher``, ``world_size``, ``nodes``,
+    ``devices`` of a node, ``accelerator``, and, if known, ``batch_size`` of a process,
     ``accumulate_grad_batches`` and ``effective_batch_size``.
 
     Args:
-        run: An existing ``Run``, or a namespace of one such as ``run["folds/1"]``, instead of a new
-            run. `close` leaves it open.
+        run: An existing ``Run``, or a namespace such as ``run["folds/1"]``, instead of a new run.
+            `close` leaves it open.
         **options: Of the run.
 
     Raises:
-        ArgumentError: If arguments contradict each other or have no legal value.
-        UnknownArgumentError: If a further argument does not exist; the nearest one is named.
-        PathError: If the project breaks the grammar.
-        RunNotFoundError: If ``with_id`` names no run.
+        ArgumentError: If arguments are invalid or contradict each other.
+        UnknownArgumentError: If an argument does not exist; the message names the nearest one.
+        PathError: If the project is invalid.
+        RunNotFoundError: If the run of ``with_id`` does not exist.
 
     Example:
         ::
@@ -186,7 +186,7 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
 
     @property
     def experiment(self) -> Any:
-        """The ``Run``, or the namespace given; on ranks that do not record its verbs do nothing."""
+        """The ``Run`` or the given namespace; it does nothing on ranks that do not record."""
         return self._experiment
 
     @property
@@ -219,14 +219,14 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close; an exception on its way out fails the run. Nothing is swallowed."""
+        """Close; a propagating exception fails the run."""
         if self._is_own:
             self._run.__exit__(kind, error, trace)
 
     def close(self) -> None:
-        """Finish the run, unless it was given as ``run``. May be called twice.
+        """Finish the run, unless it was given as ``run``. May be called repeatedly.
 
-        A run that is closed while an exception is being handled has failed, or was interrupted.
+        A run that is closed while an exception is being handled counts as failed or interrupted.
         """
         self.__exit__(*sys.exc_info())
 
@@ -236,17 +236,16 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         return run.checkpoint_state(marked=run.session.recording and self._watch.expect_step())
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on with the run that a checkpoint was saved in, as a new attempt.
+        """Continue the run of a checkpoint as a new attempt.
 
-        Call it before anything is recorded, as ``Checkpoint.load_objects`` does at the start of a
-        script. A logger that was given ``run``, ``with_id`` or ``custom_run_id`` stays with that
-        run.
+        Call it before anything is recorded, for example by ``Checkpoint.load_objects`` at the start
+        of a script. A logger with ``run``, ``with_id`` or ``custom_run_id`` does not switch.
 
         Args:
-            state_dict: What `state_dict` returned then.
+            state_dict: Result of `state_dict`.
 
         Raises:
-            ArgumentError: If it is nothing of that kind.
+            ArgumentError: If it is not such a state.
             RunNotFoundError: If ``resume="must"`` and the run is not below this root.
         """
         found = self._run.resumed(state_dict, stay=not self._is_own)
@@ -254,14 +253,14 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
             self._experiment = found
 
     def agree_on_run(self) -> None:
-        """Agree with all ranks on the run of rank 0. Every rank has to call this.
+        """Agree with all ranks on the run of rank 0. Every rank must call this.
 
-        Needed only where another rank than 0 records too; with ``ranks="all"`` it is done whenever
-        the engine that trains starts. Without, a run whose id was given, or that travelled here
-        from the process that made the logger, is the same on all ranks anyway.
+        Needed only if ranks other than 0 record; with ``ranks="all"`` it is done whenever the
+        training engine starts. Otherwise, a run with a given id, or one that was pickled in the
+        process that created the logger, is the same on all ranks anyway.
 
         Raises:
-            ArgumentError: If ``ranks="all"`` and nothing connects the ranks yet.
+            ArgumentError: If ``ranks="all"`` and the ranks are not connected yet.
         """
         if self._run.ranks != "all" and self._run.session.policy.common_id:
             return
@@ -283,16 +282,15 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         Args:
             engine: The engine.
             log_handler: One of the handlers of this package, or a function.
-            event_name: An event, with or without a filter, several joined by ``|``, or one that was
-                registered with the engine and is counted in its state.
-            *args: Handed on to the handler.
-            **kwargs: Handed on to the handler.
+            event_name: An event, with or without a filter, several joined by ``|``, or a registered
+                event that the engine's state counts.
+            *args: Passed to the handler. **kwargs: Passed to the handler.
 
         Returns:
             Ignite's ``RemovableEventHandle``.
 
         Raises:
-            TypeError: If the engine is none.
+            TypeError: If the engine is not an ``Engine``.
             RuntimeError: If an event is unknown; nothing is attached then.
         """
         _host.check_engine(engine, "engine")
@@ -310,24 +308,25 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
     def attach_checkpoint(
         self, engine: Any, handler: Any, event_name: Any, tag: str | None = None
     ) -> Any:
-        """Record the files that a ``Checkpoint`` or ``ModelCheckpoint`` keeps on disk.
+        """Record the files of a ``Checkpoint`` or ``ModelCheckpoint`` on disk.
 
-        The handler itself has to be attached too, and first. Each file is recorded below
-        ``<tag>/model/checkpoints``, and no longer once the handler has removed it; beside them
-        ``best_model_path`` and ``best_model_score`` if the handler has a score.
+        The handler itself must be attached first. Each file is recorded below
+        ``<tag>/model/checkpoints`` until the handler removes it, with ``best_model_path`` and
+        ``best_model_score`` next to them if the handler has a score.
 
         Args:
-            engine: The engine that the handler is attached to.
+            engine: The engine to which the handler is attached.
             handler: A handler that saves with a ``DiskSaver``, or a ``DiskSaver``.
-            event_name: When to look; the event that the handler is attached to.
+            event_name: The event to which the handler is attached.
             tag: Namespace; None for none.
 
         Returns:
             Ignite's ``RemovableEventHandle``.
 
         Raises:
-            TypeError: If the engine is none, or the handler does not save with a ``DiskSaver``.
-            PathError: If the tag breaks the grammar of paths.
+            TypeError: If the engine is not an ``Engine``, or the handler does not save with a
+                ``DiskSaver``.
+            PathError: If the tag is not a valid path.
         """
         _host.check_engine(engine, "engine")
         return CheckpointRecorder(self, handler, tag).attach(engine, event_name)
@@ -353,22 +352,22 @@ def setup_seamark_logging(
     evaluator_metric_names: str | list[str] = "all",
     **kwargs: Any,
 ) -> SeamarkLogger:
-    """Return a logger that is attached to a trainer, its optimizers and evaluators.
+    """Return a logger attached to a trainer, its optimizers and evaluators.
 
-    Recorded are the trainer's metrics under ``training``, the learning rates, and each evaluator's
+    It records the trainer's metrics under ``training``, the learning rates, and each evaluator's
     metrics at the trainer's epoch, under the key of the evaluator or ``validation``.
 
     Args:
         trainer: The engine that trains.
-        optimizers: One optimizer, or several by name, which is their namespace.
-        evaluators: One engine, or several by name, which is their namespace.
-        log_every_iters: How many iterations of the trainer lie between two records; None is 1.
+        optimizers: One optimizer, or several by namespace. evaluators: One engine, or several by
+            namespace.
+        log_every_iters: Number of iterations of the trainer between two records; None means 1.
         trainer_metric_names: Names of metrics, or ``"all"``.
         evaluator_metric_names: Names of metrics, or ``"all"``.
         **kwargs: Arguments of `SeamarkLogger`.
 
     Raises:
-        TypeError: If the trainer, optimizers or evaluators are something else; nothing is attached
+        TypeError: If the trainer, optimizers or evaluators have the wrong type; nothing is attached
             then.
     """
     _host.check_engine(trainer, "trainer")
@@ -378,7 +377,7 @@ def setup_seamark_logging(
     )
     events, every = _host.engine.Events, 1 if log_every_iters is None else log_every_iters
     step = global_step_from_engine(trainer)
-    # All of them are made before one is attached: each refuses what it cannot use.
+    # All handlers are created before one is attached, because each checks its arguments.
     trained = OutputHandler("training", trainer_metric_names)
     rates = [OptimizerParamsHandler(one, "lr", name) for name, one in by_name.items()]
     evaluated = [

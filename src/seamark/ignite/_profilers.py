@@ -1,4 +1,4 @@
-"""Time profilers with the same reports as Ignite's own."""
+"""Time profilers with the reports of Ignite's own."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SUMMARY_EVERY_NS: Final = 10_000_000_000
 
 
 class EngineProfiler(ABC):
-    """Base of both profilers: the engine, the times of its latest run, files and records."""
+    """Base of both profilers: engine, times of its latest run, files and records."""
 
     _kind: ClassVar[str]
     _by_handler: ClassVar[bool]
@@ -78,18 +78,18 @@ class EngineProfiler(ABC):
     # ------------------------------------------------------------ the engine
 
     def attach(self, engine: Engine, run: Any = None, *, namespace: str = "profiling") -> None:
-        """Measure the runs of an engine, also if it is running; attaching twice changes nothing.
+        """Measure the runs of an engine, even if it is running; a repeated call has no effect.
 
         Args:
             engine: The engine; one for each profiler.
-            run: A ``Run``, a namespace of one or a ``SeamarkLogger``, to record times into while
-                the engine runs: a row of means every second at most, and a summary at the end.
-            namespace: Where in the run.
+            run: A ``Run``, a namespace or a ``SeamarkLogger`` into which times are recorded: at
+                most one row of means per second while the engine runs, and a summary at the end.
+            namespace: Namespace in the run.
 
         Raises:
-            TypeError: If ``engine`` is none.
+            TypeError: If ``engine`` is not an ``Engine``.
             ArgumentError: If ``run`` cannot be recorded into, or another engine is attached.
-            PathError: If the namespace breaks the grammar of paths.
+            PathError: If the namespace is not a valid path.
         """
         _host.check_engine(engine, "engine")
         attached = None if self._engine is None else self._engine()
@@ -102,17 +102,17 @@ class EngineProfiler(ABC):
         EngineClock.of(engine).add(self)
 
     def detach(self, engine: Engine | None = None) -> None:
-        """Stop measuring the engine; the measurements stay. Harmless if repeated."""
+        """Stop measuring the engine and keep the measurements. May be called repeatedly."""
         attached = None if self._engine is None else self._engine()
         if attached is not None and engine in (None, attached):
             EngineClock.of(attached).remove(self)
             self._engine = None
 
-    # ------------------------------------------------------------ what the clock calls
+    # ------------------------------------------------------------ called by the clock
 
     @property
     def due_ns(self) -> float:
-        """When to call `end_iteration`, by ``time.perf_counter_ns``."""
+        """Time of the next call of `end_iteration`, by ``time.perf_counter_ns``."""
         return math.inf if self._record is None else self._record.due_ns
 
     def begin(self, times: RunTimes) -> None:
@@ -127,7 +127,7 @@ class EngineProfiler(ABC):
             self._record.row(now_ns, self._sources(self.times), iteration)
 
     def end(self, times: RunTimes) -> None:
-        """Record the summary; an evaluator that runs every minute need not do so each time."""
+        """Record the summary, but not every time for an engine that runs often."""
         self.times = times
         self._is_summed_up = False
         if perf_counter_ns() - self._summed_up_ns >= _SUMMARY_EVERY_NS:
@@ -155,10 +155,10 @@ class EngineProfiler(ABC):
         return self.times.now()
 
     def stats(self) -> list[TimeStat]:
-        """Return numbers of the latest run, at any moment.
+        """Return statistics of the latest run, at any time.
 
         Returns:
-            One entry for each thing that is timed; none before the first run.
+            One entry for each timed item; empty before the first run.
         """
         times = self._times()
         return [one.stat() for one in self._sources(times)] if times.began else []
@@ -168,7 +168,7 @@ class EngineProfiler(ABC):
         return largest_cost(self._times().breakdown(by_handler=self._by_handler))
 
     def table(self) -> str:
-        """Return `stats` as a table, with the largest cost below."""
+        """Return `stats` as a table, followed by the largest cost."""
         text = table(self.stats()) + self.largest_cost() + "\n"
         if count := self.times.events_elsewhere:
             text += f"{count} events of other threads were not timed.\n"
@@ -191,11 +191,11 @@ class EngineProfiler(ABC):
 
         Args:
             output_path: The file.
-            layout: ``"wide"`` has Ignite's columns, and as in Ignite's files 0 where there is no
-                time; ``"long"`` has a row for each duration, with its epoch and iteration.
+            layout: ``"wide"`` has Ignite's columns, with 0 for missing times as in Ignite's files;
+                ``"long"`` has a row for each duration, with its epoch and iteration.
 
         Raises:
-            ArgumentError: If the layout is another one.
+            ArgumentError: If the layout is unknown.
             TypeError: If ``output_path`` is not a path.
             OSError: If the file cannot be written.
         """
@@ -214,7 +214,7 @@ class EngineProfiler(ABC):
 
     @abstractmethod
     def _columns(self, times: RunTimes) -> dict[str, Any]:
-        """Return the columns of the wide layout; a column that is short ends in zeros."""
+        """Return the columns of the wide layout, padded with zeros."""
 
 
 _PRINTED_ROWS: Final = 15
@@ -244,16 +244,16 @@ _SHORT: Final = (0, 1, 2, 4, 5)
 
 
 class BasicTimeProfiler(EngineProfiler):
-    """Times the handlers of each event together, data loading and data processing.
+    """Time the handlers of each event together, data loading and data processing.
 
-    Takes the place of ``ignite.handlers.BasicTimeProfiler``, and says more with `stats`.
+    Replaces ``ignite.handlers.BasicTimeProfiler``; `stats` provides more.
 
     Args:
-        cuda: ``"events"`` also times each step on the GPU, between two CUDA events, without
-            waiting for it while the engine runs.
+        cuda: ``"events"`` also times each step on the GPU between two CUDA events, without
+            synchronizing while the engine runs.
 
     Raises:
-        ArgumentError: If ``cuda`` is something else.
+        ArgumentError: If ``cuda`` has another value.
 
     Example:
         ::
@@ -276,8 +276,8 @@ class BasicTimeProfiler(EngineProfiler):
     def get_results(self) -> dict[str, dict[str, Any]]:
         """Return aggregated times of the latest run, in seconds.
 
-        The index beside a minimum or maximum is the 0-based position of its iteration, for events
-        of an epoch that of the epoch.
+        The index of a minimum or maximum is the 0-based position of its iteration, or of the epoch
+        for events of an epoch.
 
         Returns:
             ``processing_stats``, ``dataflow_stats``, ``event_handlers_stats`` (by event, and
@@ -299,9 +299,9 @@ class BasicTimeProfiler(EngineProfiler):
 
     @staticmethod
     def print_results(results: dict[str, Any]) -> str:
-        """Print the results and return the text: that of Ignite's own profiler, with what it lacks.
+        """Print the results and return the text: that of Ignite's own profiler with additions.
 
-        It is as wide as the terminal, and 100 columns where there is none; `table` has everything.
+        It is as wide as the terminal, or 100 columns without one; `table` shows everything.
         """
         with contextlib.redirect_stdout(io.StringIO()):
             text: str = ignite.handlers.BasicTimeProfiler.print_results(results)
@@ -318,7 +318,7 @@ class BasicTimeProfiler(EngineProfiler):
         return text
 
     def _columns(self, times: RunTimes) -> dict[str, Any]:
-        """Return columns with one number for each iteration that ran; 0 where there is no time."""
+        """Return columns with one number per iteration that ran; 0 for missing times."""
         events = {one.name: one for one in list(times.events.values())}
         stepped, waited, started = (
             set(one.rows()[1].tolist())
@@ -336,7 +336,7 @@ class BasicTimeProfiler(EngineProfiler):
             found[name] = [by_index.get(_index_of(source, at), 0.0) for at in ran]
         return found
 
-    # ------------------------------------------------------------ attributes that Ignite's has
+    # ------------------------------------------------------------ attributes of Ignite's profiler
 
     @property
     def processing_times(self) -> torch.Tensor:
@@ -350,7 +350,7 @@ class BasicTimeProfiler(EngineProfiler):
 
     @property
     def event_handlers_times(self) -> dict[Any, torch.Tensor]:
-        """Seconds of all handlers together each time an event happened, by event."""
+        """Seconds of all handlers together for each occurrence of an event, by event."""
         return {one.key: torch.tensor(_seconds_of(one)) for one in self._reported()}
 
     @property
@@ -360,12 +360,12 @@ class BasicTimeProfiler(EngineProfiler):
 
     @property
     def max_epochs(self) -> int | None:
-        """The number of epochs that the engine was to run."""
+        """Number of epochs requested from the engine."""
         return self._times().max_epochs
 
     @property
     def total_num_iters(self) -> int:
-        """The number of iterations of the latest run."""
+        """Number of iterations of the latest run."""
         return self._times().processing.moments.count
 
 
@@ -394,11 +394,10 @@ def _basic(source: Durations) -> OrderedDict[str, Any]:
 
 
 class HandlersTimeProfiler(EngineProfiler):
-    """Times each handler of each event, custom ones too, data loading and data processing.
+    """Time each handler of each event, including custom events, data loading and processing.
 
-    Takes the place of ``ignite.handlers.HandlersTimeProfiler``, and says more with `stats`. A call
-    that an event's filter (``every=``, ``once=``, ...) stops is no call. ``cuda`` is as in
-    `BasicTimeProfiler`.
+    Replaces ``ignite.handlers.HandlersTimeProfiler``; `stats` provides more. Calls suppressed by an
+    event's filter (``every=``, ``once=``, ...) do not count. ``cuda`` is as in `BasicTimeProfiler`.
     """
 
     _kind = "handlers"
@@ -413,7 +412,7 @@ class HandlersTimeProfiler(EngineProfiler):
         Returns:
             A row for each handler: name, event, total, (minimum, index), (maximum, index), mean,
             standard deviation; then three rows for all handlers, processing and dataflow. The index
-            is the 0-based position of the iteration, for events of an epoch that of the epoch.
+            is the 0-based position of the iteration, or of the epoch for events of an epoch.
         """
         times = self._times()
         handlers, (processing, dataflow, *device) = times.handlers(), times.phases()
@@ -428,9 +427,9 @@ class HandlersTimeProfiler(EngineProfiler):
 
     @staticmethod
     def print_results(results: Sequence[Sequence[Any]]) -> None:
-        """Print results, as often as wanted: of more handlers the 15 with most time.
+        """Print results, of at most the 15 slowest handlers; may be called repeatedly.
 
-        It is as wide as the terminal, and 100 columns where there is none; `table` has everything.
+        It is as wide as the terminal, or 100 columns without one; `table` shows everything.
         """
         *handlers, total, processing, dataflow = results
         largest = sorted(handlers, key=lambda row: -_spent_of(row[2]))[:_PRINTED_ROWS]
@@ -450,7 +449,7 @@ class HandlersTimeProfiler(EngineProfiler):
         }
         return {"#": range(1, 1 + max(map(len, found.values())))} | found
 
-    # ------------------------------------------------------------ attributes that Ignite's has
+    # ------------------------------------------------------------ attributes of Ignite's profiler
 
     @property
     def processing_times(self) -> list[float]:
@@ -506,7 +505,7 @@ def _cells(source: Durations) -> list[Any]:
 
 
 def _index_of(source: Durations, at: int) -> int:
-    """Return the 0-based position of a duration: of the iteration, or of the epoch."""
+    """Return the 0-based position of a duration: its iteration or its epoch."""
     event = source.event or source.name
     epoch, iteration = position_parts(at)
     if event in _ONCE_A_RUN:

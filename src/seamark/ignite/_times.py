@@ -1,4 +1,4 @@
-"""Times of the runs of an engine, by phase, by event and by handler: numbers only."""
+"""Times of the runs of an engine by phase, event and handler."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ FREQUENT: Final = (
 
 
 class EventTimes(Durations):
-    """Time of all handlers of an event, each time that it happened, and of each handler.
+    """Times of all handlers of an event for each occurrence, and of each handler.
 
     Attributes:
         key: The event.
-        spent_ns: Time of the handlers that were called since the event happened last.
-        handlers: Times of each handler by its name, which is different from all others.
-        names: The names of the handlers as Ignite shows them.
+        spent_ns: Time of the handlers called since the last occurrence of the event.
+        handlers: Times of each handler, by unique name.
+        names: Names of the handlers as shown by Ignite.
     """
 
     def __init__(self, event: Any) -> None:
@@ -69,7 +69,7 @@ class EventTimes(Durations):
         self.spent_ns = 0
 
     def settle(self) -> None:
-        """Add up the parts of the time that the handlers know."""
+        """Add up the pending times of the handlers."""
         handlers = list(self.handlers.values())
         self.nested_ns = sum(one.nested_ns for one in handlers)
         for one in handlers:
@@ -78,10 +78,10 @@ class EventTimes(Durations):
 
 
 class GpuTimes(Durations):
-    """Time that a device spends on each step, between two CUDA events on the current stream.
+    """Device time of each step, between two CUDA events on the current stream.
 
-    Each step reads the pairs of events that the device has passed, so the training does not wait
-    for the device. Results wait for the rest.
+    Each step reads the pairs of events that the device has passed, so that the training does not
+    wait for the device. Only results wait for the rest.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class GpuTimes(Durations):
         self._start: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Leave out what belongs to the device, after waiting for it.
+        # Return the state without device objects, after waiting for the device.
         self.read()
         return {**self.__dict__, "_unread": deque(), "_start": None}
 
@@ -119,16 +119,16 @@ def _device_event() -> Any:
 
 
 class RunTimes:
-    """Times of one run of one engine, so far: steps (`processing`), waits for batches and events.
+    """Times of a run of an engine so far: steps (`processing`), waits for batches, and events.
 
     Attributes:
-        steps: What waits, of each iteration: position, times of wait and step (-1 for none), the
-            position of the iteration before, and times of the handlers of `FREQUENT`, of which the
-            last is that of the iteration before.
+        steps: Pending values of each iteration: position, times of wait and step (-1 for none),
+            position of the previous iteration, and times of the handlers of `FREQUENT`, the last of
+            which belongs to the previous iteration.
         events: Times of the handlers of each event.
-        epochs: The number of epochs that began, with one that was joined.
-        epochs_ns: The time of these epochs so far, without pauses.
-        events_elsewhere: The number of events that other threads fired; they are not timed.
+        epochs: Number of started epochs, including one that was joined midway.
+        epochs_ns: Duration of these epochs so far, without pauses.
+        events_elsewhere: Number of events fired by other threads, which are not timed.
     """
 
     def __init__(
@@ -157,11 +157,11 @@ class RunTimes:
             return self.events.setdefault(event, EventTimes(event))
 
     def flush(self) -> None:
-        """Take in the durations that wait."""
+        """Add the pending durations."""
         with LOCK:
             taken = self.steps[:]
             del self.steps[: len(taken)]
-            # Twice as fast as to make an array of a list.
+            # Twice as fast as making an array from a list.
             rows = np.ndarray((len(taken) // 8, 8), np.int64, struct.pack(f"{len(taken)}q", *taken))
             at, waited, took, stepped_at, *spent = rows.T
             self.dataflow.add(at[waited >= 0], waited[waited >= 0])
@@ -176,8 +176,8 @@ class RunTimes:
                 one.flush()
 
     def now(self) -> RunTimes:
-        """Return a copy, complete up to now, after waiting for the device."""
-        self.flush()  # to copy number by number is slow
+        """Return a complete copy, after waiting for the device."""
+        self.flush()  # copying number by number is slow
         with LOCK:
             found = copy.deepcopy(self)
         if self._rest is not None and (add := self._rest()) is not None:
@@ -190,7 +190,7 @@ class RunTimes:
     # ------------------------------------------------------------ results
 
     def phases(self) -> list[Durations]:
-        """Return processing and dataflow, on the wall clock and, if asked for, on the GPU's."""
+        """Return processing and dataflow by the wall clock and, if requested, by the GPU's."""
         found = [self.processing, self.dataflow]
         return found if self.gpu is None else [*found, self.gpu]
 
@@ -223,5 +223,5 @@ class RunTimes:
             parts += [(f"the handlers of {one.name}", one.in_epochs_ns) for one in events]
         epochs = max(1, self.epochs)
         in_seconds = tuple((name, ns / 1e9 / epochs) for name, ns in parts if ns > 0)
-        whole_ns = max(self.epochs_ns, sum(ns for _, ns in parts))  # a step may not be at its end
+        whole_ns = max(self.epochs_ns, sum(ns for _, ns in parts))  # a step may be unfinished
         return Breakdown(in_seconds, whole_ns / 1e9 / epochs, epochs)

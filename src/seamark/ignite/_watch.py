@@ -1,4 +1,4 @@
-"""Facts about the engine that trains: its distribution and the times of its steps."""
+"""Facts about the training engine: its distribution and step times."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _TRAINS: Final = (OptimizerParamsHandler, GradsScalarHandler, GradsHistHandler)
 
 
 class EngineWatch:
-    """Records facts of the engine that trains when it starts, and its step times if asked for.
+    """Record facts about the training engine when it starts, and its step times if requested.
 
-    It is the engine that a handler of optimizer parameters is attached to, else the first one that
-    anything is attached to.
+    The training engine is the one to which a handler of optimizer parameters is attached, or else
+    the first one to which anything is attached.
     """
 
     def __init__(self, logger: Any) -> None:
@@ -45,11 +45,11 @@ class EngineWatch:
         self._times: _StepTimes | None = None
 
     def __reduce__(self) -> Any:
-        # Leave the engine behind.
+        # Do not pickle the engine.
         return EngineWatch, (self._logger,)
 
     def look_at(self, engine: Any, handler: Any, *, times: bool) -> None:
-        """Watch an engine that something is attached to, if it is the one that trains."""
+        """Watch an engine to which something is attached, if it is the training engine."""
         is_trainer = isinstance(handler, _TRAINS)
         if self._optimizer is None:
             self._optimizer = getattr(handler, "optimizer", None)
@@ -71,8 +71,8 @@ class EngineWatch:
     # ------------------------------------------------------------ checkpoints
 
     def expect_step(self) -> bool:
-        # A checkpoint is saved in one handler, and what is recorded of the same step or epoch in
-        # another that may come after it.
+        # A checkpoint is saved in one handler, and data of the same step or epoch may be recorded
+        # in a later one.
         engine = self._engine()
         if engine is None or not (self._is_sure or self._is_only):
             return False
@@ -93,7 +93,7 @@ class EngineWatch:
     # ------------------------------------------------------------ facts
 
     def _started(self, engine: Any) -> None:
-        # Here, and at each start: whichever rank loaded a checkpoint since, all of them come by.
+        # Here and at each start: all ranks pass here, whichever of them loaded a checkpoint.
         if target_of(self._logger, "SeamarkLogger")[0].ranks == "all":
             self._logger.agree_on_run()
         if self._times is not None:
@@ -110,9 +110,9 @@ class EngineWatch:
 
 
 class _StepTimes:
-    # A step lasts from asking for its batch to the end of the engine's function; handlers that are
-    # called after it are left out. Its own part lasts until the first parameter of the optimizer
-    # has its gradient, the last one to get it: after that, ranks wait for each other.
+    # A step lasts from the request of its batch to the end of the engine's function, without later
+    # handlers. Its own part ends when the first parameter of the optimizer, the last to get one,
+    # has its gradient: after that, ranks wait for each other.
 
     def __init__(self, logger: Any, engine: Any) -> None:
         self._logger = logger
@@ -137,7 +137,7 @@ class _StepTimes:
             groups = () if optimizer is None else optimizer.param_groups
             found = [one for group in groups for one in group["params"] if one.requires_grad]
             if found:
-                # So that pickling a model does not warn that this hook stays behind.
+                # Avoids a warning about this hook when the model is pickled.
                 hook = unserializable_hook(has_gradient)  # type: ignore[no-untyped-call]
                 self._hook = found[0].register_hook(hook)
 
@@ -197,7 +197,7 @@ def _facts(engine: Any) -> dict[str, Any]:
 
 
 def _accumulated(engine: Any) -> int | None:
-    """Return how many batches Ignite's own trainer makes one optimizer step of."""
+    """Return the number of batches per optimizer step of Ignite's own trainer."""
     try:
         found = getclosurevars(engine._process_function).nonlocals  # noqa: SLF001
     except (AttributeError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Seamark for PyTorch Lightning, as ``lightning`` and as ``pytorch_lightning``, 1.9.5 and later."""
+"""Adapter for PyTorch Lightning 1.9.5 and later, as ``lightning`` or ``pytorch_lightning``."""
 
 from __future__ import annotations
 

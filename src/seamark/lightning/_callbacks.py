@@ -1,8 +1,8 @@
-"""Callbacks: learning rates, gradient norms, step times and memory.
+"""Callbacks for learning rates, gradient norms, step times and memory.
 
-Each is usable alone and with any logger, hooks into a step once, and does its work only at the
-steps that Lightning logs itself (``log_every_n_steps``), under the step that it gives its own
-metrics: batches that ended in an optimizer step, whatever the number of optimizers.
+Each can be used alone and with any logger, uses one hook per step, and records only at the steps
+that Lightning logs (``log_every_n_steps``). The step is that of Lightning's own metrics: the number
+of batches that ended in an optimizer step, regardless of the number of optimizers.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _SHORT_FLOATS: Final = {torch.float16, torch.bfloat16}
 
 
 def step_of(trainer: Any) -> int:
-    """Return the step that Lightning gives to loggers; `global_step` counts each optimizer's."""
+    """Return the step that Lightning passes to loggers; `global_step` counts each optimizer."""
     return int(trainer.fit_loop.epoch_loop._batches_that_stepped)  # noqa: SLF001
 
 
 def only_accumulates(trainer: Any) -> bool:
-    """Return whether the batch that ends only added to the gradients."""
+    """Return whether the current batch only accumulated gradients."""
     return bool(
         trainer.lightning_module.automatic_optimization and trainer.fit_loop._should_accumulate()  # noqa: SLF001
     )
 
 
 class QuietCallback(_host.Callback):  # type: ignore[misc] # of either package
-    """A callback whose hooks are guarded (see `seamark.run.adapters.guarded`)."""
+    """Base of callbacks with guarded hooks; see `seamark.run.adapters.guarded`."""
 
     _has_warned = False
 
@@ -64,9 +64,9 @@ class QuietCallback(_host.Callback):  # type: ignore[misc] # of either package
         step: int | None = None,
         beside_prefix: bool = False,
     ) -> None:
-        """Hand metrics to every logger, at the step of the batch if none is given.
+        """Pass metrics to every logger, at the step of the batch if none is given.
 
-        With ``beside_prefix`` a Seamark run gets them outside of the logger's prefix.
+        With ``beside_prefix`` a Seamark run records them outside the logger's prefix.
         """
         step = step_of(trainer) if step is None else step
         for logger in trainer.loggers if metrics else ():
@@ -85,15 +85,15 @@ class QuietCallback(_host.Callback):  # type: ignore[misc] # of either package
 
 @_host.configurable
 class LearningRates(QuietCallback):
-    """Records the learning rate of every parameter group, at the steps that are logged.
+    """Record the learning rate of every parameter group at the logged steps.
 
     Names are those of Lightning's ``LearningRateMonitor``: ``lr-SGD``, with several groups
-    ``lr-SGD/pg1``, with several optimizers of a kind ``lr-SGD-1``; the ``name`` of a scheduler's
-    configuration and of a parameter group take their place; and where asked for, ``-momentum`` and
-    ``-weight_decay`` behind these. What lasts over several batches is recorded at the first.
+    ``lr-SGD/pg1``, with several optimizers of a class ``lr-SGD-1``. A ``name`` in a scheduler's
+    configuration or a parameter group replaces them. Momentum and weight decay, if requested,
+    append ``-momentum`` and ``-weight_decay``. A step of several batches is recorded at the first.
 
     Args:
-        momentum: Whether to record momentum (of Adam the first beta).
+        momentum: Whether to record momentum (for Adam the first beta).
         weight_decay: Whether to record weight decay.
     """
 
@@ -123,8 +123,8 @@ class LearningRates(QuietCallback):
 
 
 def _named_optimizers(trainer: Any) -> Iterator[tuple[str, Any]]:
-    # Those with a scheduler come first, once for each of theirs; a name given to a scheduler is not
-    # counted, but numbered where two without one came before.
+    # Optimizers with schedulers come first, once for each scheduler. A name given to a scheduler is
+    # not counted, but numbered if two without a name precede it.
     scheduled = [(one.name, one.scheduler.optimizer) for one in trainer.lr_scheduler_configs]
     plain = [getattr(one, "optimizer", one) for one in trainer.optimizers]  # as DeepSpeed wraps it
     known = {id(optimizer) for _, optimizer in scheduled}
@@ -141,25 +141,25 @@ def _group_suffixes(groups: Sequence[Mapping[str, Any]]) -> list[str]:
         return [f"/{groups[0]['name']}" if groups[0].get("name") else ""]
     numbers = [f"pg{number}" for number in range(1, len(groups) + 1)]
     names = [group.get("name", number) for group, number in zip(groups, numbers, strict=True)]
-    # No two series share a path.
+    # Series must not share a path.
     return [f"/{name}" for name in (names if len(set(names)) == len(names) else numbers)]
 
 
 @_host.configurable
 class GradientNorms(QuietCallback):
-    """Records the norm of the gradients before an optimizer step, at the steps that are logged.
+    """Record the norm of the gradients before the optimizer step, at the logged steps.
 
-    It is what clipping has not seen yet: ``grad_norm``, and where asked for the norm of each
-    parameter under ``grad_norm/<parameter>``. With several optimizers, that of each is
-    ``grad_norm/<optimizer's number>`` instead. Where a strategy gives every process a part of each
-    parameter that is no ``DTensor`` (``FSDPStrategy``), it is the norm of this process's part.
+    Gradients are not clipped yet. The norm is recorded as ``grad_norm``, and if requested for each
+    parameter under ``grad_norm/<parameter>``. With several optimizers, each has
+    ``grad_norm/<optimizer's number>`` instead. If a strategy gives every process a part of each
+    parameter that is not a ``DTensor`` (``FSDPStrategy``), it is the norm of this process's part.
 
     Args:
-        norm_type: Which norm, above 0; ``math.inf`` for the largest value.
-        per_parameter: Whether to record the norm of each parameter too.
+        norm_type: Order of the norm, above 0; ``math.inf`` for the largest absolute value.
+        per_parameter: Whether to also record the norm of each parameter.
 
     Raises:
-        ArgumentError: If the norm is no number above 0.
+        ArgumentError: If ``norm_type`` is not a number above 0.
     """
 
     def __init__(self, norm_type: float = 2.0, *, per_parameter: bool = False) -> None:
@@ -174,7 +174,7 @@ class GradientNorms(QuietCallback):
     def on_before_optimizer_step(
         self, trainer: Any, pl_module: Any, optimizer: Any, *_: Any
     ) -> None:
-        """Record the norms, which leave the device in one transfer."""
+        """Record the norms, which are copied from the device in one transfer."""
         if self.is_logged(trainer):
             self.record(trainer, to_floats(self._norms(trainer, pl_module, optimizer))[0])
 
@@ -203,12 +203,13 @@ class GradientNorms(QuietCallback):
             gradient = gradient.coalesce().values()
         wide = torch.float32 if gradient.dtype in _SHORT_FLOATS else None
         norm: torch.Tensor = torch.linalg.vector_norm(gradient, self._type, dtype=wide)
-        # Of a tensor that is spread over processes: all of them stand here, not only the recording.
+        # For a tensor distributed over processes: all of them call this, not only the recording
+        # one.
         return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
 
 
 class _StepClock(QuietCallback):
-    """Measures steps from the end of one batch to the end of the next, without validation."""
+    """Clock of steps, from the end of one batch to the end of the next, without validation."""
 
     def on_train_start(self, trainer: Any, *_: Any, **__: Any) -> None:
         self._last = perf_counter()
@@ -241,23 +242,22 @@ class _StepClock(QuietCallback):
 
 @_host.configurable
 class StepTimes(_StepClock):
-    """Records how long batches and epochs take, samples per second, and how long is left.
+    """Record durations of batches and epochs, samples per second, and the remaining time.
 
-    ``profiling/step_time_s`` is the mean from batch to batch since the last record, waiting for
-    data included; validation is left out, and checkpoints that are saved at its end.
-    ``profiling/samples_per_second`` belongs to it.
-    ``profiling/eta_s`` goes by the time that training took so far, everything included, to the end
-    that ``max_epochs``, ``max_steps`` or ``max_time`` sets, whichever comes first; it is left out
-    where none is known. ``profiling/epoch_time_s`` comes at the end of each epoch; of one that a
-    checkpoint resumes in the middle, it is the time of the rest. In a Seamark run these stand
-    beside the logger's prefix.
+    ``profiling/step_time_s`` is the mean time from batch to batch since the last record, including
+    the wait for data, but without validation and the checkpoints saved at its end.
+    ``profiling/samples_per_second`` corresponds to it. ``profiling/eta_s`` is extrapolated from the
+    total training time so far to the limit of ``max_epochs``, ``max_steps`` or ``max_time`` that is
+    reached first; without a limit it is omitted. ``profiling/epoch_time_s`` is recorded at the end
+    of each epoch; for an epoch resumed in the middle, it is the time of the rest. In a Seamark run
+    these paths do not have the logger's prefix.
 
     Args:
-        batch_size: Samples in a batch of this process; by default the length of the first tensor in
-            the batch.
+        batch_size: Number of samples per batch of this process; by default the length of the first
+            tensor in the batch.
 
     Raises:
-        ArgumentError: If the size is no whole number above 0.
+        ArgumentError: If the size is not an integer above 0.
     """
 
     def __init__(self, batch_size: int | None = None) -> None:
@@ -268,11 +268,11 @@ class StepTimes(_StepClock):
         self._batch_size = batch_size
 
     def setup(self, trainer: Any, *_: Any, **__: Any) -> None:
-        # Come last, so that what others save at the end of validation is over before a step.
+        # Called last, so that checkpoints saved by others at the end of validation do not count.
         trainer.callbacks = [*(one for one in trainer.callbacks if one is not self), self]
 
     def on_train_start(self, trainer: Any, *_: Any, **__: Any) -> None:
-        # Start anew; also in the middle of an epoch, whose start no hook tells then.
+        # Restart, also in the middle of an epoch, for whose start there is no hook.
         super().on_train_start(trainer)
         self._began = self._epoch_began = self._last
         self._done = self._samples = 0
@@ -302,7 +302,7 @@ class StepTimes(_StepClock):
         self.record(
             trainer,
             {"profiling/epoch_time_s": perf_counter() - self._epoch_began},
-            step=max(0, step_of(trainer) - 1),  # as Lightning records what belongs to an epoch
+            step=max(0, step_of(trainer) - 1),  # like Lightning's metrics of an epoch
             beside_prefix=True,
         )
 
@@ -313,7 +313,7 @@ class StepTimes(_StepClock):
             left = (epochs - trainer.current_epoch) * trainer.num_training_batches - done
         if trainer.max_steps >= 0:
             steps = trainer.global_step - self._first_step
-            # Accumulating makes fewer steps than batches, several optimizers make more.
+            # Accumulation makes fewer steps than batches, several optimizers make more.
             batches = self._done / steps if steps else trainer.accumulate_grad_batches
             left = min(left, (trainer.max_steps - trainer.global_step) * batches)
         return left
@@ -338,12 +338,12 @@ def _seconds_left(trainer: Any) -> Iterator[float]:
 
 
 class DeviceMemory(QuietCallback):
-    """Records memory at the steps that are logged: of the process, and of its CUDA device.
+    """Record the memory of the process and of its CUDA device at the logged steps.
 
     Under ``profiling/memory/``: ``host_rss_bytes`` (on Linux), and with CUDA ``allocated_bytes``,
-    ``reserved_bytes`` and ``peak_allocated_bytes`` (since the process began, or your own code reset
-    it). Nothing waits for the device, and no counter is reset. In a Seamark run these stand beside
-    the logger's prefix.
+    ``reserved_bytes`` and ``peak_allocated_bytes`` (since the start of the process or the last
+    reset by your code). The device is not synchronized, and no counter is reset. In a Seamark run
+    these paths do not have the logger's prefix.
     """
 
     @guarded
@@ -372,16 +372,16 @@ def _cuda_memory(device: torch.device) -> dict[str, int]:
 
 
 def time_ranks(trainer: Any) -> None:
-    """Record the times of every rank's steps of a trainer, for loggers with ``ranks="all"``."""
+    """Record the step times of every rank of a trainer, for loggers with ``ranks="all"``."""
     if not any(isinstance(one, _RankTimes) for one in trainer.callbacks):
         trainer.callbacks.append(_RankTimes())
 
 
 class _RankTimes(_StepClock):
     # Ranks that exchange gradients wait for each other in the backward pass, so that a step takes
-    # as long on all of them as on the slowest. A rank's own part leaves out the time from when it
-    # has its last gradient, which is that of the first parameter, to the end of the backward pass;
-    # where that cannot be told, the whole backward pass.
+    # equally long on all ranks. A rank's own time excludes the part from its last gradient, which
+    # is that of the first parameter, to the end of the backward pass; if that is unknown, it
+    # excludes the whole backward pass.
 
     _hook: Any = None
 
@@ -391,12 +391,12 @@ class _RankTimes(_StepClock):
         self._waited = 0.0
         first = next((one for one in pl_module.parameters() if one.requires_grad), None)
         if first is not None:
-            # So that pickling a model does not warn that this hook stays behind.
+            # Avoids a warning about this hook when the model is pickled.
             hook = unserializable_hook(self.on_before_backward)  # type: ignore[no-untyped-call]
             self._hook = first.register_hook(hook)
 
     def on_before_backward(self, *_: Any, **__: Any) -> None:
-        # Note the earliest time from which on other ranks may be waited for.
+        # Note the earliest time at which this rank may wait for others.
         self._ready = perf_counter()
 
     def on_after_backward(self, *_: Any, **__: Any) -> None:

@@ -1,9 +1,8 @@
-"""Parts of Lightning that the adapter uses, arguments of older loggers, and a training's settings.
+"""Interface to Lightning, arguments of older loggers, and settings of a training.
 
-``lightning`` and ``pytorch_lightning`` are the same code under two names, with unrelated classes.
-Seamark's classes derive from those of each package that is already imported, because
-``LightningCLI`` accepts only subclasses of its own package's classes. The other package is not
-imported.
+``lightning`` and ``pytorch_lightning`` contain the same code with unrelated classes. Seamark's
+classes derive from those of each package that is already imported, because ``LightningCLI`` accepts
+only subclasses of its own package's classes. The other package is not imported.
 """
 
 from __future__ import annotations
@@ -81,14 +80,14 @@ def _base(module: str, name: str) -> Any:
     return found[0] if len(found) == 1 else type(name, tuple(found), {"__module__": __name__})
 
 
-# Of type Any, so that types are checked without a host.
+# Of type Any, so that types can be checked without Lightning.
 Callback = _base("callbacks.callback", "Callback")
 Profiler = _base("profilers.profiler", "Profiler")
 VERSION: Final = str(sys.modules[PACKAGES[0]].__version__)
 
 
 class RunLogger(_base("loggers.logger", "Logger")):  # type: ignore[misc]
-    """A logger that records into a run: `SeamarkLogger`, for callbacks and the profiler."""
+    """Protocol of a logger that records into a run, for callbacks and the profiler."""
 
 
 def configurable(cls: type[_Class]) -> type[_Class]:
@@ -100,17 +99,17 @@ def configurable(cls: type[_Class]) -> type[_Class]:
 
 
 def model_summary(model: Any, max_depth: int = -1) -> str:
-    """Return Lightning's table of layers, for a ``LightningModule`` of either package."""
+    """Return Lightning's table of layers for a ``LightningModule`` of either package."""
     summary: Any = importlib.import_module(f"{PACKAGES[0]}.utilities.model_summary")
     modes = [(module, module.training) for module in model.modules()]
     text = str(summary.ModelSummary(model, max_depth=max_depth))
-    for module, mode in modes:  # with an example, 1.9 leaves all of them in that of the model
+    for module, mode in modes:  # with an example input, 1.9 leaves all layers in that of the model
         module.training = mode
     return text
 
 
 def folder_name(name: str) -> str:
-    """Return free text as a name that every file system takes, at most 84 characters long."""
+    """Return free text as a portable file name of at most 84 characters."""
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:80].rstrip(".")
     return f"run-{safe}".rstrip("-") if not safe or is_device(safe) else safe
 
@@ -123,7 +122,7 @@ def state_after(
         names = {cls.__name__ for cls in type(error).__mro__}
         stopped = isinstance(error, KeyboardInterrupt) or names & _STOPPED_BY_SIGNAL
         return ("interrupted" if stopped else "failed"), error
-    # A job that was put back into SLURM's queue is "finished".
+    # A job that was requeued by SLURM is "finished".
     return {"success": "completed", "finished": "suspended"}.get(status), None
 
 
@@ -151,7 +150,7 @@ _LEGACY: Final[Mapping[str, str]] = {
 
 
 def check_legacy(given: Iterable[str]) -> None:
-    """Raise `ArgumentError`, with the replacement, for keywords of earlier loggers."""
+    """Raise `ArgumentError` with the replacement for keywords of earlier loggers."""
     if found := [name for name in given if name in _LEGACY]:
         advice = "\n".join(f"  {name}: use {_LEGACY[name]}" for name in found)
         msg = (
@@ -162,7 +161,7 @@ def check_legacy(given: Iterable[str]) -> None:
 
 
 class DeprecatedMethods(RunLogger):
-    """Four methods that warn and still work; errors for others name the replacement."""
+    """Deprecated methods: four warn and still work; errors for others name the replacement."""
 
     ARTIFACTS_KEY = "artifacts"
     PARAMETERS_KEY = "hyperparams"
@@ -185,7 +184,7 @@ class DeprecatedMethods(RunLogger):
         self._append("log_image", "File.from_path('image.png')", log_name, image, step)
 
     def log_artifact(self, artifact: str, destination: str | None = None) -> None:
-        """Keep a file. Deprecated: ``logger.run[path].upload('path_to_file')``.
+        """Store a file. Deprecated: ``logger.run[path].upload('path_to_file')``.
 
         Without a destination, ``artifact`` is the file itself.
         """
@@ -242,7 +241,7 @@ _DETERMINISTIC: Final = (False, "warn", True)
 
 
 def settings(trainer: Any) -> dict[str, Any]:
-    """Return how long and in which way a trainer trains, by name of its argument."""
+    """Return settings of a trainer by argument name."""
     found = {
         **{name: getattr(trainer, name, None) for name in _SETTINGS},
         "deterministic": _DETERMINISTIC[torch.get_deterministic_debug_mode()],
@@ -256,11 +255,11 @@ def settings(trainer: Any) -> dict[str, Any]:
 
 
 def facts(trainer: Any) -> dict[str, Any]:
-    """Return facts of a trainer about its ranks and devices, by name, when a stage begins."""
+    """Return facts about the ranks and devices of a trainer, by name, at the start of a stage."""
     strategy = trainer.strategy
     launcher = current_rank().launcher
     if launcher is None and getattr(strategy, "launcher", None) is not None:
-        launcher = "lightning"  # ddp_spawn of 1.9 leaves no trace of it in the process
+        launcher = "lightning"  # with ddp_spawn of 1.9 the process does not show it
     found = {
         "strategy": type(strategy).__name__,
         "launcher": launcher,
@@ -274,9 +273,9 @@ def facts(trainer: Any) -> dict[str, Any]:
 
 
 def batch_facts(trainer: Any) -> dict[str, int]:
-    """Return how many samples a step takes, by name; nothing where the data do not say it."""
+    """Return the number of samples in a step, by name; empty if unknown."""
     loader = trainer.train_dataloader
-    batch = batch_size(getattr(loader, "loaders", loader))  # 1.9 has a CombinedLoader around it
+    batch = batch_size(getattr(loader, "loaders", loader))  # 1.9 wraps it in a CombinedLoader
     if batch is None:
         return {}
     accumulated = int(trainer.accumulate_grad_batches)
@@ -291,10 +290,10 @@ def batch_facts(trainer: Any) -> dict[str, int]:
 
 
 def configuration(trainer: Any, secrets: Secrets) -> tuple[str, dict[str, Any]]:
-    """Return the configuration of LightningCLI, defaults included, without secrets.
+    """Return the configuration of LightningCLI, including defaults, without secrets.
 
-    The YAML text, and by section the values of trainer, data, optimizer and scheduler. Both are
-    empty if LightningCLI did not make the trainer, or saves no configuration.
+    It consists of the YAML text, and of the values of trainer, data, optimizer and scheduler by
+    section. Both are empty if LightningCLI did not create the trainer, or saves no configuration.
     """
     for callback in trainer.callbacks:
         if any(cls.__name__ == "SaveConfigCallback" for cls in type(callback).__mro__):
@@ -315,7 +314,7 @@ def _sections(tree: Mapping[str, Any]) -> dict[str, Any]:
             own = {key: value for key, value in section.items() if key != "init_args"}
             # A class and its arguments are recorded side by side.
             found[name] = _without_none({**own, **(section.get("init_args") or {})})
-    # The arguments of the logger are visible in the run itself.
+    # The arguments of the logger are recorded in the run.
     found.get("trainer", {}).pop("logger", None)
     if (seed := tree.get("seed_everything")) is not None:
         found["seed_everything"] = seed
@@ -331,8 +330,8 @@ def _without_none(section: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_secrets(text: str, secrets: Secrets) -> str:
-    """Return a YAML file without secrets, unchanged if there are none; other text likewise."""
-    import yaml  # which Lightning needs
+    """Return the content of a YAML file without secrets; unchanged if there are none."""
+    import yaml  # required by Lightning
 
     try:
         plain = json.dumps(yaml.safe_load(text), default=str)
@@ -343,9 +342,8 @@ def without_secrets(text: str, secrets: Secrets) -> str:
 
 
 def hide_in_files(folder: Path, secrets: Secrets) -> None:
-    # Files of folders below are not looked at. In the place of the API key is ``null``, so that the
-    # file can be used again.
-    # A link leads to somebody's file elsewhere.
+    # Files in subfolders are not examined. The API key is replaced by ``null``, so that the file
+    # can be used again. A link leads to somebody's file elsewhere.
     for path in (path for path in folder.glob("*.yaml") if not path.is_symlink()):
         try:
             hidden = text = path.read_text(encoding="utf-8", errors="surrogateescape")
@@ -360,7 +358,7 @@ def hide_in_files(folder: Path, secrets: Secrets) -> None:
 
 
 def set_aside(folder: Path) -> None:
-    """Rename the configurations of earlier starts; LightningCLI refuses to replace one."""
+    """Rename the configurations of earlier starts, which LightningCLI refuses to replace."""
     for path in [one for one in folder.glob("*.yaml") if "-before-start-" not in one.name]:
         number = 1 + len(list(folder.glob(f"{path.stem}-before-start-*.yaml")))
         path.rename(path.with_name(f"{path.stem}-before-start-{number}.yaml"))

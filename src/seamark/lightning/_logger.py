@@ -1,4 +1,4 @@
-"""The logger: calls of Lightning become records of one run."""
+"""Logger that translates calls of Lightning to records of a run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _OF_THE_LOGGER_TOO: Final = frozenset({"checkpoints", "on_duplicate", "ranks", "
 
 
 class MetricPaths(dict[str, str]):
-    """Attribute path of every metric name seen, made once."""
+    """Cache of attribute paths by metric name."""
 
     def __init__(self, prefix: str) -> None:
         super().__init__()
@@ -65,37 +65,37 @@ class MetricPaths(dict[str, str]):
 class SeamarkLogger(DeprecatedMethods):
     """A Lightning logger that records a training into a Seamark run.
 
-    It takes the arguments of the ``NeptuneLogger`` that Lightning removed in 2026, and writes the
-    same namespaces. Nothing is on disk before the first value. Unless ``ranks="all"``, other ranks
-    than 0 record nothing, and ``experiment`` does nothing there.
+    It accepts the arguments of the ``NeptuneLogger`` that Lightning removed in 2026, and writes the
+    same namespaces. Nothing is written before the first value. Unless ``ranks="all"``, only rank 0
+    records, and ``experiment`` does nothing on other ranks.
 
     Args:
-        api_key: The same as ``api_token``, by its name in loggers.
-        run: An existing ``Run``, or a namespace of one such as ``run["folds/1"]``, instead of a new
-            run; of the options, it may have ``checkpoints``, ``on_duplicate``, ``ranks`` and
-            ``resume`` beside it.
-        log_model_checkpoints: Whether to record what the checkpoint callbacks save.
+        api_key: Alias of ``api_token``, as in other loggers.
+        run: An existing ``Run``, or a namespace such as ``run["folds/1"]``, instead of a new run.
+            Only the options ``checkpoints``, ``on_duplicate``, ``ranks`` and ``resume`` can be
+            combined with it.
+        log_model_checkpoints: Whether to record the files of checkpoint callbacks.
         prefix: Namespace for everything that this logger writes; empty for none.
-        save_dir: Where Lightning puts files, by default a folder of the run's own, ``<run
-            folder>/files``. Checkpoints go into ``<save_dir>/<name>/<version>/checkpoints``.
-        log_graph: Whether to keep the model's structure under ``<prefix>/model/graph``. A forward
+        save_dir: Folder for Lightning's files, by default ``<run folder>/files``. Checkpoints are
+            saved in ``<save_dir>/<name>/<version>/checkpoints``.
+        log_graph: Whether to store the model's structure under ``<prefix>/model/graph``. A forward
             pass is made only if the module has an ``example_input_array``.
         agg_key_funcs: Accepted and without effect.
         agg_default_func: Accepted and without effect.
         **options: Of the run.
 
     With ``ranks="all"`` every rank records its metrics, rank n above 0 under
-    ``<prefix>/ranks/<n>/``, and the times of its steps, ``profiling/step_time_s`` and
-    ``profiling/own_time_s``. Every rank has to have the logger then: when a stage begins they agree
-    on the run of rank 0, and until then other ranks record nothing. `ResumeCallback` says what
-    ``resume`` means for ``fit``.
+    ``<prefix>/ranks/<n>/``, and its step times, ``profiling/step_time_s`` and
+    ``profiling/own_time_s``. Every rank must then have the logger: at the start of a stage the
+    ranks agree on the run of rank 0, and other ranks record nothing before that. `ResumeCallback`
+    describes the effect of ``resume`` on ``fit``.
 
     Raises:
-        ArgumentError: If arguments contradict each other, belong to an older logger, or have no
-            legal value.
-        UnknownArgumentError: If an argument does not exist; the nearest one is named.
-        PathError: If the prefix or the project breaks the grammar.
-        RunNotFoundError: If ``with_id`` names no run.
+        ArgumentError: If arguments are invalid, contradict each other, or belong to an older
+            logger.
+        UnknownArgumentError: If an argument does not exist; the message names the nearest one.
+        PathError: If the prefix or the project is invalid.
+        RunNotFoundError: If the run of ``with_id`` does not exist.
 
     Example:
         ::
@@ -150,7 +150,7 @@ class SeamarkLogger(DeprecatedMethods):
         self._save_dir = None if save_dir is None else os.fspath(save_dir)
         self._files_dir = self._save_dir
         self._log_model_checkpoints = bool(log_model_checkpoints)
-        # A new run has the argument already, maybe from a file.
+        # A new run already has the argument, possibly from a file.
         kept = (run is not None and options.get("checkpoints")) or root.checkpoints
         self._keep = kept == "keep"
         self._log_graph = log_graph
@@ -161,7 +161,7 @@ class SeamarkLogger(DeprecatedMethods):
         return {**self.__dict__, "_checkpoints": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Become the same logger of the same run in another process; nothing is created."""
+        """Restore the logger of the same run in another process; nothing is created."""
         self.__dict__.update(state)
         self._record_into(self._run)
 
@@ -170,19 +170,19 @@ class SeamarkLogger(DeprecatedMethods):
 
     @property
     def name(self) -> str:
-        """The run's name, or its project, as a name that can be a folder."""
+        """Name of the run, or its project, as a valid folder name."""
         return _host.folder_name(self._run.name or self._run.project.rpartition("/")[2])
 
     @property
     def version(self) -> str:
-        """The run's id."""
+        """Id of the run."""
         return self._run.id
 
     @property
     def save_dir(self) -> str:
-        """Folder for Lightning's files: the one given, or that of the run.
+        """Folder for Lightning's files: the given one, or that of the run.
 
-        Where the run's own folder cannot be written, it is the current folder.
+        If the run's folder is not writable, it is the current folder.
         """
         if self._files_dir is None:
             folder = self._run.folder.files_dir
@@ -194,17 +194,17 @@ class SeamarkLogger(DeprecatedMethods):
 
     @property
     def log_dir(self) -> str:
-        """The folder of this run below `save_dir`, in which checkpoints go."""
+        """Folder of this run below `save_dir`, in which checkpoints are saved."""
         return os.path.join(self.save_dir, self.name, self.version)  # noqa: PTH118 - maybe a URL
 
     @property
     def own_run(self) -> Run:
-        """The run itself, also where `experiment` is a namespace of it."""
+        """The run itself, even if `experiment` is one of its namespaces."""
         return self._run
 
     @property
     def experiment(self) -> Any:
-        """The ``Run``, or the namespace given; on ranks that record nothing it does nothing."""
+        """The ``Run`` or the given namespace; it does nothing on ranks that do not record."""
         return self._experiment
 
     run = experiment
@@ -213,9 +213,9 @@ class SeamarkLogger(DeprecatedMethods):
     # ---------------------------------------------------------------- calls of Lightning
 
     def log_metrics(self, metrics: Mapping[str, Any], step: float | None = None) -> None:
-        """Record numbers, or tensors with one element, at one step.
+        """Record numbers or tensors with one element at one step.
 
-        ``step`` is kept as Lightning passes it; None numbers the points.
+        ``step`` is recorded as passed by Lightning; None numbers the points.
         """
         try:
             if (run := self._recording()) is not None:
@@ -228,29 +228,29 @@ class SeamarkLogger(DeprecatedMethods):
     def log_hyperparams(
         self, params: dict[str, Any] | Namespace, *_args: Any, **_kwargs: Any
     ) -> None:
-        """Record hyperparameters under ``<prefix>/hyperparams``, those that are new or changed.
+        """Record new and changed hyperparameters under ``<prefix>/hyperparams``.
 
-        A mapping, Namespace, dataclass or OmegaConf, nested as it may be; types are kept and
+        Accepts a mapping, Namespace, dataclass or OmegaConf, possibly nested. Types are kept, and
         nothing is called.
         """
         found = parameters(params, self._path(self.PARAMETERS_KEY))
         self._recording()
-        self._note(found)  # on other ranks, too, so that run.params is the same on every rank
+        self._note(found)  # on all ranks, so that run.params is the same everywhere
 
     @guarded
     def log_graph(self, model: Any, input_array: Any = None) -> None:
-        """Begin a stage, and keep the structure of the model, if asked for.
+        """Begin a stage, and store the structure of the model if requested.
 
         A forward pass is made with ``example_input_array``, never with ``input_array``.
         """
         trainer = None
-        with contextlib.suppress(RuntimeError):  # as 2.x raises without one
+        with contextlib.suppress(RuntimeError):  # 2.x raises without one
             trainer = getattr(model, "trainer", None)
         if trainer is not None:
             self._begin_stage(trainer)
         path = self._path("model/graph")
         if self._log_graph and self._run.session.speaks_for_all and path not in self._noted:
-            # A forward pass of a sharded model on one rank alone would wait for ever.
+            # A forward pass of a sharded model on a single rank would block forever.
             alone = trainer is None or trainer.world_size == 1
             has_example = getattr(model, "example_input_array", None) is not None
             graph = _host.model_summary(model) if alone and has_example else str(model)
@@ -258,9 +258,9 @@ class SeamarkLogger(DeprecatedMethods):
 
     @guarded
     def log_model_summary(self, model: Any, max_depth: int = -1) -> None:
-        """Keep Lightning's table of layers under ``<prefix>/model/summary``.
+        """Store Lightning's table of layers under ``<prefix>/model/summary``.
 
-        ``max_depth`` counts levels of layers; -1 shows all.
+        ``max_depth`` is the number of levels of layers; -1 shows all.
         """
         if self._run.session.speaks_for_all:
             self._keep_text(
@@ -269,20 +269,20 @@ class SeamarkLogger(DeprecatedMethods):
 
     @guarded
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
-        """Record the files that a checkpoint callback, or a weak proxy of it, keeps now."""
+        """Record the current files of a checkpoint callback or of a weak proxy to it."""
         if self._log_model_checkpoints and self._run.session.speaks_for_all:
             self._recording()
             self._checkpoints.saved(checkpoint_callback)
 
     @guarded
     def finalize(self, status: str) -> None:
-        """Note how a stage ended. The run stays open: the next stage makes it running again.
+        """Record the end of a stage. The run stays open and continues with the next stage.
 
-        ``status`` is ``"success"``, ``"failed"`` or ``"finished"`` (a job that will be continued).
+        ``status`` is ``"success"``, ``"failed"`` or ``"finished"`` (a job that continues later).
         """
         run = self._run
-        # A start that is refused (a folder that exists, an argument) is no part of a run that
-        # others recorded. After a restart, however, it is the same job that ends.
+        # A failed start (an existing folder, an argument) is not part of a run recorded by others.
+        # After a restart, however, it ends the same job.
         restarted = run.session.resume.restarted_as is not None
         untouched = run.writer is None and not restarted and run.folder.journals()
         if run.session.recorder.silent or (status == "failed" and untouched):
@@ -292,7 +292,7 @@ class SeamarkLogger(DeprecatedMethods):
         state, error = _host.state_after(status, sys.exc_info()[1])
         if state not in (None, run.written_state):
             run.session.rest(state, error=error)
-        # A stage may fail after a configuration was saved and before `log_graph`.
+        # A stage may fail between saving a configuration and `log_graph`.
         hide_in_files(run.folder.files_dir, run.session.secrets)
         self._began_in = 0  # no process
 
@@ -300,7 +300,7 @@ class SeamarkLogger(DeprecatedMethods):
 
     @guarded
     def set_configurations_aside(self) -> None:
-        """Rename configurations of earlier starts of the run, which LightningCLI never replaces."""
+        """Rename configurations of earlier starts, which LightningCLI does not replace."""
         uses_cli = any(f"{package}.cli" in sys.modules for package in _host.PACKAGES)
         is_done = self._has_set_aside or self._save_dir is not None
         if uses_cli and not is_done and not self._run.session.recorder.silent:
@@ -312,27 +312,27 @@ class SeamarkLogger(DeprecatedMethods):
         return {**self._run.checkpoint_state(marked=marked), "prefix": self._prefix}
 
     def resume(self, state: Mapping[str, Any], *, training: bool) -> None:
-        """Continue the run that a checkpoint was saved in; see ``Run.resumed``."""
+        """Continue the run of a checkpoint; see ``Run.resumed``."""
         self._switch(self._run.resumed(state, stay=not self._is_own, training=training))
 
     def follow(self, run: str, project: str) -> None:
-        """Switch to the run of rank 0, whatever lies on the disk of this rank."""
+        """Switch to the run of rank 0, whatever the disk of this rank contains."""
         is_same = (run, project) == (self._run.id, self._run.project)
         if self._is_own and self._run.writer is None and not is_same:
             self._switch(Run(self._run.session.at(run, project)))
 
     @guarded
     def begin_training(self, trainer: Any) -> None:
-        """Record the number of samples in a step, which is known once the trainer has its data."""
+        """Record the number of samples in a step, known once the trainer has its data."""
         if self._run.session.speaks_for_all:
             self._note_facts(batch_facts(trainer))
 
-    # ---------------------------------------------------------------- inside
+    # ---------------------------------------------------------------- internals
 
     def _switch(self, run: Run) -> None:
-        self._files_dir = self._save_dir  # also of a run that moved to the id of rank 0
+        self._files_dir = self._save_dir  # also for a run that switched to the id of rank 0
         if run is not self._run:
-            # LightningCLI has saved its configuration already, beside the run that does not begin.
+            # LightningCLI has already saved its configuration next to the run that does not start.
             hide_in_files(self._run.folder.files_dir, self._run.session.secrets)
             self._experiment = run
             self._record_into(run)
@@ -349,7 +349,7 @@ class SeamarkLogger(DeprecatedMethods):
         return join_path(self._prefix, *parts)
 
     def _recording(self) -> Run | None:
-        """Return the run if this process records; begin it after a fork and after a stage."""
+        """Return the run if this process records; start it after a fork and after a stage."""
         run = self._run
         if self._began_in != os.getpid():
             if run.session.recorder.silent:
@@ -363,14 +363,14 @@ class SeamarkLogger(DeprecatedMethods):
 
     def _note(self, atoms: Mapping[str, Atom]) -> None:
         new = {path: atom for path, atom in atoms.items() if self._noted.get(path) != atom}
-        # Where the disk is full, the next stage tries again.
+        # If the disk is full, the next stage tries again.
         if new and self._run.session.record_atoms(new):
             self._noted.update(new)
 
     def _begin_stage(self, trainer: Any) -> None:
         attach_late(trainer)
-        if self._run.ranks == "all":  # every rank comes here, at every stage
-            if self._is_own:  # else whoever made the run saw to it, on every rank
+        if self._run.ranks == "all":  # called on every rank at every stage
+            if self._is_own:  # otherwise the creator of the run did it, on every rank
                 self._switch(agreed_run(self._run))
             time_ranks(trainer)
         run = self._run
@@ -380,7 +380,7 @@ class SeamarkLogger(DeprecatedMethods):
             run.session.own()
             ended_badly = run.written_state in {"failed", "interrupted"}
             if ended_badly and not trainer.global_step and not trainer.ckpt_path:
-                # The steps of this training overlap those of the last.
+                # The steps of this training overlap with those of the last.
                 run.session.resume.begin_again()
         if run.written_state in {"created", "completed", "failed", "interrupted"}:
             run.session.go_on()
@@ -430,7 +430,7 @@ def _can_hold(folder: Path) -> bool:
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
 
 
-# Of an argument that may be anything, LightningCLI hands over its own halves of what it was given.
+# For an argument of any type, LightningCLI passes its own partially parsed values.
 SeamarkLogger.__init__.__annotations__["params"] = Mapping[str, Any] | None
 
 NeptuneLogger = SeamarkLogger

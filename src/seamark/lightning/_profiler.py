@@ -1,4 +1,4 @@
-"""A profiler for Lightning: the report of ``SimpleProfiler`` and more, and the times in the run."""
+"""Profiler for Lightning: an extended ``SimpleProfiler`` report, and times in the run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ log = logging.getLogger("seamark")
 
 _EPOCH: Final = "run_training_epoch"
 _BATCH: Final = "run_training_batch"
-_KEPT: Final = 8192  # durations of an action; Lightning has a hundred actions or so
+_KEPT: Final = 8192  # durations per action; Lightning has about a hundred actions
 _TOP: Final = 15
 
 
@@ -55,17 +55,17 @@ class _Action(Durations):
 
 @_host.configurable
 class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
-    """Times every action of a Lightning trainer, and records the times into the run.
+    """Time every action of a Lightning trainer, and record the times in the run.
 
-    The runs are those of the trainer's `SeamarkLogger`s, unless one is given: series of means under
-    ``profiling/actions/`` while training runs, a row every second at most, and after each stage a
-    summary, the largest cost and a picture. Names of actions become paths by percent-encoding
-    ``/``, ``%`` and control characters.
+    The runs are those of the trainer's `SeamarkLogger`s, unless one is given. During training,
+    series of means are recorded under ``profiling/actions/``, at most one row per second; after
+    each stage, a summary, the largest cost and a picture. Names of actions become paths by
+    percent-encoding ``/``, ``%`` and control characters.
 
     Args:
-        dirpath: Folder of the report, or a URL that fsspec knows; the trainer's ``log_dir`` if only
-            a file name is given.
-        filename: Name of the report's file, without ``.txt``; without one, the report is logged.
+        dirpath: Folder of the report, or a URL supported by fsspec; the trainer's ``log_dir`` if
+            only a file name is given.
+        filename: Name of the report's file without ``.txt``; by default the report is logged.
         extended: Whether the report shows calls, percentages and percentiles as well.
         run: A ``Run``, a namespace of one or a ``SeamarkLogger`` to record into.
 
@@ -89,21 +89,21 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         check_place("dirpath", dirpath)
         self.extended = extended
         self.start_time = perf_counter()
-        self.current_actions: dict[str, list[int]] = {}  # name: start, time of those inside
+        self.current_actions: dict[str, list[int]] = {}  # name: start, time of nested actions
         self._stack: list[str] = []
         self._actions: dict[str, _Action] = {}
-        self._lightning_module: Any = None  # Lightning sets it
+        self._lightning_module: Any = None  # set by Lightning
         self._is_given = run is not None
         self._epoch = self._batch = self._at = 0
         self._record_in([] if run is None else [run])
 
     def _record_in(self, runs: list[Any]) -> None:
-        # Loggers as they are: a checkpoint may have one go over to another run.
+        # The loggers themselves: loading a checkpoint may switch one to another run.
         self._records = [TimesInRun(run, "profiling/actions") for run in runs]
         for record in self._records:
             record.skip(self._sources())
 
-    # ------------------------------------------------------------ what Lightning calls
+    # ------------------------------------------------------------ called by Lightning
 
     def profile(self, action_name: str) -> Any:  # type: ignore[override, unused-ignore]
         """Return a context manager that times an action."""
@@ -113,7 +113,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         return found
 
     def start(self, action_name: str) -> None:
-        """Start timing an action; raise ValueError if it has started already."""
+        """Start timing an action; raise ValueError if it has already started."""
         if action_name in self._stack:
             msg = f"Attempted to start {action_name} which has already started."
             raise ValueError(msg)
@@ -137,7 +137,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
             action.flush()
         action.nested_ns += inside
         stack = self._stack
-        if action_name in stack:  # not if an exception left it open in an earlier stage
+        if action_name in stack:  # unless an exception left it open in an earlier stage
             stack.remove(action_name)
         if _EPOCH in self.current_actions or action_name == _EPOCH:
             action.in_epochs_ns += took - inside
@@ -147,7 +147,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
             self._record_row(now)
 
     def _move(self, action: str) -> None:
-        """Note where training is: epochs as the trainer counts them, batches as they ran."""
+        """Note the position of the training: the trainer's epoch, and the number of batches run."""
         if action == _BATCH:
             self._batch += 1
         elif self._lightning_module is not None:
@@ -164,7 +164,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
     def setup(self, stage: str, local_rank: int | None = None, log_dir: str | None = None) -> None:
         """Prepare for a stage, and find the runs of the trainer."""
         super().setup(stage, local_rank, log_dir)
-        self._stack.clear()  # what an exception left open may be started again
+        self._stack.clear()  # an action left open by an exception may start again
         if not self._is_given and self._lightning_module is not None:
             with quietly():  # a module that has no trainer raises
                 loggers = self._lightning_module.trainer.loggers
@@ -175,7 +175,10 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         if self.filename and self.dirpath:
             try:
                 super().describe()
-            except (OSError, ValueError) as error:  # a full disk, say, after hours of training
+            except (
+                OSError,
+                ValueError,
+            ) as error:  # for example a full disk after hours of training
                 let_pass(error)
                 self.teardown(stage=self._stage)
                 log.warning("seamark: the profiler's report could not be written: %s", error)
@@ -190,14 +193,14 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
 
     @property
     def recorded_durations(self) -> dict[str, list[float]]:
-        """Seconds of each call, by action; of many thousands an evenly thinned sample."""
+        """Durations of calls in seconds, by action; an even sample of many thousands."""
         return {one.name: (one.rows()[2] / 1e9).tolist() for one in self._sources()}
 
     def _sources(self) -> list[_Action]:
         return list(self._actions.values())
 
     def stats(self) -> list[TimeStat]:
-        """Return numbers of every action, at any moment; epochs and batches are 0-based."""
+        """Return statistics of every action, at any time; epochs and batches are 0-based."""
         return [one.stat() for one in self._sources()]
 
     def write_results(self, output_path: str | os.PathLike[str]) -> None:
@@ -205,9 +208,9 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         write_long(self._sources(), output_path)
 
     def largest_cost(self) -> str:
-        """Return one line that names the largest cost in plain words.
+        """Return a line that names the largest cost.
 
-        It is that of a training epoch; where none was timed, that of everything timed so far.
+        It is that of a training epoch; if none was timed, that of all timed actions.
         """
         return largest_cost(self._breakdown())
 
@@ -227,9 +230,9 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         return Breakdown(tuple(parts), whole_s, count, named) if parts else Breakdown((), 0.0, 0)
 
     def digest(self) -> str:
-        """Return the report in short: the 15 largest totals, as wide as the terminal.
+        """Return a short report: the 15 largest totals, as wide as the terminal.
 
-        At most it is 100 columns wide. It is logged after each stage where no file is named.
+        Its width is at most 100 columns. It is logged after each stage if no file is named.
         """
         columns = columns_of(sys.stderr)
         lines = self._table(_TOP, columns)
@@ -242,7 +245,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         return os.linesep.join([*lines, *textwrap.wrap(self.largest_cost(), columns), ""])
 
     def summary(self) -> str:
-        """Return the whole report, a row for each action; `digest` is shorter."""
+        """Return the full report with a row for each action; `digest` is shorter."""
         return os.linesep.join([*self._table(), self.largest_cost(), ""])
 
     def _table(self, limit: int | None = None, width: int | None = None) -> list[str]:
@@ -262,7 +265,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
                     f"{100 * one.total_s / whole_s:5.1f} {one.p95_s:8.3g} {one.max_s:8.3g}  "
                 )
             name = _one_line(one.name)
-            if width is not None:  # a callback's settings are the first to go
+            if width is not None:  # a callback's settings are shortened first
                 name = without_middle(re.sub(r"\{.*\}", "", name), width - len(row))
             lines.append(row + name)
         return lines

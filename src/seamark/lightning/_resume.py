@@ -1,15 +1,15 @@
-"""Checkpoints of a training, and the callback that continues the run of a loaded checkpoint.
+"""Checkpoints of a training, and the callback that continues the run of a loaded one.
 
 Lightning (1.9.5 to 2.6.6) calls, in this order: ``setup`` of every callback, in which
-``ModelCheckpoint`` takes its folder from the first logger; ``on_load_checkpoint`` of every callback
-with the whole checkpoint; ``load_state_dict`` of every callback, in which ``ModelCheckpoint``
-forgets its saved files if its folder is not the one in the checkpoint; ``on_fit_start``; and then
+``ModelCheckpoint`` gets its folder from the first logger; ``on_load_checkpoint`` of every callback
+with the whole checkpoint; ``load_state_dict`` of every callback, in which ``ModelCheckpoint`` drops
+its saved files if its folder differs from that in the checkpoint; ``on_fit_start``; and then
 ``log_hyperparams`` and ``log_graph``, the first calls that a logger records. Therefore runs and
 folders change in ``on_load_checkpoint``.
 
-Rank 0 decides and broadcasts the result, because the ranks may see different disks. If only some
+Rank 0 decides and broadcasts the result, because the ranks may have different disks. If only some
 ranks changed the folder of a ``ModelCheckpoint``, they would later disagree on whether to save, and
-wait for each other for ever.
+block each other forever.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 __all__ = ["LOGGERS", "Checkpoints", "ResumeCallback", "attach_late"]
 
 
-# ``_last_checkpoint_saved`` (2.x) is the only name of a file saved because of an exception.
+# ``_last_checkpoint_saved`` (2.x) is the only reference to a file saved after an exception.
 _PATH_ATTRIBUTES: Final = ("last_model_path", "best_model_path", "_last_checkpoint_saved")
 
 
 class _Key(NamedTuple):
-    # The identity of a callback; weak proxies have none of their own.
+    # The identity of a callback, also for its weak proxies.
 
     state_key: str
     folder: str | None
 
 
 class Checkpoints:
-    """Records for each callback the files that it keeps, the best of them and its score.
+    """Record the files of each callback, the best one and its score.
 
-    The Trainer's first callback records below ``<namespace>/checkpoints``, further ones below
+    The Trainer's first callback is recorded below ``<namespace>/checkpoints``, further ones below
     ``<namespace>/<slug of their state_key>/checkpoints``.
     """
 
@@ -64,16 +64,18 @@ class Checkpoints:
         self._first: _Key | None = None
 
     def watch(self, callbacks: Iterable[Any]) -> None:
-        """Note a Trainer's first checkpoint callback: it keeps the plain namespace."""
+        """Note a Trainer's first checkpoint callback, which uses the plain namespace."""
         if self._first is None:
             self._first = next(
                 (_key(one) for one in callbacks if hasattr(one, "best_model_path")), None
             )
 
     def saved(self, callback: Any) -> None:
-        """Record the files that a callback (or a weak proxy of one) keeps, after a save."""
+        """Record the files of a callback, or of a weak proxy to it, after a save."""
         key = _key(callback)
-        if not self._savers:  # not before: the run, which is recorded to by now, closes after it
+        if (
+            not self._savers
+        ):  # registered now that the run has started, so that the run closes later
             settle_at_exit(self)
         if key not in self._savers:
             path = self._namespace_for(key)
@@ -85,18 +87,18 @@ class Checkpoints:
             files.note_best(str(best), getattr(callback, "best_model_score", None))
 
     def settle(self) -> None:
-        # Make the record equal the disk; links and deletions come after the last save. What happens
-        # after somebody stopped the run is not part of it.
+        # Synchronize the record with the disk: links and deletions follow the last save. Changes
+        # after the run was stopped are not part of it.
         if self._run.get_state() == "stopped":
             return
         for key, files in list(self._savers.items()):
-            with quietly(self._drop):  # the other callbacks, and how the stage ended
+            with quietly(self._drop):  # the other callbacks, and the end of the stage
                 self.saved(self._callbacks[key])
             files.adopt(key.folder)
             files.settle()
 
     def _drop(self, error: Exception) -> None:
-        if not isinstance(error, ReferenceError):  # its Trainer is gone; its files may be there
+        if not isinstance(error, ReferenceError):  # its Trainer is gone; its files may exist
             warn = f"a checkpoint callback is odd: {error!r}"
             self._run.session.drop("checkpoints", warn=warn)
 
@@ -127,10 +129,10 @@ def _locations(callback: Any) -> Iterator[str]:
 
 
 def _probe(location: str) -> Hashable | None:
-    """Like `fingerprint`, also for the remote files that Lightning writes through fsspec."""
+    """Return a fingerprint, also for remote files that Lightning writes through fsspec."""
     if not is_url(location):
         return fingerprint(location)
-    fsspec: Any = sys.modules["fsspec"]  # Lightning has imported it to write there
+    fsspec: Any = sys.modules["fsspec"]  # Lightning imported it to write there
     files, path = fsspec.core.url_to_fs(location)
     if not files.exists(path):
         return None
@@ -147,9 +149,9 @@ _FORMAT: Final = 1
 
 
 class _Plan(NamedTuple):
-    # `runs` has run id and project of each logger from now on; `folders`, by number of checkpoint
-    # callback, the folder in the checkpoint and that from now on; `refusal` says why training must
-    # not begin.
+    # `runs` are the new run id and project of each logger; `folders`, by number of the checkpoint
+    # callback, the folder in the checkpoint and the new one; `refusal` is the reason why training
+    # must not start.
 
     runs: tuple[tuple[str, str], ...] = ()
     folders: Mapping[int, tuple[str, str]] = {}
@@ -157,23 +159,23 @@ class _Plan(NamedTuple):
 
 
 class ResumeCallback(QuietCallback):
-    """Continues the run that a checkpoint was saved in when a training loads it.
+    """Continue the run of a checkpoint when a training loads it.
 
-    Every Trainer that is made while there is a `SeamarkLogger` gets one by itself; a second one
-    does nothing, and neither does one in a Trainer without a `SeamarkLogger`. It puts the run of
-    each `SeamarkLogger` into every checkpoint, under the key ``"seamark"``, and when ``fit`` loads
-    such a checkpoint the loggers continue these runs: as a new attempt, before which readers hide
-    what was recorded after the checkpoint. See ``resume`` of `SeamarkLogger`. With several ranks,
-    every rank has to have the logger.
+    Every Trainer created while a `SeamarkLogger` exists gets this callback automatically; a second
+    one, or one in a Trainer without a `SeamarkLogger`, does nothing. It stores the run of each
+    `SeamarkLogger` in every checkpoint under the key ``"seamark"``. When ``fit`` loads such a
+    checkpoint, the loggers continue these runs as a new attempt, and readers hide records that
+    earlier attempts made after the checkpoint. See ``resume`` of `SeamarkLogger`. With several
+    ranks, every rank must have the logger.
     """
 
-    # Has no ``state_dict``: Lightning refuses two callbacks of one kind that have one.
+    # Has no ``state_dict``: Lightning rejects two callbacks of a class that have one.
 
     _saved: Mapping[str, Any] | None = None
     _mark_is_due = False
 
     def setup(self, trainer: Any, pl_module: Any, stage: str | None = None) -> None:
-        # Come before all other callbacks, which may record something of a step.
+        # Called before all other callbacks, which may record data of a step.
         if self._loggers(trainer):
             trainer.callbacks = [self, *(one for one in trainer.callbacks if one is not self)]
             self._saved = None
@@ -182,9 +184,9 @@ class ResumeCallback(QuietCallback):
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         if loggers := self._loggers(trainer):
             # Lightning saves in ``on_train_batch_end``, before it logs the metrics of the step, and
-            # in ``on_train_epoch_end``, before it logs those of the epoch; they belong to the
-            # checkpoint. A handler of SLURM's signal may save in the middle of a step, however,
-            # which is then done again.
+            # in ``on_train_epoch_end``, before it logs those of the epoch; these metrics belong to
+            # the checkpoint. A handler of SLURM's signal, however, may save in the middle of a
+            # step, which is then repeated.
             done = trainer.fit_loop.epoch_loop.batch_progress.current
             self._mark_is_due = bool(done.started == done.processed)
             states = {
@@ -208,13 +210,13 @@ class ResumeCallback(QuietCallback):
                 self._follow(trainer, loggers, checkpoint, plan)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Refuse to train with ``resume="must"`` and no run found."""
+        """Raise if ``resume="must"`` and no run was found."""
         loggers = self._loggers(trainer)
-        # Strategies that load a checkpoint after they have set up the model do so after this.
+        # Some strategies load a checkpoint later, after they have set up the model.
         if not (trainer.ckpt_path and trainer.strategy.restore_checkpoint_after_setup):
             _expect_resumed(trainer, loggers)
         if not getattr(trainer, "enable_autolog_hparams", True):
-            for logger in loggers:  # Lightning tells no logger that a stage begins then
+            for logger in loggers:  # in this case Lightning does not notify loggers of the stage
                 logger.log_graph(pl_module)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -232,24 +234,24 @@ class ResumeCallback(QuietCallback):
     on_train_batch_start = on_train_end = on_train_epoch_start
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        # Lightning tells them as well, after this; but not those behind a logger that raises then.
+        # Lightning also notifies them after this, but not those that follow a logger that raises.
         for logger in self._loggers(trainer):
             logger.finalize("failed")
 
-    # ---------------------------------------------------------------- inside
+    # ---------------------------------------------------------------- internals
 
     def _loggers(self, trainer: Any) -> list[Any]:
-        """Return the Seamark loggers of a trainer; none if another such callback acts for them."""
+        """Return the Seamark loggers of a trainer; empty if another such callback handles them."""
         first = next((one for one in trainer.callbacks if isinstance(one, ResumeCallback)), self)
         found = trainer.loggers if first is self else ()
         return [one for one in found if isinstance(one, _host.RunLogger)]
 
     def _plan(self, trainer: Any, loggers: Sequence[Any], checkpoint: Mapping[str, Any]) -> _Plan:
-        """Resume on rank 0; whatever goes wrong, the other ranks get an answer."""
+        """Resume on rank 0; the other ranks get an answer even if that fails."""
         try:
             if self._saved is None or checkpoint.get(_KEY) != self._saved:
                 return _resume(trainer, loggers, checkpoint)
-            # Else it was saved a moment ago, by what tries out a learning rate or a batch size.
+            # Otherwise it was just saved by a search for a learning rate or batch size.
         except RunNotFoundError as error:
             return _Plan(refusal=str(error))
         except Exception as error:  # noqa: BLE001 - training comes first
@@ -267,7 +269,7 @@ class ResumeCallback(QuietCallback):
 
 
 def make_callbacks() -> list[ResumeCallback]:
-    """Return the callback for a Trainer that is being made; nothing if there is no logger."""
+    """Return the callback for a new Trainer; empty without a logger."""
     loggers = list(LOGGERS)
     for logger in loggers:
         logger.set_configurations_aside()
@@ -275,7 +277,7 @@ def make_callbacks() -> list[ResumeCallback]:
 
 
 def attach_late(trainer: Any) -> None:
-    """Give a trainer that was made before its Seamark logger a `ResumeCallback`."""
+    """Add a `ResumeCallback` to a trainer created before its Seamark logger."""
     if not any(isinstance(one, ResumeCallback) for one in trainer.callbacks):
         trainer.callbacks = [ResumeCallback(), *trainer.callbacks]
         if trainer.ckpt_path:
@@ -287,7 +289,7 @@ def attach_late(trainer: Any) -> None:
 
 
 def _expect_resumed(trainer: Any, loggers: Sequence[Any]) -> None:
-    """Raise on all ranks if rank 0 has a logger that has to resume a run, and has not."""
+    """Raise on all ranks if a logger of rank 0 must resume a run and did not."""
     if any(logger.own_run.session.options.must_resume for logger in loggers):
         refusal = None
         try:
@@ -311,7 +313,7 @@ def _resume(trainer: Any, loggers: Sequence[Any], checkpoint: Mapping[str, Any])
         if before is not None and getattr(callback, "dirpath", None) == before:
             run_folder = trainer.loggers[0].own_run.folder
             saved = str(_state_of(callback, checkpoint).get("dirpath"))
-            # The run may have been moved, or have had another name.
+            # The run may have been moved or renamed.
             place = moved_path(run_folder, saved)
             is_inside = is_below(run_folder, place)
             folder = place if is_inside else _checkpoint_folder(trainer)
@@ -329,9 +331,9 @@ def _checkpoint_folder(trainer: Any) -> Any:
 def _match(
     loggers: Sequence[Any], checkpoint: Mapping[str, Any]
 ) -> Iterator[tuple[Any, Mapping[str, Any] | None]]:
-    # As many loggers as states belong together by their order; else those with the same project and
-    # prefix, in order.
-    kept = checkpoint.get(_KEY)  # a stranger's
+    # With equal numbers, loggers and states are matched by order; otherwise by project and prefix,
+    # in order.
+    kept = checkpoint.get(_KEY)  # not ours
     runs = kept.get("runs") if isinstance(kept, Mapping) else None
     left = [runs[number] for number in sorted(runs, key=int)] if isinstance(runs, Mapping) else []
     by_order = len(left) == len(loggers)
@@ -348,7 +350,7 @@ def _match(
         names = () if by_order else ("project", "prefix")
         state = next((one for one in left if all(one.get(k) == own[k] for k in names)), None)
         left = [one for one in left if one is not state]
-        if id(logger.own_run) not in seen:  # of one run, loading a checkpoint is one attempt
+        if id(logger.own_run) not in seen:  # for one run, loading a checkpoint is a single attempt
             seen.add(id(logger.own_run))
             yield logger, state
 
@@ -358,7 +360,7 @@ def _state_of(callback: Any, checkpoint: Mapping[str, Any]) -> Any:
 
 
 def _relocate(state: dict[str, Any], old: str, new: str) -> None:
-    # It would forget the files that it kept, or, of a copy, remove those of the first one.
+    # It would drop its saved files, or, in a copy, delete those of the original.
 
     def move(path: Any) -> Any:
         return new + path[len(old) :] if isinstance(path, str) and path.startswith(old) else path

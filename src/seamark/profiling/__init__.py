@@ -1,10 +1,10 @@
-"""Statistics of durations, and the table, line and picture made of them.
+"""Statistics of durations, with tables and pictures.
 
-Independent of any framework. An adapter adds durations to `Durations`, which is all it does while
-training runs; statistics, files and series are made of them. Durations are nanoseconds while they
-are collected and seconds in everything that people read.
+Independent of any framework. An adapter only adds durations to `Durations` during training;
+statistics, files and series are computed from them. Durations are nanoseconds internally and
+seconds in all results.
 
-A position is the epoch and the iteration of a duration, as the host counts them.
+A position consists of epoch and iteration of a duration, as counted by the framework.
 """
 
 from __future__ import annotations

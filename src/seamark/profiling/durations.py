@@ -1,4 +1,4 @@
-"""Durations collected while training runs, their tables, and their series in a run."""
+"""Durations collected during training, their tables, and their series in a run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _GOLDEN: Final = 0x9E3779B97F4A7C15  # 2 ** 64 divided by the golden ratio
 
 
 def position(epoch: int, iteration: int) -> int:
-    """Return epoch and iteration (below 2**36) as one integer, which sorts as they do."""
+    """Return epoch and iteration (below 2**36) as one integer with the same order."""
     return (epoch << POSITION_SHIFT) + iteration
 
 
@@ -67,31 +67,28 @@ def position_parts(at: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class TimeStat:
-    """Times of one thing: numbers only, in seconds.
+    """Statistics of one timed item, in seconds.
 
-    Without a single duration, ``count`` is 0 and every other number is 0 as well.
+    Without durations all numbers are 0.
 
     Attributes:
         kind: ``"processing"``, ``"dataflow"``, ``"event"``, ``"handler"`` or ``"action"``.
         name: Name of the handler, event or action.
-        event: Name of the event that a handler belongs to, else empty.
+        event: Name of a handler's event, else empty.
         clock: ``"wall"``, or ``"cuda"`` for times between CUDA events.
-        count: How often.
-        total_s: Sum, what happened inside included.
-        self_s: Sum without what is timed elsewhere, such as the handlers of an event that this
-            handler fires.
-        min_s: Shortest.
-        max_s: Longest.
-        mean_s: Mean.
+        count: Number of durations.
+        total_s: Sum, including nested items.
+        self_s: Sum without separately timed nested items, such as the handlers of an event fired by
+            this handler.
+        min_s: Minimum. max_s: Maximum. mean_s: Mean.
         std_s: Standard deviation of a sample (divided by count - 1); 0 for a single duration.
-        p50_s: Median; like the other percentiles of the kept rows, that is exact up to
-            `SAMPLE_LIMIT` durations (8,192 of an action of Lightning).
+        p50_s: Median. Like the other percentiles, it is computed from the kept rows and exact up to
+            `SAMPLE_LIMIT` durations (8,192 for an action of Lightning).
         p95_s: 95th percentile.
         p99_s: 99th percentile.
-        min_epoch: Epoch of the shortest, as the host counts; of several, the first.
-        min_iteration: Iteration of the shortest, as the host counts.
-        max_epoch: Epoch of the longest.
-        max_iteration: Iteration of the longest.
+        min_epoch: Epoch of the first minimum, as counted by the framework. min_iteration: Iteration
+            of the minimum, likewise. max_epoch: Epoch of the maximum. max_iteration: Iteration of
+            the maximum.
     """
 
     kind: str
@@ -115,25 +112,25 @@ class TimeStat:
 
 
 class Durations:
-    """Durations of one thing in nanoseconds, each with its position; statistics are exact.
+    """Durations of one timed item in nanoseconds, each with its position; statistics are exact.
 
-    While training runs, ``waiting.extend((at, duration))`` is enough; `moments` and `rows` add
-    them. All durations up to a limit are kept; after that one of two, four, and so on, at irregular
-    distances, so that what happens at every n-th iteration is kept as often as anything else.
-    ``kind``, ``name``, ``event`` and ``clock`` are those of `TimeStat`.
+    During training, ``waiting.extend((at, duration))`` is enough; `moments` and `rows` add them.
+    All durations up to a limit are kept; beyond it one of two, four, and so on, at irregular
+    distances, so that events of every n-th iteration are sampled fairly. ``kind``, ``name``,
+    ``event`` and ``clock`` are those of `TimeStat`.
 
     Attributes:
-        waiting: Positions and durations that wait, one after the other.
-        nested_ns: Part of the total that is timed elsewhere too.
-        in_epochs_ns: Part of the rest that belongs to epochs, and `outside_ns` the other one.
-        min_at: Position of the shortest; of several, the first.
+        waiting: Pending positions and durations, alternating.
+        nested_ns: Part of the total that is also timed elsewhere.
+        in_epochs_ns: Part of the rest within epochs; `outside_ns` is the other part.
+        min_at: Position of the first minimum.
     """
 
     def __init__(
         self, kind: str, name: str, event: str = "", clock: str = "wall", limit: int = SAMPLE_LIMIT
     ) -> None:
         self.kind, self.name, self.event, self.clock = kind, name, event, clock
-        self.waiting: list[int] = []  # extending an array takes four times as long
+        self.waiting: list[int] = []  # extending an array is four times slower
         self.nested_ns = self.in_epochs_ns = self.outside_ns = 0
         self.min_at = self.max_at = self.last_at = 0
         self._limit = limit
@@ -143,13 +140,13 @@ class Durations:
         self._every = 1
 
     def flush(self) -> None:
-        """Add the durations that wait; may be called from any thread."""
+        """Add the pending durations; may be called from any thread."""
         if not self.waiting:
             return
         import numpy as np
 
         with LOCK:
-            # A pair is appended by one call in C, so that no thread sees half of it.
+            # One call in C appends a pair, so that no thread sees half of it.
             taken = self.waiting[:]
             del self.waiting[: len(taken)]
             self.add(*np.array(taken, dtype=np.int64).reshape(-1, 2).T)
@@ -208,12 +205,12 @@ class Durations:
 
     @property
     def total_ns(self) -> int:
-        """The sum of all durations."""
+        """Sum of all durations."""
         return self.moments.total >> SCALE
 
     @property
     def own_ns(self) -> int:
-        """The sum without times that are counted elsewhere, too."""
+        """Sum without times that are also counted elsewhere."""
         return max(0, self.total_ns - self.nested_ns)
 
     @property
@@ -275,10 +272,10 @@ _LABEL: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """The parts of the time of a mean epoch, which is the mean of `epochs`.
+    """Parts of the duration of a mean epoch, the mean of `epochs`.
 
-    ``parts`` are named in plain words, with seconds an epoch; no moment is in two of them. What
-    they leave of the whole is the framework's own work. ``of`` names the whole in plain words.
+    ``parts`` maps descriptions to seconds per epoch, without overlap. The remainder is the
+    framework's own work. ``of`` describes the whole.
     """
 
     parts: tuple[tuple[str, float], ...]
@@ -287,14 +284,14 @@ class Breakdown:
     of: str = "an epoch"
 
     def ranked(self) -> list[tuple[str, float]]:
-        """Return all parts, the rest included, the largest first."""
+        """Return all parts, including the remainder, largest first."""
         rest = self.whole_s - sum(seconds for _, seconds in self.parts)
         found = [*self.parts, ("everything else (the framework itself)", max(0.0, rest))]
         return sorted(found, key=lambda part: -part[1])
 
 
 def largest_cost(breakdown: Breakdown) -> str:
-    """Return one line that names the largest cost of an epoch in plain words."""
+    """Return a line that names the largest cost of an epoch."""
     if breakdown.whole_s <= 0:
         return "Nothing has been timed yet."
     name, seconds = breakdown.ranked()[0]
@@ -310,11 +307,11 @@ def _seconds(value: float) -> str:
     for factor, unit in ((1, "s"), (1e3, "ms")):
         if value * factor >= 1:
             return f"{value * factor:.3g} {unit}" if value < 1000 else f"{value:.0f} s"  # noqa: PLR2004
-    return f"{value * 1e6:.3g} us"  # a person prints it, maybe where there is no "µ"
+    return f"{value * 1e6:.3g} us"  # it may be printed by a terminal without "µ"
 
 
 def picture(breakdown: Breakdown) -> bytes:
-    """Return a PNG: a bar for each part of a mean epoch, with the largest cost named below."""
+    """Return a PNG with a bar for each part of a mean epoch, and the largest cost below."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
@@ -341,7 +338,7 @@ def picture(breakdown: Breakdown) -> bytes:
     figure.supxlabel(line, fontsize="medium", parse_math=False)
     out = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a name may hold what the font has not
+        warnings.simplefilter("ignore")  # the font may lack characters of a name
         figure.savefig(out, format="png")
     return out.getvalue()
 
@@ -355,7 +352,7 @@ _HEAD: Final = (
 
 
 def table(stats: Iterable[TimeStat]) -> str:
-    """Return statistics as a table for a terminal, one line for each, ended by a line break."""
+    """Return statistics as a table for a terminal, one line each, with a final line break."""
     rows = [list(_HEAD)]
     for one in stats:
         name = one.name if one.clock == "wall" else f"{one.name} ({one.clock})"
@@ -369,7 +366,7 @@ def table(stats: Iterable[TimeStat]) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a line for each row: two columns of names, then columns of numbers."""
+    """Return a line for each row: two columns of names, followed by columns of numbers."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
@@ -380,7 +377,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def summary_csv(stats: Iterable[TimeStat]) -> str:
-    """Return statistics as CSV text, one line for each; the columns are those of `TimeStat`."""
+    """Return statistics as CSV, one line each, with the columns of `TimeStat`."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(field.name for field in fields(TimeStat))
@@ -404,12 +401,12 @@ _INTERVAL_NS: Final = 10**9
 
 
 class TimesInRun:
-    """Records times below a namespace of a run: series while training runs, then a summary.
+    """Record times below a namespace of a run: series during training, then a summary.
 
-    While training runs, one row of means (over the durations since the last row) is recorded every
-    second at most, next at `due_ns` (of ``time.perf_counter_ns``). The run may be a namespace, or a
-    logger with one of these as its ``experiment``, which is asked each time: loading a checkpoint
-    may replace it. Nothing here raises, after construction.
+    During training, at most one row of means (over the durations since the last row) is recorded
+    per second, the next one at `due_ns` (by ``time.perf_counter_ns``). The run may be a namespace,
+    or a logger with a run or namespace as its ``experiment``, which is read each time because
+    loading a checkpoint may replace it. Nothing raises after construction.
     """
 
     def __init__(self, run: Any, namespace: str = "profiling", kind: str = "") -> None:
@@ -445,36 +442,36 @@ class TimesInRun:
             self._session.before_end(call)
 
     def skip(self, sources: Iterable[Durations]) -> None:
-        """Leave out the durations up to now."""
+        """Skip the durations up to now."""
         self._recorded.update((one.series, one.moments) for one in sources)
 
     def restart(self) -> None:
-        """Expect other durations of the same things."""
+        """Restart with new durations of the same items."""
         self._recorded.clear()
 
     def row(self, now_ns: int, sources: Iterable[Durations], step: float) -> None:
         """Record the means since the last row, in seconds, at one step."""
         self.due_ns = now_ns + _INTERVAL_NS
-        if not self._session.recording:  # a run that was stopped; that is no loss
+        if not self._session.recording:  # the run was stopped, which is not a loss
             return
-        with quietly(self._lost):  # stands in the training loop
+        with quietly(self._lost):  # called in the training loop
             means: dict[str, float] = {}
             for one in sources:
                 before, now = self._recorded.get(one.series, Moments()), one.moments
                 self._recorded[one.series] = now
                 count, spent_ns = now.count - before.count, (now.total - before.total) >> SCALE
-                if count and now.total:  # without handlers it takes no time
+                if count and now.total:  # without handlers it has no duration
                     means[join_path(self._namespace, one.series)] = spent_ns / count / 1e9
             if means:
                 self._run.log_metrics(means, step)
 
     def summary(self, sources: Iterable[Durations], breakdown: Breakdown) -> None:
-        """Record table, cost and picture, on rank 0 alone: a run keeps files of no other rank."""
+        """Record table, cost and picture on rank 0: only its files are stored in a run."""
         from seamark.types import File
 
         if not (self._session.recording and self._session.speaks_for_all):
             return
-        with quietly(self._lost), quietly(only=MissingExtraError):  # that is for the picture
+        with quietly(self._lost), quietly(only=MissingExtraError):  # needed only for the picture
             at = self._run[self._namespace]
             table = summary_csv(one.stat() for one in sources)
             at["summary"].upload(File.from_content(table, extension="csv"))

@@ -1,6 +1,6 @@
-"""Test suites for extensions of Seamark: the requirements on remotes of other packages.
+"""Test suites for extensions of Seamark.
 
-Needs pytest, which the package itself does not bring.
+Requires pytest, which is not a dependency of Seamark.
 """
 
 from __future__ import annotations

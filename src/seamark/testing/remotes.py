@@ -1,4 +1,4 @@
-"""Requirements on a remote, as tests for pytest."""
+"""Contract of remotes, as pytest tests."""
 
 # ruff: noqa: S101 - tests state their promises so
 
@@ -23,12 +23,12 @@ __all__ = ["Journal", "RemoteContract"]
 
 
 class Journal:
-    """A small journal that is whole, in pieces that can be sent one after the other.
+    """A small complete journal in consecutive batches.
 
     Attributes:
-        run: The run that it belongs to.
+        run: Its run.
         name: Its file name.
-        batches: File header and HEADER frame, then further frames, as they follow each other.
+        batches: File header and HEADER frame, followed by further frames.
     """
 
     def __init__(self, run: RunKey, *, count: int = 3, name: str | None = None) -> None:
@@ -52,7 +52,7 @@ class Journal:
         return b"".join(self.batches)
 
     def offset(self, number: int) -> int:
-        """Return where a batch begins in the file, in bytes."""
+        """Return the offset of a batch in the file, in bytes."""
         return sum(map(len, self.batches[:number]))
 
 
@@ -62,7 +62,7 @@ def _op(number: int) -> dict[str, object]:
 
 
 class RemoteContract:
-    """Tests that every remote has to pass; inherit from it and define the fixture ``remote``.
+    """Tests that every remote must pass; inherit from it and define the fixture ``remote``.
 
     Example:
         ::
@@ -78,22 +78,22 @@ class RemoteContract:
 
     @pytest.fixture
     def remote(self) -> Remote:
-        """Return the remote that is tested, empty and open; override this."""
+        """Return the tested remote, empty and open; override this."""
         msg = "RemoteContract: override the fixture `remote`"
         raise NotImplementedError(msg)
 
     @pytest.fixture
     def run(self) -> RunKey:
-        """Return a run that the remote may be sent; override it where that has to exist."""
+        """Return a run that may be sent; override it if the run must exist."""
         return RunKey("contract/suite", mint_run_id())
 
     def stored_journal(self, remote: Remote, run: RunKey, journal: str) -> bytes | None:
-        """Return the bytes that are kept of a journal, None if nobody can tell; override it."""
+        """Return the stored bytes of a journal, None if unknown; override it."""
         del remote, run, journal
         return None
 
     def stored_blob(self, remote: Remote, run: RunKey, digest: str) -> bytes | None:
-        """Return the content that is kept of a file, None if nobody can tell; override it."""
+        """Return the stored content of a file, None if unknown; override it."""
         del remote, run, digest
         return None
 
@@ -105,14 +105,14 @@ class RemoteContract:
     # ---------------------------------------------------------------- journals
 
     def test_a_run_that_is_not_known_has_no_journals(self, remote: Remote, run: RunKey) -> None:
-        """Nothing has to be made before the first bytes are sent."""
+        """Nothing must be created before the first bytes are sent."""
         try:
             assert dict(remote.journals(run)) == {}
         except RemoteError as error:
             assert type(error).__name__ == "Missing"  # noqa: PT017 - either says the same
 
     def test_batches_are_stored_whole(self, remote: Remote, run: RunKey) -> None:
-        """Each answer says how much is kept, and positions only grow."""
+        """Each answer contains the stored size, and positions only grow."""
         journal, positions = Journal(run), [0]
         for number, batch in enumerate(journal.batches):
             sent = remote.send(run, journal.name, journal.offset(number), batch)
@@ -158,7 +158,7 @@ class RemoteContract:
         self._expect(remote, journal, journal.data)
 
     def test_a_declared_gap_is_passed_over(self, remote: Remote, run: RunKey) -> None:
-        """Bytes that will never be a frame hold nothing up."""
+        """Bytes that will never form a frame do not block later ones."""
         journal = Journal(run)
         first, lost = journal.batches[:2]
         remote.send(run, journal.name, 0, first)
@@ -228,7 +228,7 @@ class RemoteContract:
     # ---------------------------------------------------------------- the end
 
     def test_closing_twice_is_harmless(self, remote: Remote) -> None:
-        """Whoever ends may end twice."""
+        """Closing twice is allowed."""
         remote.close()
         remote.close()
 

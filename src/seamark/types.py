@@ -639,7 +639,8 @@ class FloatSeries(Series):
 
     Args:
         values: Numbers; NaN and infinities are kept.
-        min: Accepted for compatibility with Neptune, and not recorded. max: The same.
+        min: Accepted for compatibility with Neptune, and not recorded.
+        max: The same.
         unit: The same.
         timestamps: As many seconds since the Unix epoch, or None.
         steps: As many finite numbers, or None to number the points.

@@ -166,7 +166,9 @@ class TqdmProgressBar(ProgressBarCallback):
 
     Args:
         *args: Not used.
-        description: Prefix. unit: Unit of the count. unit_scale: Whether to shorten large numbers.
+        description: Prefix.
+        unit: Unit of the count.
+        unit_scale: Whether to shorten large numbers.
         **kwargs: For tqdm.
 
     Raises:

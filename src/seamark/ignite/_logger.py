@@ -284,7 +284,8 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
             log_handler: One of the handlers of this package, or a function.
             event_name: An event, with or without a filter, several joined by ``|``, or a registered
                 event that the engine's state counts.
-            *args: Passed to the handler. **kwargs: Passed to the handler.
+            *args: Passed to the handler.
+            **kwargs: Passed to the handler.
 
         Returns:
             Ignite's ``RemovableEventHandle``.
@@ -359,8 +360,8 @@ def setup_seamark_logging(
 
     Args:
         trainer: The engine that trains.
-        optimizers: One optimizer, or several by namespace. evaluators: One engine, or several by
-            namespace.
+        optimizers: One optimizer, or several by namespace.
+        evaluators: One engine, or several by namespace.
         log_every_iters: Number of iterations of the trainer between two records; None means 1.
         trainer_metric_names: Names of metrics, or ``"all"``.
         evaluator_metric_names: Names of metrics, or ``"all"``.

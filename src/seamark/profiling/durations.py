@@ -80,15 +80,18 @@ class TimeStat:
         total_s: Sum, including nested items.
         self_s: Sum without separately timed nested items, such as the handlers of an event fired by
             this handler.
-        min_s: Minimum. max_s: Maximum. mean_s: Mean.
+        min_s: Minimum.
+        max_s: Maximum.
+        mean_s: Mean.
         std_s: Standard deviation of a sample (divided by count - 1); 0 for a single duration.
         p50_s: Median. Like the other percentiles, it is computed from the kept rows and exact up to
             `SAMPLE_LIMIT` durations (8,192 for an action of Lightning).
         p95_s: 95th percentile.
         p99_s: 99th percentile.
-        min_epoch: Epoch of the first minimum, as counted by the framework. min_iteration: Iteration
-            of the minimum, likewise. max_epoch: Epoch of the maximum. max_iteration: Iteration of
-            the maximum.
+        min_epoch: Epoch of the first minimum, as counted by the framework.
+        min_iteration: Iteration of the minimum, likewise.
+        max_epoch: Epoch of the maximum.
+        max_iteration: Iteration of the maximum.
     """
 
     kind: str

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
+pytest.importorskip("fastapi")
+
 from recording import QUIET
+from served import served
 
 import seamark
 from seamark.journal.reader import SETTLE_NS
@@ -14,7 +19,10 @@ from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.protocol import RemoteError
 from seamark.run.claims import Served, first_free
 
-pytest.importorskip("fastapi")
+
+@pytest.fixture
+def where(team):
+    return {"remote": team.url, "api_token": team.token}
 
 
 def begin(count, project, **where):
@@ -26,9 +34,7 @@ def begin(count, project, **where):
     return ids
 
 
-def test_one_worker_gets_a_run(team, tmp_path):
-    """As on a folder, of machines that have none in common; what a claimant sent is seen."""
-    where = {"remote": team.url, "api_token": team.token}
+def test_run_is_claimed_by_one_of_two_machines(team, where, tmp_path):
     first, second = begin(2, "claims/a", root=tmp_path / "maker", **where)
     one = seamark.init_project("claims/a", root=tmp_path / "one", **where)
     two = seamark.init_project("claims/a", root=tmp_path / "two", **where)
@@ -49,8 +55,7 @@ def test_one_worker_gets_a_run(team, tmp_path):
         each.stop()
 
 
-def test_a_group(team, tmp_path):
-    where = {"remote": team.url, "api_token": team.token}
+def test_group_is_claimed_by_one_of_two_machines(team, where, tmp_path):
     begin(1, "claims/b", root=tmp_path / "maker", groups="folds", **where)
     with (
         seamark.init_project("claims/b", root=tmp_path / "one", **where) as one,
@@ -64,10 +69,7 @@ def test_a_group(team, tmp_path):
         assert again["seed"].fetch() == 2
 
 
-def test_it_lapses(tmp_path):
-    """When nothing was heard of the claimant for 90 s; who wakes up late is told."""
-    from served import served
-
+def test_claim_lapses_90_s_after_its_claimant_was_heard(tmp_path):
     clock = [time.time_ns()]
     with served(tmp_path / "server") as here:
         claims = here.server.claims
@@ -89,11 +91,7 @@ def test_it_lapses(tmp_path):
         assert claims.take([ref], "run", facts).number == 3
 
 
-def test_many_at_once(team, tmp_path):
-    """Threads that ask for the same runs get each once, whoever answers them."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    where = {"remote": team.url, "api_token": team.token}
+def test_threads_that_ask_at_once_get_each_run_once(team, where, tmp_path):
     ids = begin(6, "claims/c", root=tmp_path / "maker", **where)
     refs = [("claims/c", one) for one in ids]
     with RemoteCatalog.open(team.url, team.token) as catalog:
@@ -113,9 +111,7 @@ def test_many_at_once(team, tmp_path):
     assert sorted(found) == sorted(ids)
 
 
-def test_who_may(team, tmp_path):
-    """A viewer claims nothing; what is no run, or no claim of theirs, changes nothing."""
-    where = {"remote": team.url, "api_token": team.token}
+def test_nobody_else_claims_or_holds(team, where, tmp_path):
     (only,) = begin(1, "claims/d", root=tmp_path / "maker", **where)
     with RemoteCatalog.open(team.url, team.token) as catalog:
         assert catalog.take_claim([("claims/d", "gone")], claimant(), groups=False) is None

@@ -71,7 +71,7 @@ def log_as_neptune(url, token, always, number):
 
 
 @pytest.mark.slow
-def test_what_bodies_came_to_is_given_back(tmp_path):
+def test_memory_of_unpacked_bodies_is_given_back(tmp_path):
     """Each is some kilobytes, and 60 MiB when it is unpacked; some are refused, some are kept."""
     server = start_server(tmp_path / "server")
     journal = a_journal("one", "team/x", "run0")

@@ -21,11 +21,6 @@ from seamark.remote.sync import sync_run, unsent_data
 from seamark.testing import RemoteContract
 
 
-def record(run, steps):
-    for step in steps:
-        run.log_metrics({"train/loss": 1 / (step + 1)}, step=step)
-
-
 def local(run):
     return {each.path.name: each.path.stat().st_size for each in run.folder.journals()}
 
@@ -40,11 +35,11 @@ class TestServer(RemoteContract):
         remote.close()
 
 
-def test_a_run_is_gone_on_with_on_another_machine(team, tmp_path):
+def test_run_goes_on_on_another_machine(team, tmp_path):
     """The server says what has to be known: paths, steps, the attempt, the largest time."""
     given: Any = {"remote": team.url, "api_token": team.token, "project": "lab/x", **QUIET}
     first = seamark.init_run(root=tmp_path / "one", **given)
-    record(first, range(10))
+    first["train/loss"].extend([1 / (step + 1) for step in range(10)])
     first["note"] = "from the first machine"
     first.stop()
     assert shippers.flush(team.url, 30)
@@ -68,11 +63,10 @@ def test_a_run_is_gone_on_with_on_another_machine(team, tmp_path):
     remote.close()
 
 
-def test_a_run_that_is_only_there_is_found_by_its_name(team, tmp_path):
-    """As on this disk: its name, the newest, and a name that several have is refused."""
+def test_run_on_the_server_alone_is_opened_by_its_name(team, tmp_path):
     given: Any = {"remote": team.url, "api_token": team.token, "project": "lab/named", **QUIET}
     first = seamark.init_run(root=tmp_path / "one", name="baseline", **given)
-    record(first, range(3))
+    first["train/loss"].append(1.0)
     first.stop()
     assert shippers.flush(team.url, 30)
     for word in ("baseline", "latest", "lab/named/baseline"):
@@ -88,10 +82,10 @@ def test_a_run_that_is_only_there_is_found_by_its_name(team, tmp_path):
         seamark.init_run(root=tmp_path / "two", with_id="baseline", **given)
 
 
-def test_a_run_whose_folder_was_moved_is_sent_as_what_it_is_now(team, tmp_path):
+def test_moved_run_is_sent_under_its_new_project(team, tmp_path):
     """Its journals name the project in which they were recorded; another run id is refused."""
     run = seamark.init_run("lab/old", root=tmp_path, **QUIET)
-    record(run, range(3))
+    run["train/loss"].append(1.0)
     run.stop()
     (tmp_path / "lab" / "new").mkdir()
     run.folder.path.rename(tmp_path / "lab" / "new" / run.id)

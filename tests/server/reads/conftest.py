@@ -35,11 +35,7 @@ NOW = START + 10**12
 
 
 class Given:
-    """Journals in memory, in the place of what a server keeps, and records that it is told to add.
-
-    Attributes:
-        recorded: (project, run id, operations) that were to be recorded.
-    """
+    """Journals in memory instead of those that a server keeps, and what was to be recorded."""
 
     def __init__(self) -> None:
         self.bytes: dict[tuple[str, str, str], bytes] = {}
@@ -54,15 +50,7 @@ class Given:
 
 
 class Here:
-    """A server in this process, its clock and its runs in the hands of a test.
-
-    Attributes:
-        server: What it stands on.
-        url: Where it answers.
-        admin: Token of its admin.
-        given: What it keeps.
-        now_ns: Its time, nanoseconds since the Unix epoch.
-    """
+    """A server in this process whose clock and runs a test sets."""
 
     def __init__(self, served: Served) -> None:
         self.server: Any = served.server
@@ -156,8 +144,3 @@ def shared(request, postgresql, tmp_path_factory) -> Iterator[Here]:
 def here(shared) -> Here:
     shared.empty()
     return shared
-
-
-@pytest.fixture
-def builder():
-    return JournalBuilder

@@ -16,6 +16,7 @@ import zstandard
 from journal_builder import START, JournalBuilder
 from msgspec import UNSET
 
+from seamark.process.liveness import process_facts
 from seamark.reading.codec import pack
 from seamark.reading.curves import Look
 from seamark.reading.reader import Reader
@@ -111,8 +112,7 @@ EVERY: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def test_a_run_there_reads_as_one_here(here) -> None:
-    """Every method of a reader returns the same, of the same types, whoever is asked."""
+def test_every_read_of_a_run_equals_that_of_the_store(here) -> None:
     first = journal()
     first.op("file_point", path="images", file=LONG, step=0.0)
     second = JournalBuilder("two", rank=0, attempt=1, positions={first.writer: first.offset})
@@ -148,8 +148,7 @@ def test_a_run_there_reads_as_one_here(here) -> None:
     catalog.close()
 
 
-def test_points_of_several_series_stop_where_an_answer_is_full(here, monkeypatch) -> None:
-    """Whoever is given fewer than they asked for asks for the rest."""
+def test_points_come_in_answers_of_bounded_length(here, monkeypatch) -> None:
     monkeypatch.setattr(routes, "MOST_POINTS", 400)
     here.put("run0", journal())
     paths = ["loss", "none", "epoch"]
@@ -169,8 +168,7 @@ def test_points_of_several_series_stop_where_an_answer_is_full(here, monkeypatch
         assert in_parts(asks, paths=["nothing"] * 3) == [[("nothing", True, 0)]]
 
 
-def test_lists_stop_where_an_answer_is_full(here, monkeypatch) -> None:
-    """No answer grows with the run; next says where the rest begins."""
+def test_lists_come_in_answers_of_bounded_length(here, monkeypatch) -> None:
     monkeypatch.setattr("seamark.server.answering.MOST_BYTES", 1000)
     made = JournalBuilder()
     made.texts("log", *[[float(at), "x" * 100] for at in range(300)])
@@ -188,8 +186,7 @@ def test_lists_stop_where_an_answer_is_full(here, monkeypatch) -> None:
             assert asks.refused("texts", **RUN, path="log", next=wrong)[0] == 422, wrong
 
 
-def test_an_unchanged_run_is_not_told_again(here) -> None:
-    """A poll costs one row; whatever changes of the run is a new answer."""
+def test_unchanged_run_is_not_sent_again(here) -> None:
     here.now_ns = START + 10**9
     here.put("run0", made := journal())
     with here.client() as asks:
@@ -208,7 +205,7 @@ def test_an_unchanged_run_is_not_told_again(here) -> None:
         assert asks.told("ranks", **RUN).seen == ""  # what changes with time alone
 
 
-def test_long_answers_are_packed_as_the_client_can_read_them(here) -> None:
+def test_answers_are_compressed_as_the_client_accepts(here) -> None:
     here.put("run0", journal())
     with here.client() as asks:
         for packing in ("zstd", "gzip", "identity", "br", "zstd;q=0"):
@@ -223,26 +220,6 @@ def test_long_answers_are_packed_as_the_client_can_read_them(here) -> None:
                 raw = gzip.decompress(raw)
             assert json.loads(raw)["answer"], packing
             assert answer.headers["vary"] == "Accept, Accept-Encoding", packing
-
-
-def test_only_who_may_read_a_project_learns_of_its_runs(here) -> None:
-    """A project that may not be seen answers as one that is not there, whatever is asked."""
-    here.put("run0", journal())
-    here.put("run1", journal(), project="team/y")
-    token = here.reader("ada", "team/x")
-    with here.client(token) as asks:
-        assert asks.read("overview", **RUN).run == "run0"
-        hidden, missing = (
-            asks.ask("overview", project=project, run="run1").json()
-            for project in ("team/y", "team/z")
-        )
-        assert {**hidden, "hint": hidden["hint"].replace("team/y", "team/z")} == missing
-        for wrong in ({}, {"points": -1}, {"none": 1}):  # nothing is said of the other arguments
-            asked = {"project": "team/y", "run": "run1", **wrong}
-            assert asks.ask("curve", **asked).json() == hidden
-        assert asks.refused("overview", project="team/x", run="run9") == (404, "not-found")
-    with here.client("") as asks:
-        assert asks.refused("overview", **RUN) == (401, "token-needed")
 
 
 ODD_BODIES = [
@@ -262,7 +239,7 @@ ODD_BODIES = [
 ]
 
 
-def test_what_cannot_be_asked_is_refused_with_a_hint(here) -> None:
+def test_invalid_questions_are_refused_with_a_hint(here) -> None:
     """422, never 500; and 401 before anything is looked at for who shows no token."""
     here.put("run0", journal())
     wrong = [
@@ -295,22 +272,27 @@ def test_what_cannot_be_asked_is_refused_with_a_hint(here) -> None:
             answer = asks.post("read/attribute", content=body)
             assert (answer.status_code, answer.json()["error"]) == (422, "invalid"), body[:80]
             assert nobody.post("read/attribute", content=body).status_code == 401, body[:80]
-
-
-def test_paths_that_no_database_can_hold_show_nothing(here) -> None:
-    here.put("run0", journal())
-    with here.client() as asks:
+        # Texts that no database can hold show nothing.
         assert asks.read("attribute", **RUN, path="a\u0000b") is None
         body = b'{"project": "team/x", "run": "run0", "paths": ["a\\u0000b", "\\ud800"]}'
-        answer = asks.post("read/some", content=body)
-        assert answer.status_code in (200, 422), answer.text
-        # Where nothing looks at a text before the database does.
+        assert asks.post("read/some", content=body).status_code in (200, 422)
         assert asks.ask("overview", project="team/x", run="ru\0n").status_code in (404, 422)
         assert asks.ask("table", id="a\u0000b").status_code in (200, 422)
+        assert asks.refused("overview", project="team/x", run="run9") == (404, "not-found")
+    # Nothing is said of the other arguments where the project may not be seen.
+    here.put("run1", journal(), project="team/y")
+    with here.client(here.reader("ada", "team/x")) as asks:
+        hidden, missing = (
+            asks.ask("overview", project=project, run="run1").json()
+            for project in ("team/y", "team/z")
+        )
+        assert {**hidden, "hint": hidden["hint"].replace("team/y", "team/z")} == missing
+        for more in ({}, {"points": -1}, {"none": 1}):
+            answer = asks.ask("curve", project="team/y", run="run1", **more)
+            assert answer.json() == hidden
 
 
-def test_a_record_of_a_stranger_opens_nothing(here, tmp_path) -> None:
-    """What refers to a file of the server is shown as it was recorded."""
+def test_reference_to_a_file_of_the_server_is_not_opened(here, tmp_path) -> None:
     (tmp_path / "secret").write_text("never to be told")
     ref = (tmp_path / "secret").as_uri()
     made = JournalBuilder()
@@ -325,10 +307,7 @@ def test_a_record_of_a_stranger_opens_nothing(here, tmp_path) -> None:
             assert "never" not in answer.text
 
 
-def test_no_process_of_the_server_stands_for_one_of_a_run(here) -> None:
-    """A header that names this very host and boot is no reason to look at its processes."""
-    from seamark.process.liveness import process_facts
-
+def test_header_that_names_this_host_is_not_looked_up_among_its_processes(here) -> None:
     facts = process_facts() | {"pid": 2**22 + 1}
     here.put("run0", journal(**facts))
     here.now_ns = START + 10**9
@@ -339,8 +318,7 @@ def test_no_process_of_the_server_stands_for_one_of_a_run(here) -> None:
         assert (told.state, told.crash.reason) == ("crashed", "heartbeat lost")
 
 
-def test_a_series_of_any_length_is_read_in_parts(here, monkeypatch) -> None:
-    """Also one over what a server reads at once, as a whole and its last points."""
+def test_series_longer_than_one_answer_is_read_whole_and_its_end_alone(here, monkeypatch) -> None:
     monkeypatch.setattr(routes, "MOST_POINTS", 64)
     monkeypatch.setattr(routes, "_MOST_READ", 200)
     monkeypatch.setattr(run, "_MOST_LAST", 200)
@@ -355,10 +333,8 @@ def test_a_series_of_any_length_is_read_in_parts(here, monkeypatch) -> None:
         place = json.loads(first.next)
         assert place[:3] == ["team/x", "run0", "loss"]
         (step, done, hidden) = place[3]
-        for wrong in (
-            *([step, done], ["nan", done, hidden], [step, 1e9, hidden], [step, -1, hidden]),
-            *([step, done, "x"], "x"),
-        ):
+        wrong_numbers = ([step, 1e9, hidden], [step, -1, hidden])
+        for wrong in ([step, done], ["nan", done, hidden], *wrong_numbers, [step, done, "x"], "x"):
             refused = asks.refused("points", **asked, next=json.dumps([*place[:3], wrong]))
             assert refused[0] == 422, wrong
         changed = json.dumps([*place[:3], [step, done, hidden + 1]])
@@ -377,8 +353,7 @@ def test_a_series_of_any_length_is_read_in_parts(here, monkeypatch) -> None:
     catalog.close()
 
 
-def test_an_answer_is_of_one_moment_while_a_run_changes(here) -> None:
-    """A run that fails again and again never shows a state without its reason."""
+def test_answer_is_of_one_moment_while_a_run_changes(here) -> None:
     journal = JournalBuilder("j").op("state", state="running")
     here.put("r", journal)
     done = threading.Event()

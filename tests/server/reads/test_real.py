@@ -20,7 +20,6 @@ AT = "runs/team/x/run0000000000000"
 
 @pytest.fixture
 def client(team) -> Iterator[httpx.Client]:
-    """What asks a server that folds, with an admin's token."""
     headers = {"Authorization": f"Bearer {team.token}"}
     with httpx.Client(base_url=f"{team.url}/api/v1/", headers=headers, timeout=60) as made:
         yield made
@@ -46,7 +45,7 @@ def read(client, verb: str, position: dict[str, str], /, **question):
         return unpack(answer.content, reads.verbs()[verb].envelope).answer
 
 
-def test_what_was_sent_is_read_followed_and_edited(client) -> None:
+def test_sent_run_is_read_followed_edited_and_purged(client) -> None:
     """A read that names its position sees the batch; changes name the run; edits come back."""
     journal = JournalBuilder(run="run0000000000000", project="team/x")
     journal.op("state", state="running").assign(lr=0.5)

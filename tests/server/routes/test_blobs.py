@@ -64,9 +64,6 @@ def put(remote, run, content, digest=None):
     remote.put_blob(run, digest, len(content), io.BytesIO(content))
 
 
-# ---------------------------------------------------------------------- what is wrong
-
-
 @pytest.mark.parametrize(
     ("path", "method", "body", "status", "slug"),
     [
@@ -83,26 +80,17 @@ def put(remote, run, content, digest=None):
         ("", "POST", b"not json", 422, "invalid"),
     ],
 )
-def test_what_cannot_be_taken_is_refused_in_a_sentence(ask, path, method, body, status, slug):
+def test_invalid_requests_are_refused_in_a_sentence(ask, path, method, body, status, slug):
     answer = ask(path, method, body, Content_Type="application/json")
     told = json.loads(answer.data)
     assert (answer.status, told["error"]) == (status, slug)
     assert len(told["hint"].split()) > 3
 
 
-def test_bytes_that_are_not_what_was_said_are_refused(remote, run):
-    """The sender hears it, and a sender with the right bytes succeeds afterwards."""
+def test_file_is_sent_in_parts_and_fetched_whole_or_in_ranges(remote, run, ask):
+    """Ranges are those of RFC 9110; bytes of another digest are refused."""
     with pytest.raises(Refused, match="send it again from its beginning"):
         put(remote, run, CONTENT[:-1] + b"!", DIGEST)
-    put(remote, run, CONTENT)
-    assert remote.missing_blobs(run, [DIGEST]) == set()
-
-
-# ---------------------------------------------------------------------- what is served
-
-
-def test_what_is_sent_in_parts_is_fetched_whole_and_in_ranges(remote, run, ask):
-    """As RFC 9110 has ranges: from, to, the last ones, and none that are there."""
     assert remote.missing_blobs(run, [DIGEST, HTML_DIGEST]) == {DIGEST, HTML_DIGEST}
     put(remote, run, CONTENT)
     put(remote, run, CONTENT)
@@ -130,8 +118,7 @@ def test_what_is_sent_in_parts_is_fetched_whole_and_in_ranges(remote, run, ask):
 
 
 @pytest.mark.parametrize("name", ["evil.html", "x.svg", "x.pdf", "x.js", 'a"\r\nSet-Cookie: b.png'])
-def test_nothing_is_served_as_active_content(remote, run, ask, name):
-    """Whatever it is called: a download, of a type that runs nothing, in a sandbox."""
+def test_files_are_served_as_downloads_that_run_nothing(remote, run, ask, name):
     put(remote, run, HTML)
     answer = ask(f"/{HTML_DIGEST}?name={quote(name)}")
     headers: Any = answer.headers
@@ -144,7 +131,7 @@ def test_nothing_is_served_as_active_content(remote, run, ask, name):
     assert kind in ("application/octet-stream", "image/png")
 
 
-def test_an_upload_goes_on_when_the_server_is_started_again(run, tmp_path):
+def test_upload_goes_on_after_a_restart(run, tmp_path):
     cut = 8 << 20
     with served(tmp_path) as server:
         ask = Asker(server.url, server.token, run)
@@ -156,16 +143,3 @@ def test_an_upload_goes_on_when_the_server_is_started_again(run, tmp_path):
         assert told == {"offset": cut, "complete": False}
         put(to, run, CONTENT)
         assert ask(f"/{DIGEST}").data == CONTENT
-
-
-@pytest.mark.parametrize("name", ["x" * 5000, "a b", "con"])
-def test_what_is_no_run_id_keeps_nothing(team, run, name):
-    """Nobody has a content kept, or a table filled, for what can never be a run."""
-    digests = json.dumps({"digests": [HTML_DIGEST]}).encode()
-    asker = Asker(team.url, team.token, RunKey(run.project, quote(name)))
-    for path, method, body in (
-        ("", "POST", digests),
-        (f"/{HTML_DIGEST}?offset=0&size={len(HTML)}", "PUT", HTML),
-    ):
-        answer = asker(path, method, body, Content_Type="application/json")
-        assert answer.status in {404, 422}, answer.data

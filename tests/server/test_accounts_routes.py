@@ -21,11 +21,19 @@ def space():
 @pytest.fixture
 def token_of(team):
     def make(user, **more):
-        answer = ask(team.url, "POST", "accounts/tokens", team.token, {"user": user, **more})
+        answer = create(team, team.token, user=user, **more)
         assert answer.status == 201, answer.body
         return answer.json()["token"]
 
     return make
+
+
+def create(team, by, **body):
+    return ask(team.url, "POST", "accounts/tokens", by, body)
+
+
+def me(team, token):
+    return ask(team.url, "GET", "accounts/me", token)
 
 
 def error_of(answer):
@@ -78,40 +86,38 @@ def test_each_role_may_do_what_is_in_the_table_and_no_more(team, token_of, space
 
 def test_limited_token_makes_no_wider_one(team, token_of, space):
     limited = token_of(f"alice-{space}", project=f"{space}/x", role="contributor", expires_s=3600)
-    made = ask(team.url, "POST", "accounts/tokens", limited, {"role": "owner", "expires_s": 99999})
+    made = create(team, limited, role="owner", expires_s=99999)
     assert made.status == 201
-    me = ask(team.url, "GET", "accounts/me", made.json()["token"]).json()
-    assert me["roles"] == {f"{space}/x": "contributor"}
+    assert me(team, made.json()["token"]).json()["roles"] == {f"{space}/x": "contributor"}
     assert made.json()["expires_ns"] <= time.time_ns() + 3600 * 10**9
-    wider = ask(team.url, "POST", "accounts/tokens", limited, {"project": space})
-    assert error_of(wider) == (403, "role-too-small")
+    assert error_of(create(team, limited, project=space)) == (403, "role-too-small")
     for body in ({"admin": True}, {"service": True}):
-        assert ask(team.url, "POST", "accounts/tokens", limited, body).status == 422
+        assert create(team, limited, **body).status == 422
     limited = token_of("admin", role="viewer")
-    for body in ({"user": f"x-{space}"}, {"user": f"x-{space}", "admin": True, "project": space}):
-        assert ask(team.url, "POST", "accounts/tokens", limited, body).status == 403, body
-    own = ask(team.url, "POST", "accounts/tokens", limited, {}).json()["token"]
+    for body in ({}, {"admin": True, "project": space}):
+        assert create(team, limited, user=f"x-{space}", **body).status == 403, body
+    own = create(team, limited).json()["token"]
     assert ask(team.url, "GET", "accounts/users", own).status == 403
-    me = ask(team.url, "GET", "accounts/me", own).json()
-    assert (me["admin"], me["roles"]) == (False, {"": "viewer"})
+    told = me(team, own).json()
+    assert (told["admin"], told["roles"]) == (False, {"": "viewer"})
 
 
 def test_owner_makes_tokens_for_service_accounts_of_the_project_alone(team, token_of, space):
     owner = token_of(f"owner-{space}", project=f"{space}/x", role="owner")
     token_of(f"person-{space}", project=f"{space}/x", role="viewer")
-
-    def make(user, **more):
-        return ask(team.url, "POST", "accounts/tokens", owner, {"user": f"{user}-{space}", **more})
-
-    made = make("job", project=f"{space}/x/y")
+    made = create(team, owner, user=f"job-{space}", project=f"{space}/x/y")
     assert made.status == 201
-    me = ask(team.url, "GET", "accounts/me", made.json()["token"]).json()
-    assert me["roles"] == {f"{space}/x/y": "contributor"}
-    assert error_of(make("person", project=f"{space}/x")) == (403, "not-yours")
-    assert error_of(make("job", project=f"{space}/z")) == (404, "no-project")
-    assert error_of(make("job")) == (403, "admins-only")
-    assert error_of(make("other", project=f"{space}/x", admin=True)) == (403, "admins-only")
-    assert make("job", project=f"{space}/x", service=True).status == 409
+    assert me(team, made.json()["token"]).json()["roles"] == {f"{space}/x/y": "contributor"}
+    for user, project, more, error in (
+        ("person", {"project": f"{space}/x"}, {}, (403, "not-yours")),
+        ("job", {"project": f"{space}/z"}, {}, (404, "no-project")),
+        ("job", {}, {}, (403, "admins-only")),
+        ("other", {"project": f"{space}/x"}, {"admin": True}, (403, "admins-only")),
+    ):
+        answer = create(team, owner, user=f"{user}-{space}", **project, **more)
+        assert error_of(answer) == error, (user, project)
+    service = {"project": f"{space}/x", "service": True}
+    assert create(team, owner, user=f"job-{space}", **service).status == 409
 
 
 def test_token_is_revoked_by_its_user_and_a_limited_one_by_itself(team, token_of, space):
@@ -125,9 +131,9 @@ def test_token_is_revoked_by_its_user_and_a_limited_one_by_itself(team, token_of
     assert error_of(revoke(first, stranger)) == (404, "no-token")
     assert revoke(first, limited).status == 404
     assert revoke(first, second).status == 200
-    assert error_of(ask(team.url, "GET", "accounts/me", first)) == (401, "bad-token")
+    assert error_of(me(team, first)) == (401, "bad-token")
     assert revoke(limited, limited).status == 200
-    assert ask(team.url, "GET", "accounts/me", limited).status == 401
+    assert me(team, limited).status == 401
     listed = ask(team.url, "GET", "accounts/tokens", second).json()["tokens"]
     (row,) = (each for each in listed if each["id"] == first[:16])
     assert row["revoked_ns"] is not None
@@ -142,18 +148,14 @@ def test_token_is_revoked_by_its_user_and_a_limited_one_by_itself(team, token_of
 def test_tokens_that_a_limited_token_made_end_with_it(team, token_of, space):
     leaked = token_of(f"alice-{space}", project=space, role="owner")
     own = token_of(f"alice-{space}")
-
-    def make(token, **body):
-        return ask(team.url, "POST", "accounts/tokens", token, body).json()["token"]
-
-    second = make(leaked)
-    third = make(second, user=f"job-{space}", project=space)
+    second = create(team, leaked).json()["token"]
+    third = create(team, second, user=f"job-{space}", project=space).json()["token"]
     assert ask(team.url, "DELETE", f"accounts/tokens/{leaked[:16]}", own).status == 200
     for token in (leaked, second, third):
-        assert error_of(ask(team.url, "GET", "accounts/me", token)) == (401, "bad-token")
-    another = make(own)
+        assert error_of(me(team, token)) == (401, "bad-token")
+    another = create(team, own).json()["token"]
     assert ask(team.url, "DELETE", f"accounts/tokens/{own[:16]}", own).status == 200
-    assert ask(team.url, "GET", "accounts/me", another).status == 200
+    assert me(team, another).status == 200
 
 
 def test_audit_names_who_did_what_and_no_secret(team, token_of, space):

@@ -109,36 +109,33 @@ def test_killed_server_loses_nothing_and_is_started_again(run_server, tmp_path):
     assert second.stop() == 0
 
 
-def begin_request(url, body):
+@contextlib.contextmanager
+def begun_request(url, body):
+    """Give a connection whose request is half sent."""
     host, _, port = url.removeprefix("http://").partition(":")
-    wire = socket.create_connection((host, int(port)), timeout=60)
     head = (
         f"POST /api/v1/accounts/tokens HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n"
     )
-    wire.sendall(head.encode())
-    assert b"100 Continue" in wire.recv(4096)  # a route reads the body by now
-    wire.sendall(body[: len(body) // 2])
-    return wire
+    with socket.create_connection((host, int(port)), timeout=60) as wire:
+        wire.sendall(head.encode())
+        assert b"100 Continue" in wire.recv(4096)  # a route reads the body by now
+        wire.sendall(body[: len(body) // 2])
+        yield wire
 
 
 @pytest.mark.thorough
-def test_request_in_flight_is_answered_after_sigterm(run_server):
-    server = run_server()
-    body = b'{"label": "in flight"}'
-    with begin_request(server.url, body) as wire:
+def test_first_signal_lets_requests_finish_and_a_second_ends_the_server_at_once(run_server):
+    server, body = run_server(), b'{"label": "in flight"}'
+    with begun_request(server.url, body) as wire:
         server.process.send_signal(signal.SIGTERM)
         with pytest.raises(subprocess.TimeoutExpired):
             server.process.wait(1)  # it waits for the request
         wire.sendall(body[len(body) // 2 :])
         assert b"401 Unauthorized" in wire.recv(4096)
     assert server.process.wait(60) == 0
-
-
-@pytest.mark.thorough
-def test_second_signal_ends_the_server_at_once(run_server):
     server = run_server()
-    with begin_request(server.url, b"{" + b" " * 100):
+    with begun_request(server.url, body):
         server.process.send_signal(signal.SIGINT)
         with pytest.raises(subprocess.TimeoutExpired):
             server.process.wait(1)
@@ -159,16 +156,14 @@ def test_missing_server_extra_is_named(tmp_path):
     assert 'pip install "seamark[server]"' in done.stderr
 
 
+IN_THE_CLEAR = "tokens would cross the network in the clear"
 REFUSED = [
     ({"tls_cert": Path("cert.pem")}, "belong together"),
     ({"tls_cert": Path("no.pem"), "tls_key": Path("no.pem")}, "--tls-key no.pem: not a"),
     ({"proxies": ("nginx",)}, "--proxy: expected an address"),
     ({"workers": 0}, "--workers: expected 1 to"),
     ({"fold_workers": 0}, "--fold-workers: expected 1 to"),
-    *(
-        ({"host": host}, "tokens would cross the network in the clear")
-        for host in ("10.0.0.5", "::", "seamark.lab")
-    ),
+    *(({"host": host}, IN_THE_CLEAR) for host in ("10.0.0.5", "::", "seamark.lab")),
 ]
 TAKEN = [
     ({"host": "localhost"}, False),
@@ -234,21 +229,17 @@ def test_server_with_a_certificate_answers_tls_alone(run_server, tmp_path, monke
     with urllib3.PoolManager(ca_certs=str(cert), retries=False) as pool:
         assert pool.request("GET", f"{server.url}/api/v1/").status == 200
     assert address_in_audit(server, ca_certs=str(cert)) == "203.0.113.9"
-    key = RunKey("team", "run1")
-    with (
-        contextlib.closing(open_remote(server.url, server.token)) as remote,
-        pytest.raises(Unreachable, match=r"(?i)certificate"),
-    ):
-        remote.journals(key)
+
+    def journals(url):
+        with contextlib.closing(open_remote(url, server.token)) as remote:
+            return dict(remote.journals(RunKey("team", "run1")))
+
+    with pytest.raises(Unreachable, match=r"(?i)certificate"):
+        journals(server.url)
     monkeypatch.setenv("SSL_CERT_FILE", str(cert))
-    with contextlib.closing(open_remote(server.url, server.token)) as remote:
-        assert dict(remote.journals(key)) == {}
-    other = server.url.replace("127.0.0.1", "localhost")  # which the certificate does not name
-    with (
-        contextlib.closing(open_remote(other, server.token)) as remote,
-        pytest.raises(Unreachable, match=r"(?i)certificate"),
-    ):
-        remote.journals(key)
+    assert journals(server.url) == {}
+    with pytest.raises(Unreachable, match=r"(?i)certificate"):
+        journals(server.url.replace("127.0.0.1", "localhost"))  # which it does not name
     with pytest.raises(urllib3.exceptions.HTTPError):
         ask(server.url.replace("https", "http"), "GET", "")
     monkeypatch.delenv("SSL_CERT_FILE")
@@ -291,7 +282,7 @@ def test_address_that_cannot_be_bound_is_named(monkeypatch):
             checks.bind("127.0.0.1", 80)
 
 
-def test_a_port_is_waited_for_while_workers_of_a_killed_server_end():
+def test_port_is_waited_for_while_workers_of_a_killed_server_end():
     taken = socket.create_server(("127.0.0.1", 0))
     port = taken.getsockname()[1]
     threading.Timer(0.5, taken.close).start()
@@ -313,24 +304,22 @@ def test_folder_takes_one_server_and_a_postgresql_several(tmp_path):
         assert not (tmp_path / "shared").exists()
 
 
-def test_sqlite_on_a_network_file_system_is_refused(tmp_path, monkeypatch):
+def test_folder_that_cannot_hold_a_database_or_objects_is_named(tmp_path, monkeypatch):
+    place = Path("/proc/self")  # nobody makes a file there, whoever they are
+    for given in ({"store": f"sqlite:///{place}"}, {"blobs": place.as_uri()}):
+        settings = Settings.at(tmp_path, **given)
+        words = f"--{next(iter(given))}: the folder '/proc/self' cannot be"
+        with pytest.raises(checks.CannotStart, match=words):
+            run.prepare(settings)
+        with pytest.raises(checks.CannotStart, match=words):
+            run.serve(dataclasses.replace(settings, port=0), str)
+    # SQLite loses data on a network file system.
     mounts = [("/", "nfs4"), (str(tmp_path), "ext4"), (f"{tmp_path}/net", "nfs4")]
     found = [SimpleNamespace(mountpoint=point, fstype=kind) for point, kind in mounts]
     monkeypatch.setattr("psutil.disk_partitions", lambda all: found)  # noqa: A006
     with pytest.raises(ArgumentError, match=r"network file system \(nfs4\)"):
         open_databases(f"sqlite:///{tmp_path}/net/server")
     open_databases(f"sqlite:///{tmp_path}/network").close()
-
-
-@pytest.mark.parametrize("what", ["--store", "--blobs"])
-def test_read_only_folder_is_named(tmp_path, what):
-    place = Path("/proc/self")  # nobody makes a file there, whoever they are
-    given = {"store": f"sqlite:///{place}"} if what == "--store" else {"blobs": place.as_uri()}
-    settings = Settings.at(tmp_path, **given)
-    with pytest.raises(checks.CannotStart, match=f"{what}: the folder '/proc/self' cannot be"):
-        run.prepare(settings)
-    with pytest.raises(checks.CannotStart, match=f"{what}: the folder '/proc/self' cannot be"):
-        run.serve(dataclasses.replace(settings, port=0), str)
 
 
 PROCESSES = 12

@@ -32,12 +32,28 @@ def who(accounts, token):
     return found[1]
 
 
-def test_first_start_makes_one_admin_whose_kept_token_opens_nothing(accounts):
+def test_first_start_makes_one_admin_and_mistakes_are_named(accounts):
     made = accounts.first_admin()
     assert accounts.first_admin() is None
     assert who(accounts, made) == Identity("admin", made.prefix, admin=True)
     assert accounts.by_token(made.hash) is None
     assert accounts.by_token(made.prefix) is None
+    for error, words, call in (
+        (NameInUse, "exists already", lambda: accounts.add_user("admin")),
+        (PathError, "user: expected", lambda: accounts.add_user("../x")),
+        (ArgumentError, "last admin", lambda: accounts.set_user("admin", admin=False)),
+        (ArgumentError, "last admin", lambda: accounts.set_user("admin", disabled=True)),
+        (ArgumentError, "visibility", lambda: accounts.set_visibility("team", "secret", by="a")),
+        (ArgumentError, "label", lambda: accounts.create_token("admin", by="a", label="a\nb")),
+        (ArgumentError, "expires", lambda: accounts.create_token("admin", by="a", expires_ns=1)),
+    ):
+        with pytest.raises(error, match=words):
+            call()
+    for missing in ("nobody", "nu\0l", "\ud800"):
+        with pytest.raises(NoSuch):
+            accounts.create_token(missing, by="admin")
+        with pytest.raises(NoSuch):
+            accounts.revoke(missing)
 
 
 ROLES = [
@@ -139,26 +155,6 @@ def test_nearest_visibility_opens_a_project_to_a_workspace_or_to_all(accounts):
     outside = identity("outside")
     assert accounts.role(outside, "team/closed") == VIEWER
     assert accounts.readable(outside).but == frozenset()
-
-
-def test_mistakes_are_named(accounts):
-    accounts.first_admin()
-    for error, words, call in (
-        (NameInUse, "exists already", lambda: accounts.add_user("admin")),
-        (PathError, "user: expected", lambda: accounts.add_user("../x")),
-        (ArgumentError, "last admin", lambda: accounts.set_user("admin", admin=False)),
-        (ArgumentError, "last admin", lambda: accounts.set_user("admin", disabled=True)),
-        (ArgumentError, "visibility", lambda: accounts.set_visibility("team", "secret", by="a")),
-        (ArgumentError, "label", lambda: accounts.create_token("admin", by="a", label="a\nb")),
-        (ArgumentError, "expires", lambda: accounts.create_token("admin", by="a", expires_ns=1)),
-    ):
-        with pytest.raises(error, match=words):
-            call()
-    for missing in ("nobody", "nu\0l", "\ud800"):
-        with pytest.raises(NoSuch):
-            accounts.create_token(missing, by="admin")
-        with pytest.raises(NoSuch):
-            accounts.revoke(missing)
 
 
 def test_audit_is_read_backwards_in_pages(accounts):

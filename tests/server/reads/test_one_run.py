@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import math
@@ -148,44 +149,6 @@ def test_every_read_of_a_run_equals_that_of_the_store(here) -> None:
     catalog.close()
 
 
-def test_points_come_in_answers_of_bounded_length(here, monkeypatch) -> None:
-    monkeypatch.setattr(routes, "MOST_POINTS", 400)
-    here.put("run0", journal())
-    paths = ["loss", "none", "epoch"]
-    with here.client() as asks:
-        assert in_parts(asks, paths=paths) == [
-            [("loss", True, 300), ("none", True, 0), ("epoch", True, 99)],
-            [("epoch", False, 201)],
-        ]
-        monkeypatch.setattr(routes, "MOST_POINTS", 150)
-        assert in_parts(asks, paths=[*paths, "nothing"]) == [
-            [("loss", True, 150)],
-            [("loss", False, 150)],
-            [("none", True, 0), ("epoch", True, 149)],
-            [("epoch", False, 150)],
-            [("epoch", False, 1), ("nothing", True, 0)],
-        ]
-        assert in_parts(asks, paths=["nothing"] * 3) == [[("nothing", True, 0)]]
-
-
-def test_lists_come_in_answers_of_bounded_length(here, monkeypatch) -> None:
-    monkeypatch.setattr("seamark.server.answering.MOST_BYTES", 1000)
-    made = JournalBuilder()
-    made.texts("log", *[[float(at), "x" * 100] for at in range(300)])
-    here.put("run0", made)
-    with here.client() as asks:
-        texts, following = [], ""
-        while following is not None:
-            page = asks.told("texts", **RUN, path="log", next=following)
-            assert 0 < len(page.answer) < 200
-            texts, following = texts + page.answer, page.next
-        assert texts == reader(here).texts("log")
-        page = asks.told("texts", **RUN, path="log", next="300")
-        assert (page.answer, page.next) == ([], None)
-        for wrong in ("x", "-1", "1.5", '"1"', "[1]", "1" * 30):
-            assert asks.refused("texts", **RUN, path="log", next=wrong)[0] == 422, wrong
-
-
 def test_unchanged_run_is_not_sent_again(here) -> None:
     here.now_ns = START + 10**9
     here.put("run0", made := journal())
@@ -223,50 +186,43 @@ def test_answers_are_compressed_as_the_client_accepts(here) -> None:
 
 
 ODD_BODIES = [
-    b"",
-    b"null",
-    b"[]",
-    b"{",
-    b"\xff",
-    b"[" * 100_000,
-    b'{"project": "team/x"}',
+    *(b"", b"null", b"[]", b"{", b"\xff", b"[" * 100_000, b'{"project": "team/x"}'),
     b'{"project": 3, "run": "run0"}',
-    b'{"project": "team/x", "run": "run0", "nothing": 1}',
-    b'{"project": "team/x", "run": "run0", "seen": 3}',
-    b'{"project": "team/x", "run": "run0", "next": 1}',
-    b'{"project": "team/x", "run": "run0", "path": "loss", "path": {}}',
+    *(
+        b'{"project": "team/x", "run": "run0", %s}' % more
+        for more in (b'"nothing": 1', b'"seen": 3', b'"next": 1', b'"path": "loss", "path": {}')
+    ),
     b'{"project": "team/x", "run": "run0", "path": "' + b"x" * 5000 + b'"}',
+]
+INVALID: list[tuple[str, dict[str, Any]]] = [
+    ("curve", {"path": "loss"}),
+    ("curve", {"path": "loss", "points": 1}),
+    ("curve", {"path": "loss", "points": 999_999_999}),
+    ("curve", {"path": "loss", "points": 10, "attempt": -1}),
+    ("curve", {"path": "loss", "points": 10, "attempt": "first"}),
+    ("texts", {"path": "log", "attempt": -1}),
+    ("texts", {"path": "log", "attempt": 10**30}),
+    ("texts", {"path": "log", "next": str(2**70)}),
+    ("drawing", {"path": "loss", "look": {"window": "nan"}}),
+    ("drawing", {"path": "loss", "look": {"window": -1}}),
+    ("drawing", {"path": "loss", "look": {"points": 1}}),
+    ("drawing", {"path": "loss", "look": {"points": 999_999_999}}),
+    ("points", {"paths": ["loss"], "limit": 0}),
+    ("points", {"paths": ["loss"], "limit": (1 << 24) + 1}),
+    ("points", {"paths": ["loss"] * 1001}),
+    ("points", {"paths": ["loss"], "next": "x" * (1 << 16)}),
+    ("log", {"tail": 1_000_000}),
+    ("attribute", {}),
+    ("text_page", {}),
 ]
 
 
 def test_invalid_questions_are_refused_with_a_hint(here) -> None:
     """422, never 500; and 401 before anything is looked at for who shows no token."""
     here.put("run0", journal())
-    wrong = [
-        ("curve", {"path": "loss"}),
-        ("curve", {"path": "loss", "points": 1}),
-        ("curve", {"path": "loss", "points": 999_999_999}),
-        ("curve", {"path": "loss", "points": 10, "attempt": -1}),
-        ("curve", {"path": "loss", "points": 10, "attempt": "first"}),
-        ("texts", {"path": "log", "attempt": -1}),
-        ("texts", {"path": "log", "attempt": 10**30}),
-        ("drawing", {"path": "loss", "look": {"window": "nan"}}),
-        ("drawing", {"path": "loss", "look": {"window": -1}}),
-        ("drawing", {"path": "loss", "look": {"points": 1}}),
-        ("drawing", {"path": "loss", "look": {"points": 999_999_999}}),
-        ("points", {"paths": ["loss"], "limit": 0}),
-        ("points", {"paths": ["loss"], "limit": (1 << 24) + 1}),
-        ("points", {"paths": ["loss"] * 1001}),
-        ("points", {"paths": ["loss"], "next": "x" * (1 << 16)}),
-        ("texts", {"path": "log", "next": str(2**70)}),
-        ("log", {"tail": 1_000_000}),
-        ("attribute", {}),
-        ("text_page", {}),
-    ]
     with here.client() as asks, here.client("") as nobody:
-        for verb, arguments in wrong:
-            status, _ = asks.refused(verb, **RUN, **arguments)
-            assert status == 422, (verb, arguments)
+        for verb, arguments in INVALID:
+            assert asks.refused(verb, **RUN, **arguments)[0] == 422, (verb, arguments)
             assert nobody.refused(verb, **RUN, **arguments) == (401, "token-needed")
         for body in ODD_BODIES:
             answer = asks.post("read/attribute", content=body)
@@ -292,7 +248,7 @@ def test_invalid_questions_are_refused_with_a_hint(here) -> None:
             assert answer.json() == hidden
 
 
-def test_reference_to_a_file_of_the_server_is_not_opened(here, tmp_path) -> None:
+def test_records_of_a_stranger_open_no_file_and_no_process_of_the_server(here, tmp_path) -> None:
     (tmp_path / "secret").write_text("never to be told")
     ref = (tmp_path / "secret").as_uri()
     made = JournalBuilder()
@@ -305,9 +261,8 @@ def test_reference_to_a_file_of_the_server_is_not_opened(here, tmp_path) -> None
             answer = asks.post(f"read/{verb}", json={**RUN, **path})
             assert ref in answer.text
             assert "never" not in answer.text
-
-
-def test_header_that_names_this_host_is_not_looked_up_among_its_processes(here) -> None:
+    here.empty()
+    # A header that names this very host and boot.
     facts = process_facts() | {"pid": 2**22 + 1}
     here.put("run0", journal(**facts))
     here.now_ns = START + 10**9
@@ -318,13 +273,34 @@ def test_header_that_names_this_host_is_not_looked_up_among_its_processes(here) 
         assert (told.state, told.crash.reason) == ("crashed", "heartbeat lost")
 
 
-def test_series_longer_than_one_answer_is_read_whole_and_its_end_alone(here, monkeypatch) -> None:
-    monkeypatch.setattr(routes, "MOST_POINTS", 64)
-    monkeypatch.setattr(routes, "_MOST_READ", 200)
-    monkeypatch.setattr(run, "_MOST_LAST", 200)
+def test_answers_are_of_bounded_length(here, monkeypatch) -> None:
+    """The next one goes on; a place to go on that cannot be is refused, or begins anew."""
+    monkeypatch.setattr(routes, "MOST_POINTS", 400)
     here.put("run0", journal(), journal("two"))
-    whole = reader(here).points("loss")
+    made = JournalBuilder()
+    made.texts("log", *[[float(at), "x" * 100] for at in range(300)])
+    here.put("texts", made)
+    paths = ["loss", "none", "epoch"]
     with here.client() as asks:
+        assert in_parts(asks, paths=paths) == [
+            [("loss", True, 400)],
+            [("loss", False, 200), ("none", True, 0), ("epoch", True, 199)],
+            [("epoch", False, 400)],
+            [("epoch", False, 1)],
+        ]
+        monkeypatch.setattr(routes, "MOST_POINTS", 300)
+        assert in_parts(asks, paths=[*paths, "nothing"]) == [
+            *([("loss", begins, 300)] for begins in (True, False)),
+            [("none", True, 0), ("epoch", True, 299)],
+            [("epoch", False, 300)],
+            [("epoch", False, 1), ("nothing", True, 0)],
+        ]
+        assert in_parts(asks, paths=["nothing"] * 3) == [[("nothing", True, 0)]]
+
+        # A series over what a server reads at once, as a whole and its last points.
+        monkeypatch.setattr(routes, "MOST_POINTS", 64)
+        monkeypatch.setattr(routes, "_MOST_READ", 200)
+        monkeypatch.setattr(run, "_MOST_LAST", 200)
         asked = {**RUN, "paths": ["loss"]}
         assert [len(part) for part in in_parts(asks, paths=["loss"], limit=201)] == [1] * 4
         assert in_parts(asks, paths=["loss"], limit=60) == [[("loss", True, 60)]]
@@ -342,15 +318,27 @@ def test_series_longer_than_one_answer_is_read_whole_and_its_end_alone(here, mon
             (anew,) = asks.read("points", **asked, next=odd)
             assert anew.begins
             assert same(anew.points, first.answer[0].points)
-    catalog = RemoteCatalog(Connection(here.url, here.admin))
-    there = catalog.view(FIRST, "run0")
+
+        monkeypatch.setattr("seamark.server.answering.MOST_BYTES", 1000)
+        texts, following, log = [], "", {"project": FIRST, "run": "texts", "path": "log"}
+        while following is not None:
+            page = asks.told("texts", **log, next=following)
+            assert 0 < len(page.answer) < 200
+            texts, following = texts + page.answer, page.next
+        assert texts == reader(here, "texts").texts("log")
+        page = asks.told("texts", **log, next="300")
+        assert (page.answer, page.next) == ([], None)
+        for wrong in ("x", "-1", "1.5", '"1"', "[1]", "1" * 30):
+            assert asks.refused("texts", **log, next=wrong)[0] == 422, wrong
+    whole = reader(here).points("loss")
     assert len(whole) == 600
-    assert same(there.points("loss"), whole)
-    assert same(there.points("loss", limit=150), whole[-150:])
-    assert same(there.points("loss", "all", limit=500), whole[-500:])
-    assert same(there.many_points(["loss", "epoch"])["loss"], whole)
-    assert len(there.points("nothing")) == 0
-    catalog.close()
+    with contextlib.closing(RemoteCatalog(Connection(here.url, here.admin))) as catalog:
+        there = catalog.view(FIRST, "run0")
+        assert same(there.points("loss"), whole)
+        assert same(there.points("loss", limit=150), whole[-150:])
+        assert same(there.points("loss", "all", limit=500), whole[-500:])
+        assert same(there.many_points(["loss", "epoch"])["loss"], whole)
+        assert len(there.points("nothing")) == 0
 
 
 def test_answer_is_of_one_moment_while_a_run_changes(here) -> None:

@@ -37,7 +37,7 @@ def same(one, other) -> bool:
     return pack(one) == pack(other)
 
 
-def test_table_equals_that_of_the_store(here) -> None:
+def test_table_equals_that_of_the_store_and_comes_in_windows(here) -> None:
     fill(here)
     columns = ["lr", "loss:min", "sys/*", "model"]
     store = here.server.store()
@@ -50,10 +50,7 @@ def test_table_equals_that_of_the_store(here) -> None:
             told = asks.read("table", **asked, query=query, columns=columns)
         assert same(told.table, expected)
         assert told.names == [generated_name(run) for _, run in expected.refs]
-
-
-def test_rows_come_in_windows_and_are_counted_on_request(here) -> None:
-    fill(here)
+    # Those beyond a limit are counted unless that is not asked for: it costs more than a page.
     with here.client() as asks:
         pages = [
             asks.read("table", project="team/x", offset=at, limit=4, columns=["lr"]).table
@@ -70,7 +67,7 @@ def test_rows_come_in_windows_and_are_counted_on_request(here) -> None:
             assert chosen.total == total
 
 
-def test_runs_and_groups_come_in_answers_of_bounded_length(here, monkeypatch) -> None:
+def test_answers_about_many_runs_are_of_bounded_length(here, monkeypatch) -> None:
     monkeypatch.setattr("seamark.server.answering.MOST_BYTES", 1)
     monkeypatch.setattr("seamark.server.answering._TOGETHER", 4)
     fill(here)
@@ -85,6 +82,46 @@ def test_runs_and_groups_come_in_answers_of_bounded_length(here, monkeypatch) ->
     groups = catalog.groups(wanted, ["lr"], unknown=said.append)
     assert (len(groups), groups.total, len(said)) == (6, 6, 2)
     catalog.close()
+    # Series of several runs.
+    monkeypatch.setattr("seamark.server.routes.tables._RUNS_AT_ONCE", 2)
+    monkeypatch.setattr("seamark.server.routes.tables.MOST_POINTS", 10)
+    asked = {"refs": [["team/x", f"run{at}"] for at in range(6)], "paths": ["lo*"]}
+    with here.client() as asks:
+
+        def in_parts():
+            found, following = [], ""
+            while following is not None:
+                told = asks.told("series", **asked, next=following)
+                found.append([(one.run, one.begins, len(one.points)) for one in told.answer])
+                following = told.next
+            return found
+
+        assert in_parts() == [
+            [("run0", True, 5), ("run1", True, 5)],
+            [("run2", True, 5), ("run3", True, 5)],
+            [("run4", True, 5), ("run5", True, 5)],
+        ]
+        monkeypatch.setattr("seamark.server.routes.tables.MOST_POINTS", 12)
+        assert in_parts() == [
+            [("run0", True, 5), ("run1", True, 5), ("run2", True, 2)],
+            [("run2", False, 3), ("run3", True, 5), ("run4", True, 4)],
+            [("run4", False, 1), ("run5", True, 5)],
+        ]
+        body = {"refs": [["team/x", "gone"], ["team/x", "run1"]], "paths": ["loss"], "points": 10}
+        (found,) = asks.read("series", **body)
+        assert len(found.curve) == 5
+        body = {"refs": [["team/x", "run1"]], "paths": ["lss"], "unknown": "refuse"}
+        assert asks.refused("series", **body) == (422, "query")
+    # An answer costs what is in it, not what the question repeats.
+    ref = ["team/x", "run0"]
+    with here.client() as asks:
+        parts = asks.read("series", refs=[ref] * 20_000, paths=["loss"])
+        found = asks.read("curves", refs=[ref] * 3, paths=["loss"]).curves
+        many = {"id": [*(f"no{at}" for at in range(9_000)), "run1"]}
+        refs = asks.read("select", **many, state=["running", "crashed"])
+    assert [part.key for part in parts] == [("team/x", "run0", "loss")]
+    assert len(found) == 1
+    assert refs == [("team/x", "run1")]
 
 
 def test_counts_hints_and_changes_are_of_readable_runs_alone(here) -> None:
@@ -190,7 +227,7 @@ def test_changes_name_runs_that_were_saved_or_fell_silent(here) -> None:
         assert asks.read("changes", cursor="store_v0.1.1").reset is True
 
 
-def test_groups_have_mean_spread_and_order(here) -> None:
+def test_groups_have_mean_and_spread_and_curves_equal_those_of_each_run(here) -> None:
     fill(here, 7)
 
     def asked(**more):
@@ -208,56 +245,7 @@ def test_groups_have_mean_spread_and_order(here) -> None:
         assert list(asked(query="lr < 0.6", order="lr", least_first=True)) == ["a", "b"]
         assert list(asked(order="model", limit=1)) == ["b"]
         assert list(asked(order=":n", least_first=True)) == ["b", "a"]
-
-
-def test_series_of_many_runs_come_in_parts(here, monkeypatch) -> None:
-    monkeypatch.setattr("seamark.server.routes.tables._RUNS_AT_ONCE", 2)
-    monkeypatch.setattr("seamark.server.routes.tables.MOST_POINTS", 10)
-    fill(here)
-    asked = {"refs": [["team/x", f"run{at}"] for at in range(6)], "paths": ["lo*"]}
-    with here.client() as asks:
-
-        def in_parts():
-            found, following = [], ""
-            while following is not None:
-                told = asks.told("series", **asked, next=following)
-                found.append([(one.run, one.begins, len(one.points)) for one in told.answer])
-                following = told.next
-            return found
-
-        assert in_parts() == [
-            [("run0", True, 5), ("run1", True, 5)],
-            [("run2", True, 5), ("run3", True, 5)],
-            [("run4", True, 5), ("run5", True, 5)],
-        ]
-        monkeypatch.setattr("seamark.server.routes.tables.MOST_POINTS", 12)
-        assert in_parts() == [
-            [("run0", True, 5), ("run1", True, 5), ("run2", True, 2)],
-            [("run2", False, 3), ("run3", True, 5), ("run4", True, 4)],
-            [("run4", False, 1), ("run5", True, 5)],
-        ]
-        body = {"refs": [["team/x", "gone"], ["team/x", "run1"]], "paths": ["loss"], "points": 10}
-        (found,) = asks.read("series", **body)
-        assert len(found.curve) == 5
-        body = {"refs": [["team/x", "run1"]], "paths": ["lss"], "unknown": "refuse"}
-        assert asks.refused("series", **body) == (422, "query")
-
-
-def test_run_that_is_named_often_is_read_once(here) -> None:
-    fill(here, 2)
-    ref = ["team/x", "run0"]
-    with here.client() as asks:
-        parts = asks.read("series", refs=[ref] * 20_000, paths=["loss"])
-        found = asks.read("curves", refs=[ref] * 3, paths=["loss"]).curves
-        many = {"id": [*(f"no{at}" for at in range(9_000)), "run1"]}
-        refs = asks.read("select", **many, state=["running", "crashed"])
-    assert [part.key for part in parts] == [("team/x", "run0", "loss")]
-    assert len(found) == 1
-    assert refs == [("team/x", "run1")]
-
-
-def test_curves_of_several_runs_equal_those_of_each(here) -> None:
-    fill(here)
+    # Runs without points are left out.
     refs = [["team/x", "run1"], ["team/x", "run9"], ["team/x", "run2"]]
     with here.client() as asks:
         told = asks.read("curves", refs=refs, paths=["loss", "none"], px=100)
@@ -291,7 +279,7 @@ def test_projects_count_states_as_the_table_shows_them(here) -> None:
         assert counted() == [4, 0, 2, 1]
 
 
-def test_contributor_edits_runs_and_viewer_does_not(here) -> None:
+def test_contributor_edits_runs_and_overwrites_nothing_unseen(here) -> None:
     fill(here, 3)
     worker = here.reader("cleo", "team/x", role=Role.CONTRIBUTOR)
     viewer = here.reader("vic", "team/x")
@@ -317,9 +305,8 @@ def test_contributor_edits_runs_and_viewer_does_not(here) -> None:
         for odd in ({"refs": refs}, {"add_tags": ["x"]}, misspelt):
             assert asks.patch("runs", json=odd).status_code == 422
     assert len(here.given.recorded) == 1
-
-
-def test_description_does_not_overwrite_one_that_was_not_seen(here) -> None:
+    here.empty()
+    # Of two people who edit at once the second is shown what the first wrote.
     here.put("run0", run("w", 1.0, sys__description="theirs"))
     with here.client() as asks:
         body = {"refs": [["team/x", "run0"]], "description": "mine"}

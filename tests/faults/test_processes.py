@@ -106,16 +106,17 @@ def test_workers_record_in_journals_of_their_own_or_leave_no_trace(tmp_path, met
 
 
 def test_end_of_a_forked_helper_does_not_change_the_state(tmp_path):
-    states = script(
+    """It owns none, though it records: not by its exit, an exception, `stop` or SIGTERM."""
+    told = script(
         tmp_path,
         """
         run = begin()
         run.log_metrics({"a": 1.0}, 0)
-        seen = []
-        for end in ("exit", "raise", "stop", "with"):
+        codes, states = [], []
+        for end in ("exit", "raise", "stop", "with", "terminate"):
             pid = os.fork()
             if not pid:
-                run.log_metrics({"child": 1.0}, len(seen))
+                run.log_metrics({"child": 1.0}, len(states))
                 sys.stderr = open(os.devnull, "w")
                 if end == "raise":
                     raise ValueError("in the child")
@@ -124,54 +125,24 @@ def test_end_of_a_forked_helper_does_not_change_the_state(tmp_path):
                 if end == "with":
                     with run:
                         raise SystemExit(0)
+                if end == "terminate":
+                    os.kill(os.getpid(), signal.SIGTERM)
                 sys.exit(0)
-            os.waitpid(pid, 0)
-            seen.append(run["sys/state"].fetch())
+            codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            states.append(run["sys/state"].fetch())
         run.log_metrics({"a": 1.0}, 1)
         run.stop()
-        seen.append(run["sys/state"].fetch())
-        print(json.dumps(seen))
+        states.append(run["sys/state"].fetch())
+        print(json.dumps([codes, states]))
         """,
     )
-    assert states == ["running"] * 4 + ["completed"]
+    assert told == [[0, 1, 0, 0, -15], ["running"] * 5 + ["completed"]]
     found = headers(tmp_path)
-    assert [header["owner"] for header in found] == [True, False, False, False, False]
+    assert [header["owner"] for header in found] == [True] + [False] * 5
     assert {header["continues"] for header in found[1:]} == {found[0]["writer"]}
     reader = read(tmp_path)
-    assert steps(reader, "child") == [0, 1, 2, 3]
+    assert steps(reader, "child") == [0, 1, 2, 3, 4]
     assert steps(reader, "a") == [0, 1]
-
-
-def test_sigterm_ends_a_forked_worker_and_not_the_run(tmp_path):
-    told = script(
-        tmp_path,
-        """
-        run = begin()
-        run.log_metrics({"a": 1.0}, 0)
-        context = multiprocessing.get_context("fork")
-        codes = []
-        for log in (False, True):
-            ready = context.Event()
-            def work():
-                if log:
-                    run.log_metrics({"worker": 1.0}, 0)
-                ready.set()
-                signal.pause()
-            process = context.Process(target=work)
-            process.start()
-            ready.wait()
-            process.terminate()
-            process.join()
-            codes.append(process.exitcode)
-        state = run["sys/state"].fetch()
-        run.log_metrics({"a": 1.0}, 1)
-        print(json.dumps([codes, state]))
-        """,
-    )
-    assert told == [[-15, -15], "running"]
-    assert len(headers(tmp_path)) == 2
-    assert steps(read(tmp_path), "worker") == [0]
-    assert read(tmp_path)["sys/state"].fetch() == "completed"
 
 
 def test_uploaded_file_survives_a_kill(tmp_path):

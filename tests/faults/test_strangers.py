@@ -179,17 +179,13 @@ OUTSIDE += ["x" * 300, "a/" * 3000]
 @pytest.mark.parametrize("kind", ["set", "member", "series", "ext"])
 def test_no_name_leads_out_of_the_target_of_a_download(folder, victim, tmp_path, name, kind):
     name = name.format(home=victim)
-    journal = crafted(folder)
-    if kind == "set":
-        journal.op("files", path="f", members={name: BLOB})
-    elif kind == "member":
-        members = {name: [1, BLOB["sha256"]]}
-        journal.op("file", path="f", file=BLOB | {"dir": True, "members": members})
-    elif kind == "series":
-        journal.op("file_point", path="f", step=1, file=BLOB | {"ext": f"/{name}"})
-    else:
-        journal.op("file", path="f", file=BLOB | {"ext": name})
-    journal.close().save(folder)
+    op, more = {
+        "set": ("files", {"members": {name: BLOB}}),
+        "member": ("file", {"file": BLOB | {"dir": True, "members": {name: [1, BLOB["sha256"]]}}}),
+        "series": ("file_point", {"step": 1, "file": BLOB | {"ext": f"/{name}"}}),
+        "ext": ("file", {"file": BLOB | {"ext": name}}),
+    }[kind]
+    crafted(folder).op(op, path="f", **more).close().save(folder)
     target, before = tmp_path / "home" / "out", contents(victim)
     target.mkdir()
     expected = pytest.raises(ArgumentError, match="f")
@@ -335,6 +331,16 @@ def test_reference_of_somebody_else_is_opened_on_request_alone(folder, tmp_path,
         assert out.read_bytes() == read(folder)["a"].fetch_bytes(**given) == b"secret"
 
 
+def put_odd(path, kind, elsewhere):
+    """Put something that is no regular file into a place."""
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to({"link": elsewhere, "device": "/dev/zero", "loop": path.name}[kind])
+
+
 @pytest.mark.parametrize("kind", ["pipe", "link", "device", "folder", "size"])
 def test_only_regular_files_of_the_right_size_are_contents(folder, tmp_path, kind):
     """A pipe would hang the download, a device or a link would give other bytes."""
@@ -343,17 +349,11 @@ def test_only_regular_files_of_the_right_size_are_contents(folder, tmp_path, kin
     journal.op("assign", atoms={"long": ["text", text], "lr": ["int", 1]}).close().save(folder)
     blob = folder.blobs_dir / BLOB["sha256"]
     blob.unlink()
-    if kind == "pipe":
-        os.mkfifo(blob)
-    elif kind == "link":
-        (tmp_path / "secret").write_bytes(b"s")
-        blob.symlink_to(tmp_path / "secret")
-    elif kind == "device":
-        blob.symlink_to("/dev/zero")
-    elif kind == "folder":
-        blob.mkdir()
-    else:
+    (tmp_path / "secret").write_bytes(b"s")
+    if kind == "size":
         blob.write_bytes(b"xx")
+    else:
+        put_odd(blob, kind, tmp_path / "secret")
     with pytest.raises(FileMissingError):
         read(folder)["a"].download(str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
@@ -377,17 +377,9 @@ def test_only_regular_files_of_the_right_size_are_contents(folder, tmp_path, kin
 def test_odd_entry_beside_the_journals_hangs_and_hides_nothing(folder, tmp_path, kind):
     honest(folder)
     odd = folder.journal_dir / f"odd-1-00000000.{'0' * 32}"
-    if kind == "pipe":
-        os.mkfifo(odd)
-    elif kind == "link":
-        JournalBuilder("other").assign(stolen=1).save(RunFolder(tmp_path / "r", "p", "x"))
-        odd.symlink_to(next((tmp_path / "r" / "p" / "x" / "journal").iterdir()))
-    elif kind == "device":
-        odd.symlink_to("/dev/zero")
-    elif kind == "loop":
-        odd.symlink_to(odd.name)
-    else:
-        odd.mkdir()
+    other = RunFolder(tmp_path / "r", "p", "x")
+    JournalBuilder("other").assign(stolen=1).save(other)
+    put_odd(odd, kind, next(other.journal_dir.iterdir()))
     assert read(folder)["lr"].fetch() == 0.1
     assert not read(folder).exists("stolen")
     assert folder.run in command(folder, "ls").output

@@ -34,41 +34,6 @@ def begin(count, project, **where):
     return ids
 
 
-def test_run_is_claimed_by_one_of_two_machines(team, where, tmp_path):
-    first, second = begin(2, "claims/a", root=tmp_path / "maker", **where)
-    one = seamark.init_project("claims/a", root=tmp_path / "one", **where)
-    two = seamark.init_project("claims/a", root=tmp_path / "two", **where)
-    run = one.claim("todo = true", set={"worker": 1}, **QUIET)
-    other = two.claim("todo = true", **QUIET)
-    assert (run.id, other.id) == (first, second)
-    assert two.claim("todo = true", **QUIET) is None
-    assert run["sys/claimed_by"].fetch()
-    assert run["sys/state"].fetch() == "running"
-    run["todo"] = False
-    run.stop()
-    assert two.claim("todo = true", **QUIET) is None  # it was claimed, asked again and given back
-    assert other.release()
-    assert not other.release()
-    again = one.claim("todo = true", sort_by="priority", ascending=False, **QUIET)
-    assert again.id == second
-    for each in (again, other, one, two):
-        each.stop()
-
-
-def test_group_is_claimed_by_one_of_two_machines(team, where, tmp_path):
-    begin(1, "claims/b", root=tmp_path / "maker", groups="folds", **where)
-    with (
-        seamark.init_project("claims/b", root=tmp_path / "one", **where) as one,
-        seamark.init_project("claims/b", root=tmp_path / "two", **where) as two,
-    ):
-        group = one.claim_group("runs > 0", set={"seed": 2})
-        assert group.name == "folds"
-        assert two.claim_group() is None
-        assert group.release()
-        again = two.claim_group("metadata/seed = 2")
-        assert again["seed"].fetch() == 2
-
-
 def test_claim_lapses_90_s_after_its_claimant_was_heard(tmp_path):
     clock = [time.time_ns()]
     with served(tmp_path / "server") as here:
@@ -91,13 +56,38 @@ def test_claim_lapses_90_s_after_its_claimant_was_heard(tmp_path):
         assert claims.take([ref], "run", facts).number == 3
 
 
-def test_threads_that_ask_at_once_get_each_run_once(team, where, tmp_path):
+def test_run_or_group_is_claimed_by_one_of_two_machines(where, tmp_path):
+    """As on a folder, though they have none in common; what a claimant sent is seen."""
+    first, second = begin(2, "claims/a", root=tmp_path / "maker", groups="folds", **where)
+    one, two = (
+        seamark.init_project("claims/a", root=tmp_path / name, **where) for name in ("one", "two")
+    )
+    run = one.claim("todo = true", set={"worker": 1}, **QUIET)
+    other = two.claim("todo = true", **QUIET)
+    assert (run.id, other.id) == (first, second)
+    assert two.claim("todo = true", **QUIET) is None
+    assert run["sys/claimed_by"].fetch()
+    assert run["sys/state"].fetch() == "running"
+    run["todo"] = False
+    run.stop()
+    assert two.claim("todo = true", **QUIET) is None  # it was claimed, asked again and given back
+    assert other.release()
+    assert not other.release()
+    again = one.claim("todo = true", sort_by="priority", ascending=False, **QUIET)
+    assert again.id == second
+
+    group = one.claim_group("runs > 0", set={"seed": 2})
+    assert group.name == "folds"
+    assert two.claim_group() is None
+    assert group.release()
+    assert two.claim_group("metadata/seed = 2")["seed"].fetch() == 2
+    for each in (again, other, one, two):
+        each.stop()
+
+
+def test_threads_that_ask_at_once_get_each_run_once_and_strangers_none(team, where, tmp_path):
     ids = begin(6, "claims/c", root=tmp_path / "maker", **where)
     refs = [("claims/c", one) for one in ids]
-    with RemoteCatalog.open(team.url, team.token) as catalog:
-        hold = first_free(Served(catalog), refs, lambda ref: ref == refs[1])
-        assert hold.ref == refs[1]  # the first was given back
-        assert hold.release()
 
     def taken(_):
         with RemoteCatalog.open(team.url, team.token) as catalog:
@@ -106,22 +96,17 @@ def test_threads_that_ask_at_once_get_each_run_once(team, where, tmp_path):
                 found.append(one[0][1])
             return found
 
-    with ThreadPoolExecutor(4) as pool:
-        found = [run for some in pool.map(taken, range(4)) for run in some]
-    assert sorted(found) == sorted(ids)
-
-
-def test_nobody_else_claims_or_holds(team, where, tmp_path):
-    (only,) = begin(1, "claims/d", root=tmp_path / "maker", **where)
     with RemoteCatalog.open(team.url, team.token) as catalog:
-        assert catalog.take_claim([("claims/d", "gone")], claimant(), groups=False) is None
-        assert catalog.take_claim([], claimant(), groups=False) is None
-        assert catalog.take_claim([("claims/d", only)], claimant(), groups=False)[1] == 1
-        assert not catalog.holds_claim(("claims/d", only), 1, "0" * 16, groups=False)
+        hold = first_free(Served(catalog), refs, lambda ref: ref == refs[1])
+        assert hold.ref == refs[1]  # the first was given back
+        assert hold.release()
+        with ThreadPoolExecutor(4) as pool:
+            found = [run for some in pool.map(taken, range(4)) for run in some]
+        assert sorted(found) == sorted(ids)
+        for nothing in ([("claims/c", "gone")], []):
+            assert catalog.take_claim(nothing, claimant(), groups=False) is None
+        assert not catalog.holds_claim(refs[0], 1, "0" * 16, groups=False)
         with pytest.raises(seamark.errors.SeamarkError, match="key"):
-            catalog.take_claim([("claims/d", only)], {**claimant(), "key": "x"}, groups=False)
-    with (
-        RemoteCatalog.open(team.url, "smk_nobody") as catalog,
-        pytest.raises(RemoteError),
-    ):
-        catalog.take_claim([("claims/d", only)], claimant(), groups=False)
+            catalog.take_claim(refs, {**claimant(), "key": "x"}, groups=False)
+    with RemoteCatalog.open(team.url, "smk_nobody") as stranger, pytest.raises(RemoteError):
+        stranger.take_claim(refs, claimant(), groups=False)

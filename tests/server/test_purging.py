@@ -7,6 +7,7 @@ import hashlib
 import json
 import threading
 import zlib
+from functools import partial
 
 import pytest
 
@@ -14,6 +15,7 @@ pytest.importorskip("fastapi")
 
 from asking import ask
 from folding import a_journal, says
+from keeping import at_once
 from served import folding
 from server_waits import until
 
@@ -116,11 +118,7 @@ def test_edits_come_after_records_whose_clock_is_ahead(place, worker):
             tags = {"op": "add", "path": "sys/tags", "values": [f"t{number}-{one}"]}
             writers[number].record(PROJECT, "run0", [tags])
 
-    threads = [threading.Thread(target=edit, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    assert at_once(*(partial(edit, number) for number in range(3))) == [None] * 3
     renamed = {"op": "assign", "atoms": {"sys/name": ["string", "new"]}}
     trashed = {"op": "assign", "atoms": {"sys/trashed": ["bool", True]}}
     position = writers[0].record(PROJECT, "run0", [renamed, trashed])

@@ -68,18 +68,6 @@ def everything_folded(place):
     )
 
 
-def test_sent_run_reads_as_where_it_was_recorded(place, worker):
-    journal = a_training("one", "run0", 1)
-    for end in (*journal.ends[::9], journal.offset):
-        position = place.send(PROJECT, "run0", journal, end)
-        worker.round()
-    assert position == len(journal.data)
-    assert place.positions.wait_for((PROJECT, "run0"), position, 0.01) == 0
-    assert place.positions.wait_for((PROJECT, "run0"), position + 9, 0.01) == 9
-    check_reads(place, "run0")
-    assert says(place.reader(PROJECT, "run0"))["loss:points"][0][-1] == "59.0"
-
-
 def test_workers_killed_at_random_lose_and_double_nothing(place):
     """Several at once, killed with SIGKILL while journals of several runs come in pieces."""
     chance = random.Random(7)
@@ -159,6 +147,8 @@ def test_long_run_is_folded_in_turns_and_its_position_told_by_the_last(place, mo
             assert place.positions.folded(PROJECT, "run0") == 0
     assert count > 5
     assert place.positions.folded(PROJECT, "run0") == turn.position
+    assert place.positions.wait_for((PROJECT, "run0"), turn.position, 0.01) == 0
+    assert place.positions.wait_for((PROJECT, "run0"), turn.position + 9, 0.01) == 9
     check_reads(place, "run0")
 
 

@@ -158,7 +158,7 @@ def test_loading_a_checkpoint_hides_what_came_after_it():
     assert (found.count, found.sum, found.last) == (5, 15.0, 5.0)
 
 
-def test_killed_process_loses_its_last_second_alone():
+def test_killed_process_loses_its_last_second_and_a_terminated_one_nothing():
     """What a checkpoint held is whole, and the next attempt adds to it."""
     code = """
     run = seamark.init_run(**quiet, custom_run_id="killed", keep={"a": Statistics()})
@@ -184,9 +184,6 @@ def test_killed_process_loses_its_last_second_alone():
     assert script(code)[0] == 0
     found = killed["a"].fetch()
     assert (found.count, found.sum, found.max) == (110, 130.0, 3.0)
-
-
-def test_process_that_is_ended_by_a_signal_writes_what_is_kept():
     code = """
     quiet["capture"]["signals"] = True
     run = seamark.init_run(**quiet, custom_run_id="ended")

@@ -58,9 +58,7 @@ def test_server_starts_with_the_objects_of_its_tables_alone(folder, tmp_path):
     for name, place in (("server", tmp_path / "theirs"), ("other", folder), ("third", folder)):
         with pytest.raises(CannotStart, match=r"--blobs: the objects in .* belong to another"):
             prepare(settings(tmp_path, place, name))
-
-
-def test_objects_that_are_given_up_are_asked_for_again(folder, tmp_path):
+    # Objects that are given up are asked for again.
     shutil.rmtree(folder)
     refold_server(settings(tmp_path, folder), objects=True)
     prepare(settings(tmp_path, folder))

@@ -124,7 +124,13 @@ class Witness:
             # Those that are written now, and one of the others.
             with contextlib.suppress(RemoteError, OSError):
                 for folder in [*folders[-3:], *self._draw.sample(folders, min(1, len(folders)))]:
-                    send_once(remote, folder)
+                    run = RunKey(folder.project, folder.run)
+                    known = remote.journals(run)
+                    for path in (journal.path for journal in folder.journals()):
+                        with JournalReader(path) as reader:
+                            batch = next_batch(reader, known.get(path.name, 0), 20_000)
+                        if batch is not None and batch.data:
+                            remote.send(run, path.name, batch.offset, batch.data)
         remote.close()
 
 
@@ -133,18 +139,6 @@ def look(root, place, said):
     with contextlib.closing(Heard(Connection(place.server.url, place.token), said)) as remote:
         for folder in iter_runs(root):
             remote.journals(RunKey(folder.project, folder.run))
-
-
-def send_once(remote, folder):
-    """Send a batch of each journal of a run of which the server knows less than is there."""
-    run = RunKey(folder.project, folder.run)
-    known = remote.journals(run)
-    for journal in folder.journals():
-        name = journal.path.name
-        with JournalReader(journal.path) as reader:
-            batch = next_batch(reader, known.get(name, 0), 20_000)
-        if batch is not None and batch.data:
-            remote.send(run, name, batch.offset, batch.data)
 
 
 def send_the_rest(root, place):

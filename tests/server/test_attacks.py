@@ -52,21 +52,11 @@ def fold(here, project, run):
         pass
 
 
-# ---------------------------------------------------------------------- journals of others
-
-
 def own(here, project, run, number):
     """Return name and bytes of a journal like those that the server writes itself."""
     uid, writer = own_journal(here.server.instance, project, run, number)
-    header = {
-        "format": 1,
-        "run": run,
-        "project": project,
-        "writer": writer,
-        "continues": None,
-        "owner": False,
-        "host": "server",
-    }
+    header = {"format": 1, "run": run, "project": project, "writer": writer, "continues": None}
+    header |= {"owner": False, "host": "server"}
     data = file_header(uid) + frame_bytes(
         salt_of(uid), Kind.HEADER, here.server.now_ns(), dump_json(header)
     )
@@ -137,9 +127,6 @@ def test_digest_opens_no_file_of_another_project(here, tmp_path, monkeypatch):
         seamark.init_run("thief/x", **given)["stolen"].download(str(tmp_path / "out"))
 
 
-# ---------------------------------------------------------------------- names
-
-
 NAMES = [
     *("..", "%2e%2e", "..%2f..%2fetc", "..%5c..%5cetc", "%2fetc%2fpasswd", "%c0%ae%c0%ae%2f"),
     *("a%00b", "%00", "a%0d%0aSet-Cookie:%20x=y", "%ff%fe", "%e2%80%aex", "a%20b"),
@@ -184,9 +171,6 @@ def test_names_lead_nowhere_and_make_nothing(here):
             assert b"root:" not in said
     assert {each for each in above.rglob("*") if each.is_dir()} == before
     assert not any(each.project.startswith("names") for each in here.server.kept.runs())
-
-
-# ---------------------------------------------------------------------- contents
 
 
 HTML = "<script>alert(document.cookie)</script><img src=x onerror=alert(1)>"

@@ -159,7 +159,6 @@ def test_loading_a_checkpoint_hides_what_came_after_it():
 
 
 def test_killed_process_loses_its_last_second_and_a_terminated_one_nothing():
-    """What a checkpoint held is whole, and the next attempt adds to it."""
     code = """
     run = seamark.init_run(**quiet, custom_run_id="killed", keep={"a": Statistics()})
     for at in range(100):

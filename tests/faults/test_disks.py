@@ -412,7 +412,6 @@ def test_journal_that_may_not_be_read_hides_no_other(common):
 
 
 def test_root_that_is_closed_while_training_costs_no_record(common):
-    """Where no new journal may be made, what is recorded waits until one may be again."""
     (common / "root").mkdir()
     (common / "root").chmod(0o777)
     out = as_nobody(

@@ -111,7 +111,6 @@ def test_reader_reads_on_while_the_index_is_removed(run):
 
 
 def test_odd_files_among_journals_raise_nothing(run):
-    """What can be read is, beside what cannot."""
     path = run.folder.journals()[0].path
     data = path.read_bytes()
     path.write_bytes(os.urandom(32) + data[32:])  # another file header

@@ -128,7 +128,6 @@ def test_every_route_has_a_request_in_these_tables():
 
 @pytest.mark.parametrize("case", OF_A_RUN, ids=" ".join)
 def test_run_is_hidden_from_other_tokens(tenants, case):
-    """Whole and good requests: who has a role too small is told so, all others see nothing."""
     least, query, body = OF_A_RUN[case]
     method, rest = case
     rest = rest.replace("{digest}", "0" * 64).replace("{journal}", tenants.made.file)

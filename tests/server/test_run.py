@@ -40,7 +40,7 @@ from seamark.server.folding.refold import refold_server
 from seamark.server.settings import Settings
 
 
-def test_a_server_keeps_its_folder_to_itself(run_server, tmp_path, capsys):
+def test_server_keeps_its_folder_to_itself(run_server, tmp_path, capsys):
     """From other users, whatever the umask, and from a second server, however it is spelled."""
     before = os.umask(0)
     try:
@@ -69,11 +69,7 @@ def test_a_server_keeps_its_folder_to_itself(run_server, tmp_path, capsys):
 
 
 def test_killed_server_loses_nothing_and_is_started_again(run_server, tmp_path):
-    """Whoever kills only the one that was started leaves no process behind, and no lock.
-
-    Started again in the same folder it is the same server, its tokens go on, and a training that
-    goes on meanwhile sends the rest; told to end, it ends well.
-    """
+    """As the same one, whose tokens go on; no process and no lock is left behind."""
     first = run_server()
     instance = ask(first.url, "GET", "").json()["instance"]
     given = {"remote": first.url, "api_token": first.token, **QUIET}

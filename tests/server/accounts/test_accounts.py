@@ -96,8 +96,6 @@ OF_WORKSPACE = [(None, VIEWER), ("team", VIEWER), ("team/other", None), ("tea", 
 
 
 def test_token_allows_no_more_than_its_user_and_its_limits(accounts):
-    """Limits take away and never give; a limited token of an admin is no admin."""
-
     def identity(user, **limits):
         return who(accounts, accounts.create_token(user, by="admin", **limits))
 

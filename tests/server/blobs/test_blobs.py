@@ -131,7 +131,6 @@ def test_sent_parts_come_back_whole_and_in_ranges(make, objects):
 
 
 def test_content_that_many_send_at_once_is_there_once(make):
-    """Each in its own process; all are told that it is there."""
     senders = [make() for _ in range(4)]
 
     def work(blobs):

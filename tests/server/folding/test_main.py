@@ -98,7 +98,6 @@ def test_workers_killed_at_random_lose_and_double_nothing(place):
 
 
 def test_turns_longer_than_their_leases_end_and_double_nothing(place, monkeypatch):
-    """Each is done by several workers and saved by one."""
     monkeypatch.setattr(folding_main, "Leases", functools.partial(Leases, seconds=-1))
     monkeypatch.setattr(turns.fold_turn, "__kwdefaults__", {"most": 500, "more": None})
     place.send(PROJECT, "run0", a_training("one", "run0", 3))
@@ -206,7 +205,6 @@ def test_run_whose_clock_is_hours_off_lives_while_it_is_heard_of(place, clock):
 
 
 def test_run_that_waits_to_be_folded_is_not_crashed(place, clock):
-    """Folding that falls behind by minutes says nothing about who sends meanwhile."""
     clock.now = START_S * 10**9
     worker = FoldWorker(place.databases, place.kept, threading.Event(), clock)
     journals = {}
@@ -246,7 +244,6 @@ def test_run_that_waits_to_be_folded_is_not_crashed(place, clock):
 
 
 def test_run_purged_while_a_store_is_made_whole_holds_up_no_other(place, monkeypatch):
-    """The worker had read how much of it was kept before; it never comes to that position."""
     for number in range(2):
         place.send(PROJECT, f"run{number}", a_training("one", f"run{number}", number))
     runs = list(place.kept.runs())
@@ -259,10 +256,7 @@ def test_run_purged_while_a_store_is_made_whole_holds_up_no_other(place, monkeyp
 
 
 def test_run_that_the_store_lost_is_folded_by_the_next_worker(place):
-    """After a loss of power, the store may lack what the tables beside it call folded.
-
-    SQLite syncs every transaction of those that somebody was told of.
-    """
+    """After a loss of power, the store may lack what the tables beside it call folded."""
     if place.databases.is_sqlite:
         for database in (place.databases.kept, place.databases.account):
             with database.writing() as connection:

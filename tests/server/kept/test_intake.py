@@ -22,7 +22,6 @@ from seamark.server.kept.plan import DivergedError, FullError
 
 
 def test_worker_notices_what_others_kept_or_purged(place):
-    """Although it does not look up where those go on whom it knows."""
     one, two, made = place.intake(), place.intake(), journal()
     ends = places(made)
     for number, (start, end) in enumerate(pairwise(ends[:8])):

@@ -79,7 +79,6 @@ def test_tables_are_made_again_from_the_objects(place):
 
 
 def test_damaged_missing_and_foreign_objects_are_named(place):
-    """The rest is there, and what is missing can be sent again."""
     intake, made = place.intake(), journal()
     ends = places(made)[::4]
     for start, end in pairwise(ends):

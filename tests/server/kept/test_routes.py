@@ -72,7 +72,6 @@ def test_journal_is_sent_and_what_is_refused_says_where_to_go_on(team):
 
 
 def test_bombs_are_refused_and_one_long_frame_is_taken(team):
-    """Bombs of zstd, of zlib inside frames, and bodies that are too long."""
     sender = Sender(team, "team/bombs")
     made = sender.journal()
     zeros = zstandard.compress(bytes(65 << 20))

@@ -218,7 +218,6 @@ INVALID: list[tuple[str, dict[str, Any]]] = [
 
 
 def test_invalid_questions_are_refused_with_a_hint(here) -> None:
-    """422, never 500; and 401 before anything is looked at for who shows no token."""
     here.put("run0", journal())
     with here.client() as asks, here.client("") as nobody:
         for verb, arguments in INVALID:

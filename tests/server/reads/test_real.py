@@ -17,8 +17,6 @@ NAME = "team/x/run0000000000000"
 
 
 def test_sent_run_is_read_followed_edited_and_purged(team) -> None:
-    """A read that names its position sees the batch; changes name the run; edits come back."""
-
     def send(journal, offset=0):
         path = f"runs/{NAME}/journals/{journal.file}?offset={offset}"
         return ask(team.url, "PUT", path, team.token, journal.data[offset:]).json()["position"]

@@ -176,11 +176,7 @@ def check_kept(root, place):
 
 
 def check_folded(root, place, positions):
-    """Assert that the server answers with every point of every run, as it is read here.
-
-    Returns:
-        How many points were compared.
-    """
+    """Assert that the server has every point of every run; return how many there are."""
     count = 0
     for folder in iter_runs(root):
         here = init_run(PROJECT, root=root, with_id=folder.run, mode="read-only", **QUIET)
@@ -213,11 +209,7 @@ def check_all(root, place):
     "place", ["postgresql", pytest.param("sqlite", marks=pytest.mark.thorough)], indirect=True
 )
 def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw):
-    """SIGKILL at random moments, connections cut half-way; every point is there once.
-
-    The server and the trainings are killed independently of each other, each as often as is asked
-    for, so that a training also begins, sends and dies while there is no server.
-    """
+    """SIGKILL at random moments, of either while the other is there or not; cut connections."""
     root, said = tmp_path / "runs", Said(tmp_path / "said")
     running = [Training(root, place, said) for _ in range(2)]
     witness = Witness(root, place, said)

@@ -26,8 +26,6 @@ from seamark.server.objects import open_objects
 
 
 class Place:
-    """A server that can be killed and started again, behind a way on which anything goes wrong."""
-
     def __init__(self, folder: Path, store: str | None, draw: random.Random) -> None:
         self.folder, self.store, self.draw = folder, store, draw
         self.token = ""

@@ -58,7 +58,9 @@ def worker(place):
 def check_reads(place, *runs):
     """Check that runs read as on a machine that has what was sent."""
     for run in runs:
-        assert says(place.reader(PROJECT, run)) == oracle(PROJECT, run, place.sent[PROJECT, run])
+        wanted = oracle(PROJECT, run, place.sent[PROJECT, run])
+        assert wanted["loss:points"][0]
+        assert says(place.reader(PROJECT, run)) == wanted
 
 
 def everything_folded(place):

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -26,9 +26,6 @@ from seamark.server import reads
 from seamark.server.access import Role
 from seamark.server.changes import note_changes
 from seamark.server.databases import store_name
-
-if TYPE_CHECKING:
-    from seamark.reading.reader import Answer
 
 ENGINES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.thorough))
 NOW = START + 10**12
@@ -111,12 +108,11 @@ class Client(httpx.Client):
         accept = {"Accept": "application/msgpack"}
         return self.post(f"read/{verb}", json=question, headers=accept)
 
-    def told(self, verb: str, /, **question: Any) -> Answer[Any]:
+    def told(self, verb: str, /, **question: Any) -> Any:
         """Return the answer to a question, with what is said of it."""
         answer = self.ask(verb, **question)
         assert answer.status_code == 200, answer.text
-        told: Answer[Any] = unpack(answer.content, reads.verbs()[verb].envelope)
-        return told
+        return unpack(answer.content, reads.verbs()[verb].envelope)
 
     def read(self, verb: str, /, **question: Any) -> Any:
         return self.told(verb, **question).answer

@@ -5,7 +5,6 @@ One server a module and engine; each test gets folded tables of its own in it, w
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Iterator
 from functools import partial
@@ -17,7 +16,6 @@ pytest.importorskip("fastapi")
 
 import httpx
 from bytes_source import BytesSource
-from databases import fresh_database
 from journal_builder import START, JournalBuilder, fold_run
 from served import Served, served
 
@@ -27,7 +25,6 @@ from seamark.server.access import Role
 from seamark.server.changes import note_changes
 from seamark.server.databases import store_name
 
-ENGINES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.thorough))
 NOW = START + 10**12
 
 
@@ -125,15 +122,11 @@ class Client(httpx.Client):
         return answer.status_code, told["error"]
 
 
-@pytest.fixture(scope="module", params=ENGINES)
-def shared(request, postgresql, tmp_path_factory) -> Iterator[Here]:
+@pytest.fixture(scope="module")
+def shared(store, tmp_path_factory) -> Iterator[Here]:
     """A server for the tests of a module, once on each engine."""
-    with contextlib.ExitStack() as stack:
-        store = None
-        if request.param == "postgresql":
-            store = stack.enter_context(fresh_database(postgresql()))
-        folder = tmp_path_factory.mktemp("server")
-        yield Here(stack.enter_context(served(folder, store=store)))
+    with served(tmp_path_factory.mktemp("server"), store=store) as one:
+        yield Here(one)
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ EDITS = [
 ]
 
 
-@pytest.mark.parametrize("shared", ["sqlite"], indirect=True, scope="module")
+@pytest.mark.parametrize("store", ["sqlite"], indirect=True, scope="module")
 def test_questions_and_answers_are_as_the_openapi_document_says(here) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     run = {"project": "team/x", "run": "run0"}

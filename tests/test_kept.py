@@ -55,7 +55,7 @@ def test_every_verb_adds_to_what_is_kept():
     assert again.get_attribute_type("gpu/power") == "statistic"
 
 
-def test_patterns_keep_paths_that_come_later(caplog):
+def test_patterns_keep_paths_that_come_later_and_no_series(caplog):
     with seamark.init_run(**QUIET, keep={"gpu/*": Statistics(), "seen": Last()}) as run:
         run.log_metrics({"gpu/0": 1.0, "gpu/1": 2.0, "seen": 3.0, "loss": 0.5})
         run.log_metrics({"gpu/0": 3.0, "gpu/1": "hot", "loss": 0.5})
@@ -65,6 +65,17 @@ def test_patterns_keep_paths_that_come_later(caplog):
         assert "'gpu/1' is left out" in caplog.text
     again = seamark.init_run(with_id=run.id, mode="read-only")
     assert again["monitoring/seamark/dropped"].fetch() == {"metrics": 1}
+    # Also those of a run that is opened; a name of its own comes first.
+    with seamark.init_run(**QUIET, keep={"new": Last()}) as run:
+        run["gpu/power"].append(1.0)
+        run["new"].append(1.0)
+    with seamark.init_run(**QUIET, with_id=run.id, keep={"*": Statistics(), "new": Last()}) as run:
+        run.log_metrics({"gpu/power": 2.0, "new": 2.0, "other": 2.0})
+        with pytest.raises(FamilyError, match="'gpu/power' holds a float series"):
+            run["gpu/power"].keep(Last())
+    assert run["gpu/power"].fetch_points().value.tolist() == [1.0, 2.0]
+    assert run["new"].fetch().to_dict() == {"last": 2.0, "count": 2}
+    assert run["other"].fetch().count == 1
 
 
 def test_path_keeps_one_kind_until_it_is_deleted():
@@ -89,19 +100,6 @@ def test_path_keeps_one_kind_until_it_is_deleted():
         seamark.init_run(**QUIET, keep={"a": 3})
     with pytest.raises(ArgumentError, match="keep: expected a mapping"):
         seamark.init_run(**QUIET, keep=Statistics())
-
-
-def test_opened_run_keeps_its_series_whatever_a_pattern_says():
-    with seamark.init_run(**QUIET, keep={"new": Last()}) as run:
-        run["gpu/power"].append(1.0)
-        run["new"].append(1.0)
-    with seamark.init_run(**QUIET, with_id=run.id, keep={"*": Statistics(), "new": Last()}) as run:
-        run.log_metrics({"gpu/power": 2.0, "new": 2.0, "other": 2.0})
-        with pytest.raises(FamilyError, match="'gpu/power' holds a float series"):
-            run["gpu/power"].keep(Last())
-    assert run["gpu/power"].fetch_points().value.tolist() == [1.0, 2.0]
-    assert run["new"].fetch().to_dict() == {"last": 2.0, "count": 2}  # its own name comes first
-    assert run["other"].fetch().count == 1
 
 
 def test_what_is_kept_is_cleared_copied_forked_and_stopped_as_a_series_is(caplog):

@@ -151,20 +151,13 @@ def test_kept_journals_equal_their_files_on_sqlite(given):
             run_steps(place, given)
 
 
-@pytest.fixture(scope="module")
-def shared(postgresql):
-    from databases import fresh_database
-
-    with fresh_database(postgresql()) as url:
-        yield url
-
-
+@pytest.mark.parametrize("store", ["postgresql"], indirect=True, scope="module")
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(steps, max_size=14))
 @pytest.mark.thorough
-def test_kept_journals_equal_their_files_on_postgresql(shared, given):
+def test_kept_journals_equal_their_files_on_postgresql(store, given):
     with tempfile.TemporaryDirectory() as folder:
-        place = Place(shared, Path(folder, "objects"))
+        place = Place(store, Path(folder, "objects"))
         try:
             run_steps(place, given)
         finally:

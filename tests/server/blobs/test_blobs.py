@@ -120,6 +120,8 @@ def test_sent_parts_come_back_whole_and_in_ranges(make, objects):
     with pytest.raises(GapError) as refused:
         put(blobs, 2001, 2005)
     assert refused.value.known == 2000
+    with pytest.raises(Rejected, match="send parts of at most"):
+        put(blobs, 0, PART + 1)
     assert other.progress("p", DIGEST, SIZE).offset == 2000
     assert put(other, 1900, SIZE).complete
     # The answer may have been lost: an empty part at the end completes it, and any other.

@@ -47,7 +47,7 @@ OTHERWISE = {
     "tests/test_reads.py": {
         "looks_once": "it counts looks into folders",
         "interrupted": "what is interrupted is a read of this process",
-        "a_reference": "a server opens no reference: its file is looked for where it was recorded",
+        "reference": "a server opens no reference: its file is looked for where it was recorded",
     },
 }
 """What is left out and why: words in the names of tests about what only a root has, by file."""

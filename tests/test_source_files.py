@@ -143,8 +143,7 @@ def test_a_file_or_folder_that_is_named_is_taken_even_if_it_is_ignored(target, k
 
 
 @pytest.mark.parametrize(
-    "rules",
-    [b"\xff\xfe\0\n[\n\\\n!\n/\n", b"x" * (1 << 20), b"*.log\n" * 100_000],
+    "rules", [b"\xff\xfe\0\n[\n\\\n!\n/\n", b"x" * (1 << 20), b"*.log\n" * 100_000]
 )
 def test_what_is_no_rule_names_nothing(rules):
     """However much there is of it."""
@@ -360,12 +359,7 @@ def test_a_missing_target_costs_a_warning(caplog, capfd):
 
 
 @pytest.mark.parametrize(
-    ("given", "got"),
-    [
-        (5, "int: 5"),
-        (["a.py", 5], "int: 5"),
-        ({"a": 1}, "dict: {'a': 1}"),
-    ],
+    ("given", "got"), [(5, "int: 5"), (["a.py", 5], "int: 5"), ({"a": 1}, "dict: {'a': 1}")]
 )
 def test_what_names_no_files_is_refused(given, got):
     """At once, and exactly."""

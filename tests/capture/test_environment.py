@@ -103,10 +103,7 @@ SLURM = {
         ),
         ({"JOB_ID": "7", "QUEUE": "mine"}, {}),
         ({"COLAB_RELEASE_TAG": "release-colab"}, {"service": "Colab"}),
-        (
-            {"KAGGLE_KERNEL_RUN_TYPE": "Batch"},
-            {"service": "Kaggle", "service_id": "Batch"},
-        ),
+        ({"KAGGLE_KERNEL_RUN_TYPE": "Batch"}, {"service": "Kaggle", "service_id": "Batch"}),
         (
             {"SM_CURRENT_HOST": "algo-1", "TRAINING_JOB_NAME": "job-5"},
             {"service": "SageMaker", "service_id": "job-5"},

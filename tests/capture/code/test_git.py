@@ -246,11 +246,7 @@ def test_an_installed_script_says_nothing_about_the_repository(tmp_path, monkeyp
 # --------------------------------------------------------------------- a stranger's repository
 
 
-@pytest.mark.parametrize(
-    "arm",
-    ARMED,
-    ids=lambda arm: arm.__name__,
-)
+@pytest.mark.parametrize("arm", ARMED, ids=lambda arm: arm.__name__)
 def test_nothing_that_a_repository_names_is_run(repository, tmp_path, arm):
     """Its configuration is a stranger's; the commit is told all the same."""
     hostile = Hostile(repository, tmp_path / "canary")

@@ -559,9 +559,7 @@ def test_a_killed_helper_is_replaced_and_nothing_is_lost(trained, where):
     assert training.recorded() == lines
 
 
-def test_a_killed_helper_is_replaced_while_the_gil_is_held(
-    trained,
-):
+def test_a_killed_helper_is_replaced_while_the_gil_is_held(trained):
     """C code that fills the pipe does not wait for ever for what nobody in its process can do."""
     training = trained(
         """

@@ -23,11 +23,7 @@ from recording import NOTHING, QUIET
 import seamark
 from seamark import init_run
 from seamark.capture.output.hiding import hide
-from seamark.capture.output.recording import (
-    Recording,
-    cut,
-    unfinished_from,
-)
+from seamark.capture.output.recording import Recording, cut, unfinished_from
 from seamark.capture.output.source import FRAME_BYTES, WRITTEN, Source, size_of
 from seamark.capture.secrets import Secrets
 from seamark.capture.switches import Limit
@@ -471,12 +467,7 @@ def recorder(limit="1GiB/min", secrets=OFF):
     clock, run = [0.0], Kept()
     return (
         Recording(
-            run,
-            "out",
-            Told(),
-            limit=Limit.of(limit),
-            secrets=secrets,
-            clock=lambda: clock[0],
+            run, "out", Told(), limit=Limit.of(limit), secrets=secrets, clock=lambda: clock[0]
         ),
         run,
         clock,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import seamark
 from seamark.journal.folder import iter_runs
 from seamark.journal.reader import JournalReader, decode_json
 
@@ -16,8 +17,9 @@ OP = 2
 
 
 @pytest.fixture(autouse=True)
-def _captured(captured: None) -> None:
-    """Everything is recorded here that is recorded by default."""
+def _captured(captured: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record what is recorded by default, and let git take its time on a busy machine."""
+    monkeypatch.setattr("seamark.capture.code.repository.TIMEOUT_S", 60.0)
 
 
 @dataclass
@@ -48,18 +50,18 @@ class Ended:
 
 
 def read_journals(root: Path) -> list[Recorded]:
-    return [_read_run(folder) for folder in iter_runs(root)]
-
-
-def _read_run(folder) -> Recorded:
-    recorded, ops = Recorded(), []
-    for journal in folder.journals():
-        recorded.journals += 1
-        with JournalReader(journal.path) as reader:
-            ops += [(frame.t, frame.payload) for frame in reader.frames() if frame.kind == OP]
-    for _, payload in sorted(ops, key=lambda one: one[0]):  # names of journals have no order
-        _apply(recorded, decode_json(payload))
-    return recorded
+    """Return what each run holds."""
+    found = []
+    for folder in iter_runs(root):
+        found.append(recorded := Recorded())
+        ops = []
+        for journal in folder.journals():
+            recorded.journals += 1
+            with JournalReader(journal.path) as reader:
+                ops += [(frame.t, frame.payload) for frame in reader.frames() if frame.kind == OP]
+        for _, payload in sorted(ops, key=lambda one: one[0]):  # names of journals have no order
+            _apply(recorded, decode_json(payload))
+    return found
 
 
 def _apply(recorded: Recorded, op: dict) -> None:
@@ -84,33 +86,27 @@ class Scripts:
         return path
 
     def run(self, code: str, *arguments: str, env: dict[str, str] | None = None) -> Ended:
-        path = self.write(code)
-        return self.start([sys.executable, path.name, *arguments], env)
+        return self.start([sys.executable, self.write(code).name, *arguments], env)
 
     def start(self, command: list[str], env: dict[str, str] | None = None) -> Ended:
-        done = subprocess.run(
-            command,
-            cwd=self.folder,
-            env={**os.environ, **(env or {})},
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-        return Ended(done.returncode, done.stdout, without_own_lines(done.stderr))
+        given = {"cwd": self.folder, "env": {**os.environ, **(env or {})}, "timeout": 240}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **given)
+        lines = done.stderr.splitlines(keepends=True)
+        others = "".join(line for line in lines if not line.startswith("seamark: "))
+        return Ended(done.returncode, done.stdout, others)
 
     def recorded(self) -> Recorded:
-        (only,) = read_journals(self.root)
+        (only,) = self.all_recorded()
         return only
+
+    def reopened(self) -> seamark.Run:
+        """Return the only run, open for reading."""
+        (folder,) = iter_runs(self.root)
+        given = {"root": self.root, "mode": "read-only"}
+        return seamark.init_run(folder.project, with_id=folder.run, **given)
 
     def all_recorded(self) -> list[Recorded]:
         return read_journals(self.root)
-
-
-def without_own_lines(stderr: str) -> str:
-    return "".join(
-        line for line in stderr.splitlines(keepends=True) if not line.startswith("seamark: ")
-    )
 
 
 @pytest.fixture

@@ -20,9 +20,7 @@ ELSEWHERE = "the repository's files lie elsewhere"
 def taken(folder: Path) -> tuple[dict[str, object], dict[str, Diff]]:
     facts: dict[str, object] = {}
     kept: dict[str, Diff] = {}
-    GitProbe(folder, timeout_s=60).find(
-        facts.update, lambda one: kept.update({"source_code/diff": one})
-    )
+    GitProbe(folder, timeout_s=60).find(facts.update, lambda one: kept.update(diff=one))
     return {path.removeprefix("source_code/git/"): value for path, value in facts.items()}, kept
 
 
@@ -49,16 +47,6 @@ def work_tree_of_home(home: Path, stranger: Path) -> None:
     git(stranger, "config", "core.worktree", "../../..")
 
 
-def git_file(home: Path, stranger: Path) -> None:
-    stranger.mkdir()
-    (stranger / ".git").write_text("gitdir: ../../private/.git\n")
-
-
-def link(home: Path, stranger: Path) -> None:
-    stranger.mkdir()
-    (stranger / ".git").symlink_to("../../private/.git")
-
-
 def link_to_a_worktree(home: Path, stranger: Path) -> None:
     git(home / "private", "worktree", "add", "-q", "--detach", str(home / "second"))
     stranger.mkdir()
@@ -66,9 +54,15 @@ def link_to_a_worktree(home: Path, stranger: Path) -> None:
 
 
 def file_to_a_worktree(home: Path, stranger: Path) -> None:
-    git(home / "private", "worktree", "add", "-q", "--detach", str(home / "second"))
-    stranger.mkdir()
+    link_to_a_worktree(home, stranger)
+    (stranger / ".git").unlink()
     shutil.copy(home / "second" / ".git", stranger / ".git")
+
+
+def shared_folder(home: Path, stranger: Path) -> None:
+    make_repository(stranger)
+    git(stranger, "symbolic-ref", "HEAD", "refs/heads/topic/one")
+    (stranger / ".git" / "commondir").write_text("../../../private/.git\n")
 
 
 def file_to_a_submodule(home: Path, stranger: Path) -> None:
@@ -76,12 +70,6 @@ def file_to_a_submodule(home: Path, stranger: Path) -> None:
     stranger.mkdir()
     (stranger / ".git").write_text("gitdir: ../../private/.git/modules/inner\n")
     git(home / "private", "config", "-f", ".git/modules/inner/config", "--unset", "core.worktree")
-
-
-def shared_folder(home: Path, stranger: Path) -> None:
-    make_repository(stranger)
-    git(stranger, "symbolic-ref", "HEAD", "refs/heads/topic/one")
-    (stranger / ".git" / "commondir").write_text("../../../private/.git\n")
 
 
 def links_within(home: Path, stranger: Path) -> None:
@@ -107,21 +95,24 @@ def index_of_another(home: Path, stranger: Path) -> None:
     (stranger / ".git" / "index").symlink_to(home / "private" / ".git" / "index")
 
 
-HOSTILE = [
-    work_tree_of_home,
-    git_file,
-    link,
-    link_to_a_worktree,
-    file_to_a_worktree,
-    file_to_a_submodule,
-    shared_folder,
-    links_within,
-    link_to_a_branch,
-    index_of_another,
-]
+def git_file(home: Path, stranger: Path) -> None:
+    stranger.mkdir()
+    (stranger / ".git").write_text("gitdir: ../../private/.git\n")
 
 
-@pytest.mark.parametrize("arm", HOSTILE, ids=lambda arm: arm.__name__)
+def git_link(home: Path, stranger: Path) -> None:
+    stranger.mkdir()
+    (stranger / ".git").symlink_to("../../private/.git")
+
+
+@pytest.mark.parametrize(
+    "arm",
+    [
+        *(git_file, git_link, link_to_a_worktree, file_to_a_worktree, file_to_a_submodule),
+        *(work_tree_of_home, shared_folder, links_within, link_to_a_branch, index_of_another),
+    ],
+    ids=lambda arm: arm.__name__,
+)
 def test_files_outside_are_neither_compared_nor_listed(home, arm):
     """A stranger's repository may name anybody's files as its own, or anybody's repository."""
     (home / "downloads").mkdir()
@@ -139,62 +130,54 @@ def add_submodule(folder: Path, tmp_path: Path) -> Path:
     return folder / "inner"
 
 
-def worktree(tmp_path: Path) -> Path:
-    repository = make_repository(tmp_path / "repo")
-    git(repository, "worktree", "add", "-q", "--detach", str(tmp_path / "other"))
-    return tmp_path / "other"
+def worktree(repository: Path) -> Path:
+    git(repository, "worktree", "add", "-q", "--detach", "../other")
+    return repository.parent / "other"
 
 
-def submodule(tmp_path: Path) -> Path:
-    return add_submodule(make_repository(tmp_path / "repo"), tmp_path)
+def submodule(repository: Path) -> Path:
+    return add_submodule(repository, repository.parent)
 
 
-def worktree_of_a_bare_repository_within(tmp_path: Path) -> Path:
-    repository = make_repository(tmp_path / "repo")
-    git(tmp_path, "clone", "-q", "--bare", str(repository), "all/.bare")
-    git(tmp_path / "all" / ".bare", "worktree", "add", "-q", "--detach", "../main")
-    return tmp_path / "all" / "main"
+def through_a_link(repository: Path) -> Path:
+    (repository.parent / "linked").symlink_to("repo")
+    return repository.parent / "linked"
 
 
-def through_a_link(tmp_path: Path) -> Path:
-    make_repository(tmp_path / "repo")
-    (tmp_path / "linked").symlink_to("repo")
-    return tmp_path / "linked"
-
-
-def folder_apart_that_points_back(tmp_path: Path) -> Path:
-    repository = make_repository(tmp_path / "repo")
-    git(repository, "init", "-q", "--separate-git-dir", str(tmp_path / "apart"))
+def folder_apart_that_points_back(repository: Path) -> Path:
+    git(repository, "init", "-q", "--separate-git-dir", "../apart")
     git(repository, "config", "core.worktree", str(repository))
     return repository
 
 
-def folder_apart_within(tmp_path: Path) -> Path:
-    repository = make_repository(tmp_path / "repo")
+def folder_apart_within(repository: Path) -> Path:
     git(repository, "init", "-q", "--separate-git-dir", str(repository / ".hidden"))
     return repository
 
 
-def clone_that_shares_objects(tmp_path: Path) -> Path:
-    git(tmp_path, "clone", "-q", "--shared", str(make_repository(tmp_path / "repo")), "second")
-    return tmp_path / "second"
+def worktree_of_a_bare_repository_within(repository: Path) -> Path:
+    beside = repository.parent / "all"
+    git(repository.parent, "clone", "-q", "--bare", str(repository), "all/.bare")
+    git(beside / ".bare", "worktree", "add", "-q", "--detach", "../main")
+    return beside / "main"
 
 
-REAL = [
-    clone_that_shares_objects,
-    folder_apart_that_points_back,
-    folder_apart_within,
-    submodule,
-    through_a_link,
-    worktree,
-    worktree_of_a_bare_repository_within,
-]
+def clone_that_shares_objects(repository: Path) -> Path:
+    git(repository.parent, "clone", "-q", "--shared", str(repository), "second")
+    return repository.parent / "second"
 
 
-@pytest.mark.parametrize("make", REAL, ids=lambda make: make.__name__)
-def test_what_git_makes_is_compared(tmp_path, make):
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(clone_that_shares_objects, folder_apart_that_points_back, folder_apart_within, submodule),
+        *(through_a_link, worktree, worktree_of_a_bare_repository_within),
+    ],
+    ids=lambda make: make.__name__,
+)
+def test_files_are_compared_in_every_folder_that_git_makes(tmp_path, make):
     """Worktrees and submodules point back at their files; from a folder below, too."""
-    folder = make(tmp_path)
+    folder = make(make_repository(tmp_path / "repo"))
     assert taken(folder)[0]["dirty"] is False
     (folder / "train.py").write_text("changed\n")
     below = folder / "below"
@@ -202,10 +185,10 @@ def test_what_git_makes_is_compared(tmp_path, make):
     for asked in (folder, below):
         facts, kept = taken(asked)
         assert (facts["dirty"], facts["files_changed"]) == (True, 1)
-        assert b"+changed" in kept["source_code/diff"].content
+        assert b"+changed" in kept["diff"].content
 
 
-def test_a_git_folder_apart_without_a_way_back_is_not_compared(tmp_path):
+def test_git_folder_apart_without_a_way_back_is_not_compared(tmp_path):
     """It looks as somebody else's does; the commit is told."""
     repository = make_repository(tmp_path / "repo")
     git(repository, "init", "-q", "--separate-git-dir", str(tmp_path / "apart"))

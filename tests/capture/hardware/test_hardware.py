@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import queue
 import signal
@@ -18,14 +17,11 @@ from cgroup_trees import DOCKER_V2, GIB, write_tree
 from seamark.capture.hardware import BEGIN_S, EVERY_S, FIRST_S, Hardware, between
 from seamark.capture.hardware.machine import Machine, Reading, usage
 
-MIB = 2**20
-
 
 class Clock:
     """Seconds that pass when somebody waits."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    now = 0.0
 
     def __call__(self) -> float:
         return self.now
@@ -101,9 +97,6 @@ def sample(run, clock, end, machine=None, **given):
     return machine
 
 
-# ------------------------------------------------------------------ when
-
-
 @pytest.mark.parametrize(
     ("end", "rows"),
     [
@@ -126,15 +119,14 @@ def test_samples_come_soon_then_at_an_interval_and_at_the_end(clock, end, rows):
 
 
 @pytest.mark.parametrize("name", ["__init__", "facts", "close"])
-def test_a_machine_that_fails_raises_nothing(clock, name, monkeypatch):
+def test_machine_that_fails_raises_nothing(clock, name, monkeypatch):
     monkeypatch.setattr(Steady, name, lambda *_: 1 / 0)
     hardware = Hardware(Recorded(clock), "m", machine=lambda: Steady(clock), clock=clock)
     hardware._ended = End(clock, 3.0)
     hardware.sample(hardware._ended)
 
 
-def test_a_failure_costs_one_sample(clock):
-    """Of the machine, or of the run that records."""
+def test_failure_of_the_machine_or_the_run_costs_one_sample(clock):
 
     class Failing(Steady):
         def read(self, place=None):
@@ -152,9 +144,6 @@ def test_a_failure_costs_one_sample(clock):
     sample(run, clock, 22.5, Failing(clock))
     assert [at for at, _ in run.rows] == [22.0]
     assert run.rows[0][1]["m/cpu"] == pytest.approx(40)
-
-
-# ------------------------------------------------------------------ what, and under which names
 
 
 def test_rates_are_those_of_the_time_between_two_samples(clock):
@@ -177,7 +166,7 @@ def test_rates_are_those_of_the_time_between_two_samples(clock):
     }
 
 
-def test_what_cannot_be_said_this_time_is_left_out():
+def test_rates_that_cannot_be_computed_are_left_out():
     """A counter that fell, one that is new, no time in between; never a made-up number."""
     before = Reading(0.0, {}, {"a": 10.0, "b": 5.0})
     after = Reading(10.0, {"memory": 1.0}, {"a": 4.0, "b": 25.0, "c": 1.0})
@@ -187,8 +176,7 @@ def test_what_cannot_be_said_this_time_is_left_out():
     assert between(before, after, {}) == {"memory": 1.0}
 
 
-def test_one_gpu_has_no_number_and_several_have_theirs(clock):
-    """As Neptune names them; the number is that of nvidia-smi."""
+def test_one_gpu_has_no_number_and_several_have_that_of_nvidia_smi(clock):
     for gpus, names in [
         ((3,), {"m/gpu", "m/gpu_power"}),
         ((1, 2), {"m/gpu_1", "m/gpu_2", "m/gpu_power_1", "m/gpu_power_2"}),
@@ -210,10 +198,9 @@ def test_one_gpu_has_no_number_and_several_have_theirs(clock):
     ],
     ids=["rank 0", "its gpu", "more ranks than gpus", "next host", "one on each host"],
 )
-def test_a_host_is_told_of_once_and_a_rank_tells_of_itself(
+def test_first_rank_of_a_host_records_the_host_and_each_rank_itself(
     environment, host, gpus, clock, monkeypatch
 ):
-    """Where every rank records: each its processes, the first of a host what they share."""
     for name, value in {"WORLD_SIZE": "16", **environment}.items():
         monkeypatch.setenv(name, value)
     run, machine = Recorded(clock), Steady(clock)
@@ -233,11 +220,7 @@ def test_facts_and_numbers_have_switches_of_their_own(facts, metrics, clock):
     assert (bool(run.facts), bool(run.rows)) == (facts, metrics)
 
 
-# ------------------------------------------------------------------ a real machine
-
-
-def test_real_numbers_are_those_of_the_kernel():
-    """Near to what /proc says at the same moment."""
+def test_numbers_are_near_to_those_of_the_kernel():
     machine = Machine()
     facts = {name: value for part in machine.facts() for name, value in part.items()}
     reading = machine.read()
@@ -250,14 +233,8 @@ def test_real_numbers_are_those_of_the_kernel():
     seconds, memory = usage(psutil)
     assert memory >= int(resident) * 1024 * 0.5
     assert seconds >= sum(os.times()[:2]) * 0.5
-    assert set(reading.counted) == {
-        "process_cores",
-        "cpu",
-        "disk_read_rate",
-        "disk_write_rate",
-        "network_receive_rate",
-        "network_send_rate",
-    }
+    rates = {"disk_read_rate", "disk_write_rate", "network_receive_rate", "network_send_rate"}
+    assert set(reading.counted) == {"process_cores", "cpu", *rates}
     assert "disk_free" not in reading.present
     free = machine.read(Path("/")).present["disk_free"]
     assert free == pytest.approx(psutil.disk_usage("/").free / GIB, rel=0.1)
@@ -273,12 +250,10 @@ def test_percent_and_memory_are_those_of_the_container(tmp_path, monkeypatch):
     assert (facts["cpu_usable"], facts["memory_limit"]) == (1.5, 2.0)
     before = machine.read()
     assert before.present["memory"] == pytest.approx((GIB + 50_000_000) / GIB)
-    stat = "usage_usec " + str(61_500_000 + 7_500_000) + "\n"
-    write_tree({"sys/fs/cgroup/cpu.stat": stat}, tmp_path)
-    found = between(
-        dataclasses.replace(before, at=-10.0), dataclasses.replace(machine.read(), at=0.0), {}
-    )
-    assert found["cpu"] == pytest.approx(50)
+    write_tree({"sys/fs/cgroup/cpu.stat": f"usage_usec {61_500_000 + 7_500_000}\n"}, tmp_path)
+    after = machine.read()
+    before.at, after.at = -10.0, 0.0
+    assert between(before, after, {})["cpu"] == pytest.approx(50)
 
 
 def test_percent_is_of_the_cores_that_may_be_used(monkeypatch):
@@ -288,48 +263,43 @@ def test_percent_is_of_the_cores_that_may_be_used(monkeypatch):
         __slots__ = ()
         idle = property(lambda self: self[1])
 
-    times = [Times((10.0, 90.0)), Times((80.0, 20.0)), Times((60.0, 40.0))]
+    times = [Times(each) for each in ((10.0, 90.0), (80.0, 20.0), (60.0, 40.0))]
     monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: 3)
     monkeypatch.setattr(psutil, "cpu_times", lambda percpu=False: times)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2})
     assert Machine().read().counted["cpu"] == pytest.approx(100 * 140 / 2)
 
 
-def test_children_and_what_they_started_are_counted():
+def test_children_and_their_children_are_counted():
     """Data loaders too; their memory, and the time of those that ended."""
-    hold = "import sys; sys.stdin.read()"
-    code = (
-        "import subprocess, sys\n"
-        f"inner = subprocess.Popen([sys.executable, '-c', {hold!r}], stdin=subprocess.PIPE)\n"
-        "data = bytearray(50 << 20)\n"
-        "print(inner.pid, flush=True)\n"
-        "sys.stdin.read()\n"
-        "inner.stdin.close()\n"
-        "inner.wait()\n"  # its time passes to who waits for it, and would be lost otherwise
-    )
+    code = """
+import subprocess, sys
+hold = "import sys; sys.stdin.read()"
+inner = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE)
+data = bytearray(50 << 20)
+print(inner.pid, flush=True)
+sys.stdin.read()
+inner.stdin.close()
+inner.wait()  # its time passes to who waits for it, and would be lost otherwise
+"""
     _, before = usage(psutil)
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as child:
         inner = int(child.stdout.readline())
         below = psutil.Process().children(recursive=True)
         assert {child.pid, inner} <= {each.pid for each in below}
         seconds, memory = usage(psutil)
         child.stdin.close()
         child.wait()
-    assert memory - before > 50 * MIB
+    assert memory - before > 50 << 20
     assert usage(psutil)[0] >= seconds
 
 
-def test_a_process_that_vanishes_is_left_out(monkeypatch):
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        gone = psutil.Process(child.pid)
-        child.communicate(b"\n")
+def test_process_that_vanishes_is_left_out(monkeypatch):
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
     monkeypatch.setattr("seamark.capture.hardware.machine._tree", lambda _: [gone.pid, os.getpid()])
-    assert usage(psutil)[1] > MIB
-
-
-# ------------------------------------------------------------------ the thread
+    assert usage(psutil)[1] > 1 << 20
 
 
 def hardware_threads():
@@ -354,28 +324,24 @@ def test_facts_are_recorded_once_and_the_thread_ends_with_the_run():
     run, machine = Recorded(), Told()
     machine.let.set()
     hardware = Hardware(run, "m", machine=lambda: machine)
-    hardware.start()
-    hardware.start()  # started already: nothing
-    (thread,) = hardware_threads()
-    assert thread.daemon
-    assert machine.asked.wait(60)
-    hardware.stop(60)
-    thread.join(60)
-    assert run.facts == {"m/environment/told": 1}
-    run.facts.clear()
-    hardware.start()
-    (thread,) = hardware_threads()
-    hardware.stop(60)
-    hardware.stop(60)
-    thread.join(60)
-    assert run.facts == {}
+    for facts in ({"m/environment/told": 1}, {}):
+        run.facts.clear()
+        hardware.start()
+        hardware.start()  # started already: nothing
+        (thread,) = hardware_threads()
+        assert thread.daemon
+        assert machine.asked.wait(60)
+        hardware.stop(60)
+        hardware.stop(60)
+        thread.join(60)
+        assert run.facts == facts
     none = Hardware(run, "m", facts=False, metrics=False)
     none.start()
     none.stop(60)
     assert hardware_threads() == []
 
 
-def test_a_machine_that_hangs_holds_nothing_up():
+def test_machine_that_hangs_holds_nothing_up():
     """Stopping gives up, and what it says later is recorded nowhere."""
     run, machine = Recorded(), Told()
     hardware = Hardware(run, "m", machine=lambda: machine)
@@ -390,8 +356,7 @@ def test_a_machine_that_hangs_holds_nothing_up():
     assert (run.facts, run.rows) == ({}, [])
 
 
-def test_ctrl_c_after_a_sample_ends_the_process_as_ever(scripts):
-    """By the signal: what is recorded at the end hides nothing of it."""
+def test_ctrl_c_after_a_sample_ends_the_process_by_the_signal(scripts):
     code = """
         import os, signal, threading, seamark
         from seamark.capture import hardware
@@ -413,8 +378,7 @@ def test_ctrl_c_after_a_sample_ends_the_process_as_ever(scripts):
     assert scripts.recorded().states[-1]["state"] == "interrupted"
 
 
-def test_a_script_that_ends_at_once_asks_nothing(scripts):
-    """It loads neither psutil nor the driver's library, and no thread is left to wait for."""
+def test_script_that_ends_at_once_loads_neither_psutil_nor_a_driver(scripts):
     code = """
         import sys, threading, seamark
         run = seamark.init_run()

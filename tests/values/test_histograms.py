@@ -58,7 +58,7 @@ def test_short_numbers_have_histograms(dtype):
     assert (edges[0], edges[-1], counts[0], counts[-1]) == (0.0, 1.0, 1.0, 2.0)
 
 
-def test_what_has_no_histogram_is_told_apart():
+def test_tensors_without_a_histogram_are_named():
     tensors = {
         "ok": torch.ones(1), "nan": torch.tensor([math.nan]), "none": torch.ones(0),
         "complex": torch.ones(1, dtype=torch.complex64), "other": "text",

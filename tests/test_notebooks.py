@@ -173,7 +173,6 @@ def notebook_of(cells):
 
 
 def test_example_runs_and_shows_what_it_promises(monkeypatch):
-    """Runs, namespaces and tables as HTML, figures as figures; the run is recorded."""
     monkeypatch.setenv("JPY_SESSION_NAME", str(Path("work/train.ipynb").absolute()))
     notebook = executed()
     shown = {
@@ -214,7 +213,6 @@ def test_example_is_kept_without_outputs():
 
 
 def test_tab_proposes_paths(kernel):
-    """Of a run, below a namespace, of a project, and the columns of a table."""
     begin_run(kernel)
     kernel.run("run['train/loss'].append(1.0)\nrun['train/acc'].append(1.0)")
     kernel.run("project = seamark.init_project('demo')\nproject['config/depth'] = 3")
@@ -227,7 +225,6 @@ def test_tab_proposes_paths(kernel):
 
 
 def test_interrupted_cell_ends_only_the_run_of_its_with_block(kernel):
-    """The kernel lives, and the next cell records on."""
     run = begin_run(kernel)
     assert kernel.interrupted(TRAIN, is_printed) == "error"
     assert kernel.value("run['sys/state'].fetch()") == "running"
@@ -249,7 +246,6 @@ def test_interrupted_cell_ends_only_the_run_of_its_with_block(kernel):
     ],
 )
 def test_state_says_how_the_kernel_ended(own_kernel, busy, at_once, state):
-    """A restart in the middle of a training does not complete it."""
     run = begin_run(own_kernel)
     own_kernel.run("run['loss'].append(1.0)")
     if busy:
@@ -259,7 +255,6 @@ def test_state_says_how_the_kernel_ended(own_kernel, busy, at_once, state):
 
 
 def test_run_is_completed_if_another_cell_follows_the_interrupted_one(own_kernel):
-    """Whoever looked at the run afterwards and closed the notebook was not interrupted."""
     run = begin_run(own_kernel)
     own_kernel.interrupted(TRAIN, is_printed)
     own_kernel.run("run['loss'].fetch_last()")
@@ -272,7 +267,6 @@ def is_update(message):
 
 
 def test_figure_follows_a_run_until_it_ends(kernel):
-    """In the place of the one before; the cell ends with the run."""
     run = init_run("demo", **QUIET)
     kernel.run("import seamark")
     opened = f"seamark.init_run('demo', with_id={run.id!r}, mode='read-only')"
@@ -332,7 +326,6 @@ def with_outputs(cells, path):
 
 
 def test_executed_cells_are_kept_without_outputs_and_secrets(tmp_path):
-    """Up to the end of the run."""
     executed(with_outputs(CODE, tmp_path / "train.ipynb"))
     (row,) = rows("demo")
     run = init_run("demo", with_id=row["sys/id"], mode="read-only")
@@ -388,7 +381,6 @@ def shown():
 
 @pytest.mark.thorough
 def test_cells_show_the_same_whether_output_is_recorded_or_not(monkeypatch):
-    """Streams, results and errors; and both streams are recorded."""
     monkeypatch.setenv("SEAMARK_QUIET", "1")
     recorded, root = shown(), Path(".seamark")
     texts, count = printed(root), len(points(root))

@@ -146,7 +146,6 @@ def command(*words):
 @pytest.mark.once
 @pytest.mark.parametrize("hosts", [[], pytest.param(["lightning"], marks=pytest.mark.slow)])
 def test_no_planted_secret_reaches_the_disk_or_the_screen(hosts):
-    """From a real training: the root, the index and everything printed are searched for each."""
     if hosts:
         pytest.importorskip("pytorch_lightning")
     Path("train.py").write_text(textwrap.dedent(SCRIPT))
@@ -220,7 +219,6 @@ ADDRESSES = {
 
 
 def test_addresses_of_artifacts_and_checkpoints_hold_no_secrets():
-    """By name in query and fragment, by shape anywhere, and the token itself."""
     with seamark.init_run(api_token="given-7f3a") as run:
         assert b"given-7f3a" not in pickle.dumps(run)
         for at, url in enumerate(ADDRESSES):
@@ -272,7 +270,6 @@ def test_masking_is_switched_by_a_variable_or_an_argument_which_takes_precedence
 
 
 def test_project_hides_secrets_too(monkeypatch):
-    """Its log is shown to others as well; the variables hold for it."""
     with seamark.init_project("demo") as project:
         project["link"] = "https://me:pw@host"
         project["site"] = {"token": "x"}

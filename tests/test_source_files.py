@@ -71,7 +71,6 @@ def test_files_folders_and_patterns_are_kept_under_relative_names():
 
 
 def test_start_waits_for_no_file(tmp_path, monkeypatch):
-    """A thread looks for them in the working directory of the start; the end of the run waits."""
     write("lib/a.py")
     begun, go_on = threading.Event(), threading.Event()
     keep = SourceFiles._keep
@@ -107,7 +106,6 @@ def test_number_and_bytes_of_files_are_limited_and_that_is_said(monkeypatch, cap
 
 @pytest.mark.usefixtures("either_way")
 def test_folder_with_very_many_files_is_not_searched_to_its_end(monkeypatch):
-    """As many as may be kept, and one more, to know that there are more."""
     write(*(f"big/{number:04}.py" for number in range(500)))
     monkeypatch.setattr(uploads, "_MAX_FILES", 10)
     looked = []
@@ -118,7 +116,6 @@ def test_folder_with_very_many_files_is_not_searched_to_its_end(monkeypatch):
 
 
 def test_ignored_files_are_left_out():
-    """Nested files, negations, folders; as git sees it."""
     write("train.py", "lib/a.py", "lib/a.log", "lib/keep.log", "build/x.py", "data/big/one.py")
     write("lib/tmp/b.py", "top.txt", "lib/top.txt", "data/small.py")
     Path(".git/info").mkdir(parents=True)
@@ -204,7 +201,6 @@ def test_settings_of_a_hostile_repository_run_nothing(tmp_path):
 
 
 def test_repository_within_is_searched_by_its_own_rules():
-    """Git itself does not look into it."""
     write("train.py", "a.log", "inner/b.py", "inner/b.txt", "inner/b.log")
     Path(".gitignore").write_text("*.log\n.gitignore\n")
     Path("inner/.gitignore").write_text("*.txt\n.gitignore\n")

@@ -50,7 +50,6 @@ def traced(folder):
 
 
 def test_each_call_is_one_write_to_one_journal_without_sync_and_no_database_is_opened(tmp_path):
-    """From the first call to the stop; nothing is forced to disk on the thread that records."""
     calls = traced(tmp_path)
     [begin] = [at for at, call in enumerate(calls) if '"begin' in call[2]]
     [end] = [at for at, call in enumerate(calls) if '"end' in call[2]]
@@ -76,7 +75,6 @@ def test_journal_is_not_taken_for_a_database():
 
 
 def test_each_call_is_one_write_by_the_count_of_the_kernel():
-    """The same count without strace, from the kernel's own accounting of this thread."""
     account = Path(f"/proc/self/task/{threading.get_native_id()}/io")
     if not account.exists():
         pytest.skip("this kernel does not count system calls of threads")

@@ -37,7 +37,6 @@ def recorded_with(scripts, switches: str = "", *arguments: str, env=None):
 
 
 def test_run_records_script_packages_host_and_process(scripts):
-    """With the arguments as they were at the start."""
     recorded, writer = recorded_with(scripts, "", "--lr", "0.1")
     atoms = recorded.atoms
     assert atoms["source_code/entrypoint"] == "script.py"
@@ -107,7 +106,6 @@ def test_captures_leave_no_thread_once_they_are_done(scripts):
 
 
 def test_loading_the_captures_loads_nothing_heavy():
-    """They are loaded when a run starts, in the training process."""
     code = (
         "import sys, seamark.capture, seamark.process.rank\n"
         "heavy = {'numpy', 'torch', 'pandas', 'sqlalchemy', 'rich', 'asyncio', 'seamark.run.run'}\n"
@@ -134,7 +132,6 @@ def test_dependencies_are_inferred_or_a_file(scripts):
 
 
 def test_repository_and_its_changes_are_kept_without_secrets(scripts):
-    """Commit, branch, remote, a patch and a list of names; what is hidden is noted."""
     script = scripts.write(SCRIPT.replace("SWITCHES", ""))
     (scripts.folder / "settings.py").write_text("lr = 1\n")
     for command in (
@@ -211,7 +208,6 @@ def test_version_counts_what_is_imported_until_the_exit_of_the_interpreter(scrip
 
 
 def test_all_parts_together_get_the_time_of_the_end(monkeypatch):
-    """What one has taken the next ones do not have."""
     now, given = [100.0], []
 
     class Slow:

@@ -100,7 +100,6 @@ SGE = {"SGE_ROOT": "/sge", "JOB_ID": "7", "SGE_TASK_ID": "undefined", "QUEUE": "
     ],
 )
 def test_containers_clusters_and_services_are_found(tmp_path, files, environment, wanted):
-    """As far as files of an engine and variables say them; no path of a person, no token."""
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -131,7 +130,6 @@ def test_other_variables_are_not_read(tmp_path):
 
 @pytest.mark.parametrize("name", ["etc/os-release", "proc/self/cgroup", "run/.containerenv"])
 def test_odd_files_raise_nothing(tmp_path, name):
-    """Folders and bytes that are no text in the place of files."""
     (tmp_path / name).mkdir(parents=True)
     assert isinstance(environment_facts("m", {}, tmp_path), dict)
     (tmp_path / name).rmdir()

@@ -80,7 +80,6 @@ def unchanged(view):
 
 
 def test_script_that_raises_while_loading_leaves_output_and_traceback(scripts, look):
-    """And does not change the run: nothing was trained."""
     before = unchanged(look())
     ended = scripts.run(AGAIN + 'print("loading")\nraise ValueError("no checkpoint")\n')
     assert ended.code == 1
@@ -110,7 +109,6 @@ def test_output_before_the_first_point_is_recorded_by_the_same_writer(scripts, l
 
 
 def test_evaluation_leaves_the_run_as_it_was(scripts, look):
-    """It has facts and output of its own; state, code and times of ownership stay."""
     before = unchanged(look())
     code = 'print("evaluating")\nrun["test/acc"].append(0.5)\n'
     assert scripts.run(AGAIN + dedent(code), "other").code == 0
@@ -120,7 +118,6 @@ def test_evaluation_leaves_the_run_as_it_was(scripts, look):
 
 
 def test_process_that_only_adds_captures_nothing(scripts, look):
-    """owner=False: a script that tags stays light, and one that raises leaves no trace."""
     before = values(look(), "monitoring")
     code = AGAIN.replace("capture=", "owner=False, capture=")
     code += 'run["sys/tags"].add("best")\nprint("tagged")\nraise ValueError\n'
@@ -129,7 +126,6 @@ def test_process_that_only_adds_captures_nothing(scripts, look):
 
 
 def test_signals_mark_only_a_run_that_is_owned(scripts, look):
-    """SIGTERM ends an evaluation as it would without us, and interrupts no run."""
     code = """
         import os, signal
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

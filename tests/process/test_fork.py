@@ -84,7 +84,6 @@ def test_only_one_module_registers_with_the_interpreter():
 # Python 3.12 warns of any fork where there are threads.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_fork_goes_on_after_a_while_though_an_import_holds_it_off():
-    """The fork goes on after a while; the child has a lock of its own, and forks later too."""
     held, leave = threading.Event(), threading.Event()
 
     def work():

@@ -49,7 +49,6 @@ def fail():
 
 
 def test_exception_of_a_signal_handler_passes_a_quiet_block(handled):
-    """A time limit that ends in our code ends the training nevertheless, and is no loss."""
     lost: list[Exception] = []
     with pytest.raises(TimeLimitError), quietly(lost.append):
         interrupt()
@@ -57,7 +56,6 @@ def test_exception_of_a_signal_handler_passes_a_quiet_block(handled):
 
 
 def test_own_exception_stops_at_a_quiet_block_and_is_told_once():
-    """One block may be used again and inside itself, and needs no listener."""
     lost: list[Exception] = []
     quiet = quietly(lost.append)
     with quiet:
@@ -72,7 +70,6 @@ def test_own_exception_stops_at_a_quiet_block_and_is_told_once():
 
 
 def test_decorated_function_is_quiet(handled):
-    """It returns what it returns, or None; what a handler raised in it passes."""
 
     @quietly()
     def call(what):
@@ -85,7 +82,6 @@ def test_decorated_function_is_quiet(handled):
 
 
 def test_only_named_exceptions_are_swallowed(handled):
-    """Other exceptions go on, those that stop a process among them."""
     with pytest.raises(ValueError, match="x"), quietly(only=(OSError, KeyError)):
         raise ValueError("x")  # noqa: EM101
     with pytest.raises(KeyboardInterrupt), quietly():

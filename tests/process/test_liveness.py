@@ -103,7 +103,6 @@ SEGFAULT = "python[{pid}]: segfault at 0 ip 00007f6a2c sp 00007ffd1 error 4 in l
 def test_kernel_log_says_why_this_process_and_no_other_was_killed(
     tmp_path, header, crash, line, reason
 ):
-    """In the words of several kernels, between other lines."""
     other = (30, "usb 1-1: new high-speed USB device number 5")
     text = line.format(pid=header["pid"], other=header["pid"] + 1)
     kernel_log(tmp_path, other, (9, text), other)
@@ -128,7 +127,6 @@ def test_kernel_log_is_not_believed_about_a_reused_pid_or_another_namespace(
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_counter_of_the_group_that_rose_makes_lack_of_memory_likely(tmp_path, crash, version):
-    """It names no process, so that is all that is said."""
     noted = group(tmp_path, GROUPS, 2, version=version)
     assert crash(cgroup=[noted]).reason == "process gone"
     group(tmp_path, GROUPS, 3, version=version)
@@ -167,7 +165,6 @@ def test_malformed_header_raises_nothing(crash, key, value):
 
 
 def test_restart_of_the_host_is_the_reason_where_boots_are_known(tmp_path, crash):
-    """Another boot id, and it was started after the last sign of life."""
     (tmp_path / "proc").mkdir()
     stat = tmp_path / "proc/stat"
     stat.write_text(f"cpu  1 2 3\nbtime {NOW // S - 300}\nprocesses 5\n")
@@ -181,7 +178,6 @@ def test_restart_of_the_host_is_the_reason_where_boots_are_known(tmp_path, crash
 
 
 def test_silent_process_that_is_there_is_not_called_gone(tmp_path, header):
-    """As one that was stopped by hand: it is not said to be gone."""
     found = Evidence(tmp_path, NOW, (UP, UP)).crash(process_facts(), NOW - 1000 * S)
     assert (found.reason, found.detail) == ("heartbeat lost", "its process is still there")
     assert found.last_t == NOW - 1000 * S
@@ -218,7 +214,6 @@ def test_memory_groups_of_a_process_are_its_own_and_those_above(tmp_path):
 
 
 def test_process_is_known_by_its_start_and_its_boot():
-    """A pid is used again; with its start time it is not."""
     own = process_start(os.getpid())
     assert own == process_start(os.getpid())
     code = (

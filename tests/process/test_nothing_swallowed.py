@@ -120,12 +120,10 @@ def odd_values():
     ],
 )
 def test_interrupt_is_heard_where_values_and_ranks_are_looked_at(work):
-    """By code that catches whatever they raise, but not this."""
     strike_everywhere(lambda: work)
 
 
 def test_interrupt_is_heard_where_tensors_are_looked_at():
-    """Tensors are asked for things that some of them do not have."""
     torch = pytest.importorskip("torch")
     tensors = {"a": torch.ones(3), "b": torch.ones(2, dtype=torch.complex64)}
     strike_everywhere(lambda: lambda: histograms(tensors, 4))
@@ -134,7 +132,6 @@ def test_interrupt_is_heard_where_tensors_are_looked_at():
 
 @some_or_all
 def test_interrupt_is_heard_in_the_journal_and_loses_nothing(tmp_path, every):
-    """From the first record, which opens it, to its end; nothing counts as lost by it."""
     writers: list[JournalWriter] = []
 
     def make():

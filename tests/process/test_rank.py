@@ -105,7 +105,6 @@ def test_rank_of_rank_zero_only_counts_unless_it_is_zero(monkeypatch, module):
 
 
 def test_job_is_named_by_what_outlives_its_processes():
-    """SLURM's job, or task of an array; torchrun's run with the agent that watches."""
     assert job_key({}) is None
     assert job_key({"SLURM_JOB_ID": "7"}) == "slurm:7"
     array = {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "2"}
@@ -116,7 +115,6 @@ def test_job_is_named_by_what_outlives_its_processes():
 
 
 def test_only_a_restart_is_the_same_job():
-    """Two runs of one script in one allocation are two runs."""
     job = {"SLURM_JOB_ID": "7"}
     key = job_key(job)
     assert restart_count(job) == 0
@@ -130,7 +128,6 @@ def test_only_a_restart_is_the_same_job():
 
 
 def test_worker_that_torchrun_restarted_has_the_same_agent():
-    """And one that SLURM requeued has another, under the same job."""
     both = {"SLURM_JOB_ID": "7", "TORCHELASTIC_RUN_ID": "r"}
     key = job_key(both)
     other_agent = f"slurm:7;torchelastic:r:host:{os.getppid()}:1"

@@ -115,7 +115,6 @@ def test_json_deeper_than_any_that_is_written_is_refused():
 
 
 def test_nan_comes_back_alone_and_inside_a_list():
-    """NaN is a value like any other, though JSON has no word for it."""
     assert math.isnan(back(math.nan))
     found = back([math.nan, math.inf])
     assert math.isnan(found[0])

@@ -244,5 +244,4 @@ anything = st.recursive(
 
 @given(anything)
 def test_anything_at_all_can_be_recorded(params):
-    """The encoder is total: legal paths, legal JSON, never an exception."""
     values(params)

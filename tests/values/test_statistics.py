@@ -64,7 +64,6 @@ def test_statistics_are_those_of_exact_arithmetic(numbers, skip, rng):
 
 
 def test_a_billion_observations_are_as_exact_as_a_few():
-    """What is added to sums of that size is not lost: merged a thousand times, as blocks are."""
     block = [0.1 * (at % 7) + 1e6 for at in range(1000)]
     part, found = Moments.of(block), Moments()
     thousand = part

@@ -129,7 +129,6 @@ def test_diff_applied_to_the_commit_gives_the_executed_files(repository, tmp_pat
 
 
 def test_there_is_no_diff_where_nothing_can_be_compared(repository, tmp_path):
-    """Nothing has changed but a time; there is no working tree; there is no commit yet."""
     os.utime(repository / "train.py", (1, 1))
     facts, kept = taken(repository)
     assert kept == {}
@@ -174,7 +173,6 @@ def test_files_that_do_not_fit_are_left_out_and_named(repository, tmp_path, monk
 
 
 def test_files_that_git_cannot_compare_are_left_out_and_named(repository, tmp_path):
-    """Binary files, a file with a filter (git-lfs), a pipe, a conflict; the rest still applies."""
     git(repository, "config", "filter.upper.clean", "tr a-z A-Z")
     write(repository, **{".gitattributes": "*.up filter=upper\n", "data.up": "abc\n"})
     for name in ("changed.bin", "gone.bin", "link.bin"):
@@ -234,7 +232,6 @@ def test_planted_secrets_are_hidden_and_the_patch_still_applies(repository, tmp_
 
 
 def test_secrets_that_are_removed_or_stand_beside_a_change_are_hidden(repository):
-    """In the lines around, and behind the numbers of a hunk."""
     lines = ['PASSWORD = "planted-0"', *(f" x{n} = {n}" for n in range(20)), 'token = "planted-1"']
     commit(repository, **{"train.py": "\n".join(lines) + "\n"})
     write(repository, **{"train.py": "\n".join([*lines[:19], "y = 1"]) + "\n"})

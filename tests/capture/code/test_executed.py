@@ -70,7 +70,6 @@ def test_module_is_named_as_it_was_started_and_kept_under_its_path(scripts):
 
 @pytest.mark.once
 def test_installed_entry_point_and_code_of_a_virtual_environment_are_not_kept(scripts):
-    """python -m pytest, lightning, a console script: not what the person wrote."""
     code = "def test_it():" + WHOLE
     (scripts.folder / "test_it.py").write_text(code)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
@@ -118,7 +117,6 @@ def test_spawned_worker_keeps_the_script_of_its_parent(scripts):
 
 
 def test_secrets_in_the_script_are_hidden_and_noted(scripts):
-    """What has no literal stays as it is."""
     code = WHOLE + '    token = str(1)\n    login(token="planted-1") if 0 else 0\n'
     assert scripts.run(code).code == 0
     written = (scripts.folder / "script.py").read_text()
@@ -145,7 +143,6 @@ IMPORTS = "    import lib.helper\n" + WHOLE
 @pytest.mark.once
 @pytest.mark.thorough
 def test_same_code_has_the_same_version_wherever_it_lies(scripts, tmp_path):
-    """Line ends of another system count for nothing; a changed line does, the entry or a helper."""
     first = version_in(scripts, tmp_path / "a", IMPORTS)
     assert isinstance(first, str)
     assert len(first) == 16
@@ -158,7 +155,6 @@ def test_same_code_has_the_same_version_wherever_it_lies(scripts, tmp_path):
 
 @pytest.mark.once
 def test_version_is_that_of_imported_files_without_packages(scripts, tmp_path):
-    """Nor does what lies in a virtual environment within the folder."""
     first = version_in(scripts, tmp_path / "a", IMPORTS)
     (tmp_path / "a" / "other.py").write_text("y = 1\n")
     site = tmp_path / "a" / "venv" / "lib" / "python3" / "site-packages"

@@ -141,7 +141,6 @@ def test_git_that_hangs_is_killed_once_with_all_it_started(slow_git, tmp_path, m
 def test_facts_that_are_known_when_time_runs_out_are_kept(
     repository, tmp_path, monkeypatch, command, known
 ):
-    """In a huge repository it is the comparison that takes long."""
     (repository / "train.py").write_text("changed\n")
     begun = tmp_path / "begun"
     hangs = f'case "$*" in *" {command} "*) touch {begun}; sleep 300;; esac'
@@ -210,7 +209,6 @@ def test_git_ref_names_the_repository_or_none(repository, tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("arm", ARMED, ids=lambda arm: arm.__name__)
 def test_nothing_that_a_repository_names_is_run(repository, tmp_path, arm):
-    """Its configuration is a stranger's; the commit is told all the same."""
     hostile = Hostile(repository, tmp_path / "canary")
     command = arm(hostile)
     commit = None if arm.__name__ == "directory_elsewhere" else git(repository, "rev-parse", "HEAD")
@@ -327,7 +325,6 @@ def test_files_are_not_compared_where_the_configuration_is_too_long_to_read(repo
 
 
 def test_filter_that_names_no_program_is_none(repository):
-    """As git sees it: git-lfs is not installed, say."""
     with_filter(repository)
     git(repository, "config", "--remove-section", "filter.upper")
     (repository / "data.bin").write_text("xyz\n")
@@ -363,7 +360,6 @@ def test_sha1_and_sha256_repositories_are_known(tmp_path, kind):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs prlimit")
 def test_command_of_git_has_bounded_memory(repository, tmp_path, monkeypatch):
-    """Rules of 20 GB would be read into it."""
     told = tmp_path / "told"
     wait = f'while [ "$(ulimit -d)" != {(1 << 30) // 1024} ]; do :; done; echo so >> {told}'
     put_git(tmp_path, monkeypatch, f'{wait}\nexec {shutil.which("git")} "$@"')
@@ -381,7 +377,6 @@ def test_a_git_ref_that_names_nothing_is_refused(given):
 
 @pytest.mark.parametrize("place", ["missing", "empty"])
 def test_a_git_ref_without_a_repository_is_told_once(tmp_path, caplog, place):
-    """Whoever names one means one; where nobody does, nothing is said."""
     (tmp_path / "empty").mkdir()
     where = tmp_path / place
     for _ in range(2):

@@ -79,7 +79,6 @@ HIDDEN = [
 @pytest.mark.parametrize("secret", ["planted", "Xq9-planted7"])
 @pytest.mark.parametrize("code", HIDDEN)
 def test_secrets_in_literals_and_comments_are_hidden(code, secret):
-    """By name and by shape, wherever a name and a literal may meet; nothing else changes."""
     assert hidden(code.replace("X", secret)) == code.replace("X", "***")
 
 
@@ -169,7 +168,6 @@ def test_cells_in_the_file_of_a_notebook_are_searched_as_code(code):
 @pytest.mark.parametrize("before", [0, 16_300])
 @every_key
 def test_key_of_several_lines_is_hidden_line_by_line(begin, end, before):
-    """Wherever it stands in the pieces that are searched, and whatever tool wrote it."""
     above = "".join(f"x{number} = {number}\n" for number in range(before // 10))
     text = f'{above}KEY = """\n{begin}\nMIIEpAIBAAKCAQEA\nplanted\n{end}\n"""\ny = 1\n'
     assert hidden(text) == f'{above}KEY = """\n***\n***\n***\n***\n"""\ny = 1\n'
@@ -202,7 +200,6 @@ def test_files_that_are_no_code_are_searched_as_values_are():
 
 
 def test_named_and_known_values_are_hidden_everywhere(monkeypatch):
-    """Names, expressions, variables, the token; without masking, only the token."""
     monkeypatch.setenv("SOME_PASSWORD", "planted-variable")
     text = 'patient_id = "planted"\nprint("planted-variable", "acme-planted", "planted-token")\n'
     secrets = Secrets(known=("planted-token",), more=more_of(["patient_id", "acme-[a-z]+"]))

@@ -176,7 +176,6 @@ def clone_that_shares_objects(repository: Path) -> Path:
     ids=lambda make: make.__name__,
 )
 def test_files_are_compared_in_every_folder_that_git_makes(tmp_path, make):
-    """Worktrees and submodules point back at their files; from a folder below, too."""
     folder = make(make_repository(tmp_path / "repo"))
     assert taken(folder)[0]["dirty"] is False
     (folder / "train.py").write_text("changed\n")
@@ -189,7 +188,6 @@ def test_files_are_compared_in_every_folder_that_git_makes(tmp_path, make):
 
 
 def test_git_folder_apart_without_a_way_back_is_not_compared(tmp_path):
-    """It looks as somebody else's does; the commit is told."""
     repository = make_repository(tmp_path / "repo")
     git(repository, "init", "-q", "--separate-git-dir", str(tmp_path / "apart"))
     facts, kept = taken(repository)

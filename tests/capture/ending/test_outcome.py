@@ -60,7 +60,6 @@ REASON, AGAIN = exit_while_handling("no such file", WHY), exit_while_handling(1,
     ],
 )
 def test_exit_fails_by_its_code_or_its_reason_and_ctrl_c_interrupts(error, cause, state):
-    """The reason of an exit is its text, else what was handled."""
     assert cause_of(error) is cause
     recorded = Recorded()
     Capture(recorded, Switches()).saw_exception(error)
@@ -108,7 +107,6 @@ def test_time_limit_that_strikes_during_a_capture_ends_the_training(struck, work
 
 
 def test_error_whose_text_cannot_be_read_is_described_by_its_type(struck):
-    """But a time limit that strikes meanwhile ends the training."""
 
     class OddError(Exception):
         def __str__(self):

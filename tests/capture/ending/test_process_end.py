@@ -325,7 +325,6 @@ def test_end_of_the_process_says_nothing_about_a_run_at_rest(scripts, end):
     [("raise ValueError('x')", "failed"), ("sys.exit(3)", EXITED), (KILL, "interrupted")],
 )
 def test_run_that_goes_on_is_marked_again_by_the_end(scripts, end, state):
-    """Once, however often it went on; and what was captured is there once."""
     code = """
 for _ in range(3):
     capture.start()
@@ -424,7 +423,6 @@ for _ in range(2):
 
 
 def test_signals_of_a_forked_child_are_not_taken_for_our_own(scripts):
-    """The child handles SIGTERM in its own way; nobody tells its parent, who would die of it."""
     code = (
         IN_C
         + """
@@ -452,7 +450,6 @@ print(caught, died)
 
 
 def test_wakeup_descriptor_is_left_as_it_was_found(scripts):
-    """An event loop may have it already; it is given back with the last run."""
     code = """
         import os, signal, seamark
         ours, its = os.pipe()
@@ -488,7 +485,6 @@ for end in (
 
 
 def test_end_of_a_forked_child_says_nothing_about_the_run(scripts):
-    """DataLoader workers are forked, fail and are killed; the run is their parent's."""
     assert alike(scripts, CHILDREN).stdout == "child 3\nchild 1\nchild -15\nchild 0\n"
     recorded = scripts.recorded()
     assert [one["state"] for one in recorded.states] == ["running", "completed"]

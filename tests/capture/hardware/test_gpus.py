@@ -146,7 +146,6 @@ def test_only_gpus_that_cuda_would_use_are_asked(visible, numbers, ask):
 
 @pytest.mark.parametrize("error", [4, 9, 18, 999])
 def test_without_a_driver_there_are_no_gpus(error, ask):
-    """No permission, not loaded, of another version than its library, unknown."""
     said = ask({**ONE, "init": f"!{error}"})
     assert (said["numbers"], said["facts"], said["reads"]) == ([], {}, [{}])
 
@@ -161,7 +160,6 @@ def test_without_the_library_there_are_no_gpus(tmp_path):
 
 
 def test_numbers_that_a_gpu_does_not_give_are_left_out(ask):
-    """The power of some cards; what it cannot answer now; all, where it fell off the bus."""
     said = ask({**ONE, "0": {**H100, "milliwatts": "!3", "degrees": "!4"}})
     assert said["reads"] == [{0: {"gpu": 93.0, "gpu_memory": 40.0}}]
     said = ask({**ONE, "0": {**H100, "busy": "!10"}}, then=ONE)
@@ -237,7 +235,6 @@ def test_run_records_its_gpus(environment, tmp_path):
 
 @pytest.mark.parametrize("where", ["init", "0"])
 def test_driver_that_hangs_does_not_keep_a_training_from_its_end(where, environment, tmp_path):
-    """Nor the next one in the process; only one thread waits; the process ends by itself."""
     answers = {**ONE, where: {**H100, "busy": "hang"} if where == "0" else "hang"}
     code = """
         from seamark.capture.hardware import machine

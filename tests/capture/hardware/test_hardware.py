@@ -109,7 +109,6 @@ def sample(run, clock, end, machine=None, **given):
     ],
 )
 def test_samples_come_soon_then_at_an_interval_and_at_the_end(clock, end, rows):
-    """The first is of the time since half a second; each of a second at least."""
     run = Recorded(clock)
     machine = sample(run, clock, end)
     assert (BEGIN_S, FIRST_S, EVERY_S) == (0.5, 2.0, 10.0)
@@ -147,7 +146,6 @@ def test_failure_of_the_machine_or_the_run_costs_one_sample(clock):
 
 
 def test_rates_are_those_of_the_time_between_two_samples(clock):
-    """Each run's own; the names are the same in every row, which keeps rows small."""
     run = Recorded(clock)
     sample(run, clock, 23)
     expected = {
@@ -167,7 +165,6 @@ def test_rates_are_those_of_the_time_between_two_samples(clock):
 
 
 def test_rates_that_cannot_be_computed_are_left_out():
-    """A counter that fell, one that is new, no time in between; never a made-up number."""
     before = Reading(0.0, {}, {"a": 10.0, "b": 5.0})
     after = Reading(10.0, {"memory": 1.0}, {"a": 4.0, "b": 25.0, "c": 1.0})
     assert between(before, after, {}) == {"memory": 1.0, "b": 2.0}
@@ -242,7 +239,6 @@ def test_numbers_are_near_to_those_of_the_kernel():
 
 
 def test_percent_and_memory_are_those_of_the_container(tmp_path, monkeypatch):
-    """Half of its one and a half cores is 50 %, whatever the host has."""
     machine = Machine(write_tree(DOCKER_V2, tmp_path))
     monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: 8)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
@@ -257,7 +253,6 @@ def test_percent_and_memory_are_those_of_the_container(tmp_path, monkeypatch):
 
 
 def test_percent_is_of_the_cores_that_may_be_used(monkeypatch):
-    """On a host of many jobs, what other cores do is not this run's."""
 
     class Times(tuple):
         __slots__ = ()
@@ -271,7 +266,6 @@ def test_percent_is_of_the_cores_that_may_be_used(monkeypatch):
 
 
 def test_children_and_their_children_are_counted():
-    """Data loaders too; their memory, and the time of those that ended."""
     code = """
 import subprocess, sys
 hold = "import sys; sys.stdin.read()"
@@ -320,7 +314,6 @@ class Told(Machine):
 
 
 def test_facts_are_recorded_once_and_the_thread_ends_with_the_run():
-    """A daemon; a run that goes on after a rest is on the same machine."""
     run, machine = Recorded(), Told()
     machine.let.set()
     hardware = Hardware(run, "m", machine=lambda: machine)
@@ -342,7 +335,6 @@ def test_facts_are_recorded_once_and_the_thread_ends_with_the_run():
 
 
 def test_machine_that_hangs_holds_nothing_up():
-    """Stopping gives up, and what it says later is recorded nowhere."""
     run, machine = Recorded(), Told()
     hardware = Hardware(run, "m", machine=lambda: machine)
     hardware.start()

@@ -74,7 +74,6 @@ def opened_gpus():
 
 
 def test_driver_that_another_run_opens_is_waited_for_once(monkeypatch):
-    """It may take seconds, and is not waited for again and again if it hangs."""
     monkeypatch.setattr(machine, "_opened_gpus", opened_gpus)
     monkeypatch.setattr(machine, "_driver", Held(5))
     assert list(Machine().facts())[1] == {"gpu": "one"}

@@ -252,7 +252,6 @@ def trained(tmp_path: Path) -> Iterator[Callable[..., Training]]:
 
 @pytest.mark.parametrize("where", ["pipe", "terminal", "file", "appended"])
 def test_output_is_shown_byte_for_byte_and_recorded(trained, where):
-    """Of Python, C, subprocesses, tqdm and Rich; size and attributes of a terminal are printed."""
     plain = trained(PRINTING, "", where, "plain").end()
     assert b"subprocess" in plain
     captured = trained(PRINTING, "1 2", where, "captured")
@@ -329,7 +328,6 @@ def test_standard_error_that_goes_elsewhere_is_recorded_by_itself(tmp_path, trai
 
 @pytest.mark.parametrize("where", ["file", "appended"])
 def test_file_is_written_by_the_training_itself(trained, where):
-    """Nothing lies in between: what seeks still can, and what is written is there at once."""
     training = trained(
         """
         import io, subprocess, sys
@@ -395,7 +393,6 @@ def test_file_that_cannot_be_read_is_refused(tmp_path):
 
 
 def test_output_of_children_is_recorded_once(trained):
-    """Fork, spawn and exec: what they print is recorded once, and nothing of ours runs there."""
     training = trained(
         """
         import multiprocessing, warnings
@@ -534,7 +531,6 @@ def test_killed_helper_is_replaced_while_the_gil_is_held(trained):
 
 @pytest.mark.parametrize("where", ["pipe", "terminal"])
 def test_original_is_put_back_when_all_helpers_are_killed(trained, where):
-    """What is in the pipe is shown; children that still write get no SIGPIPE, and are shown."""
     training = trained(
         """
         import subprocess
@@ -689,7 +685,6 @@ def test_record_keeps_only_the_last_16_mib_in_memory(tmp_path):
 
 
 def test_reader_that_goes_away_is_told_as_without_capture(tmp_path):
-    """To the training and its subprocesses."""
     script = write_script(
         tmp_path,
         """
@@ -724,7 +719,6 @@ def test_reader_that_goes_away_is_told_as_without_capture(tmp_path):
     ],
 )
 def test_device_or_closed_descriptor_is_refused_and_left_alone(trained, fd, before, told, code):
-    """Who can seek must be able to for ever; and errors are those that a write always gave."""
     training = trained(
         f"""
         import errno
@@ -769,7 +763,6 @@ def test_helper_that_does_not_start_changes_nothing_and_raises(monkeypatch, tmp_
 
 
 def test_slow_reader_is_waited_for_but_not_at_the_end(tmp_path):
-    """As without capture; the end waits for no longer than it may."""
     reading, writing = os.pipe()
     script = write_script(
         tmp_path,
@@ -790,7 +783,6 @@ def test_slow_reader_is_waited_for_but_not_at_the_end(tmp_path):
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_two_runs_each_record_what_was_written_while_they_lasted(tmp_path, first):
-    """Whichever ends first; all is put back."""
     texts = ["", ""]
     with piped() as shown:
         before, file = held(), os.fstat(1)
@@ -831,7 +823,6 @@ def test_redirection_that_outlives_the_capture_is_not_undone(tmp_path):
 
 
 def test_text_that_is_not_taken_in_time_is_shown_and_counted(tmp_path):
-    """The gap lies where `take` ended, be it in the middle of a character."""
     line = b"0123456789abcde\n" * 4096
     with piped() as shown:
         source = DescriptorSource(1, tmp_path)
@@ -861,7 +852,6 @@ def test_take_in_the_middle_of_a_character_waits_for_its_end(tmp_path):
 
 
 def test_stopped_capture_leaves_nothing_and_may_begin_again(tmp_path):
-    """No descriptor, no process, no thread and no file."""
     variable = "PYTEST_CURRENT_TEST"
     with piped() as shown:
         before, file = held(), os.fstat(1)
@@ -897,7 +887,6 @@ def nothing_stays(before: set[object]) -> None:
 
 @pytest.mark.once
 def test_notebook_shows_and_records_what_is_written_to_the_descriptor(monkeypatch, tmp_path):
-    """A kernel reads the descriptor itself; what it shows in a cell is shown there still."""
     pytest.importorskip("ipykernel")
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")

@@ -304,7 +304,6 @@ def test_both_streams_are_recorded_in_the_order_of_writing(slow_streams):
 
 
 def test_streams_that_take_turns_all_the_time_make_few_points(slow_streams):
-    """Beyond some, what is new is recorded whole; nothing is missing."""
     run = init_run(**ON)
     for at in range(300):
         print(f"out {at}")
@@ -598,7 +597,6 @@ RuntimeError: login failed: user bob, password: {} token: A9{}
     ids=[*PIECES, *PRINTED],
 )
 def test_value_behind_a_secret_name_is_hidden(pieces):
-    """However it is coloured and long it takes; in logs, tables, lists and tracebacks."""
     assert "hunter2" in "".join(pieces)
     text = "".join(record_in([*pieces, "plain words\n"], secrets=Secrets()).texts)
     assert "hunter2" not in text
@@ -640,7 +638,6 @@ KEYS = {
 @pytest.mark.parametrize("cuts", [None, [40], [10, 40], [40, 200, 500], [690]])
 @pytest.mark.parametrize(("begin", "end"), KEYS.values(), ids=KEYS)
 def test_a_private_key_is_hidden_though_it_is_printed_with_pauses(begin, end, cuts):
-    """After each line, or anywhere; what follows it is not hidden."""
     lines = ["before\n", f"{begin}\n", *BODY, f"{end}\n", "after\n"]
     pieces = lines
     if cuts is not None:
@@ -688,7 +685,6 @@ def test_beginning_of_a_known_value_is_recorded_though_nothing_follows(stdout, m
 
 @printing
 def test_nobody_is_warned_in_the_middle_of_what_is_printed(stdout, caplog):
-    """A secret that is printed is hidden and listed; what a person records is warned of."""
     run = init_run(**ON)
     print("token=hunter2secretA9")
     run.session.rest()

@@ -219,7 +219,6 @@ def write(tmp_path):
     ],
 )
 def test_output_is_the_same_byte_for_byte_and_recorded(name, write, tmp_path):
-    """As without capture, in pipes and on a terminal; and what was recorded looks the same."""
     for module in ("lightning", "rich", "tqdm"):
         if f"import {module}" in SCRIPTS[name]:
             pytest.importorskip(module)

@@ -101,7 +101,6 @@ def test_arguments_named_like_a_secret_are_hidden(arguments):
     ids=" ".join,
 )
 def test_other_arguments_are_kept_as_they_are(arguments):
-    """Masking what is no secret would cost the record what people look for."""
     assert mask_arguments(arguments, environment={}) == arguments
 
 
@@ -245,7 +244,6 @@ CONFIGURATIONS = [
     ],
 )
 def test_secrets_in_configurations_are_hidden(name, text, kept):
-    """In the shapes of the formats that are common; the rest stays."""
     assert mask_file(text.replace("X", "Xq9-planted7"), name=name) == kept
     assert mask_file(kept, name=name) == kept
 

@@ -41,7 +41,6 @@ def recorded(value: object, secrets: Secrets | None = None, path: str = "p") -> 
     ],
 )
 def test_string_is_hidden_for_its_name(name):
-    """By the words that end the last part of its path; the reason stands beside it."""
     assert recorded({"db": {name: SECRET}}) == {"db": {name: BY_NAME}}
     assert recorded([{name: SECRET, "n": 1}]) == [{name: BY_NAME, "n": 1}]
 
@@ -240,7 +239,6 @@ def test_words_in_arguments_that_name_columns_or_languages_are_kept():
     ],
 )
 def test_values_below_or_beside_a_secret_name_are_hidden(given, kept):
-    """In mappings as values and within lists; numbers, users and places stay."""
     assert recorded(given) == (kept or given)
     assert recorded([given]) == [kept or given]
 

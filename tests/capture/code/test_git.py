@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from git_repositories import ARMED, Hostile, git, make_repository
+from git_repositories import ARMED, Arm, Hostile, git, make_repository
 from process_status import has_ended
 
 import seamark
@@ -207,17 +207,17 @@ def test_git_ref_names_the_repository_or_none(repository, tmp_path, monkeypatch)
         assert repository_of(ref, started) == wanted, (ref, started)
 
 
-@pytest.mark.parametrize("arm", ARMED, ids=lambda arm: arm.__name__)
-def test_nothing_that_a_repository_names_is_run(repository, tmp_path, arm):
+@pytest.mark.parametrize("how", ARMED)
+def test_nothing_that_a_repository_names_is_run(repository, tmp_path, how):
     hostile = Hostile(repository, tmp_path / "canary")
-    command = arm(hostile)
-    commit = None if arm.__name__ == "directory_elsewhere" else git(repository, "rev-parse", "HEAD")
+    command = hostile.arm(ARMED[how])
+    commit = None if how == "directory elsewhere" else git(repository, "rev-parse", "HEAD")
     (repository / "untracked.py").write_text("x")
     hostile.canary.unlink(missing_ok=True)
     assert found(repository).get("commit", commit)
     assert not hostile.canary.exists()
     words = ["git", "-C", str(repository), *command]
-    if arm.__name__ == "pagers":  # on a terminal
+    if how == "pagers":  # on a terminal
         words = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])", *words]
     env = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
     subprocess.run(words, env=env, capture_output=True, stdin=subprocess.DEVNULL, check=False)
@@ -242,8 +242,7 @@ def test_repository_of_another_user_is_not_asked(repository):
 def test_variables_of_git_lead_it_nowhere_else_and_run_nothing(repository, tmp_path, monkeypatch):
     """A training that a hook starts finds some of them; settings stay for whom they are made."""
     hostile = Hostile(repository, tmp_path / "canary")
-    hostile.attribute("*.py diff=evil filter=evil")
-    hostile.change("PASS\n")
+    hostile.arm(Arm(attribute="*.py diff=evil filter=evil", changed=True))
     expected = found(repository)
     git(tmp_path, "init", "-q", "-b", "other")
     programs = ("EXTERNAL_DIFF", "PAGER", "SSH_COMMAND", "EDITOR", "ASKPASS")

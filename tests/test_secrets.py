@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
@@ -18,37 +19,26 @@ from command import app
 import seamark
 from seamark.capture.secrets.secrets import BY_NAME, BY_VALUE
 
+NAMES = [
+    *("argument by name", "argument in an address", "variable of a name that was given"),
+    *("api token", "params of init_run", "description", "assigned", "assigned, nested"),
+    *("assigned in a list", "assigned address", "configuration as text", "exception"),
+    *("variable in a frame", "remote of git", "remote of git, rewritten", "artifact"),
+    *("hyperparameter", "hyperparameter, nested", "in a child"),
+]
 PLANTED = {
-    "argument by name": "arg-named-7f3a",
-    "argument in an address": "arg-address-7f3a",
+    **{name: re.sub("[, ]+", "-", name) + "-7f3a" for name in NAMES},
     "argument, signed": "arg-signed-7f3a%2B",
     "argument by shape": "ghp_argshape7f3a7f3a7f3a",
     "variable": "variable 7f3a value",
-    "variable of a name that was given": "given-variable-7f3a",
-    "api token": "api-token-7f3a",
-    "params of init_run": "params-7f3a",
     "tag": "glpat-tag7f3a7f3a7f3a7f3a",
-    "description": "description-7f3a",
-    "assigned": "assigned-7f3a",
-    "assigned, nested": "nested-7f3a",
-    "assigned in a list": "listed-7f3a",
     "assigned by shape": "AKIA7F3A7F3A7F3A7F3A",
     "assigned key": "bGluZS03ZjNh",
     "assigned webhook": "T00/B00/hook7f3a",
-    "assigned address": "address-7f3a",
-    "configuration as text": "yaml-7f3a",
     "name that was given": "Mrs 7f3a",
     "expression that was given": "acme-7f3a7f3a",
     "text of a series": "hf_series7F3Aseries7F3A",
     "string set": "xoxb-7f3a7f3a-set",
-    "exception": "exception-7f3a",
-    "variable in a frame": "frame-7f3a",
-    "remote of git": "remote-7f3a",
-    "remote of git, rewritten": "rewritten-7f3a",
-    "artifact": "artifact-7f3a",
-    "hyperparameter": "hparam-7f3a",
-    "hyperparameter, nested": "deep-7f3a",
-    "in a child": "child-7f3a",
 }
 SCRIPT = """
     import json, multiprocessing, os, sys

@@ -39,6 +39,18 @@ JOB = {name: value for name, (_, value) in SLURM.items()}
 POD = {"HOSTNAME": "train-0", "NODE_NAME": "worker-3", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 ACCOUNT = "run/secrets/kubernetes.io/serviceaccount"
 PODMAN = {"run/.containerenv": 'engine="podman-4.9"\nimage="docker.io/me/torch:2"\n'}
+IN_POD = {f"{ACCOUNT}/namespace": "team-a\n", f"{ACCOUNT}/token": "eyJhbGciOi.secret"}
+OF_POD = {"namespace": "team-a", "pod": "train-0", "node": "worker-3"}
+
+
+def image(container: str, name: str = "torch.sif") -> dict[str, str]:
+    return {"container": container, "container_image": name}
+
+
+def service(name: str, number: str) -> dict[str, str]:
+    return {"service": name, "service_id": number}
+
+
 APPTAINER = {"APPTAINER_NAME": "torch.sif", "APPTAINER_CONTAINER": "/home/ada/images/torch.sif"}
 SGE = {"SGE_ROOT": "/sge", "JOB_ID": "7", "SGE_TASK_ID": "undefined", "QUEUE": "all.q"}
 
@@ -48,55 +60,23 @@ SGE = {"SGE_ROOT": "/sge", "JOB_ID": "7", "SGE_TASK_ID": "undefined", "QUEUE": "
     [
         ({}, {}, {}),
         ({".dockerenv": ""}, {}, {"container": "docker"}),
-        (
-            PODMAN,
-            {"container": "podman"},
-            {"container": "podman", "container_image": "docker.io/me/torch:2"},
-        ),
+        (PODMAN, {"container": "podman"}, image("podman", "docker.io/me/torch:2")),
         ({"run/.containerenv": ""}, {}, {"container": "podman"}),
         ({}, {"container": "lxc"}, {"container": "lxc"}),
         ({}, {"container": "systemd-nspawn"}, {"container": "systemd-nspawn"}),
         ({}, {"container": "a word"}, {}),
-        (
-            {".dockerenv": ""},
-            APPTAINER,
-            {"container": "apptainer", "container_image": "torch.sif"},
-        ),
-        (
-            {},
-            {"SINGULARITY_NAME": "torch.sif"},
-            {"container": "singularity", "container_image": "torch.sif"},
-        ),
+        ({".dockerenv": ""}, APPTAINER, image("apptainer")),
+        ({}, {"SINGULARITY_NAME": "torch.sif"}, image("singularity")),
         ({}, JOB, dict(SLURM.values())),
-        (
-            {},
-            {"PBS_JOBID": "12.head", "PBS_QUEUE": "q"},
-            {"pbs/job_id": "12.head", "pbs/queue": "q"},
-        ),
+        ({}, {"PBS_JOBID": "12.h", "PBS_QUEUE": "q"}, {"pbs/job_id": "12.h", "pbs/queue": "q"}),
         ({}, {"LSB_JOBID": "9", "LSB_JOBINDEX": "0"}, {"lsf/job_id": "9", "lsf/array_index": "0"}),
         ({}, SGE, {"sge/job_id": "7", "sge/queue": "all.q"}),
         ({}, {"JOB_ID": "7", "QUEUE": "mine"}, {}),
         ({}, {"COLAB_RELEASE_TAG": "a"}, {"service": "Colab"}),
-        ({}, {"KAGGLE_KERNEL_RUN_TYPE": "b"}, {"service": "Kaggle", "service_id": "b"}),
-        (
-            {},
-            {"SM_CURRENT_HOST": "algo-1", "TRAINING_JOB_NAME": "job-5"},
-            {"service": "SageMaker", "service_id": "job-5"},
-        ),
-        (
-            {},
-            {"GITHUB_ACTIONS": "true", "GITHUB_RUN_ID": "8"},
-            {"service": "GitHub Actions", "service_id": "8"},
-        ),
-        (
-            {f"{ACCOUNT}/namespace": "team-a\n", f"{ACCOUNT}/token": "eyJhbGciOi.secret"},
-            POD,
-            {
-                "kubernetes/namespace": "team-a",
-                "kubernetes/pod": "train-0",
-                "kubernetes/node": "worker-3",
-            },
-        ),
+        ({}, {"KAGGLE_KERNEL_RUN_TYPE": "b"}, service("Kaggle", "b")),
+        ({}, {"SM_CURRENT_HOST": "a", "TRAINING_JOB_NAME": "5"}, service("SageMaker", "5")),
+        ({}, {"GITHUB_ACTIONS": "true", "GITHUB_RUN_ID": "8"}, service("GitHub Actions", "8")),
+        (IN_POD, POD, {f"kubernetes/{name}": value for name, value in OF_POD.items()}),
     ],
 )
 def test_containers_clusters_and_services_are_found(tmp_path, files, environment, wanted):

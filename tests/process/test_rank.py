@@ -12,6 +12,8 @@ import pytest
 from seamark.process.rank import Rank, current_rank, job_key, restart_count, same_job
 
 NONE = Rank(0, None, None, "none")
+OPENMPI = {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "6"}
+NODES = {"NODE_RANK": "1", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "8"}
 OF_NODES = ("lightning", "NODE_RANK, LOCAL_RANK")
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "r", "RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
 SRUN = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "4", "SLURM_PROCID": "2"}
@@ -28,15 +30,9 @@ SRUN = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "4", "SL
         ({"LOCAL_RANK": "1", "NODE_RANK": "0", "WORLD_SIZE": "2"}, Rank(1, 2, *OF_NODES)),
         # ... and the first process of the second node: not 0 is what matters
         ({"NODE_RANK": "1", "MASTER_ADDR": "a"}, Rank(1, None, *OF_NODES)),
-        (
-            {"NODE_RANK": "1", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "8"},
-            Rank(6, 8, *OF_NODES),
-        ),
+        (NODES, Rank(6, 8, *OF_NODES)),
         ({"LOCAL_RANK": "0", "WORLD_SIZE": "2"}, Rank(0, 2, *OF_NODES)),
-        (
-            {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "6"},
-            Rank(5, 6, "openmpi", "OMPI_COMM_WORLD_RANK"),
-        ),
+        (OPENMPI, Rank(5, 6, "openmpi", "OMPI_COMM_WORLD_RANK")),
         ({"PMI_RANK": "1", "PMI_SIZE": "2"}, Rank(1, 2, "mpich", "PMI_RANK")),
         ({"MV2_COMM_WORLD_RANK": "1"}, Rank(1, None, "mvapich", "MV2_COMM_WORLD_RANK")),
         ({"JSM_NAMESPACE_RANK": "1"}, Rank(1, None, "jsrun", "JSM_NAMESPACE_RANK")),

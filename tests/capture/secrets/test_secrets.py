@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
 from urllib.parse import quote, quote_plus
 
 import pytest
+from marked import marked
 
 from seamark.capture.secrets.masking import MASK
 from seamark.capture.secrets.secrets import BY_NAME, BY_VALUE, Secrets, more_of
@@ -70,71 +72,55 @@ def test_numbers_switches_and_markers_are_not_hidden_for_their_name(value):
     assert Secrets().atoms(atoms) == atoms
 
 
-WITHIN = [
-    ("postgres://u:pw@h:5432/db", "postgres://***@h:5432/db"),
-    ("https://h/f?sv=2022&sig=ab%2Bc%3D&se=1", "https://h/f?sv=2022&sig=***&se=1"),
-    (
-        "https://b.s3.amazonaws.com/k?X-Amz-Expires=60&X-Amz-Signature=0123456789abcdef",
-        "https://b.s3.amazonaws.com/k?X-Amz-Expires=60&X-Amz-Signature=***",
-    ),
-    (
-        "https://storage.googleapis.com/b/o?X-Goog-Signature=0a1b2c&x=1",
-        "https://storage.googleapis.com/b/o?X-Goog-Signature=***&x=1",
-    ),
-    ("https://hooks.slack.com/services/T0/B0/xyz", "https://hooks.slack.com/***"),
-    ("https://discord.com/api/webhooks/1/abc", "https://discord.com/api/webhooks/***"),
-    ("https://x.webhook.office.com/webhookb2/1@2/3", "https://x.webhook.office.com/***"),
-    ("curl --token abc -v https://h", "curl --token *** -v https://h"),
-    ('{"password": "a b", "lr": 1}', '{"password": "***", "lr": 1}'),
-    ("Namespace(lr=0.1, api_key='a')", "Namespace(lr=0.1, api_key='***')"),
-    ("lr: 0.1\n  api_key: abc\nn: 1", "lr: 0.1\n  api_key: ***\nn: 1"),
-    ("Server=h;AccountKey=abc==;Timeout=3", "Server=h;AccountKey=***;Timeout=3"),
-    ("https://h/x?api_key=Q&split=train#a=1", "https://h/x?api_key=***&split=train#a=1"),
-    ("model(token=word2vec,dim=5)", "model(token=***,dim=5)"),
-    ("Authorization: Bearer abcdefghijklmnop1", "Authorization: Bearer ***"),
-    ("x.py --api-key=K --lr=0.1", "x.py --api-key=*** --lr=0.1"),
-    ("mysql --password 'a b' -v", "mysql --password '***' -v"),
-    ('mysql --password "a b" -v', 'mysql --password "***" -v'),
-    ("Command '['x', '--token=K']' failed", "Command '['x', '--token=***']' failed"),
-    ("run -api_key=K", "run -api_key=***"),
-    ("[db]\npassword = X\nuser = bob", "[db]\npassword = ***\nuser = bob"),
-    ('api_key = "X Y" # old', 'api_key = "***" # old'),
-    ("password: two words pw\nuser: bob bee", "password: ***\nuser: bob bee"),
-    ("db_password = two words pw", "db_password = ***"),
-    (
-        "{password: 'X', apiKey: \"Y\", n: 1, pad_token: '<pad>'}",
-        "{password: '***', apiKey: \"***\", n: 1, pad_token: '<pad>'}",
-    ),
-    ("PGPASSWORD=abc psql -h h", "PGPASSWORD=*** psql -h h"),
-    ("password: a b, user: bob", "password: ***, user: bob"),
-    ("password : X", "password : ***"),
-    ("db: {password: X, user: bob}", "db: {password: ***, user: bob}"),
-    ("curl -H 'X-Api-Key: K' https://h", "curl -H 'X-Api-Key: ***' https://h"),
-    ('curl -H "Private-Token: K"', 'curl -H "Private-Token: ***"'),
-    ("curl -H 'Authorization: Basic Ym9i' x", "curl -H 'Authorization: Basic ***' x"),
-    ("Authorization: Bearer abc", "Authorization: Bearer ***"),
-    ("password: 'hunter2', user: 'bob'", "password: '***', user: 'bob'"),
-    ("api_key=abc, lr=0.1", "api_key=***, lr=0.1"),
-    ('{"token": "a\\"b", "x": 1}', '{"token": "***", "x": 1}'),
-    ("Namespace(lr=0.1, api_key='abc')", "Namespace(lr=0.1, api_key='***')"),
-    ("{'Authorization': 'Bearer abcdef', 'x': 1}", "{'Authorization': 'Bearer ***', 'x': 1}"),
-    (
-        "Command '['mysql', '--password', 'x y']' failed",
-        "Command '['mysql', '--password', '***']' failed",
-    ),
-    ("cannot reach postgres://u:p@h:5432/db", "cannot reach postgres://***@h:5432/db"),
-    ("password='never closed", "password='***"),
-]
+WITHIN = marked(
+    "postgres://«u:pw»@h:5432/db",
+    "https://h/f?sv=2022&sig=«ab%2Bc%3D»&se=1",
+    "https://b.s3.amazonaws.com/k?X-Amz-Expires=60&X-Amz-Signature=«0123456789abcdef»",
+    "https://storage.googleapis.com/b/o?X-Goog-Signature=«0a1b2c»&x=1",
+    "https://hooks.slack.com/«services/T0/B0/xyz»",
+    "https://discord.com/api/webhooks/«1/abc»",
+    "https://x.webhook.office.com/«webhookb2/1@2/3»",
+    "curl --token «abc» -v https://h",
+    '{"password": "«a b»", "lr": 1}',
+    "Namespace(lr=0.1, api_key='«a»')",
+    "lr: 0.1\n  api_key: «abc»\nn: 1",
+    "Server=h;AccountKey=«abc==»;Timeout=3",
+    "https://h/x?api_key=«Q»&split=train#a=1",
+    "model(token=«word2vec»,dim=5)",
+    "Authorization: Bearer «abcdefghijklmnop1»",
+    "x.py --api-key=«K» --lr=0.1",
+    "mysql --password '«a b»' -v",
+    'mysql --password "«a b»" -v',
+    "Command '['x', '--token=«K»']' failed",
+    "run -api_key=«K»",
+    "[db]\npassword = «X»\nuser = bob",
+    'api_key = "«X Y»" # old',
+    "password: «two words pw»\nuser: bob bee",
+    "db_password = «two words pw»",
+    "{password: '«X»', apiKey: \"«Y»\", n: 1, pad_token: '<pad>'}",
+    "PGPASSWORD=«abc» psql -h h",
+    "password: «a b», user: bob",
+    "password : «X»",
+    "db: {password: «X», user: bob}",
+    "curl -H 'X-Api-Key: «K»' https://h",
+    'curl -H "Private-Token: «K»"',
+    "curl -H 'Authorization: Basic «Ym9i»' x",
+    "Authorization: Bearer «abc»",
+    "password: '«hunter2»', user: 'bob'",
+    "api_key=«abc», lr=0.1",
+    '{"token": "«a\\"b»", "x": 1}',
+    "Namespace(lr=0.1, api_key='«abc»')",
+    "{'Authorization': 'Bearer «abcdef»', 'x': 1}",
+    "Command '['mysql', '--password', '«x y»']' failed",
+    "cannot reach postgres://«u:p»@h:5432/db",
+    "password='«never closed»",
+)
 KEPT = [
     "Classify each token: positive or negative.",
     "You are the bearer of good news. Cookie: a sweet snack.",
     "The password is the first thing that the user says: be kind.",
-    "glow-tts-v2-ljspeech",
-    "sk-learn-v1-baseline",
-    "sk_test_accuracy",
-    "hf_resnet50_large",
-    "pypi-mirror-internal-server",
-    "ResNet50-Adam-lr0-seed1-CIFAR10-baseline-run-2",
+    *("glow-tts-v2-ljspeech", "sk-learn-v1-baseline", "sk_test_accuracy", "hf_resnet50_large"),
+    *("pypi-mirror-internal-server", "ResNet50-Adam-lr0-seed1-CIFAR10-baseline-run-2", ""),
     "https://host/x?page=2&signal=1#sig=a",
     "git@github.com:org/repo.git",
     "d6b1bd4f9e5dd3e6ddd8bbd2a06a2b7a3c4d5e6f",
@@ -159,7 +145,6 @@ KEPT = [
     *("key-value-cache", "sess-2024-baseline", "xai-explain-gradcam-resnet50", "pplx-eval-v2"),
     *("dp.st.mean", 'lang_token="en_XX"', "task_token=summarize", "user_key=user_id"),
     *("session_key=s-12", "project_key='vision'", 'instance_token="sks dog"', "lsv2_pt"),
-    "",
 ]
 
 
@@ -184,18 +169,18 @@ def test_options_in_the_message_of_a_failed_command_are_hidden():
 
 @pytest.mark.parametrize(
     ("line", "kept"),
-    [
-        ('get("https://h/x?api_key=CODE&page=1")', 'get("https://h/x?api_key=***&page=1")'),
-        ('run("mysql --password CODE -v")', 'run("mysql --password *** -v")'),
-        ("h = {'a': 'X-Api-Key: CODE'}", "h = {'a': 'X-Api-Key: ***'}"),
-        ('get(f"https://h?api_key={key}", token=token)', None),
-        ('log("token=%s", token, key=lambda x: x)', None),
-        ("raise KeyError('token')  # don't", None),
-    ],
+    marked(
+        'get("https://h/x?api_key=«CODE»&page=1")',
+        'run("mysql --password «CODE» -v")',
+        "h = {'a': 'X-Api-Key: «CODE»'}",
+        'get(f"https://h?api_key={key}", token=token)',
+        'log("token=%s", token, key=lambda x: x)',
+        "raise KeyError('token')  # don't",
+    ),
 )
 def test_secrets_in_source_lines_of_a_traceback_are_hidden(line, kept):
     before = '  File "a.py", line 1, in f\n    '
-    assert Secrets().message(before + line) == before + (kept or line)
+    assert Secrets().message(before + line) == before + kept
 
 
 VOCABULARY = ["lang", "task", "src", "tgt", "object", "time", "answer", "register", "instance"]
@@ -211,41 +196,40 @@ def test_words_in_arguments_that_name_columns_or_languages_are_kept():
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    "value",
     [
-        ({"secrets": {"openai": "S1"}}, {"secrets": {"openai": BY_NAME}}),
-        ({"secrets": {"a": {"b": ["S1", 2]}}}, {"secrets": {"a": {"b": [BY_NAME, 2]}}}),
-        (
-            {"tokens": {"access_tokens": ["a", 1, ["b"]]}},
-            {"tokens": {"access_tokens": [BY_NAME, 1, [BY_NAME]]}},
-        ),
-        ({"tokens": {"hf": "S1", "n": 1}}, {"tokens": {"hf": BY_NAME, "n": 1}}),
-        ({"api_keys": {"openai": "S1"}}, {"api_keys": {"openai": BY_NAME}}),
-        (
-            {"credentials": {"username": "u", "host": "h", "value": "V"}},
-            {"credentials": {"username": "u", "host": "h", "value": BY_NAME}},
-        ),
-        ({"name": "DB_PASSWORD", "value": "V"}, {"name": "DB_PASSWORD", "value": BY_NAME}),
-        ({"key": "DB_PASSWORD", "value": "V"}, {"key": "DB_PASSWORD", "value": BY_NAME}),
-        ({"name": "LR", "value": "V"}, {"name": "LR", "value": "V"}),
-        ({"username": "me", "key": "0a" * 16}, {"username": "me", "key": BY_NAME}),
-        ({"special_tokens": {"pad": "<pad>", "hi": "hi"}}, None),
-        ({"tokens": {"pad": "<pad>", "eos": "end", "path": "a.bin", "switch": "on"}}, None),
-        ({"tokens": ["hello", "world"], "num_tokens": {"train": "many"}}, None),
-        ({"tokens": 5, "secrets": {"n": 1, "on": True}}, None),
-        ({"token": "${oc.env:TOKEN}", "password": "{{ secrets.DB }}"}, None),
-        ({f"{each}_token": "en_XX" for each in VOCABULARY}, None),
-        ({"argv": ["x.py", "--password", "S1"]}, {"argv": ["x.py", "--password", MASK]}),
+        {"secrets": {"openai": "«S1»"}},
+        {"secrets": {"a": {"b": ["«S1»", 2]}}},
+        {"tokens": {"access_tokens": ["«a»", 1, ["«b»"]]}},
+        {"tokens": {"hf": "«S1»", "n": 1}},
+        {"api_keys": {"openai": "«S1»"}},
+        {"credentials": {"username": "u", "host": "h", "value": "«V»"}},
+        {"name": "DB_PASSWORD", "value": "«V»"},
+        {"key": "DB_PASSWORD", "value": "«V»"},
+        {"name": "LR", "value": "V"},
+        {"username": "me", "key": "«" + "0a" * 16 + "»"},
+        {"special_tokens": {"pad": "<pad>", "hi": "hi"}},
+        {"tokens": {"pad": "<pad>", "eos": "end", "path": "a.bin", "switch": "on"}},
+        {"tokens": ["hello", "world"], "num_tokens": {"train": "many"}},
+        {"tokens": 5, "secrets": {"n": 1, "on": True}},
+        {"token": "${oc.env:TOKEN}", "password": "{{ secrets.DB }}"},
+        {f"{each}_token": "en_XX" for each in VOCABULARY},
     ],
 )
-def test_values_below_or_beside_a_secret_name_are_hidden(given, kept):
-    assert recorded(given) == (kept or given)
-    assert recorded([given]) == [kept or given]
+def test_values_below_or_beside_a_secret_name_are_hidden(value):
+    """Those in «»; numbers, users and places stay."""
+    text = repr(value)
+    given, kept = re.sub("[«»]", "", text), re.sub("«.*?»", BY_NAME, text)
+    assert recorded(ast.literal_eval(given)) == ast.literal_eval(kept)
+    assert recorded([ast.literal_eval(given)]) == [ast.literal_eval(kept)]
 
 
-def test_value_assigned_below_a_secret_name_is_hidden():
+def test_value_assigned_below_a_secret_name_or_listed_behind_an_option_is_hidden():
     atoms = Secrets().atoms({"p/api_keys/openai": Atom("string", "S1")})
     assert atoms["p/api_keys/openai"].value == BY_NAME
+    assert recorded({"argv": ["x.py", "--password", "S1"]}) == {
+        "argv": ["x.py", "--password", MASK]
+    }
 
 
 HEX = "0a1b2c3d4e5f60718293a4b5c6d7e8f9"
@@ -261,11 +245,8 @@ REAL = [
     *(f"gh{kind}_" + LETTERS[:36] for kind in "pousr"),
     *("AKIAIOSFODNN7EXAMPLE", "ASIAY34FZKBOKMUTVV7A", "hf_" + LETTERS[:34]),
     *("hf_" + "aBcDeFgHiJkLmNoPqRsTuVwXyZaBcDeFgH", "sk-" + HEX, "sk-" + LETTERS[:48]),
-    *(
-        "sk-ant-api03-" + LETTERS,
-        "sk-proj-" + LETTERS,
-        "sk-lf-0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9",
-    ),
+    *("sk-ant-api03-" + LETTERS, "sk-proj-" + LETTERS),
+    "sk-lf-0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9",
     *("r8_" + LETTERS[:37], "xoxb-123456789012-1234567890123-" + LETTERS[:24]),
     *("SG." + LETTERS[:22] + "." + LETTERS[:43], "dckr_pat_" + LETTERS[:27]),
     *(f"lsv2_pt_{HEX}_0a1b2c3d4e", "pcsk_" + LETTERS[:6] + "_" + LETTERS[:60], "shpat_" + HEX),

@@ -38,27 +38,31 @@ def found(folder: Path, keep=lambda diff: None, timeout_s: float = 60) -> dict[s
 
 
 def test_commit_branch_remote_without_password_and_dirty_are_found(repository):
-    git(repository, "remote", "add", "backup", "/srv/backup.git")
-    git(repository, "remote", "add", "origin", "https://user:ghp_abcdef123456@host/org/repo.git")
+    """The remote is origin, else the first, as configured: insteadOf hands tokens to git in CI."""
+    git(repository, "config", "url.https://x:top-token@host/.insteadOf", "https://host/")
+    git(repository, "remote", "add", "backup", "git@host:org/repo.git")
+    git(repository, "remote", "add", "zweite", "/srv/x")
     commit = git(repository, "rev-parse", "HEAD")
-    expected = {
-        "commit": commit,
-        "branch": "topic/one",
-        "remote": "https://host/org/repo.git",
-        "dirty": False,
-    }
-    assert found(repository) == expected
-    inside = repository / "inside"
-    inside.mkdir()
-    assert found(inside) == expected
+    expected = {"commit": commit, "branch": "topic/one", "dirty": False}
+    assert found(repository) == {**expected, "remote": "host:org/repo.git"}
+    git(repository, "remote", "add", "origin", "https://user:ghp_abcdef123456@host/org/repo.git")
+    (repository / "inside").mkdir()
+    for folder in (repository, repository / "inside"):
+        assert found(folder) == {**expected, "remote": "https://host/org/repo.git"}
 
 
 def test_changed_file_is_dirty_and_a_new_one_is_not(repository):
     """The run's own folder would make every repository dirty otherwise."""
+    index = repository / ".git" / "index"
+    before = index.read_bytes()
+    os.utime(repository / "train.py", (1, 1))
     (repository / "new.txt").write_text("x")
     assert found(repository)["dirty"] is False
     (repository / "train.py").write_text("changed\n")
     assert found(repository)["dirty"] is True
+    # Somebody may be committing; only git status and its like write the index.
+    assert index.read_bytes() == before
+    assert not (repository / ".git" / "index.lock").exists()
     git(repository, "add", "train.py")
     assert found(repository)["dirty"] is True
 
@@ -69,16 +73,6 @@ def test_detached_head_has_no_branch_and_a_first_branch_no_commit(repository, tm
     assert found(repository) == {"commit": commit, "branch": None, "remote": None, "dirty": False}
     git(tmp_path, "init", "-q", "-b", "main")
     assert found(tmp_path) == {"commit": None, "branch": "main", "remote": None, "dirty": False}
-
-
-def test_address_is_that_of_origin_else_of_the_first_remote(repository):
-    """As it is configured: url.<base>.insteadOf is how tokens are handed to git in CI."""
-    git(repository, "config", "url.https://x:top-token@host/.insteadOf", "https://host/")
-    git(repository, "remote", "add", "upstream", "git@host:org/repo.git")
-    git(repository, "remote", "add", "zweite", "/srv/x")
-    assert found(repository)["remote"] == "host:org/repo.git"
-    git(repository, "remote", "add", "origin", "https://host/org/repo.git")
-    assert found(repository)["remote"] == "https://host/org/repo.git"
 
 
 def test_nothing_is_recorded_where_there_is_no_repository_or_git(repository, tmp_path, monkeypatch):
@@ -273,18 +267,6 @@ def test_variables_of_git_lead_it_nowhere_else_and_run_nothing(repository, tmp_p
     assert not hostile.canary.exists()
 
 
-def test_index_is_not_written(repository):
-    """Somebody may be committing; only git status and its like write it."""
-    index = repository / ".git" / "index"
-    before = index.read_bytes()
-    os.utime(repository / "train.py", (1, 1))
-    assert found(repository)["dirty"] is False
-    (repository / "train.py").write_text("changed\n")
-    assert found(repository)["dirty"] is True
-    assert index.read_bytes() == before
-    assert not (repository / ".git" / "index.lock").exists()
-
-
 def with_filter(repository: Path) -> None:
     """Keep files as git-lfs does: other bytes in the repository than in the working tree."""
     git(repository, "config", "filter.upper.clean", "tr a-z A-Z")
@@ -297,37 +279,35 @@ def with_filter(repository: Path) -> None:
     git(repository, "update-index", "--refresh")
 
 
+def not_compared(repository: Path) -> object:
+    """Return why files are not compared."""
+    facts = found(repository)
+    assert facts["dirty"] is None
+    return facts["dirty_unknown"]
+
+
 def test_changed_file_with_a_filter_is_not_compared_as_that_would_run_it(repository):
     with_filter(repository)
     assert found(repository)["dirty"] is False  # size and time are those that the index knows
     (repository / "data.bin").write_text("xyz\n")
-    facts = found(repository)
-    said = "1 of the files can only be compared by running a filter: upper"
-    assert (facts["dirty"], facts["dirty_unknown"]) == (None, said)
+    assert (
+        not_compared(repository) == "1 of the files can only be compared by running a filter: upper"
+    )
     (repository / "train.py").write_text("changed\n")
     assert found(repository)["dirty"] is True
     tree = git(repository, "rev-parse", "HEAD^{tree}")
     (repository / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
-    facts = found(repository)
-    said = "git cannot compare the files with the commit"
-    assert (facts["dirty"], facts["dirty_unknown"]) == (None, said)
+    assert not_compared(repository) == "git cannot compare the files with the commit"
 
 
-def test_files_are_not_compared_where_the_configuration_is_too_long_to_read(repository):
+def test_filter_without_a_program_is_none_and_too_long_configuration_is_not_read(repository):
     with_filter(repository)
     (repository / "data.bin").write_text("xyz\n")
+    git(repository, "config", "--unset", "filter.upper.clean")
+    assert found(repository)["dirty"] is True
     with (repository / ".git" / "config").open("a") as config:
         config.write('[remote "many"]\n' + "\turl = https://example.org/a/b\n" * 50_000)
-    facts = found(repository)
-    said = "the configuration of the repository is too long"
-    assert (facts["dirty"], facts["dirty_unknown"]) == (None, said)
-
-
-def test_filter_that_names_no_program_is_none(repository):
-    with_filter(repository)
-    git(repository, "config", "--remove-section", "filter.upper")
-    (repository / "data.bin").write_text("xyz\n")
-    assert found(repository)["dirty"] is True
+    assert not_compared(repository) == "the configuration of the repository is too long"
 
 
 def test_line_ends_and_modes_are_compared_as_git_would(repository):
@@ -367,7 +347,7 @@ def test_command_of_git_has_bounded_memory(repository, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("given", [5, ["repo"], object])
-def test_a_git_ref_that_names_nothing_is_refused(given):
+def test_git_ref_that_names_nothing_is_refused(given):
     with pytest.raises(ArgumentError) as caught:
         Settings.of(git_ref=given)
     said = "git_ref: expected a path, True, False, None or Neptune's GitRef, got "
@@ -375,7 +355,7 @@ def test_a_git_ref_that_names_nothing_is_refused(given):
 
 
 @pytest.mark.parametrize("place", ["missing", "empty"])
-def test_a_git_ref_without_a_repository_is_told_once(tmp_path, caplog, place):
+def test_git_ref_without_a_repository_is_told_once(tmp_path, caplog, place):
     (tmp_path / "empty").mkdir()
     where = tmp_path / place
     for _ in range(2):

@@ -366,8 +366,8 @@ def test_truncated_file_is_recorded_once_and_without_holes(tmp_path, flags):
         assert source.take() == "two\n"
         os.write(1, b"three\n")
         assert source.stop() == "three\n"
+        assert (tmp_path / "log").read_bytes().lstrip(b"\0") == b"two\nthree\n"
     nothing_stays(before)
-    assert (tmp_path / "log").read_bytes().lstrip(b"\0") == b"two\nthree\n"
 
 
 def test_file_that_grows_too_fast_is_recorded_in_part_and_counted(tmp_path):
@@ -392,10 +392,10 @@ def test_file_that_cannot_be_read_is_refused(tmp_path):
     nothing_stays(before)
 
 
-def test_output_of_children_is_recorded_once(trained):
+def test_output_of_children_is_recorded_once_and_the_end_waits_for_none(trained):
     training = trained(
         """
-        import multiprocessing, warnings
+        import multiprocessing, subprocess, warnings
 
         # A fork beside another thread is warned of by Python 3.12 and later.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -414,25 +414,14 @@ def test_output_of_children_is_recorded_once(trained):
                 work("forked")
                 os.execlp("echo", "echo", "executed")
             os.waitpid(pid, 0)
-        """
-    )
-    shown = training.end()
-    assert shown == b"fork\nspawn\nforkserver\nforked ['', '']\nstill\nexecuted\n"
-    assert training.recorded() == shown
-
-
-def test_end_waits_for_no_child_whose_later_output_is_shown(trained):
-    training = trained(
-        """
-        subprocess = __import__("subprocess")
-        subprocess.Popen(["sh", "-c", "while ! test -e later; do sleep 0.01; done; echo late"])
-        print("early", flush=True)
+            subprocess.Popen(["sh", "-c", "while ! test -e later; do sleep 0.01; done; echo late"])
         """
     )
     training.process.wait(LIMIT_S)
     training.say("later")
-    assert training.end() == b"early\nlate\n"
-    assert training.recorded() == b"early\n"
+    recorded = b"fork\nspawn\nforkserver\nforked ['', '']\nstill\nexecuted\n"
+    assert training.end() == recorded + b"late\n"
+    assert training.recorded() == recorded
 
 
 @pytest.mark.parametrize(
@@ -457,8 +446,15 @@ def test_everything_a_killed_training_printed_is_shown(trained, how, where):
     assert (b"Segmentation fault" in shown[len(lines) :]) == (how == "segfault")
 
 
-def test_signals_to_a_whole_job_spare_the_helper(trained):
-    training = trained("print('begin', flush=True); wait_for('go'); print('end', flush=True)")
+def test_signals_to_a_whole_job_spare_the_helpers_and_stopped_ones_are_continued(trained):
+    training = trained(
+        """
+        print("begin", flush=True)
+        wait_for("go")
+        for number in range(30_000):
+            os.write(1, b"%d\\n" % number)
+        """
+    )
     training.wait_for(b"begin")
     helpers = training.helpers()
     assert len(helpers) == 2
@@ -466,9 +462,12 @@ def test_signals_to_a_whole_job_spare_the_helper(trained):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
             helper.send_signal(number)
         assert os.getpgid(helper.pid) != os.getpgid(training.process.pid)
+        helper.suspend()
     training.say("go")
-    assert training.end() == b"begin\nend\n"
-    assert training.recorded() == b"begin\nend\n"
+    assert training.process.wait(LIMIT_S) == 0
+    shown = b"begin\n" + b"".join(b"%d\n" % number for number in range(30_000))
+    assert training.end() == shown
+    assert training.recorded() == shown
 
 
 # --------------------------------------------------------------------- a helper that is killed
@@ -574,24 +573,6 @@ def test_child_that_prints_without_end_does_not_hold_up_the_end(tmp_path):
     assert time.monotonic() - before < LIMIT_S / 2
 
 
-def test_stopped_helpers_are_continued(trained):
-    training = trained(
-        """
-        print("begin", flush=True)
-        wait_for("stopped")
-        for number in range(30_000):
-            os.write(1, b"%d\\n" % number)
-        """,
-        "1",
-    )
-    training.wait_for(b"begin")
-    for helper in training.helpers():
-        helper.suspend()
-    training.say("stopped")
-    assert training.process.wait(LIMIT_S) == 0
-    assert training.end() == b"begin\n" + b"".join(b"%d\n" % number for number in range(30_000))
-
-
 def test_file_that_cannot_be_read_any_more_is_reported(tmp_path):
     with (tmp_path / "log").open("wb") as file:
         source = DescriptorSource(file.fileno(), tmp_path)
@@ -609,7 +590,7 @@ def test_file_that_cannot_be_read_any_more_is_reported(tmp_path):
 # --------------------------------------------------------------------- a kernel that can less
 
 WITH_LESS = """
-import ctypes
+import ctypes, resource
 from seamark.capture.output import _copier, descriptor
 
 # Not every kernel, sandbox, file system and destination has these.
@@ -619,6 +600,8 @@ Path("less.py").write_text(program)
 _copier.__file__ = os.path.abspath("less.py")
 if IN_A_FILE:
     del os.memfd_create
+if FULL:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 source = DescriptorSource(1, Path("run"))
 source.start()
 for number in range(3000):
@@ -638,37 +621,22 @@ NUMBERS = b"".join(b"%05d %s\n" % (number, b"x" * (number % 90)) for number in r
 
 
 @pytest.mark.parametrize(
-    ("where", "in_a_file", "shown_here"),
+    ("where", "in_a_file", "full", "shown_here"),
     [
-        ("pipe", False, False),
-        ("terminal", True, False),
-        ("pipe", True, True),
-        ("terminal", False, True),
+        ("pipe", False, False, False),
+        ("pipe", False, True, False),
+        ("terminal", True, False, False),
+        ("pipe", True, False, True),
+        ("terminal", False, False, True),
     ],
 )
-def test_no_byte_is_lost_without_splice_sendfile_and_files_in_memory(
-    trained, where, in_a_file, shown_here
+def test_no_byte_is_lost_without_splice_sendfile_files_in_memory_and_room(
+    trained, where, in_a_file, full, shown_here
 ):
-    given = f"IN_A_FILE, SHOWN_HERE = {in_a_file}, {shown_here}\n"
+    given = f"IN_A_FILE, FULL, SHOWN_HERE = {in_a_file}, {full}, {shown_here}\n"
     training = trained(given + WITH_LESS, "", where)
     assert training.end().replace(b"\r\n", b"\n") == NUMBERS
     assert training.process.returncode == 0
-
-
-def test_everything_is_shown_though_the_record_is_full(trained):
-    training = trained(
-        """
-        import resource
-        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-        source = DescriptorSource(1, Path("run"))
-        source.start()
-        for number in range(30_000):
-            os.write(1, b"%d\\n" % number)
-        source.stop(30)
-        """,
-        "",
-    )
-    assert training.end() == b"".join(b"%d\n" % number for number in range(30_000))
 
 
 def test_record_keeps_only_the_last_16_mib_in_memory(tmp_path):
@@ -823,10 +791,17 @@ def test_redirection_that_outlives_the_capture_is_not_undone(tmp_path):
 
 
 def test_text_that_is_not_taken_in_time_is_shown_and_counted(tmp_path):
+    """A take in the middle of a character waits for its end; but a gap lies where it ended."""
     line = b"0123456789abcde\n" * 4096
     with piped() as shown:
         source = DescriptorSource(1, tmp_path)
         source.start()
+        os.write(1, "Ä".encode()[:1])
+        source.settle(time.monotonic() + LIMIT_S)
+        assert source.take() == ""
+        os.write(1, "Ä".encode()[1:])
+        source.settle(time.monotonic() + LIMIT_S)
+        assert source.take() == "Ä"
         for _ in range(300):
             os.write(1, line)
         os.write(1, "Ä".encode()[:1])
@@ -836,19 +811,7 @@ def test_text_that_is_not_taken_in_time_is_shown_and_counted(tmp_path):
         os.write(1, "Ärger\n".encode()[1:])
         assert source.stop() == "�rger\n"
         assert source.lost == 300 * len(line) + 1
-    assert len(shown) == 300 * len(line) + len("Ärger\n".encode())
-
-
-def test_take_in_the_middle_of_a_character_waits_for_its_end(tmp_path):
-    with piped() as shown:
-        source = DescriptorSource(1, tmp_path)
-        source.start()
-        os.write(1, "Ä".encode()[:1])
-        source.settle(time.monotonic() + LIMIT_S)
-        assert source.take() == ""
-        os.write(1, "Ä".encode()[1:])
-        assert source.stop() == "Ä"
-    assert shown.decode() == "Ä"
+    assert len(shown) == 300 * len(line) + len("ÄÄrger\n".encode())
 
 
 def test_stopped_capture_leaves_nothing_and_may_begin_again(tmp_path):

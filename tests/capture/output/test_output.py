@@ -72,6 +72,8 @@ def written(stream: io.TextIOWrapper) -> str:
 
 @printing
 def test_stream_stays_the_same_object_whose_write_is_put_back(stdout):
+    """What no encoding takes and what is printed into a closed stream is treated as ever."""
+    stdout.reconfigure(errors="backslashreplace")
     before = (type(stdout), stdout.buffer, stdout.encoding, stdout.isatty(), vars(stdout).copy())
     run = init_run(**ON)
     assert sys.stdout is stdout
@@ -85,6 +87,15 @@ def test_stream_stays_the_same_object_whose_write_is_put_back(stdout):
     assert vars(stdout) == before[4]
     assert written(stdout) == "a\nb\nc\nd-1\n"
     assert printed(ROOT) == {"stdout": "a\nb\nc\nd-1\n"}
+    run = init_run(**ON)
+    print("a\udc80b")  # half a surrogate pair
+    stdout.close()
+    with pytest.raises(ValueError, match="closed file"):
+        print("unsaid")
+    run.stop()
+    (text,) = stdout_of(run)
+    assert (text[:1], text[-2:]) == ("a", "b\n")
+    init_run(**ON).stop()
 
 
 @pytest.mark.parametrize(
@@ -316,29 +327,6 @@ def test_streams_that_take_turns_all_the_time_make_few_points(slow_streams):
         assert "".join(texts) == "".join(f"{path[-3:]} {at}\n" for at in range(300))
 
 
-@printing
-def test_closed_stream_raises_as_ever_and_no_run_fails_with_it(stdout):
-    run = init_run(**ON)
-    print("said")
-    stdout.close()
-    with pytest.raises(ValueError, match="closed file"):
-        print("unsaid")
-    run.stop()
-    init_run(**ON).stop()
-    assert printed(ROOT)["stdout"] == "said\n"
-
-
-@printing
-def test_text_that_no_encoding_takes_is_recorded(stdout):
-    stdout.reconfigure(errors="backslashreplace")
-    run = init_run(**ON)
-    print("a\udc80b")
-    run.stop()
-    (text,) = stdout_of(run)
-    assert text.startswith("a")
-    assert text.endswith("b\n")
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @printing
 def test_forked_child_records_nothing_unless_in_a_run_of_its_own(stdout):
@@ -536,7 +524,7 @@ def test_rest_of_a_secret_is_hidden():
     assert text.endswith(" ok\nnext\n")
 
 
-def test_a_key_that_never_ends_hides_no_training():
+def test_private_key_that_never_ends_hides_no_training():
     lines = [f"step {number} loss 0.5\n" for number in range(2_000)]
     run = record_in(["-----BEGIN PRIVATE KEY-----\n", *lines], secrets=Secrets())
     assert "".join(run.texts).endswith("".join(lines[-1000:]))
@@ -637,7 +625,7 @@ KEYS = {
 
 @pytest.mark.parametrize("cuts", [None, [40], [10, 40], [40, 200, 500], [690]])
 @pytest.mark.parametrize(("begin", "end"), KEYS.values(), ids=KEYS)
-def test_a_private_key_is_hidden_though_it_is_printed_with_pauses(begin, end, cuts):
+def test_private_key_is_hidden_though_it_is_printed_with_pauses(begin, end, cuts):
     lines = ["before\n", f"{begin}\n", *BODY, f"{end}\n", "after\n"]
     pieces = lines
     if cuts is not None:
@@ -662,7 +650,7 @@ def test_known_value_is_hidden_letter_by_letter_and_where_there_are_no_blanks(mo
         assert "".join(run.texts) == "x" * before + "***" + "y" * 9 + "\n"
 
 
-def test_the_beginning_of_a_known_value_waits_for_one_period(monkeypatch):
+def test_beginning_of_a_known_value_waits_for_one_period(monkeypatch):
     """It may be a word that is shown to somebody who waits for it."""
     monkeypatch.setenv("DB_PASSWORD", KNOWN)
     recording, run, _ = recorder(secrets=Secrets())
@@ -684,7 +672,7 @@ def test_beginning_of_a_known_value_is_recorded_though_nothing_follows(stdout, m
 
 
 @printing
-def test_nobody_is_warned_in_the_middle_of_what_is_printed(stdout, caplog):
+def test_hidden_output_is_listed_without_a_warning_in_the_middle(stdout, caplog):
     run = init_run(**ON)
     print("token=hunter2secretA9")
     run.session.rest()
@@ -778,7 +766,7 @@ def test_progress_bar_counts_with_its_last_state_only():
     assert stripped("".join(run.texts)) == "59.99 done"
 
 
-def test_a_bar_stays_beside_what_is_said_after_it():
+def test_progress_bar_stays_beside_our_own_lines():
     recording, run, _ = recorder()
     recording.record("50% done\r")
     recording.source.broken = "gone"

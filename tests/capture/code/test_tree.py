@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,164 +25,128 @@ def taken(folder: Path) -> tuple[dict[str, object], dict[str, Diff]]:
     return {path.removeprefix("source_code/git/"): value for path, value in facts.items()}, kept
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """Return a home folder with something private, a repository among it."""
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / ".bashrc").write_text("export TOKEN=private\n")
-    make_repository(home / "private")
-    (home / "private" / "secret.py").write_text("private\n")
-    git(home / "private", "add", ".")
-    git(home / "private", "commit", "-q", "-m", "private")
-    return home
+@dataclass
+class Arm:
+    """What leads a stranger's folder, ``downloads/stranger``, to the files of a home."""
+
+    before: tuple[str, ...] = ()
+    """Commands of git that are executed in the home."""
+    repository: bool = False
+    """Whether the stranger's folder is a repository of its own at first."""
+    links: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    then: tuple[str, ...] = ()
+    """Commands of git that are executed in the stranger's folder."""
+
+    def apply(self, home: Path) -> Path:
+        for command in self.before:
+            git(home, *command.split())
+        stranger = home / "downloads" / "stranger"
+        stranger.parent.mkdir()
+        if self.repository:
+            make_repository(stranger)
+        else:
+            stranger.mkdir()
+        for name, target in self.links.items():
+            place = stranger / name
+            if place.is_dir():
+                shutil.rmtree(place)
+            place.unlink(missing_ok=True)
+            place.symlink_to(target)
+        for name, text in self.files.items():
+            (stranger / name).write_text(text)
+        for command in self.then:
+            git(stranger, *command.split())
+        return stranger
 
 
-def work_tree_of_home(home: Path, stranger: Path) -> None:
-    make_repository(stranger)
-    (home / ".bashrc").rename(stranger / ".bashrc")
-    git(stranger, "add", ".bashrc")
-    git(stranger, "commit", "-q", "-m", "the same name")
-    (stranger / ".bashrc").unlink()
-    (home / ".bashrc").write_text("export TOKEN=changed\n")
-    git(stranger, "config", "core.worktree", "../../..")
-
-
-def link_to_a_worktree(home: Path, stranger: Path) -> None:
-    git(home / "private", "worktree", "add", "-q", "--detach", str(home / "second"))
-    stranger.mkdir()
-    (stranger / ".git").symlink_to("../../second/.git")
-
-
-def file_to_a_worktree(home: Path, stranger: Path) -> None:
-    link_to_a_worktree(home, stranger)
-    (stranger / ".git").unlink()
-    shutil.copy(home / "second" / ".git", stranger / ".git")
-
-
-def shared_folder(home: Path, stranger: Path) -> None:
-    make_repository(stranger)
-    git(stranger, "symbolic-ref", "HEAD", "refs/heads/topic/one")
-    (stranger / ".git" / "commondir").write_text("../../../private/.git\n")
-
-
-def file_to_a_submodule(home: Path, stranger: Path) -> None:
-    add_submodule(home / "private", home)
-    stranger.mkdir()
-    (stranger / ".git").write_text("gitdir: ../../private/.git/modules/inner\n")
-    git(home / "private", "config", "-f", ".git/modules/inner/config", "--unset", "core.worktree")
-
-
-def links_within(home: Path, stranger: Path) -> None:
-    make_repository(stranger)
-    for name in ("refs", "objects"):
-        shutil.rmtree(stranger / ".git" / name)
-        (stranger / ".git" / name).symlink_to(f"../../../private/.git/{name}")
-
-
-def link_to_a_branch(home: Path, stranger: Path) -> None:
-    make_repository(stranger)
-    branch = stranger / ".git" / "refs" / "heads" / "topic" / "one"
-    branch.unlink()
-    branch.symlink_to(home / "private" / ".git" / "refs" / "heads" / "topic" / "one")
-    alternates = stranger / ".git" / "objects" / "info" / "alternates"
-    alternates.write_text(f"{home / 'private' / '.git' / 'objects'}\n")
-
-
-def index_of_another(home: Path, stranger: Path) -> None:
-    link_to_a_branch(home, stranger)
-    git(stranger, "update-ref", "--no-deref", "HEAD", "HEAD")
-    (stranger / ".git" / "index").unlink()
-    (stranger / ".git" / "index").symlink_to(home / "private" / ".git" / "index")
-
-
-def git_file(home: Path, stranger: Path) -> None:
-    stranger.mkdir()
-    (stranger / ".git").write_text("gitdir: ../../private/.git\n")
-
-
-def git_link(home: Path, stranger: Path) -> None:
-    stranger.mkdir()
-    (stranger / ".git").symlink_to("../../private/.git")
-
-
-@pytest.mark.parametrize(
-    "arm",
-    [
-        *(git_file, git_link, link_to_a_worktree, file_to_a_worktree, file_to_a_submodule),
-        *(work_tree_of_home, shared_folder, links_within, link_to_a_branch, index_of_another),
-    ],
-    ids=lambda arm: arm.__name__,
+WORKTREE = ("-C private worktree add -q --detach ../second",)
+SUBMODULE = (
+    "-C repo -c protocol.file.allow=always submodule add -q ../inner inner",
+    "-C repo commit -q -m submodule",
 )
-def test_files_outside_are_neither_compared_nor_listed(home, arm):
+OF_HOME = "../../../private/.git"
+BRANCH = {".git/refs/heads/topic/one": f"../../../{OF_HOME}/refs/heads/topic/one"}
+ALTERNATES = {".git/objects/info/alternates": f"../{OF_HOME}/objects\n"}
+HOSTILE = {
+    "a file": Arm(files={".git": "gitdir: ../../private/.git\n"}),
+    "a link": Arm(links={".git": "../../private/.git"}),
+    "a link to a worktree": Arm(WORKTREE, links={".git": "../../second/.git"}),
+    "the file of a worktree": Arm(
+        WORKTREE, files={".git": "gitdir: ../../private/.git/worktrees/second\n"}
+    ),
+    "a file to a submodule": Arm(
+        (
+            *(command.replace("-C repo", "-C private") for command in SUBMODULE),
+            "-C private config -f .git/modules/inner/config --unset core.worktree",
+        ),
+        files={".git": "gitdir: ../../private/.git/modules/inner\n"},
+    ),
+    "the working tree": Arm(
+        repository=True,
+        files={".bashrc": "the same name\n"},
+        then=("add .bashrc", "commit -q -m more", "config core.worktree ../../.."),
+    ),
+    "a shared folder": Arm(repository=True, files={".git/commondir": f"{OF_HOME}\n"}),
+    "links within": Arm(
+        repository=True,
+        links={f".git/{name}": f"{OF_HOME}/{name}" for name in ("refs", "objects")},
+    ),
+    "a link to a branch": Arm(repository=True, links=BRANCH, files=ALTERNATES),
+    "the index of another": Arm(
+        repository=True,
+        links=BRANCH | {".git/index": f"{OF_HOME}/index"},
+        files=ALTERNATES,
+        then=("update-ref --no-deref HEAD HEAD",),
+    ),
+}
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+def test_files_outside_are_neither_compared_nor_listed(tmp_path, how):
     """A stranger's repository may name anybody's files as its own, or anybody's repository."""
-    (home / "downloads").mkdir()
-    stranger = home / "downloads" / "stranger"
-    arm(home, stranger)
+    (tmp_path / ".bashrc").write_text("export TOKEN=private\n")
+    make_repository(tmp_path / "inner")
+    make_repository(tmp_path / "private")
+    (tmp_path / "private" / "secret.py").write_text("private\n")
+    git(tmp_path / "private", "add", ".")
+    git(tmp_path / "private", "commit", "-q", "-m", "private")
+    stranger = HOSTILE[how].apply(tmp_path)
     facts, kept = taken(stranger)
+    assert facts["commit"] == git(stranger, "rev-parse", "HEAD")
     assert (facts["dirty"], facts["dirty_unknown"]) == (None, ELSEWHERE)
     assert not kept
 
 
-def add_submodule(folder: Path, tmp_path: Path) -> Path:
-    inner = make_repository(tmp_path / "inner-origin")
-    git(folder, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner), "inner")
-    git(folder, "commit", "-q", "-m", "submodule")
-    return folder / "inner"
-
-
-def worktree(repository: Path) -> Path:
-    git(repository, "worktree", "add", "-q", "--detach", "../other")
-    return repository.parent / "other"
-
-
-def submodule(repository: Path) -> Path:
-    return add_submodule(repository, repository.parent)
-
-
-def through_a_link(repository: Path) -> Path:
-    (repository.parent / "linked").symlink_to("repo")
-    return repository.parent / "linked"
-
-
-def folder_apart_that_points_back(repository: Path) -> Path:
-    git(repository, "init", "-q", "--separate-git-dir", "../apart")
-    git(repository, "config", "core.worktree", str(repository))
-    return repository
-
-
-def folder_apart_within(repository: Path) -> Path:
-    git(repository, "init", "-q", "--separate-git-dir", str(repository / ".hidden"))
-    return repository
-
-
-def worktree_of_a_bare_repository_within(repository: Path) -> Path:
-    beside = repository.parent / "all"
-    git(repository.parent, "clone", "-q", "--bare", str(repository), "all/.bare")
-    git(beside / ".bare", "worktree", "add", "-q", "--detach", "../main")
-    return beside / "main"
-
-
-def clone_that_shares_objects(repository: Path) -> Path:
-    git(repository.parent, "clone", "-q", "--shared", str(repository), "second")
-    return repository.parent / "second"
-
-
 @pytest.mark.parametrize(
-    "make",
+    ("folder", "commands"),
     [
-        *(clone_that_shares_objects, folder_apart_that_points_back, folder_apart_within, submodule),
-        *(through_a_link, worktree, worktree_of_a_bare_repository_within),
+        ("second", ["clone -q --shared repo second"]),
+        (
+            "repo",
+            ["-C repo init -q --separate-git-dir ../apart", "-C repo config core.worktree ../repo"],
+        ),
+        ("repo", ["-C repo init -q --separate-git-dir .hidden"]),
+        ("repo/inner", SUBMODULE),
+        ("linked", []),
+        ("other", ["-C repo worktree add -q --detach ../other"]),
+        (
+            "all/main",
+            ["clone -q --bare repo all/.bare", "-C all/.bare worktree add -q --detach ../main"],
+        ),
     ],
-    ids=lambda make: make.__name__,
 )
-def test_files_are_compared_in_every_folder_that_git_makes(tmp_path, make):
-    folder = make(make_repository(tmp_path / "repo"))
+def test_files_are_compared_in_every_folder_that_git_makes(tmp_path, folder, commands):
+    make_repository(tmp_path / "repo")
+    make_repository(tmp_path / "inner")
+    (tmp_path / "linked").symlink_to("repo")
+    for command in commands:
+        git(tmp_path, *command.split())
+    folder = tmp_path / folder
     assert taken(folder)[0]["dirty"] is False
     (folder / "train.py").write_text("changed\n")
-    below = folder / "below"
-    below.mkdir()
-    for asked in (folder, below):
+    (folder / "below").mkdir()
+    for asked in (folder, folder / "below"):
         facts, kept = taken(asked)
         assert (facts["dirty"], facts["files_changed"]) == (True, 1)
         assert b"+changed" in kept["diff"].content

@@ -30,17 +30,16 @@ def alike(scripts, code, *, started=WITH_RUN, parts=("code", "stdout", "stderr")
     return ours
 
 
-@pytest.mark.parametrize(("started", "runs"), [(WITH_RUN, 1), (WITH_TWO, 2)])
-def test_uncaught_exception_fails_every_run_and_ends_the_process_as_before(scripts, started, runs):
+def test_uncaught_exception_fails_every_run_and_ends_the_process_as_before(scripts):
     code = """
         OBSERVED
         def train():
             raise ValueError("loss is gone")
         train()
     """
-    assert alike(scripts, code, started=started).code == 1
+    assert alike(scripts, code, started=WITH_TWO).code == 1
     recorded = scripts.all_recorded()
-    assert len(recorded) == runs
+    assert len(recorded) == 2
     for run in recorded:
         assert [one["state"] for one in run.states] == ["running", "failed"]
         assert run.states[-1]["error"] == {"type": "ValueError", "message": "loss is gone"}
@@ -207,54 +206,21 @@ def test_each_part_of_a_failure_has_a_switch(scripts, switches, state, traced):
     assert any(path.endswith("/traceback") for path in recorded.atoms) is traced
 
 
-@pytest.mark.parametrize(("started", "runs"), [(WITH_RUN, 1), (WITH_TWO, 2)])
-def test_sigterm_interrupts_every_run_and_kills_the_process(scripts, started, runs):
+def test_sigterm_interrupts_every_run_and_kills_the_process(scripts):
     # On a slow disk the handler returns, and the process dies a moment later.
     code = f"import time\nOBSERVED\n{KILL}\ntime.sleep(60)\nprint('lived on')\n"
-    assert alike(scripts, code, started=started).code == -signal.SIGTERM
-    assert [run.states[-1] for run in scripts.all_recorded()] == [{"op": "state", **SIGTERM}] * runs
+    assert alike(scripts, code, started=WITH_TWO).code == -signal.SIGTERM
+    assert [run.states[-1] for run in scripts.all_recorded()] == [{"op": "state", **SIGTERM}] * 2
 
 
-def test_handlers_go_with_the_last_run(scripts):
-    """Two runs, one registration; what was found is put back when the last one stops, or in a
-    forked child, which dies of SIGTERM at once only so. What others put over ours stays.
-    """
-    code = """
-        import os, signal, sys, seamark
-        tools = getattr(sys, "monitoring", None)
-        handlers = lambda: (signal.getsignal(signal.SIGTERM), sys.excepthook)
-        begin = lambda: seamark.init_run(capture=dict(git=False, packages=False))
-        found = handlers()
-        runs = [begin() for _ in range(2)]
-        ours = handlers()
-        if os.fork() == 0:
-            os._exit(0 if handlers() == found else 1)
-        assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
-        runs[0].stop()
-        assert handlers() == ours
-        runs[1].stop()
-        assert handlers() == found
-        assert all(one not in ours for one in found)
-        assert tools is None or [tools.get_tool(number) for number in range(6)] == [None] * 6
-        run = begin()
-        mine, hook = lambda *_: None, lambda *_: None
-        signal.signal(signal.SIGTERM, mine); sys.excepthook = hook
-        run.stop()
-        assert handlers() == (mine, hook)
-    """
-    ended = scripts.run(code, env={"PYTHONWARNINGS": "ignore::DeprecationWarning"})
-    assert (ended.code, ended.stderr) == (0, "")
-
-
-OVER_OURS = """
-import signal, sys, threading, seamark
-found = signal.getsignal(signal.SIGTERM), sys.excepthook
-
-def begin():
-    return seamark.init_run(capture=dict(git=False, packages=False))
+HANDLERS = """
+import os, signal, sys, threading, seamark
+handlers = lambda: (signal.getsignal(signal.SIGTERM), sys.excepthook)
+begin = lambda: seamark.init_run(capture=dict(git=False, packages=False))
+found = handlers()
 
 def put_over():
-    before = signal.getsignal(signal.SIGTERM), sys.excepthook
+    before = handlers()
     signal.signal(signal.SIGTERM, lambda *what: before[0](*what))
     sys.excepthook = lambda *what: before[1](*what)
     return before
@@ -262,25 +228,44 @@ def put_over():
 def put_back(before):
     signal.signal(signal.SIGTERM, before[0])
     sys.excepthook = before[1]
-
-run = begin()
-before = put_over()
 """
 
 
-def test_found_handlers_are_put_back_when_what_stood_over_ours_goes_later(scripts):
-    """Lightning's handler is still there when a stage ends, and puts back the one it found."""
+def test_handlers_go_with_the_last_run(scripts):
+    """Or in a forked child, which dies of SIGTERM at once only so. What others put over ours stays.
+
+    Lightning's handler is still there when a stage ends, and later puts back the one it found.
+    """
     code = """
+tools = getattr(sys, "monitoring", None)
+runs = [begin() for _ in range(2)]
+ours = handlers()
+if os.fork() == 0:
+    os._exit(0 if handlers() == found else 1)
+assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
+runs[0].stop()
+assert handlers() == ours
+runs[1].stop()
+assert handlers() == found
+assert all(one not in ours for one in found)
+assert tools is None or [tools.get_tool(number) for number in range(6)] == [None] * 6
+run = begin()
+before = put_over()
 run.stop()
-assert (signal.getsignal(signal.SIGTERM), sys.excepthook) != found
+assert handlers() != found
 put_back(before)
-assert (signal.getsignal(signal.SIGTERM), sys.excepthook) == found
+assert handlers() == found
 for thread in threading.enumerate():
     if thread.name == "seamark-sigterm":
         thread.join()
 assert signal.set_wakeup_fd(-1) == -1
+run = begin()
+mine = lambda *_: None, lambda *_: None
+put_back(mine)
+run.stop()
+assert handlers() == mine
 """
-    ended = scripts.run(OVER_OURS + code)
+    ended = scripts.run(HANDLERS + code, env={"PYTHONWARNINGS": "ignore::DeprecationWarning"})
     assert (ended.code, ended.stderr) == (0, "")
 
 
@@ -289,27 +274,30 @@ assert signal.set_wakeup_fd(-1) == -1
 )
 def test_run_that_begins_before_our_handlers_go_is_marked_by_them(scripts, end, state):
     code = f"""
+run = begin()
+before = put_over()
 run.stop()
 second = begin()
 put_back(before)
-assert (signal.getsignal(signal.SIGTERM), sys.excepthook) == before
+assert handlers() == before
 {end}
 """
-    scripts.run(OVER_OURS + code)
+    scripts.run(HANDLERS + code)
     states = [run.states[-1]["state"] for run in scripts.all_recorded()]
     assert sorted(states) == sorted(["completed", state])
 
 
-RESTING = """
-import os, signal, sys, seamark
-found = signal.getsignal(signal.SIGTERM), sys.excepthook
+RESTING = (
+    HANDLERS
+    + """
 run = seamark.init_run(capture=dict(git=False))
 capture = run.session.ending._capture
 run.set_state("completed")
 for _ in range(2):
     capture.stop()
-assert (signal.getsignal(signal.SIGTERM), sys.excepthook) == found
+assert handlers() == found
 """
+)
 
 
 @pytest.mark.parametrize("end", ["raise ValueError('x')", KILL])

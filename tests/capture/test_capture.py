@@ -192,21 +192,6 @@ def test_disk_that_hangs_holds_up_beginning_and_end_of_a_run_for_a_moment(
         assert "source_code/version" not in atoms
 
 
-def test_version_counts_what_is_imported_until_the_exit_of_the_interpreter(scripts):
-    code = """
-        import seamark
-        run = seamark.init_run(capture=dict(git=False, packages=False))
-        run["a"] = 1
-    """
-    versions = []
-    for more in ("", "import mine"):
-        (scripts.folder / "mine.py").write_text("")
-        assert scripts.run(f"{code}\n        {more}\n").code == 0
-        versions.append(scripts.recorded().atoms["source_code/version"])
-        shutil.rmtree(scripts.root)
-    assert versions[0] != versions[1]
-
-
 def test_all_parts_together_get_the_time_of_the_end(monkeypatch):
     now, given = [100.0], []
 

@@ -168,15 +168,16 @@ def test_version_is_that_of_imported_files_without_packages(scripts, tmp_path):
 
 
 @pytest.mark.once
-def test_version_counts_what_is_imported_or_edited_while_the_run_goes_on(scripts, tmp_path):
-    late = BEGIN + "    import lib.helper\n    run.stop()\n"
+@pytest.mark.parametrize("end", ["    run.stop()\n", ""], ids=["stop", "exit"])
+def test_version_counts_what_is_imported_or_edited_while_the_run_goes_on(scripts, tmp_path, end):
+    late = BEGIN + "    import lib.helper\n" + end
     first = version_in(scripts, tmp_path / "a", late)
     assert version_in(scripts, tmp_path / "b", late, helper="x = 2\n") != first
     edited = "    import lib.helper, pathlib\n" + BEGIN
     edit = "    pathlib.Path(lib.helper.__file__).write_text('x = 3\\n')\n"
-    unchanged = version_in(scripts, tmp_path / "c", edited + "    pass\n    run.stop()\n")
-    changed = version_in(scripts, tmp_path / "c", edited + edit + "    run.stop()\n")
-    again = version_in(scripts, tmp_path / "d", edited + edit + "    run.stop()\n")
+    unchanged = version_in(scripts, tmp_path / "c", edited + "    pass\n" + end)
+    changed = version_in(scripts, tmp_path / "c", edited + edit + end)
+    again = version_in(scripts, tmp_path / "d", edited + edit + end)
     assert changed == again != unchanged
 
 

@@ -19,23 +19,19 @@ from seamark.capture.hardware.machine import Machine, Reading, usage
 
 
 class Clock:
-    """Seconds that pass when somebody waits."""
+    """Seconds that pass when somebody waits, up to the end of a run."""
 
     now = 0.0
+
+    def __init__(self, end: float) -> None:
+        self.end = end
 
     def __call__(self) -> float:
         return self.now
 
-
-class End:
-    """The end of a run at a given time; until then the clock goes on to what is waited for."""
-
-    def __init__(self, clock, at) -> None:
-        self._clock, self._at = clock, at
-
-    def get(self, timeout):
-        self._clock.now = min(self._clock.now + timeout, self._at)
-        if self._clock.now < self._at:
+    def get(self, timeout: float) -> None:
+        self.now = min(self.now + timeout, self.end)
+        if self.now < self.end:
             raise queue.Empty
 
 
@@ -70,8 +66,9 @@ class Recorded:
     """The part of a run that captures write to, in memory, with the time of each record."""
 
     place = os.curdir
+    machine: Steady | None = None
 
-    def __init__(self, clock=None) -> None:
+    def __init__(self, clock=lambda: 0.0) -> None:
         self.clock = clock
         self.facts: dict[str, object] = {}
         self.rows: list[tuple[float, dict[str, float]]] = []
@@ -80,53 +77,52 @@ class Recorded:
         self.facts.update(atoms)
 
     def append_numbers(self, numbers) -> None:
-        self.rows.append((self.clock.now if self.clock else 0.0, dict(numbers)))
+        self.rows.append((self.clock(), dict(numbers)))
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def sample(end, *, machine=Steady, run=Recorded, **given):
+    """Sample a machine to the end of a run; return the run."""
+    clock = Clock(end)
+    recorded = run(clock)
+
+    def made():
+        recorded.machine = machine(clock)
+        return recorded.machine
+
+    hardware = Hardware(recorded, "m", machine=made, clock=clock, **given)
+    hardware._ended = clock
+    hardware.sample(clock)
+    return recorded
 
 
-def sample(run, clock, end, machine=None, **given):
-    """Sample a run to its end; return its machine."""
-    machine = machine or Steady(clock)
-    hardware = Hardware(run, "m", machine=lambda: machine, clock=clock, **given)
-    hardware._ended = End(clock, end)
-    hardware.sample(hardware._ended)
-    return machine
+def with_gpus(*numbers):
+    return type("WithGpus", (Steady,), {"gpus": numbers})
 
 
 @pytest.mark.parametrize(
     ("end", "rows"),
     [
-        (0.4, []),
-        (1.4, []),
-        (1.5, [1.5]),
-        (2.5, [2.0]),
-        (3.0, [2.0, 3.0]),
+        *((0.4, []), (1.4, []), (1.5, [1.5]), (2.5, [2.0]), (3.0, [2.0, 3.0])),
         (27.5, [2.0, 12.0, 22.0, 27.5]),
     ],
 )
-def test_samples_come_soon_then_at_an_interval_and_at_the_end(clock, end, rows):
-    run = Recorded(clock)
-    machine = sample(run, clock, end)
+def test_samples_come_soon_then_at_an_interval_and_at_the_end(end, rows):
+    run = sample(end)
     assert (BEGIN_S, FIRST_S, EVERY_S) == (0.5, 2.0, 10.0)
     assert [at for at, _ in run.rows] == rows
-    assert machine.reads == ([0.5] if end > BEGIN_S else []) + rows
-    assert machine.closed == (end > BEGIN_S)
+    if end > BEGIN_S:
+        assert (run.machine.reads, run.machine.closed) == ([0.5, *rows], 1)
+    else:
+        assert run.machine is None
 
 
 @pytest.mark.parametrize("name", ["__init__", "facts", "close"])
-def test_machine_that_fails_raises_nothing(clock, name, monkeypatch):
+def test_machine_that_fails_raises_nothing(name, monkeypatch):
     monkeypatch.setattr(Steady, name, lambda *_: 1 / 0)
-    hardware = Hardware(Recorded(clock), "m", machine=lambda: Steady(clock), clock=clock)
-    hardware._ended = End(clock, 3.0)
-    hardware.sample(hardware._ended)
+    sample(3.0)
 
 
-def test_failure_of_the_machine_or_the_run_costs_one_sample(clock):
-
+def test_failure_of_the_machine_or_the_run_costs_one_sample():
     class Failing(Steady):
         def read(self, place=None):
             if self.clock.now == 2.0:
@@ -135,19 +131,17 @@ def test_failure_of_the_machine_or_the_run_costs_one_sample(clock):
 
     class Full(Recorded):
         def append_numbers(self, numbers) -> None:
-            if self.clock.now == 12.0:
+            if self.clock() == 12.0:
                 raise OSError
             super().append_numbers(numbers)
 
-    run = Full(clock)
-    sample(run, clock, 22.5, Failing(clock))
+    run = sample(22.5, machine=Failing, run=Full)
     assert [at for at, _ in run.rows] == [22.0]
     assert run.rows[0][1]["m/cpu"] == pytest.approx(40)
 
 
-def test_rates_are_those_of_the_time_between_two_samples(clock):
-    run = Recorded(clock)
-    sample(run, clock, 23)
+def test_rates_are_those_of_the_time_between_two_samples():
+    run = sample(23)
     expected = {
         "m/cpu": pytest.approx(40.0),
         "m/memory": 12.0,
@@ -157,11 +151,8 @@ def test_rates_are_those_of_the_time_between_two_samples(clock):
     }
     assert [row for _, row in run.rows] == [expected] * 4
     assert len({tuple(row) for _, row in run.rows}) == 1
-    assert run.facts == {
-        "m/environment/cpu": "A CPU",
-        "m/environment/memory": 64.0,
-        "m/environment/gpu_count": 0,
-    }
+    facts = {"cpu": "A CPU", "memory": 64.0, "gpu_count": 0}
+    assert run.facts == {f"m/environment/{name}": value for name, value in facts.items()}
 
 
 def test_rates_that_cannot_be_computed_are_left_out():
@@ -173,14 +164,12 @@ def test_rates_that_cannot_be_computed_are_left_out():
     assert between(before, after, {}) == {"memory": 1.0}
 
 
-def test_one_gpu_has_no_number_and_several_have_that_of_nvidia_smi(clock):
+def test_one_gpu_has_no_number_and_several_have_that_of_nvidia_smi():
     for gpus, names in [
         ((3,), {"m/gpu", "m/gpu_power"}),
         ((1, 2), {"m/gpu_1", "m/gpu_2", "m/gpu_power_1", "m/gpu_power_2"}),
     ]:
-        run, machine = Recorded(clock), Steady(clock)
-        machine.gpus = gpus
-        sample(run, clock, clock.now + 3, machine)
+        run = sample(3, machine=with_gpus(*gpus))
         assert {name for name in run.rows[0][1] if "gpu" in name} == names
 
 
@@ -196,13 +185,11 @@ def test_one_gpu_has_no_number_and_several_have_that_of_nvidia_smi(clock):
     ids=["rank 0", "its gpu", "more ranks than gpus", "next host", "one on each host"],
 )
 def test_first_rank_of_a_host_records_the_host_and_each_rank_itself(
-    environment, host, gpus, clock, monkeypatch
+    environment, host, gpus, monkeypatch
 ):
     for name, value in {"WORLD_SIZE": "16", **environment}.items():
         monkeypatch.setenv(name, value)
-    run, machine = Recorded(clock), Steady(clock)
-    machine.gpus = (0, 1)
-    sample(run, clock, 3, machine)
+    run = sample(3, machine=with_gpus(0, 1))
     names = {name.removeprefix("m/") for name in run.rows[0][1]}
     assert ("cpu" in names, "memory" in names, "disk_free" in names) == (host, host, host)
     assert {"process_cores", "process_memory"} <= names
@@ -210,10 +197,9 @@ def test_first_rank_of_a_host_records_the_host_and_each_rank_itself(
 
 
 @pytest.mark.parametrize(("facts", "metrics"), [(True, False), (False, True)])
-def test_facts_and_numbers_have_switches_of_their_own(facts, metrics, clock):
+def test_facts_and_numbers_have_switches_of_their_own(facts, metrics):
     """Facts say where a run ran, and belong to ``capture={"host": ...}``."""
-    run = Recorded(clock)
-    sample(run, clock, 5, facts=facts, metrics=metrics)
+    run = sample(5, facts=facts, metrics=metrics)
     assert (bool(run.facts), bool(run.rows)) == (facts, metrics)
 
 

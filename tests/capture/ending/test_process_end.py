@@ -48,6 +48,7 @@ def test_uncaught_exception_fails_every_run_and_ends_the_process_as_before(scrip
 
 KILL = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
 HANDLER = "signal.signal(signal.SIGTERM, lambda *_: (print('saving'), sys.exit(7)))"
+CTRL_C = {"state": "interrupted", "error": {"type": "KeyboardInterrupt", "message": ""}}
 SIGTERM = {"state": "interrupted", "signal": "SIGTERM"}
 
 
@@ -58,28 +59,19 @@ def exit_error(message):
 
 
 COMPLETED, FAILED = {"state": "completed"}, {"state": "failed"}
-ENDS = {
-    "Ctrl-C": (
-        "OBSERVED\nos.kill(os.getpid(), signal.SIGINT)\nsignal.pause()",
-        (-signal.SIGINT, ""),
-        {"state": "interrupted", "error": {"type": "KeyboardInterrupt", "message": ""}},
-    ),
-    "an interrupt that the script shows itself": (
-        """
+SCRIPTS = {
+    "Ctrl-C": "OBSERVED\nos.kill(os.getpid(), signal.SIGINT)\nsignal.pause()",
+    "an interrupt that the script shows itself": """
 OBSERVED
 try:
     raise KeyboardInterrupt
 except KeyboardInterrupt:
     sys.excepthook(*sys.exc_info())
 """,
-        (0, ""),
-        {},
-    ),
-    "exit None": ("OBSERVED\nsys.exit(None)", (0, ""), COMPLETED),
-    "exit 3": ("OBSERVED\nsys.exit(3)", (3, ""), exit_error("3")),
-    "exit with a message": ("OBSERVED\nsys.exit('a message')", (1, ""), exit_error("a message")),
-    "exits that are caught, and ends of threads": (
-        """
+    "exit None": "OBSERVED\nsys.exit(None)",
+    "exit 3": "OBSERVED\nsys.exit(3)",
+    "exit with a message": "OBSERVED\nsys.exit('a message')",
+    "exits that are caught, and ends of threads": """
 OBSERVED
 for work in (lambda: sys.exit(3), lambda: 1 / 0):
     thread = threading.Thread(target=work)
@@ -89,11 +81,7 @@ try:
 except SystemExit:
     pass
 """,
-        (0, ""),
-        COMPLETED,
-    ),
-    "a broken hook that was there": (
-        """
+    "a broken hook that was there": """
 def hook(kind, error, trace):
     print("mine", kind.__name__, error, trace.tb_lineno)
     raise SystemError("hook is broken")
@@ -101,30 +89,14 @@ sys.excepthook = hook
 OBSERVED
 raise ValueError("x")
 """,
-        (1, "mine ValueError x 8\n"),
-        FAILED,
-    ),
-    "a hook in the place of ours that does not call it": (  # as rich.traceback.install() does
-        """
+    "a hook in the place of ours that does not call it": """
 OBSERVED
 sys.excepthook = lambda kind, error, trace: print("pretty", error)
 raise ValueError("x")
 """,
-        (1, "pretty x\n"),
-        FAILED,
-    ),
-    "a handler of SIGTERM that was there": (
-        f"{HANDLER}\nOBSERVED\n{KILL}",
-        (7, "saving\n"),
-        SIGTERM,
-    ),
-    "a handler that comes later": (
-        f"OBSERVED\n{HANDLER}\n{KILL}",
-        (7, "saving\n"),
-        {"state": EXITED},
-    ),
-    "a handler over ours that calls it and goes on": (  # as Lightning's
-        f"""
+    "a handler of SIGTERM that was there": f"{HANDLER}\nOBSERVED\n{KILL}",
+    "a handler that comes later": f"OBSERVED\n{HANDLER}\n{KILL}",
+    "a handler over ours that calls it and goes on": f"""
 OBSERVED
 found = signal.getsignal(signal.SIGTERM)
 def graceful(*what):
@@ -135,23 +107,30 @@ signal.signal(signal.SIGTERM, graceful)
 {KILL}
 print("went on")
 """,
-        (0, "graceful\nwent on\n"),
-        SIGTERM,
-    ),
-    "SIGTERM that is ignored": (
-        f"signal.signal(15, signal.SIG_IGN)\nOBSERVED\n{KILL}\nprint('on')",
-        (0, "on\n"),
-        COMPLETED,
-    ),
+    "SIGTERM that is ignored": f"signal.signal(15, signal.SIG_IGN)\nOBSERVED\n{KILL}\nprint('on')",
+}
+ENDS = {
+    "Ctrl-C": ((-signal.SIGINT, ""), CTRL_C),
+    "an interrupt that the script shows itself": ((0, ""), {}),
+    "exit None": ((0, ""), COMPLETED),
+    "exit 3": ((3, ""), exit_error("3")),
+    "exit with a message": ((1, ""), exit_error("a message")),
+    "exits that are caught, and ends of threads": ((0, ""), COMPLETED),
+    "a broken hook that was there": ((1, "mine ValueError x 8\n"), FAILED),
+    "a hook in the place of ours that does not call it": ((1, "pretty x\n"), FAILED),
+    "a handler of SIGTERM that was there": ((7, "saving\n"), SIGTERM),
+    "a handler that comes later": ((7, "saving\n"), {"state": EXITED}),
+    "a handler over ours that calls it and goes on": ((0, "graceful\nwent on\n"), SIGTERM),
+    "SIGTERM that is ignored": ((0, "on\n"), COMPLETED),
 }
 OTHER_STDERR = ("exits that are caught, and ends of threads", "a broken hook that was there")
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_process_ends_as_without_a_run_which_says_how(scripts, end):
-    code, shown, state = ENDS[end]
+    shown, state = ENDS[end]
     parts = ("code", "stdout") if end in OTHER_STDERR else ("code", "stdout", "stderr")
-    ours = alike(scripts, f"import os, signal, sys, threading\n{code}\n", parts=parts)
+    ours = alike(scripts, f"import os, signal, sys, threading\n{SCRIPTS[end]}\n", parts=parts)
     assert (ours.code, ours.stdout) == shown
     recorded = scripts.recorded()
     assert state.items() <= recorded.states[-1].items()

@@ -45,33 +45,34 @@ class Kernel:
         self.client.start_channels()
         self.client.wait_for_ready(timeout=60)
 
-    def run(self, code):
-        """Execute a cell; return its status and its messages."""
-        return self.wait(self.begin(code))
-
-    def begin(self, code):
-        return self.client.execute(code)
-
-    def wait(self, cell, until=None):
-        """Return how a cell ended and what it sent; stop early where ``until`` says so."""
+    def run(self, code, watch=lambda message: None):
+        """Execute a cell; return its status and its messages, each of which may be watched."""
         messages = []
-        while True:
-            message = self.client.get_iopub_msg(timeout=60)
-            if message["parent_header"].get("msg_id") != cell:
-                continue
-            messages.append((message["msg_type"], message["content"]))
-            if until is not None and until(message):
-                return "", messages
-            if messages[-1] == ("status", {"execution_state": "idle"}):
-                break
-        return self.reply(cell)["status"], messages
 
-    def interrupted(self, code, until):
+        def seen(message):
+            messages.append((message["msg_type"], message["content"]))
+            watch(message)
+
+        given = {"output_hook": seen, "allow_stdin": False, "timeout": 120}
+        reply = self.client.execute_interactive(code, **given)
+        return reply["content"]["status"], messages
+
+    def begin(self, code, until):
+        """Begin to execute a cell and wait for a message."""
+        self.client.execute(code)
+        while not until(self.client.get_iopub_msg(timeout=60)):
+            pass
+
+    def interrupted(self, code, when):
         """Interrupt a cell once it has sent a message; return how it ended."""
-        cell = self.begin(code)
-        self.wait(cell, until=until)
-        self.manager.interrupt_kernel()
-        return self.wait(cell)[0]
+        seen = []
+
+        def watch(message):
+            if when(message) and not seen:
+                seen.append(message)
+                self.manager.interrupt_kernel()
+
+        return self.run(code, watch)[0]
 
     def value(self, code):
         """Return what an expression is in the kernel."""
@@ -80,15 +81,9 @@ class Kernel:
         (found,) = (one["data"]["text/plain"] for kind, one in messages if kind == "execute_result")
         return ast.literal_eval(found)
 
-    def reply(self, asked):
-        while True:
-            reply = self.client.get_shell_msg(timeout=60)
-            if reply["parent_header"].get("msg_id") == asked:
-                return reply["content"]
-
     def keys(self, typed):
         """Return the whole expressions that Tab proposes, whether it writes their end or not."""
-        content = self.reply(self.client.complete(typed))
+        content = self.client.complete(typed, reply=True, timeout=60)["content"]
         begin, quote = typed[: content["cursor_start"]], "'" if "'" in typed else '"'
         return {(begin + one).rstrip("]'\"") + f"{quote}]" for one in content["matches"]}
 
@@ -249,7 +244,7 @@ def test_state_says_how_the_kernel_ended(own_kernel, busy, at_once, state):
     run = begin_run(own_kernel)
     own_kernel.run("run['loss'].append(1.0)")
     if busy:
-        own_kernel.wait(own_kernel.begin(TRAIN), until=is_printed)
+        own_kernel.begin(TRAIN, until=is_printed)
     own_kernel.manager.shutdown_kernel(now=at_once)
     assert state_of(run) == state
 
@@ -269,26 +264,28 @@ def is_update(message):
 def test_figure_follows_a_run_until_it_ends(kernel):
     run = init_run("demo", **QUIET)
     kernel.run("import seamark")
-    opened = f"seamark.init_run('demo', with_id={run.id!r}, mode='read-only')"
-    cell = kernel.begin(f"{opened}.plot('val/loss', refresh=0.2)")
-    _, first = kernel.wait(cell, until=is_update)
-    assert "not yet" in json.dumps(first)  # no error: the training has only begun
-    run["val/loss"].extend([3.0, 2.0, 1.0])
+    early = []
 
     def has_points(message):
         lines = message["content"].get("data", {}).get(PLOT, {}).get("data", [])
         return is_update(message) and bool(lines)
 
-    kernel.wait(cell, until=has_points)
-    run.stop()
-    status, last = kernel.wait(cell)
+    def watch(message):
+        if has_points(message):
+            run.stop()
+        elif not any(map(is_update, early)):
+            early.append(message)
+            if is_update(message):
+                run["val/loss"].extend([3.0, 2.0, 1.0])
+
+    opened = f"seamark.init_run('demo', with_id={run.id!r}, mode='read-only')"
+    status, sent = kernel.run(f"{opened}.plot('val/loss', refresh=0.2)", watch)
     assert status == "ok"
-    shown = [one for kind, one in first if kind == "display_data" and PLOT in one["data"]]
-    assert len(shown) == 1
-    places = {one["transient"]["display_id"] for kind, one in last if kind.startswith("update")}
-    assert places == {shown[0]["transient"]["display_id"]}
-    assert not [one for kind, one in last if kind == "display_data" and PLOT in one["data"]]
-    assert not [kind for kind, _ in last if kind == "execute_result"]
+    assert "not yet" in json.dumps([message["content"] for message in early])  # no error
+    (shown,) = (one for kind, one in sent if kind == "display_data" and PLOT in one["data"])
+    places = {one["transient"]["display_id"] for kind, one in sent if kind.startswith("update")}
+    assert places == {shown["transient"]["display_id"]}
+    assert not [kind for kind, _ in sent if kind == "execute_result"]
 
 
 def test_interrupting_a_cell_that_refreshes_leaves_the_run_as_it_is(kernel):

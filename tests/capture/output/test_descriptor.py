@@ -470,8 +470,6 @@ def test_signals_to_a_whole_job_spare_the_helpers_and_stopped_ones_are_continued
     assert training.recorded() == shown
 
 
-# --------------------------------------------------------------------- a helper that is killed
-
 NUMBERED = """
 number = 0
 while number < 60_000 or not os.path.exists("enough"):
@@ -586,8 +584,6 @@ def test_file_that_cannot_be_read_any_more_is_reported(tmp_path):
         os.write(file.fileno(), b"again")
         assert source.stop() == "again"
 
-
-# --------------------------------------------------------------------- a kernel that can less
 
 WITH_LESS = """
 import ctypes, resource

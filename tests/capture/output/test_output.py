@@ -386,9 +386,6 @@ def test_much_text_of_several_threads_is_recorded_whole(stdout):
     ]
 
 
-# --------------------------------------------------------------------- pieces
-
-
 class Told(Source):
     """A source that gives what it is told to."""
 
@@ -471,8 +468,6 @@ def test_escape_or_character_is_not_cut_in_two(whole):
     text = "x" * 20 + whole + "y" * 20
     assert {cut(text, most) for most in range(20, 20 + size_of(whole))} == {20}
 
-
-# --------------------------------------------------------------------- secrets
 
 PIECES = {
     "token=": ["token=", "hunter2secretA9", "\n"],

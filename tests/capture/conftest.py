@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -8,12 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from journals import Kind, journals
 
 import seamark
-from seamark.journal.folder import iter_runs
-from seamark.journal.reader import JournalReader, decode_json
-
-OP = 2
 
 
 @pytest.fixture(autouse=True)
@@ -52,25 +50,20 @@ class Ended:
 def read_journals(root: Path) -> list[Recorded]:
     """Return what each run holds."""
     found = []
-    for folder in iter_runs(root):
+    for folder in root.glob("*/[!.]*/journal"):
         found.append(recorded := Recorded())
         ops = []
-        for journal in folder.journals():
+        for journal in journals(folder.parent):
             recorded.journals += 1
-            with JournalReader(journal.path) as reader:
-                ops += [(frame.t, frame.payload) for frame in reader.frames() if frame.kind == OP]
-        for _, payload in sorted(ops, key=lambda one: one[0]):  # names of journals have no order
-            _apply(recorded, decode_json(payload))
+            ops += [(frame.t, frame.record) for frame in journal.frames if frame.kind == Kind.OP]
+        for _, op in sorted(ops, key=lambda one: one[0]):  # names of journals have no order
+            if op["op"] == "state":
+                recorded.states.append(op)
+            elif op["op"] == "assign":
+                for path, (kind, value) in op["atoms"].items():
+                    recorded.assigned.append(path)
+                    recorded.atoms[path] = json.loads(value) if kind == "json" else value
     return found
-
-
-def _apply(recorded: Recorded, op: dict) -> None:
-    if op["op"] == "state":
-        recorded.states.append(op)
-    elif op["op"] == "assign":
-        for path, (kind, value) in op["atoms"].items():
-            recorded.assigned.append(path)
-            recorded.atoms[path] = decode_json(value.encode()) if kind == "json" else value
 
 
 class Scripts:
@@ -101,9 +94,8 @@ class Scripts:
 
     def reopened(self) -> seamark.Run:
         """Return the only run, open for reading."""
-        (folder,) = iter_runs(self.root)
-        given = {"root": self.root, "mode": "read-only"}
-        return seamark.init_run(folder.project, with_id=folder.run, **given)
+        (folder,) = (self.root / "default").glob("[!.]*")
+        return seamark.init_run(with_id=folder.name, root=self.root, mode="read-only")
 
     def all_recorded(self) -> list[Recorded]:
         return read_journals(self.root)

@@ -11,7 +11,6 @@ import sys
 import pytest
 
 from seamark.capture import Capture, Switches
-from seamark.process import fork
 
 SECRET = "topsecret99"
 # However busy this machine is, git gets the time it needs, and the run waits for what is found out.
@@ -205,18 +204,3 @@ def test_all_parts_together_get_the_time_of_the_end(monkeypatch):
     capture._parts = [Slow(), Slow(), Slow()]
     capture.stop(2.0)
     assert given == [2.0, 0.5, 0.0]
-
-
-def test_fork_waits_once_for_an_import_that_hangs():
-    waited = []
-
-    class Held:
-        def acquire(self, timeout: float) -> bool:
-            waited.append(timeout)
-            return False
-
-    whole = fork._Whole()
-    whole.lock = Held()
-    for whole.holders in (1, 1, 1, 2, 2):
-        whole.before()
-    assert waited == [0.5, 0, 0, 0.5, 0]

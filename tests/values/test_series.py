@@ -31,7 +31,7 @@ def test_values_that_are_neither_number_nor_text_are_left_to_the_row():
     assert found["matrix"] is matrix
 
 
-def test_tensors():
+def test_tensors_are_numbers_or_left_to_the_row():
     torch = pytest.importorskip("torch")
     found = series_leaves(
         {"a": torch.tensor(2.5, requires_grad=True), "b": torch.arange(2), "none": torch.ones(0)}

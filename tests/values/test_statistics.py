@@ -63,7 +63,7 @@ def test_statistics_are_those_of_exact_arithmetic(numbers, skip, rng):
             assert found.std == math.sqrt(found.var)
 
 
-def test_a_billion_observations_are_as_exact_as_a_few():
+def test_billion_observations_are_as_exact_as_a_few():
     block = [0.1 * (at % 7) + 1e6 for at in range(1000)]
     part, found = Moments.of(block), Moments()
     thousand = part
@@ -143,7 +143,7 @@ def test_values_that_are_no_numbers_are_refused_at_once():
         Statistics.from_array([1, 2])
 
 
-def test_a_ring_keeps_the_last_and_counts_all():
+def test_ring_keeps_the_last_and_counts_all():
     one, other = Ring(3), Ring(3)
     for at in range(5):
         one.update(at)

@@ -202,7 +202,7 @@ UTC = timezone.utc
         (np.datetime64("NaT", "ns"), None),
         (np.datetime64("2026-01-01T00:00:01"), datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_values_of_other_types_become_plain_ones(value, expected):
     found = back(value)

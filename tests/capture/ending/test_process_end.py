@@ -309,26 +309,38 @@ run.set_state("running")
     assert len(captured) == len(set(captured))
 
 
-def test_signals_that_are_not_ours_are_left_alone(scripts):
+def test_other_signals_and_the_wakeup_descriptor_are_left_as_they_were(scripts):
     """A handler of SIGUSR1 would turn Lightning's SLURM requeue off; SIGTERM has a switch, and
-    only the main thread may install a handler: elsewhere that is no error.
+    only the main thread may install a handler: elsewhere that is no error. An event loop may have
+    the descriptor already.
     """
     code = """
-        import signal, threading, seamark
-        names = signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP
-        before = [signal.getsignal(name) for name in names]
-        made = [seamark.init_run(capture=dict(signals=False))]
-        thread = threading.Thread(target=lambda: made.append(seamark.init_run()))
-        thread.start(); thread.join()
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        made[1]["a"] = 1
-        made.append(seamark.init_run())
-        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
-        assert [signal.getsignal(name) for name in names] == before
-    """
-    ended = scripts.run(code)
+ours, its = os.pipe()
+os.set_blocking(its, False)
+for taken in (False, True):
+    if taken:
+        signal.set_wakeup_fd(its)
+    run = begin()
+    current = signal.set_wakeup_fd(-1)
+    assert (current == its) == taken
+    assert current != -1
+    signal.set_wakeup_fd(current)
+    run.stop()
+    assert signal.set_wakeup_fd(-1) == (its if taken else -1)
+names = signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP
+before = [signal.getsignal(name) for name in names]
+made = [seamark.init_run(capture=dict(signals=False))]
+thread = threading.Thread(target=lambda: made.append(seamark.init_run()))
+thread.start(); thread.join()
+assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+made[1]["a"] = 1
+made.append(seamark.init_run())
+assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+assert [signal.getsignal(name) for name in names] == before
+"""
+    ended = scripts.run(HANDLERS + code)
     assert (ended.code, ended.stderr) == (0, "")
-    assert [run.states[-1]["state"] for run in scripts.all_recorded()] == ["completed"] * 3
+    assert [run.states[-1]["state"] for run in scripts.all_recorded()] == ["completed"] * 5
 
 
 def test_sigterm_in_the_middle_of_a_record_loses_neither(scripts):
@@ -414,26 +426,6 @@ print(caught, died)
     )
     ended = scripts.run(code)
     assert (ended.code, ended.stdout) == (0, "1 []\n")
-
-
-def test_wakeup_descriptor_is_left_as_it_was_found(scripts):
-    code = """
-        import os, signal, seamark
-        ours, its = os.pipe()
-        os.set_blocking(its, False)
-        for taken in (False, True):
-            if taken:
-                signal.set_wakeup_fd(its)
-            run = seamark.init_run(capture=dict(git=False, packages=False))
-            current = signal.set_wakeup_fd(-1)
-            assert (current == its) == taken
-            assert current != -1
-            signal.set_wakeup_fd(current)
-            run.stop()
-            assert signal.set_wakeup_fd(-1) == (its if taken else -1)
-    """
-    ended = scripts.run(code)
-    assert ended.code == 0, ended.stderr
 
 
 CHILDREN = """

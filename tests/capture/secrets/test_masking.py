@@ -213,7 +213,7 @@ CONFIGURATIONS = [
     ("a.sh", "docker login -u me -p «X»\n"),
     ("a.md", "    api_key: «X»\n"),
     ("a.yaml", "client_secret: «a b X»\n"),
-    ("a.yaml", "secrets:\n  a: «X==»\n  b: '«X=»'\nlr: 1\n"),
+    ("a.yaml", "secrets:\n  a: «X==»\n  b: «X=X»\n  c: '«X=»'\nlr: 1\n"),
     (".env", "TOKEN=«a X»\nexport PASSWORD=«a'X b»\n"),
     ("a.properties", "db.password=«two X»\n"),
     ("a.xml", "<password>«two X»</password>\n"),

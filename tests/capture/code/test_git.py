@@ -107,21 +107,17 @@ def wait_until_gone(pids: Path) -> None:
         os.sched_yield()
 
 
-class TimeIsUp(threading.Timer):
-    """The time that git gets: over once a condition holds, however long that takes."""
-
-    holds: Callable[[], bool]
-
-    def run(self) -> None:
-        while not (self.finished.is_set() or self.holds()):
-            os.sched_yield()
-        if not self.finished.is_set():
-            self.function(*self.args, **self.kwargs)
-
-
 def let_time_be_up(monkeypatch, holds: Callable[[], bool]) -> None:
-    monkeypatch.setattr(TimeIsUp, "holds", lambda _: holds(), raising=False)
-    monkeypatch.setattr(threading, "Timer", TimeIsUp)
+    """Have the time that git gets be over once a condition holds, however long that takes."""
+
+    class Timer(threading.Timer):
+        def run(self) -> None:
+            while not (self.finished.is_set() or holds()):
+                os.sched_yield()
+            if not self.finished.is_set():
+                self.function(*self.args, **self.kwargs)
+
+    monkeypatch.setattr(threading, "Timer", Timer)
 
 
 def test_git_that_hangs_is_killed_once_with_all_it_started(slow_git, tmp_path, monkeypatch):

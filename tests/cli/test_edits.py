@@ -68,8 +68,7 @@ def failed(captured, root, tmp_path):
 
 
 @pytest.mark.once
-def test_a_finished_run_keeps_all_else(cli, root, failed):
-    """State, error, script, packages, times: only when it was last changed is another."""
+def test_edit_of_a_failed_run_changes_nothing_else(cli, root, failed):
     for command, (more, path, new) in EDITS.items():
         before = facts(root, failed)
         assert before["sys/state"] == ("string", "failed")
@@ -85,8 +84,7 @@ def test_a_finished_run_keeps_all_else(cli, root, failed):
 
 
 @pytest.mark.once
-def test_a_run_in_training_goes_on(cli, root, tmp_path):
-    """Its process notices nothing, and ends it as it would have."""
+def test_edit_of_a_live_run_does_not_disturb_its_training(cli, root, tmp_path):
     script = tmp_path / "trains.py"
     script.write_text(TRAINS, encoding="utf-8")
     with subprocess.Popen(
@@ -113,23 +111,28 @@ def test_a_run_in_training_goes_on(cli, root, tmp_path):
     assert set(after) == set(before) | {"sys/description", "sys/end_time"}
 
 
-def test_old_and_new_are_shown(cli, record):
-    """Each command says what it was and what it is; asking for what is there changes nothing."""
+def test_edits_show_old_and_new_value_and_record_no_repetition(cli, record, root):
     run = record("p", name="calm", tags=["a", "b"])
-    assert cli("tag", "calm", "--add", "c", "--remove", "a").stdout == "calm: a, b → b, c\n"
-    assert cli("tag", "calm", "--add", "c", "--remove", "a").stdout == "calm: b, c (as it was)\n"
-    assert cli("tag", "calm").stdout == "calm: b, c\n"
-    assert cli("describe", "calm", "first").stdout == "calm: (no description) → first\n"
-    assert cli("describe", "calm", "second").stdout == "calm: first → second\n"
-    assert cli("rename", "calm", "quiet").stdout == f"{run}: calm → quiet\n"
-    assert cli("rename", "quiet", "quiet").stdout == f"{run}: quiet (as it was)\n"
-    assert cli("describe", "quiet", "--remove").stdout == "quiet: second → (no description)\n"
+    journal = root / "p" / run / "journal"
+    for words, shown, records in (
+        (["tag", "calm", "--add", "c", "--remove", "a"], "calm: a, b → b, c", True),
+        (["tag", "calm", "--add", "c", "--remove", "a"], "calm: b, c (as it was)", False),
+        (["tag", "calm"], "calm: b, c", False),
+        (["describe", "calm", "first"], "calm: (no description) → first", True),
+        (["describe", "calm", "second"], "calm: first → second", True),
+        (["describe", "calm", "second"], "calm: second (as it was)", False),
+        (["rename", "calm", "quiet"], f"{run}: calm → quiet", True),
+        (["rename", "quiet", "quiet"], f"{run}: quiet (as it was)", False),
+        (["describe", "quiet", "--remove"], "quiet: second → (no description)", True),
+    ):
+        before = len(list(journal.iterdir()))
+        assert cli(*words).stdout == f"{shown}\n"
+        assert (len(list(journal.iterdir())) > before) is records, words
     assert "description" not in cli("show", "quiet").stdout
 
 
 @pytest.mark.parametrize("command", EDITS)
 def test_no_secret_is_recorded_or_printed(cli, root, record, command):
-    """Whatever a person types or pastes; the run says where something is hidden."""
     run = record("p", name="calm", tags=["kept"])
     text = "see https://me:hunter2@host and ghp_16C7e42F292c6912E7710c838347Ae178B4a"
     more = ["--add", text] if command == "tag" else [text]
@@ -151,35 +154,23 @@ def files(root):
 
 
 @pytest.mark.once
-def test_a_terminal_without_utf_8(shell, record):
-    """Signs of our own have stand-ins there."""
+def test_labels_are_escaped_and_signs_have_ascii_substitutes(cli, shell, record):
     record("p", name="calm", tags=["a"]), record("p", name="loud")
     done = shell("tag", "calm", "--add", "b", PYTHONIOENCODING="ascii")
     assert done.stdout == "calm: a > a, b\n"
     done = shell("compare", "calm", "loud", "--path", "sys/tags", PYTHONIOENCODING="ascii")
     assert done.stdout.splitlines()[-1].split() == ["sys/tags", "a,", "b", "-"]
+    run = record("p", name="a\x1b[31m")
+    assert "\x1b" not in cli("tag", run, "--add", "x").stdout
+    assert "\x1b" not in cli("rename", run, "x").stdout
 
 
-def test_what_is_so_already_is_not_recorded(cli, record, root):
-    """No journal is begun for nothing."""
-    run = record("p", name="calm", tags=["a"], description="text")
-    before = list((root / "p" / run / "journal").iterdir())
-    cli("tag", run, "--add", "a", "--remove", "b")
-    cli("tag", run)
-    cli("rename", run, "calm")
-    cli("describe", run, "text")
-    assert list((root / "p" / run / "journal").iterdir()) == before
-
-
-def test_tags_of_several_runs(cli, record):
-    """By name, or by a query."""
+def test_several_runs_are_tagged_by_name_or_query(cli, record):
     first, second = record("p", name="one", tags=["x"]), record("p", name="two", steps=3)
     record("p", name="three", steps=3)
     cli("tag", first, second, "--add", "a", "--add", "b c")
-    assert cli("tag", "--query", 'sys/tags CONTAINS "a"', "--remove", "x").stdout.splitlines() == [
-        "two: a, b c (as it was)",
-        "one: a, b c, x → a, b c",
-    ]
+    shown = cli("tag", "--query", 'sys/tags CONTAINS "a"', "--remove", "x").stdout
+    assert shown == "two: a, b c (as it was)\none: a, b c, x → a, b c\n"
     assert cli("tag", "three").stdout == "three: (no tags)\n"
 
 
@@ -196,6 +187,7 @@ MISTAKES = (
     (["rename", "one", "  "], "name: expected some text, got '  '"),
     (["rename", "one", "two\nlines"], r"expected no control characters, got 'two\nlines'"),
     (["rename", "one", "\u202eevil"], r"expected no control characters, got '\u202eevil'"),
+    (["rename", "one", "latest"], "'latest', which always means the newest run"),
     (["describe", "nobody", "x"], "no run 'nobody'"),
     (["describe", "one", ""], "description: expected some text, got ''"),
     (["describe", "one", "\x07"], "description: expected no control characters"),
@@ -204,8 +196,7 @@ MISTAKES = (
 )
 
 
-def test_mistakes_are_exact(cli, record, root):
-    """What was expected, and what was given; nothing is changed."""
+def test_mistakes_in_edits_change_nothing(cli, record, root):
     run = record("p", name="one")
     before = facts(root, run)
     for words, message in MISTAKES:
@@ -216,8 +207,7 @@ def test_mistakes_are_exact(cli, record, root):
 
 
 @pytest.mark.once
-def test_a_description_from_a_pipe(shell, record, root):
-    """Without TEXT, standard input is the text; its last line feed is not."""
+def test_description_is_read_from_a_pipe(shell, record, root):
     run = record("p", name="one")
     assert shell("describe", "one", given=b"first\nsecond\n\n").returncode == 0
     assert facts(root, run)["sys/description"][1] == "first\nsecond"
@@ -229,25 +219,20 @@ def test_a_description_from_a_pipe(shell, record, root):
 
 
 @pytest.mark.once
-def test_a_description_from_an_editor(terminal, record, root, tmp_path):
-    """The editor gets what is there; leaving it as it is changes nothing, an empty text neither."""
+def test_description_is_edited_in_an_editor(terminal, record, root, tmp_path):
     run = record("p", name="one", description="old")
     editor = tmp_path / "editor"
-
-    def edited(does):
-        editor.write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
+    for script, code, shown in (
+        ('grep -q old "$1" && echo "new" > "$1"', 0, "one: old → new"),
+        ("true", 0, "one: new (as it was)"),
+        (': > "$1"', 2, "description: expected some text"),
+        ("exit 3", 1, "editor"),
+    ):
+        editor.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
         editor.chmod(0o755)
-        code, shown = terminal("describe", "one", VISUAL=str(editor))
-        return code, re.sub(r"\x1b\[[0-9;]*m", "", shown).strip()
-
-    assert edited('grep -q old "$1" && echo "new" > "$1"') == (0, "one: old → new")
-    assert edited("true") == (0, "one: new (as it was)")
-    code, said = edited(': > "$1"')
-    assert code == 2
-    assert "description: expected some text" in said
-    code, said = edited("exit 3")
-    assert code == 1
-    assert "editor" in said.lower()
+        found, text = terminal("describe", "one", VISUAL=str(editor))
+        assert found == code
+        assert shown in re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert facts(root, run)["sys/description"][1] == "new"
 
 
@@ -262,8 +247,7 @@ def common():
 
 
 @pytest.mark.once
-def test_a_root_that_may_only_be_read(common):
-    """One line that names the folder, and exit code 1."""
+def test_read_only_root_is_an_error_in_one_line(common):
     with init_run("p", root=common / "root", name="theirs", **QUIET) as run:
         run.log_metrics({"a": 1.0}, 0)
     subprocess.run(["chmod", "-R", "a-w,a+rX", str(common / "root")], check=True)
@@ -301,11 +285,3 @@ def test_a_root_that_may_only_be_read(common):
         assert said.count("\n") == 2
         assert f"root: expected a folder that can be written, got {common / 'root'}" in said
     assert len(run.folder.journals()) == 1
-
-
-def test_a_label_is_safe_to_print(cli, start):
-    """A stranger's name reaches the terminal escaped."""
-    run = start("p", name="a\x1b[31m")
-    run.stop()
-    assert "\x1b" not in cli("tag", run.id, "--add", "x").stdout
-    assert "\x1b" not in cli("rename", run.id, "x").stdout

@@ -52,27 +52,7 @@ def runs_at(root):
     return sorted(one.parent.name for one in root.glob("**/[!.]*/journal"))
 
 
-# ---------------------------------------------------------------------- what is wrong
-
-
-def test_without_a_place_it_says_how_to_name_one(cli, with_file):
-    """Nothing is guessed."""
-    done = cli("sync")
-    assert done.exit_code == 2
-    assert "--to URI" in done.stderr
-    assert "SEAMARK_REMOTE" in done.stderr
-
-
-@pytest.mark.parametrize("uri", ["nonsense", "gopher://x", "file://relative", "file:///a\0b"])
-def test_a_place_that_is_none_is_refused(cli, with_file, uri):
-    """Before anything is read."""
-    done = cli("sync", "--to", uri)
-    assert done.exit_code == 2
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_the_root_itself_is_no_other_place(cli, root, with_file):
-    """Also where another name leads to it."""
+def test_root_is_no_remote_of_itself(cli, root, with_file):
     link = root.with_name("link")
     link.symlink_to(root)
     done = cli("sync", "--to", link.as_uri())
@@ -80,8 +60,7 @@ def test_the_root_itself_is_no_other_place(cli, root, with_file):
     assert "another place than the root itself" in done.stderr
 
 
-def test_a_server_that_is_away_is_one_line_for_all_runs(cli, record, monkeypatch):
-    """Whoever has a thousand runs reads it once; the exit code says that something is missing."""
+def test_unreachable_server_is_one_error_for_all_runs(cli, record, monkeypatch):
     monkeypatch.setattr("seamark.remote.sync._TRIES", 1)
     monkeypatch.setattr("seamark.remote.sync.Patience.__init__.__defaults__", (1, lambda _: None))
     for _ in range(3):
@@ -92,8 +71,9 @@ def test_a_server_that_is_away_is_one_line_for_all_runs(cli, record, monkeypatch
     assert "3 runs" in done.stderr
 
 
-def test_another_journal_of_the_same_name_is_set_aside(cli, root, there, with_file):
-    """The others are sent, and the exit code says that one was not."""
+def test_different_journal_of_the_same_name_is_set_aside_and_the_rest_is_sent(
+    cli, root, there, with_file
+):
     cli("sync", "--to", there.as_uri())
     for journal in journal_files(there / "team/x" / with_file):
         if journal.name.startswith("arrival-"):
@@ -108,11 +88,11 @@ def test_another_journal_of_the_same_name_is_set_aside(cli, root, there, with_fi
     assert journals_of(there, "team/x", other.id) == journals_of(root, "team/x", other.id)
 
 
-# ---------------------------------------------------------------------- what is sent
-
-
-def test_everything_is_sent_once(cli, root, there, with_file):
-    """Journals, files and the log of the project; the second time nothing is left."""
+def test_journals_files_and_project_log_are_sent_once(cli, root, there, with_file, monkeypatch):
+    done = cli("sync", "--dry-run", "--to", there.as_uri())
+    assert done.exit_code == 0
+    assert with_file in done.stdout
+    assert not there.exists()
     first = cli("sync", "--to", there.as_uri())
     assert first.exit_code == 0, first.stderr
     assert "1 run and 1 project log" in first.stderr
@@ -124,25 +104,13 @@ def test_everything_is_sent_once(cli, root, there, with_file):
     assert second.exit_code == 0
     assert not second.stderr.startswith("sent ")
     assert "already" in second.stderr
-
-
-def test_the_place_comes_from_the_environment(cli, there, with_file, monkeypatch):
-    """As for a training."""
-    monkeypatch.setenv("SEAMARK_REMOTE", there.as_uri())
+    elsewhere = there.with_name("elsewhere")
+    monkeypatch.setenv("SEAMARK_REMOTE", elsewhere.as_uri())
     assert cli("sync").exit_code == 0
-    assert runs_at(there) == [with_file]
+    assert runs_at(elsewhere) == [with_file]
 
 
-def test_a_dry_run_sends_nothing(cli, there, with_file):
-    """It lists what would be sent."""
-    done = cli("sync", "--dry-run", "--to", there.as_uri())
-    assert done.exit_code == 0
-    assert with_file in done.stdout
-    assert not there.exists()
-
-
-def test_only_the_runs_that_are_meant(cli, there, record):
-    """By name, by project and by query."""
+def test_runs_are_chosen_by_name_project_and_query(cli, there, record):
     one, two = record("a", steps=3), record("b", steps=5)
     assert cli("sync", one, "--to", there.as_uri()).exit_code == 0
     assert runs_at(there) == [one]
@@ -152,8 +120,7 @@ def test_only_the_runs_that_are_meant(cli, there, record):
     assert runs_at(there) == sorted([one, two])
 
 
-def test_a_torn_tail_and_damage_do_not_stop_the_rest(cli, root, there, record):
-    """What will never be a record is declared; what follows is sent, and reads the same there."""
+def test_damaged_journal_is_sent_and_reads_the_same_there(cli, root, there, record):
     run = record(steps=200)
     (journal,) = journal_files(root / "default" / run)
     data = bytearray(journal.read_bytes())
@@ -180,8 +147,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_what_a_killed_process_left_is_sent(cli, root, there, tmp_path):
-    """All that it had recorded, without the process."""
+def test_records_of_a_killed_process_are_sent(cli, root, there, tmp_path):
     file = tmp_path / "data.bin"
     file.write_bytes(b"data" * 5000)
     support = Path(__file__).parents[1] / "support"
@@ -204,8 +170,7 @@ def test_what_a_killed_process_left_is_sent(cli, root, there, tmp_path):
     assert files_of(there / "team/x" / run) == files_of(root / "team/x" / run)
 
 
-def test_a_purged_run_is_not_sent(cli, root, there, record):
-    """What a person has deleted does not go elsewhere, and does not come back there."""
+def test_purged_run_is_not_sent(cli, root, there, record):
     run = record()
     (there / "default" / ".purged").mkdir(parents=True)
     (there / "default" / ".purged" / run).touch()

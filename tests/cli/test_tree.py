@@ -8,8 +8,7 @@ import re
 import seamark
 
 
-def test_parts_are_listed_below_their_run(root, terminal, cli):
-    """On a terminal, where nobody asked for another order; programs get what they got."""
+def test_child_runs_are_listed_below_their_parent(root, terminal, cli):
     with seamark.init_run(name="sweep") as run:
         with seamark.init_run(name="one", parent=run) as one:
             pass
@@ -34,8 +33,7 @@ def test_parts_are_listed_below_their_run(root, terminal, cli):
     assert sum(row["sys/parent"] == run.id for row in listed) == 2
 
 
-def test_runs_that_name_each_other_are_all_listed(root, terminal):
-    """Whatever is recorded, nothing is left out and nothing goes round."""
+def test_runs_that_are_their_own_ancestors_are_all_listed(root, terminal):
     with seamark.init_run(name="one") as one, seamark.init_run(name="two", parent=one) as two:
         one["sys/parent"] = two.id
     with seamark.init_run(name="self") as itself:

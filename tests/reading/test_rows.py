@@ -8,21 +8,15 @@ from seamark.reading.points import number_of
 from seamark.reading.tables import RunsTable
 
 
-@pytest.mark.parametrize(("at", "place"), [(0, 0), (2, 2), (-1, 2), (-3, 0), (True, 1)])
-def test_a_row_is_counted_from_either_end(at, place):
-    """As of a list."""
-    assert number_of(at, 3) == place
+def test_row_numbers_count_from_either_end_as_of_a_list():
+    numbers = {0: 0, 2: 2, -1: 2, -3: 0, True: 1}
+    assert {at: number_of(at, 3) for at in numbers} == numbers
+    for at in (3, -4, 10**30):
+        with pytest.raises(IndexError, match=f"row {at} of 3 rows"):
+            number_of(at, 3)
 
 
-@pytest.mark.parametrize("at", [3, -4, 10**30])
-def test_a_row_that_is_not_there(at):
-    """The message says how many there are."""
-    with pytest.raises(IndexError, match=f"row {at} of 3 rows"):
-        number_of(at, 3)
-
-
-def test_a_table_of_some_runs_keeps_their_order():
-    """At most so many, and without some columns."""
+def test_table_of_some_runs_keeps_their_order():
     refs = [("p", "a"), ("p", "b"), ("q", "a")]
     table = RunsTable({"sys/id": ["a", "b", "c"], "x": [1, 2, 3], "y": [4, 5, 6]}, refs, 3)
     some = table.only({("q", "a"), ("p", "a")}, without=["y"])

@@ -263,17 +263,17 @@ def test_malformed_data_is_refused(data):
 
 
 def test_error_says_where_something_is_wrong():
-    for given, said in (
+    for fields, said in (
         ({"family": 3, "type": "t"}, r"`str`, got `int` - at `\$\.answer\[0\]\.family`"),
         ({"family": "f"}, r"missing required field `type` - at `\$\.answer\[0\]`"),
     ):
         with pytest.raises(WireError, match=said):
-            unpack(pack(Answer([{"path": "p", "value": 1, **given}])), Answer[list[Attribute]])
+            unpack(pack(Answer([{"path": "p", "value": 1, **fields}])), Answer[list[Attribute]])
 
 
 def test_columns_and_tables_of_wrong_lengths_are_refused():
     made = msgpack.decode(pack(Points.none()))
-    for step, said in ((struct.pack("<d", 1.0), "columns of one length"), (b"123", "")):
+    for step, said in ((struct.pack("<d", 1.0), "columns of one length"), (b"123", "step")):
         with pytest.raises(WireError, match=said):
             unpack(pack(made | {"step": step}), Points)
     made = msgpack.decode(pack(RunsTable({"a": [1]}, [("p", "r")], 1, 0)))

@@ -24,8 +24,7 @@ def begin(root, name, project="team", **given):
     return init_run(project=project, custom_run_id=name, root=root, **QUIET, **given)
 
 
-def test_only_what_changed_is_named(tmp_path, project):
-    """A run that goes on, with what it recorded and its state; the others are left alone."""
+def test_changes_name_the_run_its_state_and_paths(tmp_path, project):
     with begin(tmp_path, "old") as old:
         old["lr"] = 1.0
     first = project.fetch_changes()
@@ -47,8 +46,7 @@ def test_only_what_changed_is_named(tmp_path, project):
     assert project.fetch_changes(third.cursor).runs == []
 
 
-def test_other_projects_are_not_told(tmp_path, project):
-    """Sub-projects are."""
+def test_changes_are_those_of_the_project_and_below(tmp_path, project):
     with begin(tmp_path, "one"):
         pass
     cursor = project.fetch_changes().cursor
@@ -58,41 +56,35 @@ def test_other_projects_are_not_told(tmp_path, project):
     assert [one.run for one in project.fetch_changes(cursor).runs] == wanted
 
 
-@pytest.mark.parametrize("cursor", ["x", "0123456789abcdef.1.1", "a.9.9"])
-def test_a_cursor_of_another_index_begins_anew(tmp_path, project, cursor):
-    """Everything may have changed; the new cursor goes on from here."""
+def test_unknown_cursor_resets_and_goes_on_from_here(tmp_path, project):
     with begin(tmp_path, "one"):
         pass
-    found = project.fetch_changes(cursor)
-    assert (found.reset, found.runs) == (True, [])
-    assert not project.fetch_changes(found.cursor).reset
+    for cursor in ("x", "0123456789abcdef.1.1", "a.9.9"):
+        found = project.fetch_changes(cursor)
+        assert (found.reset, found.runs) == (True, [])
+        assert not project.fetch_changes(found.cursor).reset
 
 
-def test_a_run_whose_process_is_gone_is_told_once(tmp_path, project):
-    """Nothing was recorded for that: it is found out by looking."""
+def test_crash_is_a_change_once(tmp_path, project):
+    """Nothing is recorded for that: it is found out by looking."""
     cursor = project.fetch_changes().cursor
     code = (
         "import os; from seamark import init_run\n"
         f"run = init_run(project='team', custom_run_id='dead', root={str(tmp_path)!r})\n"
         "run['lr'] = 1.0\nprint(run['sys/id'].fetch(), flush=True)\ninput()"
     )
-    training = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    identity = training.stdout.readline().strip()
-    found = project.fetch_changes(cursor)
-    assert [(one.run, one.state) for one in found.runs] == [(identity, "running")]
-    training.kill()
-    training.wait()
-    training.stdin.close()
-    training.stdout.close()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as training:
+        identity = training.stdout.readline().strip()
+        found = project.fetch_changes(cursor)
+        assert [(one.run, one.state) for one in found.runs] == [(identity, "running")]
+        training.kill()
     later = project.fetch_changes(found.cursor)
     assert [(one.run, one.state) for one in later.runs] == [(identity, "crashed")]
     assert project.fetch_changes(later.cursor).runs == []
 
 
-def test_a_run_whose_folder_is_gone_is_told(tmp_path, project):
-    """And comes back as a change."""
+def test_removed_folder_and_its_return_are_changes(tmp_path, project):
     with begin(tmp_path, "one") as run:
         run["lr"] = 1.0
         identity = run["sys/id"].fetch()
@@ -106,8 +98,7 @@ def test_a_run_whose_folder_is_gone_is_told(tmp_path, project):
     assert [(one.run, one.state, one.gone) for one in back.runs] == [(identity, "completed", False)]
 
 
-def test_the_command_goes_on_from_another_process(tmp_path, project):
-    """The cursor of Python's is good for the command, and the other way round."""
+def test_command_and_python_share_cursors(tmp_path, project):
     with begin(tmp_path, "one"):
         pass
     cursor = project.fetch_changes().cursor

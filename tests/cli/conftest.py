@@ -7,20 +7,18 @@ import io
 import math
 import os
 import pty
+import re
 import subprocess
 import sys
+import textwrap
 import time
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from command import app, main
 from recording import QUIET
-from through import environment_through
 
 from seamark import init_run
-
-SOURCE = Path(__file__).parents[2] / "src"
 
 
 @pytest.fixture
@@ -64,11 +62,6 @@ def cli():
         return CliRunner().invoke(app, [str(word) for word in words], prog_name="seamark")
 
     return call
-
-
-def environment(*, live=False, **more):
-    path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH", "")]))
-    return environment_through({**os.environ, "PYTHONPATH": path, **more}, live=live)
 
 
 class _Piped(io.TextIOWrapper):
@@ -142,6 +135,63 @@ def terminal():
     return call
 
 
+@pytest.fixture
+def screen(terminal):
+    """Call the command, which must succeed, in a terminal; return its text without colours."""
+
+    def call(*words, **more):
+        code, shown = terminal(*words, **more)
+        assert code == 0, shown
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+
+    return call
+
+
+@pytest.fixture
+def python():
+    """Run code in a process of its own."""
+
+    def call(code, *args, **more):
+        return subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code), *map(str, args)],
+            env={**os.environ, **more},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+
+    return call
+
+
+TRAINING = """
+import sys, seamark
+{before}
+run = seamark.init_run("p", name="live", git_ref=False, capture=dict(packages=False))
+run.log_metrics({{"loss": 1.0}}, step=0)
+run.sync()
+print(run.id, flush=True)
+{after}
+"""
+
+
+@pytest.fixture
+def train():
+    """Start a training that has recorded a step; return its process and the id of its run."""
+    with contextlib.ExitStack() as stack:
+
+        def begin(after="sys.stdin.readline()", before=""):
+            code = TRAINING.format(before=before, after=after)
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            words = [sys.executable, "-c", code]
+            process = subprocess.Popen(words, stderr=subprocess.DEVNULL, **pipes)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process, process.stdout.readline().strip()
+
+        yield begin
+
+
 # On a busy machine reading may take so long that a bar appears.
 WITHOUT_BAR = """
 import math, runpy, seamark.pictures.printing
@@ -151,24 +201,23 @@ runpy.run_module("seamark", run_name="__main__", alter_sys=True)
 
 
 class LiveTerminal:
-    """A command in a terminal of its own, which can be read while it runs."""
+    """A program in a terminal of its own, which can be read while it runs."""
 
-    def __init__(self, *words: str, **more: str) -> None:
+    def __init__(self, program, **more):
         self._outer, inner = pty.openpty()
         terminal = {"COLUMNS": "100", "LINES": "40", "TERM": "xterm-256color"}
-        env = environment(live=True, **{**terminal, **more})
+        env = {**os.environ, **terminal, **more}
         env.pop("NO_COLOR")
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", WITHOUT_BAR, *words],
-            env=env,
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-        )
+        streams = {"stdin": inner, "stdout": inner, "stderr": inner}
+        self.process = subprocess.Popen(program, env=env, start_new_session=True, **streams)
         os.close(inner)
         self.shown = ""
 
-    def read(self, wanted: str | None = None) -> str:
+    def type(self, text):
+        """Type something."""
+        os.write(self._outer, text.encode())
+
+    def read(self, wanted=None):
         """Read until something is shown, or to the end; return all that was shown."""
         while wanted is None or wanted not in self.shown:
             try:
@@ -183,7 +232,7 @@ class LiveTerminal:
             self.shown += block.decode(errors="replace")
         return self.shown
 
-    def close(self) -> None:
+    def close(self):
         """End it, whatever became of the test."""
         self.process.kill()
         self.process.wait(timeout=60)
@@ -193,11 +242,12 @@ class LiveTerminal:
 
 @pytest.fixture
 def live_terminal():
-    """Call the command in a real terminal; it can be read while it runs."""
+    """Call the command, or another program, in a real terminal; it can be read while it runs."""
     with contextlib.ExitStack() as stack:
 
-        def begin(*words, **more):
-            return stack.enter_context(contextlib.closing(LiveTerminal(*words, **more)))
+        def begin(*words, program=(sys.executable, "-c", WITHOUT_BAR), **more):
+            one = LiveTerminal([*program, *words], **more)
+            return stack.enter_context(contextlib.closing(one))
 
         yield begin
 

@@ -6,8 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,30 +15,6 @@ from journals import journal_files
 
 from seamark import init_project, init_run
 from seamark.process.liveness import process_facts
-
-TRAINING = """
-import sys, seamark
-{before}
-run = seamark.init_run("p", name="live", git_ref=False, capture=dict(packages=False))
-run.log_metrics({{"loss": 1.0}}, step=0)
-run.sync()
-print(run.id, flush=True)
-{after}
-"""
-WAIT = "sys.stdin.readline()"
-
-
-def training(after=WAIT, before=""):
-    """Start a training that has recorded a step; return it and the id of its run."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", TRAINING.format(before=before, after=after)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        text=True,
-    )
-    return process, process.stdout.readline().strip()
 
 
 def long_ago():
@@ -58,11 +32,11 @@ def crashed(root, name, **header):
     return name
 
 
-def test_killed_process_is_a_crash_with_its_reason(cli, root):
-    process, run = training()
+def test_killed_process_is_a_crash_with_its_reason(cli, root, train):
+    process, run = train()
     assert "sys/crash_reason" not in json.loads(cli("show", run, "--json").stdout)["attributes"]
-    with process:
-        process.kill()
+    process.kill()
+    process.wait(60)
     (row,) = cli("ls").stdout.splitlines()[1:]
     assert "crashed: process gone" in row
     shown = cli("show", run).stdout
@@ -104,11 +78,10 @@ def small_group():
 
 
 @pytest.mark.once
-def test_process_killed_for_memory_is_said_to_be(cli, root, small_group):
+def test_process_killed_for_memory_is_said_to_be(cli, root, small_group, train):
     enter = f"open({str(small_group / 'cgroup.procs')!r}, 'w').write('0')"
-    process, run = training("kept = []\nwhile True: kept.append(b'x' * 10**6)", before=enter)
-    with process:
-        assert process.wait(120) == -signal.SIGKILL
+    process, run = train("kept = []\nwhile True: kept.append(b'x' * 10**6)", before=enter)
+    assert process.wait(120) == -signal.SIGKILL
     with init_run("p", with_id=run, mode="read-only") as reader:
         assert reader["sys/crash_reason"].fetch() in ("out of memory", "likely out of memory")
     assert "out of memory" in cli("ls").stdout
@@ -247,8 +220,8 @@ def test_host_job_container_and_torch_are_one_line(cli, start):
 
 
 @pytest.mark.usefixtures("captured")
-def test_kernel_of_the_host_is_recorded(cli, root):
-    process, run = training()
+def test_kernel_of_the_host_is_recorded(cli, root, train):
+    process, run = train()
     process.communicate("", timeout=60)
     attributes = json.loads(cli("show", run, "--json").stdout)["attributes"]
     (path,) = [one for one in attributes if one.endswith("/environment/kernel")]

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import pty
-import select
 import shutil
-import signal
 import subprocess
 import sys
 
@@ -21,22 +18,17 @@ def tab(root, monkeypatch, capsys):
     """Press Tab behind a line, as bash asks; return the words that are proposed."""
 
     def press(line):
-        words = line.split(" ")
-        given = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+        given = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), COMPLETE: "bash_complete"}
         capsys.readouterr()
         with monkeypatch.context() as context:
-            for name, value in {**given, COMPLETE: "bash_complete"}.items():
+            for name, value in given.items():
                 context.setenv(name, value)
             assert main([]) == 0
         said = capsys.readouterr()
         assert said.err == ""
-        kinds, values = [], []
-        for answer in said.out.split():
-            kind, _, value = answer.partition(",")
-            kinds.append(kind)
-            values.append(value)
-        assert set(kinds) <= {"plain", "dir", "file"}
-        return values
+        answers = [answer.partition(",") for answer in said.out.split()]
+        assert {kind for kind, _, _ in answers} <= {"plain", "dir", "file"}
+        return [value for _, _, value in answers]
 
     return press
 
@@ -156,15 +148,11 @@ def test_completion_speaks_the_protocol_of_each_shell(shell, three, monkeypatch,
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
     """The command under its name on the path."""
-    place = tmp_path / "bin"
-    place.mkdir()
-    script = place / "seamark"
-    path = os.pathsep.join(sys.path)
-    script.write_text(
-        f"#!/bin/sh\nPYTHONPATH='{path}' exec {sys.executable} -m seamark \"$@\"\n", "utf-8"
-    )
+    script = tmp_path / "bin" / "seamark"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m seamark "$@"\n', "utf-8")
     script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
 
 
 def needs(shell):
@@ -172,6 +160,10 @@ def needs(shell):
     if found is None:
         pytest.skip(f"{shell} is not installed")
     return found
+
+
+def run_shell(*words):
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
 
 
 @pytest.mark.once
@@ -186,13 +178,7 @@ def test_bash_completes(three):
         press seamark show ""
         press seamark show zen train/
     """
-    done = subprocess.run(
-        [needs("bash"), "--norc", "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = run_shell(needs("bash"), "--norc", "-c", code)
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
         "complete -o nosort -F _seamark_completion seamark",
@@ -208,38 +194,15 @@ def test_fish_completes(three, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     code = 'seamark completion fish | source; complete -C "seamark show z"'
-    done = subprocess.run(
-        [needs("fish"), "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout == f"zen\tcompleted {three['zen']}\n"
+    assert run_shell(needs("fish"), "-c", code).stdout == f"zen\tcompleted {three['zen']}\n"
 
 
 @pytest.mark.once
 @pytest.mark.usefixtures("installed")
-def test_zsh_completes(three, tmp_path):
-    outer, inner = pty.openpty()
-    with subprocess.Popen(
-        [needs("zsh"), "-f", "-i"],
-        stdin=inner,
-        stdout=inner,
-        stderr=inner,
-        env={**os.environ, "TERM": "xterm", "ZDOTDIR": str(tmp_path)},
-        start_new_session=True,
-    ) as process:
-        os.close(inner)
-
-        def read(wanted):
-            shown = b""
-            while wanted not in shown and select.select([outer], [], [], 60)[0]:
-                shown += os.read(outer, 1 << 16)
-            return shown
-
-        try:
-            begin = 'autoload -Uz compinit; compinit -u -D; eval "$(seamark completion zsh)"'
-            os.write(outer, f'{begin}; echo REA""DY\n'.encode())
-            assert b"READY" in read(b"READY")
-            os.write(outer, b"echo seen:; seamark show ze\t")
-            assert b"zen" in read(b"zen")
-        finally:
-            process.send_signal(signal.SIGKILL)
-            os.close(outer)
+def test_zsh_completes(three, tmp_path, live_terminal):
+    terminal = live_terminal(program=(needs("zsh"), "-f", "-i"), ZDOTDIR=str(tmp_path))
+    begin = 'autoload -Uz compinit; compinit -u -D; eval "$(seamark completion zsh)"'
+    terminal.type(f'{begin}; echo REA""DY\n')
+    terminal.read("READY")
+    terminal.type("echo seen:; seamark show ze\t")
+    terminal.read("seamark show zen")

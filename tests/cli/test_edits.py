@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,6 @@ from recording import QUIET
 from seamark import init_run
 from seamark.index.index import Index
 
-NOBODY = 65534
 EDITS: dict[str, tuple[list[str], str, Any]] = {
     "tag": (["--add", "best", "--remove", "draft"], "sys/tags", {"kept", "best"}),
     "rename": (["another name"], "sys/name", "another name"),
@@ -55,20 +51,15 @@ def facts(root, run):
         return {one.path: (one.type, one.value) for one in index.view("p", run).attributes()}
 
 
-@pytest.fixture
-def failed(captured, root, tmp_path):
-    """A run that failed with a traceback, its script and its packages recorded."""
+@pytest.mark.once
+@pytest.mark.usefixtures("captured")
+def test_edit_of_a_failed_run_changes_nothing_else(cli, root, tmp_path):
     script = tmp_path / "fails.py"
     script.write_text(FAILS, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False
-    )
+    words = [sys.executable, str(script)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    return done.stdout.strip()
-
-
-@pytest.mark.once
-def test_edit_of_a_failed_run_changes_nothing_else(cli, root, failed):
+    failed = done.stdout.strip()
     for command, (more, path, new) in EDITS.items():
         before = facts(root, failed)
         assert before["sys/state"] == ("string", "failed")
@@ -84,16 +75,9 @@ def test_edit_of_a_failed_run_changes_nothing_else(cli, root, failed):
 
 
 @pytest.mark.once
-def test_edit_of_a_live_run_does_not_disturb_its_training(cli, root, tmp_path):
-    script = tmp_path / "trains.py"
-    script.write_text(TRAINS, encoding="utf-8")
-    with subprocess.Popen(
-        [sys.executable, str(script)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as training:
+def test_edit_of_a_live_run_does_not_disturb_its_training(cli, root):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", TRAINS], text=True, **pipes) as training:
         run = training.stdout.readline().strip()
         before = facts(root, run)
         for command, (more, _, _) in EDITS.items():
@@ -142,15 +126,11 @@ def test_no_secret_is_recorded_or_printed(cli, root, record, command):
     assert kept in done.stdout
     assert facts(root, run)["sys/masked"][1] == {path}
     assert kept in facts(root, run)[path][1]
-    for said in (done.output, *(at.read_bytes().decode("latin1") for at in files(root))):
+    files = [path.read_bytes().decode("latin1") for path in root.rglob("*") if path.is_file()]
+    for said in (done.output, *files):
         assert "hunter2" not in said
         assert "ghp_" not in said
     assert "(as it was)" in cli(command, run, *more).stdout
-
-
-def files(root):
-    """Return every file that a root holds."""
-    return [path for path in root.rglob("*") if path.is_file()]
 
 
 @pytest.mark.once
@@ -236,52 +216,41 @@ def test_description_is_edited_in_an_editor(terminal, record, root, tmp_path):
     assert facts(root, run)["sys/description"][1] == "new"
 
 
-@pytest.fixture
-def common():
-    """A folder that every user of this machine can reach."""
-    path = Path(tempfile.mkdtemp(prefix="seamark-common-"))
-    path.chmod(0o755)
-    yield path
-    subprocess.run(["chmod", "-R", "u+rwX", str(path)], check=True)
-    shutil.rmtree(path)
+# Modules are loaded before: such a user may not read where Python is installed.
+READS_ONLY = f"""
+import os, sys
+import seamark.cli, seamark.run.run, seamark.index.index, seamark.capture
+from seamark.__main__ import main
+edits = {{command: words for command, (words, *_) in {EDITS!r}.items()}}
+warm = seamark.init_run("p", name="w", mode="debug", **{QUIET})
+warm.log_metrics({{"a": 1.0}}, 0)
+warm.stop()
+main(["ls", "--root", str(warm.root)])
+for command, words in edits.items():
+    main([command, "w", "--root", str(warm.root), *words])
+if os.geteuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+for command, words in edits.items():
+    print("----", file=sys.stderr, flush=True)
+    code = main([command, "theirs", "--root", sys.argv[1], *words])
+    print(code, file=sys.stderr, flush=True)
+"""
 
 
 @pytest.mark.once
-def test_read_only_root_is_an_error_in_one_line(common):
-    with init_run("p", root=common / "root", name="theirs", **QUIET) as run:
+def test_read_only_root_is_an_error_in_one_line(python):
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    root = folder / "root"
+    with init_run("p", root=root, name="theirs", **QUIET) as run:
         run.log_metrics({"a": 1.0}, 0)
-    subprocess.run(["chmod", "-R", "a-w,a+rX", str(common / "root")], check=True)
-    # Modules are loaded before: such a user may not read where Python is installed.
-    code = f"""
-        import os, sys
-        import seamark.cli, seamark.run.run, seamark.index.index, seamark.capture
-        from seamark.__main__ import main
-        edits = {{command: words for command, (words, *_) in {EDITS!r}.items()}}
-        warm = seamark.init_run("p", name="w", mode="debug", **{QUIET})
-        warm.log_metrics({{"a": 1.0}}, 0)
-        warm.stop()
-        main(["ls", "--root", str(warm.root)])
-        for command, words in edits.items():
-            main([command, "w", "--root", str(warm.root), *words])
-        if os.geteuid() == 0:
-            os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
-        for command, words in edits.items():
-            print("----", file=sys.stderr, flush=True)
-            code = main([command, "theirs", "--root", sys.argv[1], *words])
-            print(code, file=sys.stderr, flush=True)
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), str(common / "root")],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=True,
-        env={**os.environ, "XDG_CACHE_HOME": str(common / "no cache")},
-    )
+    subprocess.run(["chmod", "-R", "a-w,a+rX", str(root)], check=True)
+    done = python(READS_ONLY, root, XDG_CACHE_HOME=str(folder / "no cache"))
+    subprocess.run(["chmod", "-R", "u+w", str(root)], check=True)
     _, *told = done.stderr.split("----\n")
-    assert len(told) == len(EDITS)
+    assert len(told) == len(EDITS), done.stderr
     for said in told:
         assert said.endswith("\n1\n"), done.stderr
         assert said.count("\n") == 2
-        assert f"root: expected a folder that can be written, got {common / 'root'}" in said
+        assert f"root: expected a folder that can be written, got {root}" in said
     assert len(run.folder.journals()) == 1

@@ -2,9 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import textwrap
 import time
 
 import pytest
@@ -185,17 +182,10 @@ TAKEN = """
 """
 
 
-def test_staged_files_of_a_dead_process_are_stored_on_request(cli, root, tmp_path):
+def test_staged_files_of_a_dead_process_are_stored_on_request(cli, root, tmp_path, python):
     source = tmp_path / "last.ckpt"
     source.write_bytes(bytes(20_000_000))
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(TAKEN), source],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    ).stdout.strip()
+    run = python(TAKEN, source).stdout.strip()
     source.unlink()
     assert (root / "default" / run).is_dir()
     (found,) = json.loads(cli("fsck", "--json").stdout)["findings"]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.server
 import json
 import os
-import pty
 import stat
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -184,34 +181,21 @@ def test_login_and_logout_from_python(one):
     assert list(credentials_file().parent.iterdir()) == [credentials_file()]
 
 
-def log_in(one, typed):
-    """Call ``seamark.login()`` in a terminal, and return what was shown and the exit code."""
-    outer, inner = pty.openpty()
-    words = [sys.executable, "-c", "import seamark; print(seamark.login().name)"]
-    env = {**os.environ, "SEAMARK_REMOTE": f"file:///nowhere,{one.url}"}
-    streams = {"stdin": inner, "stdout": inner, "stderr": inner}
-    with subprocess.Popen(words, env=env, start_new_session=True, **streams) as process:
-        os.close(inner)
-        shown = b""
-        try:
-            while b": " not in shown:
-                shown += os.read(outer, 1 << 16)
-            os.write(outer, typed.encode())
-            with contextlib.suppress(OSError):  # how Linux tells that the last writer has gone
-                while block := os.read(outer, 1 << 16):
-                    shown += block
-        finally:
-            os.close(outer)
-    return shown.decode(), process.returncode
-
-
-def test_login_asks_for_the_token_at_a_terminal(one):
-    shown, code = log_in(one, f"{one.token}\n")
-    assert (code, f"Token for {one.url}: " in shown, "admin" in shown) == (0, True, True), shown
-    assert one.token not in shown
-    assert kept() == {one.url: {"token": one.token}}
-    shown, code = log_in(one, "\x04")
-    assert (code, "ArgumentError: token: expected one word" in shown) == (1, True), shown
+def test_login_asks_for_the_token_at_a_terminal(one, live_terminal):
+    """Of the server that is configured; it is not shown, and what is no token is an error."""
+    program = (sys.executable, "-c", "import seamark; print(seamark.login().name)")
+    remotes = f"file:///nowhere,{one.url}"
+    for typed, code, said in (
+        (f"{one.token}\n", 0, "admin"),
+        ("\x04", 1, "ArgumentError: token: expected one word"),
+    ):
+        terminal = live_terminal(program=program, SEAMARK_REMOTE=remotes)
+        terminal.read(f"Token for {one.url}: ")
+        terminal.type(typed)
+        shown = terminal.read()
+        assert (terminal.process.wait(60), said in shown) == (code, True), shown
+        assert one.token not in shown
+        assert kept() == {one.url: {"token": one.token}}
 
 
 def test_login_without_a_terminal_raises(one, monkeypatch):

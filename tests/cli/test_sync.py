@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from journals import journal_files
 from recording import QUIET
@@ -112,12 +108,13 @@ def test_journals_files_and_project_log_are_sent_once(cli, root, there, with_fil
 
 def test_runs_are_chosen_by_name_project_and_query(cli, there, record):
     one, two = record("a", steps=3), record("b", steps=5)
-    assert cli("sync", one, "--to", there.as_uri()).exit_code == 0
-    assert runs_at(there) == [one]
-    by_query = cli("sync", "--query", 'sys/id = "nobody"', "--to", there.as_uri())
-    assert by_query.exit_code == 2
-    assert cli("sync", "--project", "b", "--to", there.as_uri()).exit_code == 0
-    assert runs_at(there) == sorted([one, two])
+    for words, code, sent in (
+        ([one], 0, [one]),
+        (["--query", 'sys/id = "nobody"'], 2, [one]),
+        (["--project", "b"], 0, sorted([one, two])),
+    ):
+        assert cli("sync", *words, "--to", there.as_uri()).exit_code == code
+        assert runs_at(there) == sent
 
 
 def test_damaged_journal_is_sent_and_reads_the_same_there(cli, root, there, record):
@@ -134,40 +131,28 @@ def test_damaged_journal_is_sent_and_reads_the_same_there(cli, root, there, reco
 
 KILLED = """
 import os, signal, sys
-from recording import QUIET
 from seamark import init_run
-run = init_run("team/x", root=sys.argv[1], **QUIET)
+run = init_run("team/x", root=sys.argv[1])
 run["data"].upload(sys.argv[2])
-run.log_metrics({"a": 1.0}, step=0)
-run.wait()
-for step in range(1, 100):
+for step in range(100):
     run.log_metrics({"a": float(step)}, step=step)
+run.wait()
 print(run.id, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_records_of_a_killed_process_are_sent(cli, root, there, tmp_path):
+def test_records_of_a_killed_process_are_sent(cli, root, there, tmp_path, python):
     file = tmp_path / "data.bin"
     file.write_bytes(b"data" * 5000)
-    support = Path(__file__).parents[1] / "support"
-    source = Path(__file__).parents[2] / "src"
-    told = subprocess.run(
-        [sys.executable, "-c", KILLED, str(root), str(file)],
-        env={"PYTHONPATH": f"{source}:{support}", "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    run = told.stdout.strip()
+    run = python(KILLED, root, file).stdout.strip()
     assert cli("sync", "--to", there.as_uri()).exit_code == 0
     here, copy = (
-        init_run("team/x", root=each, with_id=run, mode="read-only", **QUIET)
+        init_run("team/x", root=each, with_id=run, mode="read-only")["a"].fetch_points()
         for each in (root, there)
     )
-    assert copy["a"].fetch_points().value.tolist() == here["a"].fetch_points().value.tolist()
-    assert len(copy["a"].fetch_points()) == 100
-    assert files_of(there / "team/x" / run) == files_of(root / "team/x" / run)
+    assert copy.value.tolist() == here.value.tolist() == list(range(100))
+    assert files_of(there / "team/x" / run) == files_of(root / "team/x" / run) != {}
 
 
 def test_purged_run_is_not_sent(cli, root, there, record):

@@ -16,22 +16,15 @@ def five(start):
     """Five runs that differ in rate and loss; the fourth one's loss is NaN, the last has none."""
     ids = []
     for number in range(5):
-        run = start(
-            "team/a" if number < 3 else "team/b",
-            name=f"run {number}",
-            tags=["odd"] if number % 2 else ["even"],
-            params={"lr": 10.0**-number, "same": 1, "text": "x" * number},
-        )
-        if number < 4:
-            run.log_metrics({"val/loss": math.nan if number == 3 else number * 1.0}, step=0)
-            run.log_metrics({"val/loss": math.nan if number == 3 else number + 0.5}, step=1)
-        run.stop()
+        params = {"lr": 10.0**-number, "same": 1, "text": "x" * number}
+        given = {"name": f"run {number}", "tags": ["odd" if number % 2 else "even"]}
+        with start("team/a" if number < 3 else "team/b", params=params, **given) as run:
+            if number < 4:
+                for step in (0, 1):
+                    loss = math.nan if number == 3 else number + step / 2
+                    run.log_metrics({"val/loss": loss}, step=step)
         ids.append(run.id)
     return ids
-
-
-def plain(shown):
-    return re.sub(r"\x1b\[[0-9;]*m", "", shown)
 
 
 def listed(cli, *words):
@@ -103,28 +96,23 @@ def test_columns_are_chosen_and_csv_and_json_keep_all_digits(cli, five):
     assert float(rows[3]["parameters/lr"]) == 10.0**-3
 
 
-def test_pipe_gets_complete_lines_without_colours(cli, record):
-    long = "a very long name " * 20
-    record(name=long.strip())
-    shown = cli("ls").stdout
-    assert long.strip() in shown
-    assert len(shown.splitlines()) == 2
-    assert "\x1b" not in shown
-
-
 @pytest.mark.once
-def test_terminal_gets_lines_that_fit(terminal, five):
+def test_pipe_gets_complete_lines_and_terminal_gets_lines_that_fit(cli, screen, record, five):
     for columns in (20, 40, 80):
-        code, shown = terminal("ls", columns=columns)
-        assert code == 0
-        lines = plain(shown).splitlines()
+        lines = screen("ls", columns=columns).splitlines()
         table = [line for line in lines if any(run in line for run in five)]
         assert len(table) == 5
         assert max(map(len, table)) <= columns
         assert columns > 20 or "no room for" in " ".join(lines)
+    long = "a very long name " * 20
+    record(name=long.strip())
+    shown = cli("ls").stdout
+    assert long.strip() in shown
+    assert len(shown.splitlines()) == 7
+    assert "\x1b" not in shown
 
 
-MEANINGLESS = (
+MISTAKES = (
     (["--query", "parameters/lr <"], "query: expected a value, got the end", ""),
     (["--query", "parameters/lr < 1 AND lr < 1"], "there is 'parameters/lr'", "lr < 1"),
     (["--query", "sys/state = done"], "did you mean 'completed'?", "done"),
@@ -140,7 +128,7 @@ MEANINGLESS = (
 
 
 def test_mistakes_in_queries_and_columns_are_marked_by_a_caret(shell, five):
-    for words, message, place in MEANINGLESS:
+    for words, message, place in MISTAKES:
         done = shell("ls", *words)
         assert (done.returncode, done.stdout) == (2, ""), words
         said, line, caret = done.stderr.splitlines()
@@ -150,24 +138,26 @@ def test_mistakes_in_queries_and_columns_are_marked_by_a_caret(shell, five):
 
 @pytest.fixture
 def sweep(start):
-    """Three trials that differ in two parameters."""
-    ids = []
+    """Three trials that differ in two parameters, and a run of another kind."""
     for number in range(3):
         given = {"lr": 10.0**-number, "seed": 1, "model": {"depth": number, "act": "relu"}}
-        run = start("sweep", name=f"trial {number}", params=given)
-        run["notes/text"] = "different " * 9 + str(number)
-        run["source_code/entrypoint"] = f"train{number}.py"
-        run["training/ranks/1/lr"] = number
-        for step in range(2):
-            metrics = ("train/loss", "train/loss_step", "val/loss", "val/acc", "test/acc", "epoch")
-            run.log_metrics(dict.fromkeys(metrics, step + number), step=step)
-            run.log_metrics({"lr": 0.1, "monitoring/cpu": 1, "profiling/step_time_s": 1}, step=step)
-        run.stop()
-        ids.append(run.id)
-    lone = start("sweep", name="other")
-    lone["params/only"] = 1
-    lone.stop()
-    return [*ids, lone.id]
+        with start("sweep", name=f"trial {number}", params=given) as run:
+            run["notes/text"] = "different " * 9 + str(number)
+            run["source_code/entrypoint"] = f"train{number}.py"
+            run["training/ranks/1/lr"] = number
+            for step in range(2):
+                names = (
+                    "train/loss",
+                    "train/loss_step",
+                    "val/loss",
+                    "val/acc",
+                    "test/acc",
+                    "epoch",
+                )
+                machine = {"lr": 0.1, "monitoring/cpu": 1, "profiling/step_time_s": 1}
+                run.log_metrics(dict.fromkeys(names, step + number) | machine, step=step)
+    with start("sweep", name="other") as lone:
+        lone["params/only"] = 1
 
 
 def titles(result):
@@ -231,12 +221,11 @@ def test_texts_like_formulas_have_an_apostrophe_in_csv(cli, start):
 
 
 @pytest.mark.once
-def test_terminal_marks_the_sorted_column(terminal, sweep):
+def test_terminal_marks_the_sorted_column(screen, sweep):
     for words, mark in (([], "▲"), (["--desc"], "▼")):
-        code, shown = terminal("ls", "--sort", "val/loss:min", *words)
-        assert code == 0
-        assert re.search(rf"loss:min {mark}\s", plain(shown))
-        assert re.search(r"no room for ([A-Z ]+, )*[A-Z ]+ and \d more; widen", plain(shown))
+        shown = screen("ls", "--sort", "val/loss:min", *words)
+        assert re.search(rf"loss:min {mark}\s", shown)
+        assert re.search(r"no room for ([A-Z ]+, )*[A-Z ]+ and \d more; widen", shown)
 
 
 @pytest.mark.parametrize("zone", ["UTC-9", "UTC+9"])
@@ -257,13 +246,13 @@ def test_queries_read_times_as_the_table_shows_them(shell, record, zone):
 
 
 @pytest.mark.once
-def test_narrow_terminal_shows_a_metric_and_a_parameter(terminal, start):
+def test_narrow_terminal_shows_a_metric_and_a_parameter(screen, start):
     for number in range(3):
         params = {"lr": 0.1 * number, "width": number, "depth": number}
         name = f"resnet50-imagenet-sweep-lr{number}"
         with start("p", name=name, tags=["a tag", "another tag"], params=params) as run:
             run.log_metrics({"val/loss": number + 0.5, "val/acc": 0.5, "train/loss": 0.4}, step=0)
-    shown = plain(terminal("ls", columns=80)[1])
+    shown = screen("ls", columns=80)
     title, *lines = shown.splitlines()
     assert "loss" in title
     assert "/lr" in title
@@ -272,5 +261,5 @@ def test_narrow_terminal_shows_a_metric_and_a_parameter(terminal, start):
         assert f"sweep-lr{number}" in line
     said = re.sub(r"\s+", " ", shown)
     assert re.search(r"no room for ([A-Z ]+, )+[A-Z ]+ and 4 more; widen", said), said
-    _, shown = terminal("ls", "--columns", "parameters/width,*", columns=60)
+    shown = screen("ls", "--columns", "parameters/width,*", columns=60)
     assert "/width" in shown.splitlines()[0]

@@ -72,14 +72,12 @@ def test_show_has_a_line_for_the_machine_and_one_for_its_load(start, record, cli
 
 
 @pytest.mark.once
-def test_watch_shows_the_current_load_while_the_run_is_live(start, terminal, monkeypatch):
+def test_watch_shows_the_current_load_while_the_run_is_live(start, screen, between):
     run = start(name="live")
     put(run, FACTS, ROWS)
     now = "CPU 70 %, memory 12.5 of 64 GiB, 2 GPUs 30 to 94 %, 40 of 80 GiB"
-    monkeypatch.setattr("seamark.cli.watch._wait", lambda _: run.stop())
-    code, shown = terminal("watch", "live", columns=80)
-    assert code == 0
-    before, _, after = shown.rpartition("completed")
+    between(run.stop)
+    before, _, after = screen("watch", "live", columns=80).rpartition("completed")
     assert now in before
     assert now not in after
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from command import main
+from journals import journal_files
 
 MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     # the command
     (["shwo", "good"], "'shwo'", "'show'"),
     (["diff", "good", "slow"], "'diff'", "'compare'"),
     (["delete", "good"], "'delete'", "seamark trash --help"),
-    (["purgee"], "'purgee'", "there are ls, show"),
+    (["purgee"], "among others", "there are ls, show"),
     (["serve"], "'serve'", "seamark --help"),
     # the option
     (["ls", "--colums", "x"], "'--colums'", "'--columns'"),
@@ -49,12 +50,25 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     (["ls", "--root", "/nowhere/at/all"], "/nowhere/at/all", "--root"),
     (["ls", "--project", "a//b"], "'a//b'", "letters, digits"),
     (["rename", "good", "a\x1bb"], "'a\\x1bb'", "expected no control characters"),
-    (["describe", "good", "x", "--remove"], "got both", "--remove"),
+    (["rename", "good", "two\nlines"], r"'two\nlines'", "expected no control characters"),
+    (["rename", "good", "\u202eevil"], r"'\u202eevil'", "expected no control characters"),
+    (["rename", "gud", "x"], "'gud'", "no run"),
+    (["rename", "good"], "'NAME'", "Missing argument"),
+    (["rename", "good", "  "], "'  '", "name: expected some text"),
+    (["rename", "good", "latest"], "'latest'", "which always means the newest run"),
+    (["describe", "gud", "x"], "'gud'", "no run"),
+    (["describe", "good", ""], "''", "description: expected some text"),
+    (["describe", "good", "\x07"], "", "description: expected no control characters"),
+    (["describe", "good", "x", "--remove"], "got both", "expected TEXT or --remove"),
+    (["tag", "gud", "--add", "x"], "'gud'", "no run"),
+    (["tag"], "", "which runs?"),
+    (["tag", "good", "--add", ""], "''", "tag: expected some text"),
+    (["tag", "good", "--add", "a\x1b[31m"], "", "tag: expected no control characters"),
+    (["tag", "good", "--add", "x", "--remove", "x"], "got both", "--add and --remove for 'x'"),
     # what is meant
     (["ls", "--project", "dem"], "", "no runs in project 'dem'; did you mean 'demo'?"),
     (["export", "--all", "--project", "zzz"], "", "no runs in project 'zzz'; there are demo"),
     (["trash", "--query", "a = 1", "--project", "dem"], "", "did you mean 'demo'?"),
-    (["purgee"], "", "among others"),
     (["trash", "good", "--query", "a = 1"], "", "expected names or --query, got both"),
     (["export", "good", "--all"], "", "got more than one of them"),
     (["show", "good", "val/los"], "", "did you mean 'val/loss'?"),
@@ -104,7 +118,7 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
 
 
 def test_mistakes_are_explained_in_one_line_and_write_nothing(start, capsys):
-    for name in ("good", "slow"):
+    for name in ("slow", "good"):
         with start("demo", name=name) as run:
             run.log_metrics({"train/loss": 1.0, "val/loss": 2.0}, step=0)
             run["log"].append("a text")
@@ -121,6 +135,7 @@ def test_mistakes_are_explained_in_one_line_and_write_nothing(start, capsys):
         assert "Traceback" not in said.err, words
         assert len(said.err) < 400, words
     assert [path.name for path in Path().iterdir() if path.is_file()] == []
+    assert len(journal_files(run)) == 1  # nothing was recorded
 
 
 BY_QUERY: dict[str, list[str]] = {

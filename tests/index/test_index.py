@@ -30,8 +30,6 @@ from seamark.journal.reader import SETTLE_NS
 from seamark.store import database, ingest
 from seamark.store.runs import load_run
 
-SOURCE = Path(__file__).parents[2] / "src"
-
 
 @pytest.fixture
 def open_index(folder):
@@ -58,6 +56,12 @@ def value(index, folder, path):
     return None if found is None else found.value
 
 
+def read(index, folder, *paths):
+    """Return the values of an index that is brought up to date; of a path that is not, None."""
+    index.refresh()
+    return [value(index, folder, path) for path in paths]
+
+
 # ---------------------------------------------------------------------- where it lies
 
 
@@ -65,7 +69,7 @@ def test_index_is_in_the_cache_and_never_in_the_root(builder, folder, open_index
     builder().assign(a=1).save(folder)
     before = sorted(folder.root.rglob("*"))
     index = open_index()
-    index.refresh()
+    assert read(index, folder, "a") == [1]
     assert index.file.parent == Path(os.environ["XDG_CACHE_HOME"], "seamark")
     assert sorted(folder.root.rglob("*")) == before
     monkeypatch.setenv("SEAMARK_INDEX", str(folder.root / "cache"))
@@ -95,9 +99,7 @@ def test_index_is_in_memory_where_nothing_can_be_written(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SEAMARK_INDEX", str(tmp_path / "file" / "below"))
     index = open_index()
-    index.refresh()
-    assert index.file is None
-    assert value(index, folder, "a") == 1
+    assert (read(index, folder, "a"), index.file) == ([1], None)
 
 
 def test_files_of_other_versions_are_removed_after_30_days(folder, open_index):
@@ -140,29 +142,21 @@ def test_index_agrees_with_the_oracle_after_every_refresh(
                     assert property_test.same(found, oracle.expected(journals, ends))
 
 
-def test_replaced_journal_is_folded_anew(builder, folder, open_index):
-    builder().assign(a=1, old=1).row({"loss": 9.0}, 0).save(folder)
+def test_replaced_shortened_and_removed_journals_take_their_values_along(
+    builder, folder, open_index
+):
+    builder("one").assign(a=7, old=1).row({"loss": 9.0}, 0).save(folder)
     index = open_index()
-    index.refresh()
-    builder().assign(a=2).row({"loss": 1.0}, 0).row({"loss": 2.0}, 1).assign(more=1).save(folder)
-    index.refresh()
-    assert (value(index, folder, "a"), value(index, folder, "old")) == (2, None)
-    assert value(index, folder, "loss").max == 2.0
-
-
-def test_values_of_a_shortened_or_removed_journal_are_gone(builder, folder, open_index):
+    assert read(index, folder, "a", "old") == [7, 1]
     one, two = builder("one").assign(a=1).assign(b=2), builder("two").assign(c=3)
-    one.save(folder)
+    one.row({"loss": 1.0}, 0).row({"loss": 2.0}, 1).save(folder)
     path = two.save(folder)
-    index = open_index()
-    for change, wanted in (
-        (lambda: None, [1, 2, 3]),
-        (lambda: one.save(folder, one.ends[1]), [1, None, 3]),
-        (path.unlink, [1, None, None]),
-    ):
-        change()
-        index.refresh()
-        assert [value(index, folder, each) for each in "abc"] == wanted
+    assert read(index, folder, *"abc", "old") == [1, 2, 3, None]
+    assert value(index, folder, "loss").max == 2.0
+    one.save(folder, one.ends[1])
+    assert read(index, folder, *"abc", "loss") == [1, None, 3, None]
+    path.unlink()
+    assert read(index, folder, *"abc") == [1, None, None]
 
 
 def test_removed_run_is_gone_and_returns_with_its_folder(builder, folder, open_index):
@@ -184,8 +178,7 @@ def _read_one(index, folder):
 
 
 def _read_all(index, folder):
-    index.refresh()
-    return value(index, folder, "a")
+    return read(index, folder, "a")[0]
 
 
 def _later():
@@ -248,11 +241,10 @@ def test_file_that_is_no_journal_is_counted_and_ignored(builder, folder, open_in
     (folder.journal_dir / "notes.txt").write_text("this is something else" * 4)
     (folder.journal_dir / ".rsync.tmp").write_text("x")
     index = open_index()
-    index.refresh()
-    infos = {info.file: info for info in index.view(folder.project, folder.run).journals()}
-    assert value(index, folder, "a") == 1
-    assert set(infos) == {builder().file, "notes.txt"}
-    assert (infos["notes.txt"].stopped, infos["notes.txt"].errors) == ("unreadable", 1)
+    assert read(index, folder, "a") == [1]
+    journals = index.view(folder.project, folder.run).journals()
+    found = {info.file: (info.stopped, info.errors) for info in journals}
+    assert found == {builder().file: (None, 0), "notes.txt": ("unreadable", 1)}
 
 
 def test_journal_that_could_not_be_opened_is_read_later(builder, folder, open_index, monkeypatch):
@@ -268,10 +260,8 @@ def test_journal_that_could_not_be_opened_is_read_later(builder, folder, open_in
     index = open_index()
     with monkeypatch.context() as patch:
         patch.setattr(copies, "open_journal", failing)
-        index.refresh()
-    assert (value(index, folder, "a"), value(index, folder, "b")) == (1, None)
-    index.refresh()
-    assert value(index, folder, "b") == 2
+        assert read(index, folder, "a", "b") == [1, None]
+    assert read(index, folder, "a", "b") == [1, 2]
     assert index.view(folder.project, folder.run).journals()[1].errors == 0
 
 
@@ -292,28 +282,23 @@ def test_more_journals_are_read_than_files_may_be_open(builder, folder, open_ind
 def test_records_of_a_newer_version_stop_the_fold_and_are_shown(builder, folder, open_index):
     journal = builder().assign(a=1).unknown(skippable=False).assign(a=2)
     journal.save(folder)
-    index = open_index()
-    index.refresh()
-    assert value(index, folder, "a") == 1
-    assert value(index, folder, "monitoring/seamark/newer") == [journal.writer]
+    found = read(open_index(), folder, "a", "monitoring/seamark/newer")
+    assert found == [1, [journal.writer]]
 
 
 def test_damage_becomes_a_gap_after_90_seconds(builder, folder, open_index):
     """Bad bytes may still turn good on a network file system."""
-    journal = builder().assign(a=1).assign(b=2).assign(c=3)
+    clock = [time.time_ns() + 10**9]
+    journal = builder(t=clock[0] - 10**9).assign(a=1).assign(b=2).assign(c=3)
     data = bytearray(journal.data)
     data[journal.ends[1] + 30] ^= 1
-    path = journal.save(folder)
-    path.write_bytes(data)
-    now = path.stat().st_mtime_ns
-    clock = [now + 10**9]
+    journal.save(folder).write_bytes(data)
     index = open_index(now_ns=lambda: clock[0])
-    index.refresh()
-    clock[0] = now + SETTLE_NS + 10**10
-    index.refresh()
-    assert [value(index, folder, path) for path in "abc"] == [1, None, 3]
-    gaps = value(index, folder, "monitoring/seamark/gaps")
-    assert gaps == {journal.writer: [[journal.ends[1], journal.ends[2] - journal.ends[1]]]}
+    assert read(index, folder, *"abc") == [1, None, None]
+    clock[0] += SETTLE_NS + 10**10
+    gap = [journal.ends[1], journal.ends[2] - journal.ends[1]]
+    found = read(index, folder, *"abc", "monitoring/seamark/gaps")
+    assert found == [1, None, 3, {journal.writer: [gap]}]
 
 
 # ---------------------------------------------------------------------- the file
@@ -334,8 +319,7 @@ def test_index_of_another_version_is_replaced_and_rebuild_folds_all(builder, fol
         connection.execute("DROP TABLE attribute")
         connection.execute("CREATE TABLE future (x)")
     index = open_index()
-    index.refresh()
-    assert value(index, folder, "a") == 1
+    assert read(index, folder, "a") == [1]
     assert ("future",) not in rows(index, "SELECT name FROM sqlite_master")
 
 
@@ -400,8 +384,7 @@ def test_child_forked_during_a_fold_does_not_keep_the_lock(builder, folder, open
     try:
         index.refresh(progress=fork)
         builder("more").assign(b=1).save(folder)
-        index.refresh()
-        assert value(index, folder, "b") == 1
+        assert read(index, folder, "b") == [1]
     finally:
         os.kill(children[0], signal.SIGKILL)
         os.waitpid(children[0], 0)
@@ -423,107 +406,97 @@ def test_overtaken_fold_counts_no_frame_twice(builder, folder, open_index, monke
         return saving(folding, owner)
 
     monkeypatch.setattr(copies, "Saving", overtaken)
-    index.refresh()
-    found = value(index, folder, "m")
+    (found,) = read(index, folder, "m")
     assert asked
     assert (found.count, found.mean) == (2, 1.5)
 
 
-class TestLongJournals:
-    """They are saved in parts, here of a few frames."""
+@pytest.fixture
+def fold_a_part(builder, folder, open_index, monkeypatch):
+    """Save a journal of 20 parts; return a function that folds a part and is killed then."""
+    monkeypatch.setattr(ingest, "_STEP_BYTES", 0)
+    monkeypatch.setattr(ingest, "BLOCK_BYTES", 4096)
+    journal, save = builder(), ingest.Folding.save
+    for step in range(2000):
+        journal.row({"m": 1.0}, step)
+    journal.save(folder)
 
-    @pytest.fixture
-    def rows(self, builder, folder, monkeypatch):
-        """A journal of some twenty parts; returns how many rows it has."""
-        monkeypatch.setattr(ingest, "_STEP_BYTES", 0)
-        monkeypatch.setattr(ingest, "BLOCK_BYTES", 4096)
-        journal = builder()
-        for step in range(2000):
-            journal.row({"m": 1.0}, step)
-        journal.save(folder)
-        return 2000
+    class Killed(BaseException):
+        pass
 
-    @pytest.fixture
-    def fold_a_part(self, open_index, folder, monkeypatch):
-        """Fold and save one part in another process, which is killed then."""
-        save = ingest.Folding.save
+    def save_and_die(self):
+        save(self)
+        raise Killed
 
-        class Killed(BaseException):
-            pass
+    def fold():
+        with monkeypatch.context() as patched, contextlib.suppress(Killed):
+            patched.setattr(ingest.Folding, "save", save_and_die)
+            open_index().refresh(folder.project, folder.run)
 
-        def save_and_die(self):
-            save(self)
-            raise Killed
+    return fold
 
-        def fold():
-            with monkeypatch.context() as patched, contextlib.suppress(Killed):
-                patched.setattr(ingest.Folding, "save", save_and_die)
-                open_index().refresh(folder.project, folder.run)
 
-        return fold
+@pytest.mark.parametrize("alone", [True, False])
+def test_rest_of_a_killed_fold_is_done_by_others(folder, open_index, fold_a_part, alone):
+    fold_a_part()
+    index = open_index()
+    index.refresh(*((folder.project, folder.run) if alone else ()))
+    view = index.view(folder.project, folder.run)
+    assert view.attribute("m").value.count == len(view.points("m")) == 2000
 
-    @pytest.mark.parametrize("alone", [True, False])
-    def test_rest_of_a_killed_fold_is_done_by_others(
-        self, folder, open_index, rows, fold_a_part, alone
-    ):
-        fold_a_part()
-        index = open_index()
-        index.refresh(*((folder.project, folder.run) if alone else ()))
-        view = index.view(folder.project, folder.run)
-        assert view.attribute("m").value.count == len(view.points("m")) == rows
 
-    def test_fold_that_is_overtaken_at_every_part_is_complete(
-        self, folder, open_index, monkeypatch, rows, fold_a_part
-    ):
-        index, save, overtaken = open_index(), ingest.Folding.save, []
+def test_fold_that_is_overtaken_at_every_part_is_complete(
+    folder, open_index, monkeypatch, fold_a_part
+):
+    index, save, overtaken = open_index(), ingest.Folding.save, []
 
-        def be_overtaken(self):
-            if self.store is index.store:
-                overtaken.append(self)
-                fold_a_part()
-            save(self)
+    def be_overtaken(self):
+        if self.store is index.store:
+            overtaken.append(self)
+            fold_a_part()
+        save(self)
 
-        monkeypatch.setattr(ingest.Folding, "save", be_overtaken)
-        index.refresh(folder.project, folder.run)
-        view = index.view(folder.project, folder.run)
-        assert len(overtaken) > 5
-        assert view.attribute("m").value.count == len(view.points("m")) == rows
+    monkeypatch.setattr(ingest.Folding, "save", be_overtaken)
+    index.refresh(folder.project, folder.run)
+    view = index.view(folder.project, folder.run)
+    assert len(overtaken) > 5
+    assert view.attribute("m").value.count == len(view.points("m")) == 2000
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from seamark.journal.folder import RunFolder
+from seamark.journal.writer import JournalWriter
+folder = RunFolder(Path(sys.argv[1]), "p", "r")
+writer = JournalWriter(folder, lambda: {"attempt": 0, "positions": None, "owner": True})
+for step in range(2000):
+    writer.append_row({"a": float(step), "b": 1.0}, step)
+writer.close()
+"""
+READER = """
+import sys
+from pathlib import Path
+from seamark.index.index import Index
+with Index.open(Path(sys.argv[1])) as index:
+    for _ in range(5):
+        index.refresh("p", "r")
+        if index.runs():
+            view = index.view("p", "r")
+            assert len(view.points("a")) == view.attribute("a").value.count
+"""
 
 
 @pytest.mark.once
-def test_readers_and_a_writer_share_an_index(folder, tmp_path):
-    trainer = (
-        "import sys; from seamark.journal.writer import JournalWriter\n"
-        "from seamark.journal.folder import RunFolder\n"
-        "from pathlib import Path\n"
-        "folder = RunFolder(Path(sys.argv[1]), 'p', 'r')\n"
-        "writer = JournalWriter(folder, lambda: {'attempt': 0, 'positions': None, 'owner': True})\n"
-        "for step in range(2000): writer.append_row({'a': float(step), 'b': 1.0}, step)\n"
-        "writer.close()\n"
-    )
-    reader = (
-        "import sys; from pathlib import Path; from seamark.index.index import Index\n"
-        "with Index.open(Path(sys.argv[1])) as index:\n"
-        "    for _ in range(5):\n"
-        "        index.refresh('p', 'r')\n"
-        "        if index.runs():\n"
-        "            view = index.view('p', 'r')\n"
-        "            assert len(view.points('a')) == view.attribute('a').value.count\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+def test_readers_and_a_writer_share_an_index(folder):
     RunFolder(folder.root, "p", "r").journal_dir.mkdir(parents=True)
     processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(folder.root)],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for code in (trainer, reader, reader)
+        subprocess.Popen([sys.executable, "-c", code, folder.root], stderr=subprocess.PIPE)
+        for code in (WRITER, READER, READER)
     ]
     for process in processes:
         _, trouble = process.communicate(timeout=240)
-        assert (process.returncode, trouble) == (0, "")
+        assert (process.returncode, trouble) == (0, b"")
     with Index.open(folder.root) as index:
         index.refresh()
         assert index.view("p", "r").attribute("a").value.count == 2000
@@ -623,9 +596,8 @@ def test_running_time_counts_parallel_ranks_once_and_no_pauses(builder, folder, 
     for name, start, length in (("a", 0, 10), ("b", 2, 10), ("c", 100, 5)):
         journal = builder(name, t=10**18 + start * 10**9)
         journal.wait(length * 10**9).heartbeat().save(folder)
-    index = open_index()
-    index.refresh()
-    assert value(index, folder, "sys/running_time") == pytest.approx(17, abs=1e-3)
+    (found,) = read(open_index(), folder, "sys/running_time")
+    assert found == pytest.approx(17, abs=1e-3)
 
 
 def test_damaged_points_in_the_index_are_folded_again(long, folder, open_index):

@@ -113,7 +113,7 @@ def test_neptune_ids_and_custom_ids_find_the_run(exports, cli, root):
         assert "kept" in run["sys/tags"].fetch()
 
 
-def test_files_come_with_names_and_extensions(exports, cli, root, tmp_path):
+def test_files_sets_pictures_and_artifacts_are_imported(exports, cli, root, tmp_path):
     base = files_of(exports, P) / R
     (base / "set").mkdir(parents=True)
     (base / "cfg").write_text("a: 1")
@@ -125,14 +125,12 @@ def test_files_come_with_names_and_extensions(exports, cli, root, tmp_path):
     tracked = [{"filePath": "q.csv", "fileHash": "356a", "type": "Local", "size": 1}]
     (base / "files_list.json").write_text(json.dumps(tracked))
     rows = [
-        *system("SAN-6"),
-        value("cfg", "file", R + "cfg"),
-        value("pic", "file", R + "pic"),
+        *(value(path, "file", R + path) for path in ("cfg", "pic")),
         value("set", "file_set", R + "set"),
         value("data", "artifact", R + "files_list.json"),
         point("imgs", 0, {"path": R + "0.png"}, None),
     ]
-    write_run(exports, P, "SAN-6", [rows])
+    write_run(exports, P, "SAN-6", [[*system("SAN-6"), *rows]])
     result = cli("import", "neptune", exports / "data")
     assert (result.exit_code, "imported 1 run" in result.stderr) == (0, True), result.stderr
     with opened("SAN-6") as run:
@@ -176,37 +174,37 @@ def test_file_names_that_lead_out_are_refused_and_the_rest_is_imported(exports, 
         assert not run.exists("bad/0")
 
 
-def test_second_import_changes_nothing(exports, cli, root, held):
+def test_runs_that_are_there_are_kept_and_purged_ones_stay_away(exports, cli, root, held):
+    """The ids follow from the source, so what is there is known; and bytes follow, too."""
     write_run(exports, P, "SAN-6", [system("SAN-6"), [point("x", 0, 1.0)]])
     write_run(exports, P, "SAN-7", [system("SAN-7", failed=True, running_time="odd")])
-    cli("import", "neptune", exports)
+    words = ("import", "neptune", exports)
+    cli(*words)
     before = held()
-    result = cli("import", "neptune", exports)
-    assert (result.exit_code, held()) == (0, before)
-    assert "2 runs were there already" in result.stderr
     elsewhere = root.with_name("elsewhere")
-    assert cli("import", "neptune", exports, "--root", elsewhere).exit_code == 0
+    assert cli(*words, "--root", elsewhere).exit_code == 0
     assert held(elsewhere) == before
     with opened("SAN-7") as run:
         assert run["sys/state"].fetch() == "failed"
         assert run["sys/running_time"].fetch() == (MODIFIED - CREATED).total_seconds()
-
-
-def test_existing_run_that_differs_is_kept_and_named(exports, cli, root, held):
-    write_run(exports, P, "SAN-6", [system("SAN-6")])
-    with seamark.init_run(P, custom_run_id="mine", capture={"git": False}) as run:
-        run["x"] = 1
-    cli("import", "neptune", exports)
-    before = held()
-    write_run(exports, P, "SAN-6", [[*system("SAN-6"), value("new", "int", 1)]])
-    result = cli("import", "neptune", exports)
+    result = cli(*words)
+    assert (result.exit_code, held()) == (0, before)
+    assert "2 runs were there already" in result.stderr
+    write_run(exports, P, "SAN-6", [system("SAN-6"), [point("x", 0, 1.0), point("x", 1, 2.0)]])
+    result = cli(*words)
     assert (result.exit_code, held()) == (0, before)
     assert "exported again since: they stay as they were (1, the first: SAN-6)" in result.stderr
-    write_run(exports, P, "SAN-7", [system("SAN-7", custom_run_id="mine")])
-    result = cli("import", "neptune", exports)
+    with seamark.init_run(P, custom_run_id="mine", capture={"git": False}) as run:
+        run["x"] = 1
+    before = held()
+    write_run(exports, P, "SAN-8", [system("SAN-8", custom_run_id="mine")])
+    result = cli(*words)
     assert (result.exit_code, held()) == (1, before)
-    assert "SAN-7: run" in result.stderr
+    assert "SAN-8: run" in result.stderr
     assert "has its custom id already, and is another run" in result.stderr
+    assert cli("purge", "SAN-7", "--force", "--yes").exit_code == 0
+    result = cli(*words)
+    assert (result.exit_code, "was purged here" in result.stderr) == (1, True)
 
 
 def test_dry_run_lists_the_runs_and_writes_nothing(exports, cli, root, tmp_path, monkeypatch):
@@ -269,14 +267,6 @@ def test_local_times_of_an_exporter_are_corrected_with_tz(exports, cli, root):
     with opened("SAN-6", "right") as run:
         assert run["x"].fetch_values()["timestamp"][0] == CREATED
     assert cli("import", "neptune", exports, "--tz", "Nowhere/City").exit_code == 2
-
-
-def test_purged_run_is_not_imported_again(exports, cli, root):
-    write_run(exports, P, "SAN-6", [system("SAN-6")])
-    cli("import", "neptune", exports)
-    assert cli("purge", "SAN-6", "--force", "--yes").exit_code == 0
-    result = cli("import", "neptune", exports)
-    assert (result.exit_code, "was purged here" in result.stderr) == (1, True)
 
 
 def write_long(exports, run, points):

@@ -33,8 +33,10 @@ def command(*words, root=FIRST):
 def recorded(root=FIRST):
     """A run with something of each family, of two attempts, and a parameter that was changed."""
     Path("notes.txt").write_text("notes", encoding="utf-8")
-    given: Any = {"name": "one", "tags": ["x"], "params": {"lr": 1, "deep": [1, {"a": math.nan}]}}
-    with seamark.init_run("team/p", root=root, custom_run_id="same", **given, **QUIET) as run:
+    file = seamark.types.File.from_content
+    params: Any = {"lr": 1, "deep": [1, {"a": math.nan}]}
+    given: Any = {"name": "one", "tags": ["x"], "params": params, **QUIET}
+    with seamark.init_run("team/p", root=root, custom_run_id="same", **given) as run:
         run["values"] = {"f": math.inf, "big": 2**5000, "none": None, "empty": {}, "no": False}
         run["when"] = datetime(2026, 2, 3, 4, 5, 6, 7, tzinfo=timezone.utc)
         run["text"] = "\x00 \ud800 é"
@@ -42,11 +44,11 @@ def recorded(root=FIRST):
         run["log"].append("hello")
         run["gone"].append(1.0)
         run["gone"].clear()
-        run["pictures"].append(seamark.types.File.from_content("a"), name="a", description="b")
+        run["pictures"].append(file("a"), name="a", description="b")
         run["counts"].append(seamark.types.Histogram([0, 1, 2], [3, 4]))
         run["kept"].keep(seamark.Statistics(skip=1))
         run["kept"].extend([1.0, 2.0, 4.0])
-        run["file"].upload(seamark.types.File.from_content("abc"))
+        run["file"].upload(file("abc"))
         run["set"].upload_files("notes.txt")
         run["data"].track_files("notes.txt")
         run["parameters/lr"] = 2
@@ -95,11 +97,10 @@ def test_existing_run_is_refused_and_no_run_is_written():
     document = run.to_dict()
     with pytest.raises(RunExistsError, match=f"run {run.id!r} of project 'team/p' exists below"):
         seamark.from_dict(document, root=FIRST)
-    other = {**document, "run": "another"}
-    Path("x.json").write_text(json.dumps({"runs": [other, document]}), encoding="utf-8")
+    several = {"runs": [{**document, "run": "another"}, document]}
+    Path("x.json").write_text(json.dumps(several), encoding="utf-8")
     done = command("import", "x.json")
-    assert done.exit_code == 2
-    assert "exists below" in done.stderr
+    assert (done.exit_code, "exists below" in done.stderr) == (2, True)
     assert not (FIRST / "team/p/another").exists()
 
 
@@ -160,21 +161,18 @@ def document(tmp_path_factory):
         return recorded().to_dict()
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_file_that_is_no_document_is_refused_in_one_line():
+    for text, said in (
         ("{", "expected JSON as seamark export --format json writes it"),
         ('{"run": NaN}', "expected strict JSON, got NaN"),
         ("[" * 100_000, "expected JSON"),
         ("[]", "the document: expected an object, got list: []"),
         ('{"runs": 1}', "runs: expected a list, got int: 1"),
-    ],
-)
-def test_file_that_is_no_document_is_refused_in_one_line(text, said):
-    Path("x.JSON").write_text(text, encoding="utf-8")
-    done = command("import", "x.JSON", root=SECOND)
-    assert done.exit_code == 2
-    assert said in done.stderr.replace("\n", " ")
+    ):
+        Path("x.JSON").write_text(text, encoding="utf-8")
+        done = command("import", "x.JSON", root=SECOND)
+        assert done.exit_code == 2
+        assert said in done.stderr.replace("\n", " ")
     assert not SECOND.exists()
 
 

@@ -91,37 +91,31 @@ def test_process_killed_for_memory_is_said_to_be(cli, root, small_group, train):
     assert cli("ls", "-q", "sys/crash_reason CONTAINS memory").exit_code == 0
 
 
-def test_rebooted_host_other_host_and_silent_process_are_told_apart(cli, root):
-    facts = {**process_facts(), "boot": "another"}
-    journal = JournalBuilder("rebooted", t=long_ago(), **facts)
+def test_rebooted_hosts_other_hosts_and_silent_processes_are_told_apart(cli, root):
+    here = process_facts()
+    journal = JournalBuilder("rebooted", t=long_ago(), **{**here, "boot": "another"})
     journal.op("state", state="running").save(root / "p" / "rebooted")
     crashed(root, "elsewhere", host="node17", boot="another", pid=4211)
     crashed(root, "silent")
+    for rank, facts in enumerate(({}, {"boot": "another"}, {"host": "node17"})):
+        header = {**here, **facts, "rank": rank, "ranks": "all", "world_size": 3}
+        journal = JournalBuilder(f"rank{rank}", t=long_ago(), owner=not rank, **header)
+        journal.op("state", state="running").row({"loss": 1.0}, step=0).save(root / "p" / "ranks")
     rows = {line.split()[0]: line for line in cli("ls").stdout.splitlines()}
     assert "crashed: host rebooted" in rows["rebooted"]
     assert "crashed: heartbeat lost" in rows["elsewhere"]
-    shown = cli("show", "rebooted").stdout
-    assert f"\n! crashed: host rebooted: {facts['host']} has been started again since; " in shown
-    shown = cli("show", "elsewhere").stdout
-    assert "\n! crashed: heartbeat lost: not heard from since; " in shown
-    assert "(pid 4211 on node17) lives cannot be seen from here; last sign of life" in shown
-    assert "not heard from since; its process is still there" in cli("show", "silent").stdout
-
-
-def test_lost_ranks_are_named_with_the_reason(cli, root):
-    here = {**process_facts(), "ranks": "all", "world_size": 3}
-    for rank, facts in enumerate(({}, {"boot": "another"}, {"host": "node17"})):
-        header = {**here, **facts, "rank": rank}
-        journal = JournalBuilder(f"rank{rank}", t=long_ago(), owner=not rank, **header)
-        journal.op("state", state="running").row({"loss": 1.0}, step=0).save(root / "p" / "one")
-    shown = cli("show", "one").stdout
-    assert f"! rank 1 is gone, host rebooted (pid {os.getpid()} on {here['host']}): last " in shown
-    assert "! rank 2 is lost: no heartbeat for " in shown
-    ranks = json.loads(cli("show", "one", "--json").stdout)["ranks"]
-    assert [(one["state"], one["why"]) for one in ranks[1:]] == [
-        ("lost", "host rebooted"),
-        ("lost", ""),
-    ]
+    for run, text in (
+        ("rebooted", f"\n! crashed: host rebooted: {here['host']} has been started again since; "),
+        ("elsewhere", "\n! crashed: heartbeat lost: not heard from since; "),
+        ("elsewhere", "(pid 4211 on node17) lives cannot be seen from here; last sign of life"),
+        ("silent", "not heard from since; its process is still there"),
+        ("ranks", f"! rank 1 is gone, host rebooted (pid {os.getpid()} on {here['host']}): last "),
+        ("ranks", "! rank 2 is lost: no heartbeat for "),
+    ):
+        assert text in cli("show", run).stdout, run
+    ranks = json.loads(cli("show", "ranks", "--json").stdout)["ranks"]
+    told = [(one["state"], one["why"]) for one in ranks[1:]]
+    assert told == [("lost", "host rebooted"), ("lost", "")]
 
 
 def test_crash_reasons_are_queried_sorted_and_never_assigned(cli, root, start):

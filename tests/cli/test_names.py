@@ -11,7 +11,7 @@ import pytest
 from seamark.reading.names import generated_name
 
 
-def test_generated_name_is_shown_to_people_and_not_to_programs(cli, record):
+def test_generated_name_is_shown_to_people_and_not_to_programs(cli, terminal, record):
     unnamed, named = record(), record(name="mine")
     generated = generated_name(unnamed)
     lines = {line.split()[0]: line.split()[1] for line in cli("ls").stdout.splitlines()[1:]}
@@ -21,6 +21,8 @@ def test_generated_name_is_shown_to_people_and_not_to_programs(cli, record):
     drawn = cli("plot", unnamed, named, "train/loss").stdout
     assert generated in drawn
     assert "mine" in drawn
+    for words in (("ls",), ("show", unnamed)):  # dim, so that nobody takes it for recorded
+        assert f"\x1b[2m{generated}" in terminal(*words, columns=120)[1]
     rows = json.loads(cli("ls", "--json").stdout)
     assert {row["run"]: row["sys/name"] for row in rows} == {unnamed: None, named: "mine"}
     for words in (
@@ -36,28 +38,17 @@ def test_generated_name_is_shown_to_people_and_not_to_programs(cli, record):
         assert generated not in result.stdout, words
 
 
-@pytest.mark.once
-def test_generated_name_is_dim_on_a_terminal(terminal, record, monkeypatch):
-    monkeypatch.delenv("NO_COLOR")
-    name = generated_name(record())
-    for words in (("ls",), ("show", "latest")):
-        assert f"\x1b[2m{name}" in terminal(*words, columns=120)[1]
-
-
-def test_every_command_takes_every_name(cli, record):
-    run = record("team", name="base")
-    record("team")
-    for command in ("show", "plot", "export", "fsck", "trash", "untrash"):
-        for word in (run, f"team/{run}", "team/base", "base", generated_name(run), run[:8]):
-            result = cli(command, word, *(["val/loss"] if command == "plot" else []))
-            assert result.exit_code == 0, result.stderr
-
-
-def test_purge_deletes_the_named_run_only(cli, record, root):
-    for name in ("team/base", "base", None):
-        run, other = record("team", name="base"), record("team", name="other")
-        assert cli("purge", "--force", "--yes", name or generated_name(run)).exit_code == 0
-        assert not (root / "team" / run).exists()
+def test_every_command_takes_every_name_and_purge_deletes_no_other_run(cli, record, root):
+    other = record("team")
+    for at in range(6):
+        run = record("team", name="base")
+        names = (run, f"team/{run}", "team/base", "base", generated_name(run), run[:8])
+        for command in ("show", "plot", "export", "fsck", "trash", "untrash"):
+            for word in names:
+                result = cli(command, word, *(["val/loss"] if command == "plot" else []))
+                assert result.exit_code == 0, result.stderr
+        purged = cli("purge", "--force", "--yes", names[at])
+        assert (purged.exit_code, (root / "team" / run).exists()) == (0, False)
         assert (root / "team" / other).exists()
 
 

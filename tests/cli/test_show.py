@@ -278,28 +278,23 @@ def test_attempts_of_a_resumed_run_are_shown(start, cli):
     assert "attempts    2 (resumed after step 4,000)" in cli("show", run.id).stdout
 
 
-def test_best_extreme_is_marked_only_if_unambiguous(start, cli):
-    run = start()
-    for step, value in enumerate((3.0, 1.0, 2.0)):
-        run.log_metrics({"val/loss": value, "val/other": value}, step=step)
-    assert "BEST" not in cli("show", run.id).stdout
-    run["model/best_model_score"] = 1.0
-    assert "BEST" not in cli("show", run.id).stdout
-    run["val/loss"].append(0.5, step=3)
-    run["model/best_model_score"] = 0.5
-    run.stop()
-    assert "BEST" in cli("show", run.id).stdout
-
-
-@pytest.mark.parametrize(("score", "best"), [(0.25, "min"), (3.0, "max")])
-def test_best_value_of_a_series_is_bold_and_green(start, terminal, score, best):
+def test_best_extreme_is_marked_only_if_unambiguous(start, cli, terminal):
+    """It alone of the two extremes is bold and green."""
     with start() as run:
-        for step, value in enumerate((3.0, 0.25, 2.0)):
-            run.log_metrics({"val/score": value}, step=step)
-        run["model/best_model_score"] = score
-    shown = terminal("show", run.id, columns=160)[1]
-    (line,) = (line for line in shown.splitlines() if "val/score" in line)
-    assert re.findall(r"\x1b\[1;32m *([^\x1b ]+) *\x1b", line) == [f"{score:g}", best]
+        for step, value in enumerate((3.0, 1.0, 2.0)):
+            run.log_metrics({"val/loss": value, "val/other": value}, step=step)
+        assert "BEST" not in cli("show", run.id).stdout
+        run["model/best_model_score"] = 1.0  # that two series reached
+        assert "BEST" not in cli("show", run.id).stdout
+        run["val/loss"].append(0.5, step=3)
+        run["val/other"].append(4.0, step=3)
+    for path, score, best in (("loss", 0.5, "min"), ("other", 4.0, "max")):
+        with start(with_id=run.id, owner=False) as edited:
+            edited["model/best_model_score"] = score
+        shown = terminal("show", run.id, columns=160)[1]
+        (line,) = (line for line in shown.splitlines() if f"val/{path}" in line)
+        assert re.findall(r"\x1b\[1;32m *([^\x1b ]+) *\x1b", line) == [f"{score:g}", best]
+        assert "BEST" in shown
 
 
 def test_series_without_a_finite_value_has_no_extremes(start, cli):

@@ -10,20 +10,10 @@ DANGEROUS = ("purge", "trash", "untrash", "reindex")
 
 
 def test_nearest_command_is_suggested_and_never_one_that_deletes():
-    for typed, meant in {
-        "lss": "ls",
-        "LS": "ls",
-        "shwo": "show",
-        "compair": "compare",
-        "wacth": "watch",
-        "list": "ls",
-        "diff": "compare",
-        "tail": "watch",
-        "follow": "watch",
-        "exprt": "export",
-        "renam": "rename",
-        "mv": "rename",
-    }.items():
+    slips = "lss ls, LS ls, shwo show, compair compare, wacth watch, exprt export, renam rename"
+    words = "list ls, diff compare, tail watch, follow watch, mv rename"  # of other programs
+    for pair in (*slips.split(", "), *words.split(", ")):
+        typed, meant = pair.split()
         said = about_command(typed, _COMMANDS)
         assert said == f"there is no command {typed!r}; did you mean {meant!r}?"
     for dangerous in DANGEROUS:

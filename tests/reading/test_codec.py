@@ -228,20 +228,13 @@ def nested(levels):
     return found
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"\xc1",
-        b"\xff",
-        b"{}",
-        b"\x91" * 100_000,
-        b"\xdd\xff\xff\xff\xff",
-        b"\xdf\xff\xff\xff\xff",
-        b"\xc6\xff\xff\xff\xff",
-        box(b"\xc1"),
-        box(b""),
-        box(b"", code=2),
+def test_malformed_data_is_refused():
+    """Also classes that nobody sends, lengths that are lies, and what is nested without end."""
+    endless = {"path": "p", "family": "f", "type": "t", "value": nested(5000)}
+    for data in (
+        *(b"", b"\xc1", b"\xff", b"{}", b"\x91" * 100_000),
+        *(kind + b"\xff\xff\xff\xff" for kind in (b"\xdd", b"\xdf", b"\xc6")),
+        *(box(b"\xc1"), box(b""), box(b"", code=2)),
         box("true", "os.system"),
         box({}, "Points"),
         box("ten", "int"),
@@ -253,13 +246,10 @@ def nested(levels):
         box({"count": "x"}, "Statistics"),
         box({"count": -1}, "Last"),
         box([], "Ring"),
-        msgpack.encode({"path": "p", "family": "f", "type": "t", "value": nested(5000)}),
-    ],
-    ids=range(23),
-)
-def test_malformed_data_is_refused(data):
-    with pytest.raises(WireError):
-        unpack(data, Attribute)
+        msgpack.encode(endless),
+    ):
+        with pytest.raises(WireError):
+            unpack(data, Attribute)
 
 
 def test_error_says_where_something_is_wrong():

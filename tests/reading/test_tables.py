@@ -1,19 +1,8 @@
-"""Rows of what is read: by their numbers, and those of some runs."""
+"""Tables of runs, of which some rows are taken."""
 
 from __future__ import annotations
 
-import pytest
-
-from seamark.reading.points import number_of
 from seamark.reading.tables import RunsTable
-
-
-def test_row_numbers_count_from_either_end_as_of_a_list():
-    numbers = {0: 0, 2: 2, -1: 2, -3: 0, True: 1}
-    assert {at: number_of(at, 3) for at in numbers} == numbers
-    for at in (3, -4, 10**30):
-        with pytest.raises(IndexError, match=f"row {at} of 3 rows"):
-            number_of(at, 3)
 
 
 def test_table_of_some_runs_keeps_their_order():

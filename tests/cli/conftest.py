@@ -33,11 +33,7 @@ def root(tmp_path, monkeypatch):
 @pytest.fixture
 def start(root, capsys):
     """Start a run below the root, without captures."""
-
-    def start_one(project="default", **given):
-        return init_run(project, root=root, **{**QUIET, **given})
-
-    return start_one
+    return lambda project="default", **given: init_run(project, root=root, **QUIET | given)
 
 
 @pytest.fixture
@@ -45,10 +41,10 @@ def record(start):
     """Record a whole run with a falling loss and return its id."""
 
     def record_one(project="default", steps=20, **given):
-        run = start(project, **given)
-        for step in range(steps):
-            run.log_metrics({"train/loss": 1 / (step + 1), "val/loss": 2 / (step + 1)}, step=step)
-        run.stop()
+        with start(project, **given) as run:
+            for step in range(steps):
+                loss = 1 / (step + 1)
+                run.log_metrics({"train/loss": loss, "val/loss": 2 * loss}, step=step)
         return run.id
 
     return record_one
@@ -57,32 +53,23 @@ def record(start):
 @pytest.fixture
 def cli():
     """Call the command in this process."""
-
-    def call(*words):
-        return CliRunner().invoke(app, [str(word) for word in words], prog_name="seamark")
-
-    return call
+    return lambda *words: CliRunner().invoke(app, [*map(str, words)], prog_name="seamark")
 
 
-class _Piped(io.TextIOWrapper):
+class _Stream(io.TextIOWrapper):
     """A stream of this process that is a pipe, or a terminal if it is said to be one."""
 
-    terminal = False
+    def __init__(self, encoding="utf-8", given=b"", *, terminal=False):
+        super().__init__(io.BytesIO(given), encoding=encoding, write_through=True)
+        self._terminal = terminal
 
-    def isatty(self) -> bool:
-        return self.terminal
+    def isatty(self):
+        return self._terminal
 
-
-def _stream(encoding, given=b"", *, terminal=False):
-    stream = _Piped(io.BytesIO(given), encoding=encoding, write_through=True)
-    stream.terminal = terminal
-    return stream
-
-
-def _written(stream):
-    stream.flush()
-    bytes_written: bytes = stream.buffer.getvalue()
-    return bytes_written.decode(errors="replace")
+    def written(self):
+        """Return what was written to it."""
+        self.flush()
+        return self.buffer.getvalue().decode(errors="replace")
 
 
 @contextlib.contextmanager
@@ -104,11 +91,11 @@ def shell():
 
     def call(*words, given=b"", **more):
         encoding = more.get("PYTHONIOENCODING", "utf-8")
-        stdin, stdout, stderr = (_stream(encoding, one) for one in (given, b"", b""))
+        stdin, stdout, stderr = (_Stream(encoding, one) for one in (given, b"", b""))
         args = [str(word) for word in words]
         with _streams(stdin, stdout, stderr, more):
             code = main(args)
-        return subprocess.CompletedProcess(args, code, _written(stdout), _written(stderr))
+        return subprocess.CompletedProcess(args, code, stdout.written(), stderr.written())
 
     return call
 
@@ -121,8 +108,7 @@ def terminal():
     """
 
     def call(*words, columns=80, typed="", **more):
-        shown = _stream("utf-8", terminal=True)
-        stdin = _stream("utf-8", typed.encode(), terminal=True)
+        shown, stdin = _Stream(terminal=True), _Stream(given=typed.encode(), terminal=True)
         size = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm-256color"}
         with _streams(stdin, shown, shown, {**size, **more}) as patch:
             if "NO_COLOR" not in more:
@@ -130,7 +116,7 @@ def terminal():
             # On a busy machine reading may take so long that a bar appears.
             patch.setattr("seamark.pictures.printing._DELAY_S", math.inf)
             code = main([str(word) for word in words])
-        return code, _written(shown)
+        return code, shown.written()
 
     return call
 
@@ -152,14 +138,9 @@ def python():
     """Run code in a process of its own."""
 
     def call(code, *args, **more):
-        return subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code), *map(str, args)],
-            env={**os.environ, **more},
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
+        words = [sys.executable, "-c", textwrap.dedent(code), *map(str, args)]
+        pipes = {"capture_output": True, "text": True}
+        return subprocess.run(words, env=os.environ | more, timeout=240, check=False, **pipes)
 
     return call
 

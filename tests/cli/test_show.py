@@ -158,37 +158,33 @@ def test_series_of_profiled_actions_are_only_counted_by_default(start, cli):
 @pytest.fixture
 def trained(start, tmp_path):
     """A run with what the adapters record of a training on one CPU, each in its place."""
-    run = start(name="trained", description="the old split", tags=["digits"])
-    for step in range(10):
-        run.log_metrics(
-            {
-                "training/epoch": step,
-                "training/grads_norm/0/weight": 1.0,
-                "training/train/loss": 2 / (step + 1),
-                "training/val/loss": abs(step - 7) + 0.5,
-                "training/ranks/1/train/loss": 1.0,
-            },
-            step=step,
-        )
-    run["training/hyperparams"] = {"lr": 0.1}
-    facts = {"world_size": 1, "accelerator": "cpu", "nodes": 1, "strategy": "Single"}
-    run["distributed"] = facts
-    run["source_code/packages"] = "\n".join(f"package{n}==1.{n}" for n in range(150))
-    run["profiling/events/largest_cost"] = (
-        "The largest cost is processing (the step itself): 2.06 s of the 2.29 s of an epoch "
-        "(mean of 8), 90 %."
-    )
-    for name, score in (("best_7_acc=0.97.pt", 0.97), ("best_8_acc=0.98.pt", 0.98)):
-        (tmp_path / name).write_bytes(b"weights")
-        run.session.content.refer(name, tmp_path / name)
-        run[name] = {"basename": "best", "priority": score, "score_name": "acc"}
     best = tmp_path / ("deep" * 30) / "best.ckpt"
     best.parent.mkdir()
     best.write_bytes(b"weights")
-    run.session.content.refer("training/model/checkpoints/best", best)
-    run["training/model"] = {"best_model_path": str(best), "best_model_score": 0.5}
-    run.wait()
-    run.stop()
+    with start(name="trained", description="the old split", tags=["digits"]) as run:
+        for step in range(10):
+            metrics = {
+                "epoch": step,
+                "grads_norm/0/weight": 1.0,
+                "train/loss": 2 / (step + 1),
+                "val/loss": abs(step - 7) + 0.5,
+                "ranks/1/train/loss": 1.0,
+            }
+            run.log_metrics({f"training/{name}": one for name, one in metrics.items()}, step=step)
+        run["training/hyperparams"] = {"lr": 0.1}
+        facts = {"world_size": 1, "accelerator": "cpu", "nodes": 1, "strategy": "Single"}
+        run["distributed"] = facts
+        run["source_code/packages"] = "\n".join(f"package{n}==1.{n}" for n in range(150))
+        run["profiling/events/largest_cost"] = (
+            "The largest cost is processing (the step itself): 2.06 s of the 2.29 s of an epoch "
+            "(mean of 8), 90 %."
+        )
+        for name, score in (("best_7_acc=0.97.pt", 0.97), ("best_8_acc=0.98.pt", 0.98)):
+            (tmp_path / name).write_bytes(b"weights")
+            run.session.content.refer(name, tmp_path / name)
+            run[name] = {"basename": "best", "priority": score, "score_name": "acc"}
+        run.session.content.refer("training/model/checkpoints/best", best)
+        run["training/model"] = {"best_model_path": str(best), "best_model_score": 0.5}
     return run
 
 
@@ -324,17 +320,16 @@ def test_values_of_unexpected_types_raise_nothing(start, screen):
 
 
 def test_an_edit_does_not_count_as_a_record_of_the_run(record, cli):
+    """It does not make a dead run look alive."""
     run = record(name="dead")
 
-    def told(label):
+    def shown(label):
         return [line for line in cli("show", run).stdout.splitlines() if line.startswith(label)]
 
-    before = told("last record")
-    assert len(before) == 1
-    assert told("edited") == []
+    before = shown("last record")
+    assert (len(before), shown("edited")) == (1, [])
     cli("tag", run, "--add", "seen")
-    assert told("last record") == before
-    assert len(told("edited")) == 1
+    assert (shown("last record"), len(shown("edited"))) == (before, 1)
 
 
 COMMIT = "4245eed1e8075ec4"
@@ -361,13 +356,12 @@ def test_one_line_shows_script_commit_branch_changes_and_version(
 
 
 def test_source_code_is_one_line_and_its_attributes_are_hidden(cli, start, screen):
-    run = start("p")
     git = {"commit": "4245eed1e8", "branch": "main", "dirty": True, "files_changed": 1}
-    run["source_code"] = {"entrypoint": "train.py", "version": "2d6cc6e9", "git": git}
-    run["source_code/diff"].upload(File.from_content("diff", "patch"))
-    run["source_code/requirements"].upload(File.from_content("a\n"))
-    run["source_code/conda"] = "conda-forge::a=1=0\nconda-forge::b=1=0"
-    run.stop()
+    with start("p") as run:
+        run["source_code"] = {"entrypoint": "train.py", "version": "2d6cc6e9", "git": git}
+        run["source_code/diff"].upload(File.from_content("diff", "patch"))
+        run["source_code/requirements"].upload(File.from_content("a\n"))
+        run["source_code/conda"] = "conda-forge::a=1=0\nconda-forge::b=1=0"
     shown = screen("show", run.id, columns=120)
     code = "train.py · 4245eed1 (main, 1 file changed: diff kept) · version 2d6cc6e9"
     assert re.search(rf"^code +{re.escape(code)}$", shown, re.MULTILINE)

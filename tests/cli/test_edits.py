@@ -96,12 +96,23 @@ def test_edit_of_a_live_run_does_not_disturb_its_training(cli, root):
 
 
 def test_edits_show_old_and_new_value_and_record_no_repetition(cli, record, root):
-    run = record("p", name="calm", tags=["a", "b"])
+    run, other = record("p", name="calm", tags=["a", "b"]), record("p", name="two", steps=3)
     journal = root / "p" / run / "journal"
     for words, shown, records in (
         (["tag", "calm", "--add", "c", "--remove", "a"], "calm: a, b → b, c", True),
         (["tag", "calm", "--add", "c", "--remove", "a"], "calm: b, c (as it was)", False),
         (["tag", "calm"], "calm: b, c", False),
+        (["tag", "two"], "two: (no tags)", False),
+        (
+            ["tag", other, run, "--add", "d", "--add", "e f"],
+            "two: (no tags) → d, e f\ncalm: b, c → b, c, d, e f",
+            True,
+        ),
+        (
+            ["tag", "--query", 'sys/tags CONTAINS "e f"', "--remove", "b"],
+            "two: d, e f (as it was)\ncalm: b, c, d, e f → c, d, e f",
+            True,
+        ),
         (["describe", "calm", "first"], "calm: (no description) → first", True),
         (["describe", "calm", "second"], "calm: first → second", True),
         (["describe", "calm", "second"], "calm: second (as it was)", False),
@@ -143,15 +154,6 @@ def test_labels_are_escaped_and_signs_have_ascii_substitutes(cli, shell, record)
     run = record("p", name="a\x1b[31m")
     assert "\x1b" not in cli("tag", run, "--add", "x").stdout
     assert "\x1b" not in cli("rename", run, "x").stdout
-
-
-def test_several_runs_are_tagged_by_name_or_query(cli, record):
-    first, second = record("p", name="one", tags=["x"]), record("p", name="two", steps=3)
-    record("p", name="three", steps=3)
-    cli("tag", first, second, "--add", "a", "--add", "b c")
-    shown = cli("tag", "--query", 'sys/tags CONTAINS "a"', "--remove", "x").stdout
-    assert shown == "two: a, b c (as it was)\none: a, b c, x → a, b c\n"
-    assert cli("tag", "three").stdout == "three: (no tags)\n"
 
 
 @pytest.mark.once

@@ -17,12 +17,11 @@ WHEN = datetime(2026, 1, 2, tzinfo=timezone.utc)
 
 @pytest.fixture
 def run(start):
-    one = start(name="odd")
-    for step, value in zip(STEPS, VALUES, strict=True):
-        one.log_metrics({"loss": value}, step=step)
-    one["texts"].append(TEXT, step=0)
-    one["parameters"] = {"big": 2**200, "nan": math.nan, "text": "0012", "when": WHEN}
-    one.stop()
+    with start(name="odd") as one:
+        for step, value in zip(STEPS, VALUES, strict=True):
+            one.log_metrics({"loss": value}, step=step)
+        one["texts"].append(TEXT, step=0)
+        one["parameters"] = {"big": 2**200, "nan": math.nan, "text": "0012", "when": WHEN}
     return one
 
 
@@ -133,34 +132,33 @@ def test_without_pyarrow_the_extra_is_named(cli, record, tmp_path, monkeypatch):
     assert not (tmp_path / "x.parquet").exists()
 
 
-def test_parquet_has_the_rows_of_csv_with_their_types(cli, run, record, tmp_path):
+def test_parquet_has_the_rows_of_csv_with_their_types(cli, run, start, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
-    record()
-    target = tmp_path / "x.parquet"
-    assert cli("export", "--all", "-o", target).exit_code == 0
-    table = parquet.read_table(target)
+    with start() as other:
+        other["texts"].append("=1+1")
+        other["note"] = "=1+1"
+        other["loss"].append(0.25)
+
+    def exported(*words):
+        target = tmp_path / "x.parquet"
+        assert cli("export", *words, "-o", target, "--force").exit_code == 0
+        return parquet.read_table(target)
+
+    table = exported("--all")
     types = ["string", "string", "double", "double", "timestamp[ns, tz=UTC]", "int64"]
     assert list(map(str, table.schema.types)) == types
     expected = rows(cli("export", "--all").stdout)
     found = table.to_pydict()
+    assert {row["run"] for row in expected} == {run.id, other.id}
     assert found["run"] == [row["run"] for row in expected]
     assert found["path"] == [row["path"] for row in expected]
     assert found["step"] == [float(row["step"]) for row in expected]
     assert list(map(repr, found["value"])) == [row["value"] for row in expected]
     times = [f"{time}Z" for time in table["time"].to_numpy().astype("datetime64[ns]").astype(str)]
     assert times == [row["time"] for row in expected]
-
-
-def test_parquet_texts_have_no_apostrophe_in_front(cli, start, tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    with start() as one:
-        one["texts"].append("=1+1")
-        one["note"] = "=1+1"
     for what, path in (("texts", "texts"), ("attributes", "note")):
-        target = tmp_path / f"{what}.parquet"
-        words = ["export", one.id, "--what", what, "--path", path, "-o", target]
-        assert cli(*words).exit_code == 0
-        assert parquet.read_table(target).to_pydict()["value"] == ["=1+1"]
+        table = exported(other.id, "--what", what, "--path", path)
+        assert table.to_pydict()["value"] == ["=1+1"]  # without an apostrophe in front
 
 
 def test_texts_like_formulas_have_an_apostrophe_in_csv(cli, start):

@@ -50,20 +50,18 @@ def test_unknown_times_are_last_and_match_no_query(root):
 def test_unknown_time_is_never_shown_as_the_epoch(root):
     run = seamark.init_run("p", root=root, with_id=NOTHING, mode="read-only")
     assert not run.exists("sys/creation_time")
-    assert run.report()["creation_time"] is None
-    assert run.report()["last_record"] is None
+    assert (run.report()["creation_time"], run.report()["last_record"]) == (None, None)
     project = seamark.init_project("p", root=root, mode="read-only")
     said = [run._repr_html_(), project._repr_html_(), repr(run.report())]
-    commands = (
-        ["ls", "--json"],
-        ["ls", "--csv"],
-        ["ls", "--columns", "sys/creation_time,sys/modification_time"],
-        ["show", NOTHING],
-        ["show", NOTHING, "--json"],
-        ["compare", NOTHING, hashed_run_id("p", "a")],
-    )
-    for words in commands:
-        answer = CliRunner().invoke(app, [*words, "--root", str(root)], prog_name="seamark")
+    for words in (
+        "ls --json",
+        "ls --csv",
+        "ls --columns sys/creation_time,sys/modification_time",
+        f"show {NOTHING}",
+        f"show {NOTHING} --json",
+        f"compare {NOTHING} {hashed_run_id('p', 'a')}",
+    ):
+        answer = CliRunner().invoke(app, [*words.split(), "--root", str(root)])
         assert answer.exit_code == 0, (words, answer.output, answer.exception)
         said.append(answer.output)
     assert [one for one in said if "1970-" in one or "1969-" in one] == []

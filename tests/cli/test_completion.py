@@ -73,13 +73,6 @@ def test_commands_options_runs_paths_tags_and_states_are_completed(tab, cli, thr
         assert tab(f"seamark {line}") == words, line
 
 
-def test_root_may_be_named_anywhere_in_the_line(tab, three, root, monkeypatch):
-    monkeypatch.delenv("SEAMARK_DIR")
-    assert tab("seamark show ") == []
-    assert tab(f"seamark --root {root} show ") == ["latest", "xenon", "yellow", "zen"]
-    assert tab(f"seamark show --root {root} z") == ["zen"]
-
-
 def test_wrong_lines_and_roots_complete_nothing_silently(tab, root, tmp_path, monkeypatch):
     for line in (
         "nothing x",
@@ -117,6 +110,7 @@ def test_names_with_special_characters_of_shells_are_not_completed(tab, start):
 
 @pytest.mark.once
 def test_completion_leaves_many_new_runs_to_the_next_listing(tab, cli, record):
+    """Of many known ones the newest are proposed."""
     names = [f"run{number:03}" for number in range(105)]
     for name in names:
         record("p", name=name, steps=1)
@@ -127,21 +121,23 @@ def test_completion_leaves_many_new_runs_to_the_next_listing(tab, cli, record):
     assert tab("seamark show x") == ["xnew"]
 
 
+def test_root_may_be_named_anywhere_in_the_line(tab, three, root, monkeypatch):
+    monkeypatch.delenv("SEAMARK_DIR")
+    assert tab("seamark show ") == []
+    assert tab(f"seamark --root {root} show ") == ["latest", "xenon", "yellow", "zen"]
+    assert tab(f"seamark show --root {root} z") == ["zen"]
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_completion_speaks_the_protocol_of_each_shell(shell, three, monkeypatch, capsys):
     assert main(["completion", shell]) == 0
-    printed = capsys.readouterr().out
-    assert f"{COMPLETE}={shell}_complete" in printed
+    assert f"{COMPLETE}={shell}_complete" in capsys.readouterr().out
     monkeypatch.setenv(COMPLETE, f"{shell}_complete")
     monkeypatch.setenv("COMP_WORDS", "seamark show " if shell == "fish" else "seamark show ze")
     monkeypatch.setenv("COMP_CWORD", "ze" if shell == "fish" else "2")
     assert main([]) == 0
     told = f"completed {three['zen']}"
-    wanted = {
-        "bash": "plain,zen\n",
-        "zsh": f"plain\nzen\n{told}\n",
-        "fish": f"plain,zen\t{told}\n",
-    }
+    wanted = {"bash": "plain,zen\n", "zsh": f"plain\nzen\n{told}\n", "fish": f"plain,zen\t{told}\n"}
     assert capsys.readouterr() == (wanted[shell], "")
 
 

@@ -173,7 +173,7 @@ def test_tail_and_since_read_only_the_end(cli, start, monkeypatch):
 
 
 @pytest.mark.once
-def test_a_reader_that_goes_away_is_no_error(printed, monkeypatch, capsys):
+def test_closed_pipe_of_logs_is_no_error(printed, monkeypatch, capsys):
     run = printed(("stdout", "line\n" * 100_000))
     capsys.readouterr()
     read, write = os.pipe()

@@ -162,7 +162,7 @@ def test_empty_query_is_refused_and_nothing_is_changed(cli, record):
     assert sorted(listed) == sorted(f"p,{run}," for run in kept)
 
 
-def test_what_does_not_exist_yet_is_mentioned(record, capsys):
+def test_missing_tags_texts_and_series_are_mentioned(record, capsys):
     record("demo", steps=2, name="good", tags=["paper"])
     for words, said in (
         (["ls", "--tag", "papr"], "no run matches: none has the tag 'papr'; did you mean 'paper'?"),

@@ -44,7 +44,7 @@ def test_points_that_cannot_be_drawn_are_counted(cli, start):
     assert "1 not finite" in result.stdout
 
 
-def test_a_dense_line_has_no_holes(cli, start):
+def test_dense_line_has_no_holes(cli, start):
     with start() as run:
         run["x"].extend([float(step % 2) for step in range(3000)])
     rows = cli("plot", run.id, "x", "--height", "6").stdout.splitlines()[:6]

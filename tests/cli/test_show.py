@@ -319,7 +319,7 @@ def test_values_of_unexpected_types_raise_nothing(start, screen):
     assert "a.pt" in screen("show", run.id)
 
 
-def test_an_edit_does_not_count_as_a_record_of_the_run(record, cli):
+def test_edit_does_not_count_as_a_record_of_the_run(record, cli):
     """It does not make a dead run look alive."""
     run = record(name="dead")
 

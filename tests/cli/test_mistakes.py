@@ -102,6 +102,15 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
         (["sync", "--to", uri], "", "")
         for uri in ("nonsense", "gopher://x", "file://relative", "file:///a\0b")
     ),
+    # the server
+    (["token", "list"], "", "no server is known: name one with --server"),
+    (["token", "create", "--expires", "soon", "--server", "http://[::1]:1"], "", "such as 90d"),
+    (["token", "list", "--folder", "x", "--server", "http://x"], "", "give one"),
+    (
+        ["token", "create", "--neptune", "--project", "a/b/c", "--server", "http://x"],
+        "",
+        "workspace/name",
+    ),
     # an empty value, as a script's unset variable leaves it
     (["ls", "--tag", ""], "", "tag: expected a tag, got ''"),
     (["ls", "--state", " "], "", "state: expected a state such as running or failed, got ' '"),

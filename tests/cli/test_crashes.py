@@ -146,9 +146,6 @@ def test_crash_reasons_are_queried_sorted_and_never_assigned(cli, root, start):
     assert "crashed:" not in shown
 
 
-# --------------------------------------------------------------------- health
-
-
 def damage(root, run):
     (journal,) = journal_files(root / "default" / run)
     data = bytearray(journal.read_bytes())

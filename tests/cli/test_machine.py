@@ -108,9 +108,6 @@ def test_measurements_have_their_unit_and_few_digits(start, cli):
     assert "/cpu (%)" in both
 
 
-# ------------------------------------------------------------------ whose machine, and a stranger's
-
-
 def summary(values):
     low, high = min(values), max(values)
     mean = sum(values) / len(values)

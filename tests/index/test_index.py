@@ -62,9 +62,6 @@ def read(index, folder, *paths):
     return [value(index, folder, path) for path in paths]
 
 
-# ---------------------------------------------------------------------- where it lies
-
-
 def test_index_is_in_the_cache_and_never_in_the_root(builder, folder, open_index, monkeypatch):
     builder().assign(a=1).save(folder)
     before = sorted(folder.root.rglob("*"))
@@ -104,17 +101,14 @@ def test_index_is_in_memory_where_nothing_can_be_written(
 
 def test_files_of_other_versions_are_removed_after_30_days(folder, open_index):
     mine = open_index().file
-    days = {mine.name: 31, f"same.{mine.suffixes[0][1:]}.db": 31, "new.v1.db": 29, "old.v1.db": 31}
-    days["old.v1.db-wal"] = 31
+    same = f"same.{mine.suffixes[0][1:]}.db"
+    days = {mine.name: 31, same: 31, "new.v1.db": 29, "old.v1.db": 31, "old.v1.db-wal": 31}
     for name, one in days.items():
         mine.with_name(name).touch()
         os.utime(mine.with_name(name), (0, time.time() - one * 24 * 3600))
     open_index(folder.path)
     found = {path.name for path in mine.parent.iterdir()}
     assert days.keys() - found == {"old.v1.db", "old.v1.db-wal"}
-
-
-# ---------------------------------------------------------------------- keeping up
 
 
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -301,9 +295,6 @@ def test_damage_becomes_a_gap_after_90_seconds(builder, folder, open_index):
     assert found == [1, None, 3, {journal.writer: [gap]}]
 
 
-# ---------------------------------------------------------------------- the file
-
-
 def test_index_of_another_version_is_replaced_and_rebuild_folds_all(builder, folder, open_index):
     builder().assign(a=1).save(folder)
     index = open_index()
@@ -323,9 +314,6 @@ def test_index_of_another_version_is_replaced_and_rebuild_folds_all(builder, fol
     assert ("future",) not in rows(index, "SELECT name FROM sqlite_master")
 
 
-# ---------------------------------------------------------------------- sharing
-
-
 def test_new_records_are_read_while_another_process_locks_the_index(
     builder, folder, open_index, monkeypatch
 ):
@@ -335,15 +323,12 @@ def test_new_records_are_read_while_another_process_locks_the_index(
     index = open_index()
     index.refresh()
     journal.assign(a=2).row({"m": 1.0}, 0).save(folder)
-    other = sqlite3.connect(index.file, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    try:
+    with contextlib.closing(sqlite3.connect(index.file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
         index.refresh(folder.project, folder.run)
         assert value(index, folder, "a") == 2
         assert len(index.view(folder.project, folder.run).points("m")) == 1
-    finally:
         other.execute("ROLLBACK")
-        other.close()
     assert index.file is None
     index = open_index()
     assert rows(index, "SELECT count(*) FROM attribute") == [(1,)]
@@ -549,9 +534,6 @@ def test_child_forked_while_a_thread_reads_can_read(builder, folder, open_index)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-# ---------------------------------------------------------------------- series of many runs
-
-
 def test_series_are_fresh_copies_and_read_again_after_an_error(
     builder, folder, open_index, monkeypatch
 ):
@@ -573,9 +555,6 @@ def test_series_are_fresh_copies_and_read_again_after_an_error(
         assert table.to_numpy()["value"].tolist() == [1.0, 2.0]
         for column in ("step", "value", "time_ns", "attempt"):
             getattr(table.parts[0][2], column)[:] = -1  # changes no later answer
-
-
-# ---------------------------------------------------------------------- derived attributes
 
 
 def test_times_owner_and_state_are_derived_from_frames_of_owners(builder, folder, open_index):
@@ -623,17 +602,13 @@ def test_damaged_points_in_the_index_are_folded_again(long, folder, open_index):
 def test_series_whose_path_has_a_new_value_is_not_fetched(builder, folder):
     builder("one").row({"a": 1.0}, 0).save(folder)
     builder("two").wait(100).assign(a=5).save(folder)
-    with seamark.init_run(
-        folder.project, root=folder.root, with_id=folder.run, mode="read-only"
-    ) as run:
+    given = {"root": folder.root, "with_id": folder.run, "mode": "read-only"}
+    with seamark.init_run(folder.project, **given) as run:
         assert run["a"].fetch() == 5
         with pytest.raises(FamilyError, match="expected a float series"):
             run["a"].fetch_points()
     project = seamark.init_project(folder.project, root=folder.root)
     assert len(project.fetch_series("a")) == 0
-
-
-# ---------------------------------------------------------------------- one moment
 
 
 def test_damaged_index_is_replaced_within_a_snapshot(long, folder, open_index):
@@ -653,9 +628,6 @@ def test_damaged_index_is_replaced_within_a_snapshot(long, folder, open_index):
     with pytest.raises(KeyError, match=folder.run):
         read()
     assert len(index.view(folder.project, folder.run).points("m")) == 5000
-
-
-# ---------------------------------------------------------------------- what a process remembers
 
 
 def test_unchanged_run_costs_two_statements(builder, folder, open_index):

@@ -105,31 +105,29 @@ def test_run_without_output_is_an_error_that_says_why(cli, record):
     assert "no standard error is recorded" in cli("logs", "latest", "--stderr").stderr
 
 
-def test_header_names_each_process_of_a_reopened_run(cli, start):
+def test_header_names_each_process_of_a_reopened_run(cli, start, monkeypatch):
+    """And the rank only if there are several."""
+    given = {"owner": True, "capture_stdout": True}
     for text in ("first\n", "second\nthird\n"):
-        with start(custom_run_id="one", owner=True, capture_stdout=True) as run:
+        with start(custom_run_id="one", **given) as run:
             run["parameters/lr"] = 0.1
             sys.stdout.write(text)
-    shown = cli("logs", run.id).stdout.splitlines()
-    assert (shown[1], *shown[3:]) == ("first", "second", "third")
-    for head in (shown[0], shown[2]):
+    first, line, second, *more = cli("logs", run.id).stdout.splitlines()
+    assert (line, more) == ("first", ["second", "third"])
+    for head in (first, second):
         moment = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
         assert re.fullmatch(rf"--- process {os.getpid()} on \S+, from {moment} ---", head)
     told = [json.loads(line) for line in cli("logs", run.id, "--json").stdout.splitlines()]
     assert len({one["writer"] for one in told}) == 2
-
-
-def test_header_names_the_rank_if_there_are_several(cli, start, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank in (0, 1, 0):
         monkeypatch.setenv("RANK", str(rank))
         owner = True if rank == 0 else None
-        with start(custom_run_id="one", ranks="all", owner=owner, capture_stdout=True) as run:
+        with start(custom_run_id="two", ranks="all", **given | {"owner": owner}) as run:
             run.log_metrics({"loss": 1.0}, 0)
             sys.stdout.write("line\n")
     heads = [one for one in cli("logs", run.id).stdout.splitlines() if one != "line"]
-    assert len(heads) == 2
-    assert all(one.endswith(", rank 0 ---") for one in heads)
+    assert [one.endswith(", rank 0 ---") for one in heads] == [True, True]
 
 
 def test_output_of_ranks_is_chosen_by_rank(cli, start, monkeypatch):

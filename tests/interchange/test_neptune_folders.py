@@ -31,6 +31,11 @@ def ids(cli, *words):
     return [one["run"] for one in json.loads(cli("ls", "--json", *words).stdout)]
 
 
+def imported(cli, project="digits"):
+    (run,) = ids(cli, "--project", project)
+    return seamark.init_run(project, with_id=run, mode="read-only")
+
+
 def folder_of(training, kind):
     (found,) = (training / ".neptune" / kind).iterdir()
     return found
@@ -41,9 +46,8 @@ def test_values_series_files_and_deletes_are_imported(training, cli, root, tmp_p
     """With steps as given and as the server numbered them."""
     result = cli("import", "neptune", folder_of(training, kind), "--project", "team/digits")
     assert (result.exit_code, result.stderr) == (0, f"imported 1 run to {root}\n")
-    (run_id,) = ids(cli)
     told = json.loads((folder_of(training, kind) / "metadata.json").read_text())
-    with seamark.init_run("team/digits", with_id=run_id, mode="read-only") as run:
+    with imported(cli, "team/digits") as run:
         expected = {
             "params": {"lr": 0.1, "n": 3, "on": True, "text": "text", "nested": {"deep": 2}},
             "when": datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
@@ -68,7 +72,7 @@ def test_values_series_files_and_deletes_are_imported(training, cli, root, tmp_p
             assert [one["name"] for one in run[path].list_fileset_files()] == [name]
         assert [one["path"] for one in run["data"].fetch_files_list()] == ["up.txt"]
         assert run["up"].fetch_extension() == "txt"
-        assert json.loads(cli("show", run_id, "pixels", "--json").stdout)
+        assert json.loads(cli("show", run.id, "pixels", "--json").stdout)
     assert cli("fsck", "--blobs").exit_code == 0
 
 
@@ -112,8 +116,7 @@ def test_files_outside_the_folder_of_the_training_are_refused(training, cli, roo
     result = cli("import", "neptune", folder, "--project", "digits")
     assert (result.exit_code, "refused (9, the first: set: " in result.stderr) == (0, True)
     assert not any(b"not yours" in content for content in held().values())
-    (run_id,) = ids(cli)
-    with seamark.init_run("digits", with_id=run_id, mode="read-only") as run:
+    with imported(cli) as run:
         assert [each for each in "abcdei" if run.exists(each)] == ["i"]
     elsewhere = training.parent / "elsewhere"
     elsewhere.mkdir()
@@ -137,7 +140,7 @@ def test_damaged_log_is_imported_up_to_there_and_completed_later(training, cli, 
     (run_id,) = ids(cli)
 
     def losses():
-        with seamark.init_run("digits", with_id=run_id, mode="read-only") as run:
+        with imported(cli) as run:
             found = run["train/loss"].fetch_points()
         return list(zip(found["step"], found["value"], strict=True))
 
@@ -153,12 +156,12 @@ def test_damaged_log_is_imported_up_to_there_and_completed_later(training, cli, 
     assert result.exit_code == 0
     assert "damaged" in result.stderr
     assert "logs whose beginning the client had sent and removed" in result.stderr
-    (spoilt,) = ids(cli, "--project", "spoilt")
-    with seamark.init_run("spoilt", with_id=spoilt, mode="read-only") as run:
+    with imported(cli, "spoilt") as run:
         assert run["params/n"].fetch() == 3
 
 
 def test_folders_of_several_processes_become_one_run(training, cli, root):
+    """Also if one is found later."""
     first = folder_of(training, "async")
     cli("import", "neptune", training / ".neptune" / "async", "--project", "digits")
     (run_id,) = ids(cli)
@@ -166,9 +169,8 @@ def test_folders_of_several_processes_become_one_run(training, cli, root):
     second = first.with_name(f"run__{container}__77__abcdefgh")
     second.mkdir()
     told = {"containerId": container, "containerType": "run"}
-    (second / "metadata.json").write_text(
-        json.dumps({**told, "createdAt": "2026-11-24T00:00:00+00:00"})
-    )
+    told["createdAt"] = "2026-11-24T00:00:00+00:00"
+    (second / "metadata.json").write_text(json.dumps(told))
     point = {"value": 0.125, "step": None, "ts": 1795478400.0}
     operation = {"type": "LogFloats", "path": ["train", "loss"], "values": [point]}
     record = {"obj": operation, "version": 1, "at": 1795478400.0}
@@ -180,12 +182,11 @@ def test_folders_of_several_processes_become_one_run(training, cli, root):
 
 
 def test_models_are_named_and_not_imported(training, cli, root):
-    folder = folder_of(training, "offline")
-    told = json.loads((folder / "metadata.json").read_text())
-    (folder / "metadata.json").write_text(json.dumps({**told, "containerType": "model"}))
-    result = cli("import", "neptune", folder, "--project", "digits")
-    assert (result.exit_code, "model" in result.stderr) == (0, True)
-    assert not root.exists()
+    metadata = folder_of(training, "offline") / "metadata.json"
+    told = json.loads(metadata.read_text())
+    metadata.write_text(json.dumps({**told, "containerType": "model"}))
+    result = cli("import", "neptune", metadata.parent, "--project", "digits")
+    assert (result.exit_code, "model" in result.stderr, root.exists()) == (0, True, False)
 
 
 def log_of(training, operations):
@@ -212,8 +213,7 @@ def test_wrong_operation_changes_nothing(training, cli, root):
     ]
     result = cli("import", "neptune", log_of(training, operations), "--project", "digits")
     assert (result.exit_code, "that Neptune refuses (3, the first" in result.stderr) == (0, True)
-    (run_id,) = ids(cli)
-    with seamark.init_run("digits", with_id=run_id, mode="read-only") as run:
+    with imported(cli) as run:
         loss = run["loss"].fetch_points()
         assert (loss["step"].tolist(), loss.time_ns.tolist()) == ([0], [1700000000123456000])
         assert run["pictures"].fetch() == "free"
@@ -230,7 +230,6 @@ def test_files_that_are_gone_since_the_last_import_can_be_deleted(training, cli,
     again = {"type": "UploadFileSet", **several, "reset": True}
     folder = log_of(training, [*before, {"type": "DeleteAttribute", "path": ["file"]}, again])
     assert cli("import", "neptune", folder, "--project", "digits").exit_code == 0
-    (run_id,) = ids(cli)
-    with seamark.init_run("digits", with_id=run_id, mode="read-only") as run:
+    with imported(cli) as run:
         assert not run.exists("file")
         assert [one["name"] for one in run["set"].list_fileset_files()] == ["up.csv"]

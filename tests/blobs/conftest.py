@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -32,11 +33,16 @@ class Recording:
     def trouble(self, kind, error):
         self.troubles.append((kind, error))
 
-    def hold_up(self):
-        """Keep the thread from storing anything until the returned event is set."""
+    @contextmanager
+    def held_up(self):
+        """Keep the thread from storing anything in the block; at its end all is stored."""
         opened = threading.Event()
         self.files._worker.submit(Job(lambda: opened.wait(60)))
-        return opened
+        try:
+            yield
+        finally:
+            opened.set()
+        assert self.files.flush(60)
 
     def ops(self):
         found = []
@@ -69,7 +75,9 @@ class Recording:
         return current
 
     def content(self, path):
-        return self.folder.blobs_dir.joinpath(self.file(path)["sha256"]).read_bytes()
+        file = self.file(path)
+        assert "staged" not in file
+        return self.folder.blobs_dir.joinpath(file["sha256"]).read_bytes()
 
     def blobs(self):
         return set(names_in(self.folder.blobs_dir))

@@ -20,7 +20,7 @@ def tree(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("target", ["nowhere", "*.cpp", "src/**/*.cpp"])
-def test_what_matches_nothing_is_a_mistake(tree, target):
+def test_a_pattern_that_matches_nothing_is_refused(tree, target):
     with pytest.raises(FileMissingError, match="matches one"):
         members_of(target)
 

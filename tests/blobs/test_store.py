@@ -8,12 +8,6 @@ import pytest
 
 from seamark.blobs import store as blobs
 from seamark.errors import ArgumentError, FileMissingError
-from seamark.journal.folder import RunFolder
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return RunFolder(tmp_path / "root", "team/digits", "0123456789abcdef")
 
 
 def names(path):
@@ -79,8 +73,7 @@ def test_a_copy_that_is_refused_leaves_nothing(folder, tmp_path):
     with pytest.raises(RuntimeError):
         blobs.copy_blob(folder, fd, check)
     os.close(fd)
-    assert names(folder.blobs_dir) == []
-    assert names(folder.staging_dir) == []
+    assert names(folder.blobs_dir) == names(folder.staging_dir) == []
 
 
 def test_a_staged_file_is_adopted_without_a_copy(folder):

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from journal_frames import header, ops, points, say, texts
+from journals import Kind
 
 from seamark.journal import segment
-from seamark.journal.format import Kind
-from seamark.journal.reader import decode_json
 
 SECOND = 10**9
 
 
-def texts(frames):
-    return [decode_json(frame.payload)["text"] for frame in frames if frame.kind == Kind.OP]
-
-
 def steps(frames):
-    import struct
-
-    return [
-        struct.unpack_from("<d", frame.payload)[0]
-        for frame in frames
-        if frame.kind in (Kind.ROW, Kind.SPARSE)
-    ]
+    return [step for _, step, _ in points(frames)]
 
 
-def say(writer, text):
-    writer.append_op({"op": "log", "text": text})
-
-
-def test_what_waits_is_written_in_order_at_the_time_at_which_it_was_made(
+def test_waiting_records_are_written_in_order_with_the_times_at_which_they_were_made(
     open_writer, disk, clock, journals
 ):
     writer, start = open_writer(), clock.now
@@ -85,7 +71,7 @@ def test_a_series_that_was_deleted_while_it_waited_starts_anew(open_writer, disk
     assert steps(journals()[0]) == [0, 1, 2, 0, 1, 2, 3]
 
 
-def test_bytes_in_memory_are_bounded_too(open_writer, disk, monkeypatch):
+def test_bytes_that_wait_are_bounded(open_writer, disk, monkeypatch):
     monkeypatch.setattr(segment, "MAX_BYTES", 1000)
     writer = open_writer()
     disk.fill()
@@ -128,10 +114,10 @@ def test_an_attempt_that_begins_meanwhile_has_its_own_journal(open_writer, disk,
     disk.free()
     writer.keep()
     first, second = journals()
-    assert [decode_json(f[0].payload)["attempt"] for f in (first, second)] == [0, 1]
+    assert [header(frames)["attempt"] for frames in (first, second)] == [0, 1]
     assert (texts(first), texts(second)) == (["old"], ["new"])
     assert first[-1].kind == Kind.CLOSE
-    assert decode_json(second[0].payload)["continues"] == decode_json(first[0].payload)["writer"]
+    assert header(second)["continues"] == header(first)["writer"]
 
 
 def test_an_open_journal_is_left_where_an_attempt_began_meanwhile(open_writer, disk, journals):
@@ -147,7 +133,9 @@ def test_an_open_journal_is_left_where_an_attempt_began_meanwhile(open_writer, d
     assert (texts(first), texts(second)) == (["before", "old"], ["new", "after"])
 
 
-def test_what_waits_at_the_end_is_written_or_counted(open_writer, disk, journals, warnings_said):
+def test_records_that_wait_at_the_end_are_written_or_counted(
+    open_writer, disk, journals, warnings_said
+):
     lucky, unlucky = open_writer(), open_writer()
     for writer in (lucky, unlucky):
         say(writer, "before")
@@ -167,7 +155,7 @@ def test_what_waits_at_the_end_is_written_or_counted(open_writer, disk, journals
 
 
 @pytest.mark.usefixtures("unkept")  # a child has no sync thread of its parent
-def test_a_forked_child_leaves_to_its_parent_what_waits(open_writer, disk, journals):
+def test_a_forked_child_leaves_waiting_records_to_its_parent(open_writer, disk, journals):
     writer = open_writer()
     disk.fill()
     say(writer, "parent")
@@ -188,7 +176,6 @@ def test_a_rank_that_starts_on_a_full_disk_keeps_what_is_its_own(second_rank, di
     disk.free()
     recorder.close("stop", 30.0)
     (frames,) = journals()
-    ops = [decode_json(frame.payload) for frame in frames if frame.kind == Kind.OP]
-    assert ops[1] == {"op": "assign", "atoms": {own: ["int", 7]}}
+    assert ops(frames)[1] == {"op": "assign", "atoms": {own: ["int", 7]}}
     assert b"ranks/1/a" in next(f.payload for f in frames if f.kind == Kind.PATH)
     assert steps(frames) == [3]

@@ -13,19 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from journal_frames import header, kinds, rows, told
 from own_calls import own
 
 from seamark.journal import segment as segment_module
-from seamark.journal.format import Kind
 from seamark.journal.reader import decode_json
 
-
-def kinds(frames):
-    return " ".join(Kind(frame.kind).name.lower() for frame in frames)
-
-
 OTHERS: set[threading.Thread] = set()
-"""What runs of other tests of this process, which they did not stop, still have."""
+"""Threads of runs that other tests of this process did not stop."""
 
 
 def threads():
@@ -48,14 +43,24 @@ def held(folder):
     return [path for path in found if path.startswith(str(folder.path))]
 
 
-def test_a_rested_writer_holds_nothing(open_writer, folder):
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_rested_writer_holds_nothing_and_resting_again_writes_nothing(
+    open_writer, folder, journals, times
+):
     """Its journal ends with CLOSE like one that was stopped, and is on disk."""
     writer = open_writer()
+    assert writer.rest()
+    assert writer.writer is None
     writer.append_row({"a": 1.0}, 0)
     assert held(folder)
-    assert writer.rest() is True
-    assert held(folder) == threads() == []
-    assert not writer.closed
+    for _ in range(times):
+        assert writer.rest() is True
+        assert held(folder) == threads() == []
+        assert not writer.closed
+    writer.close()
+    assert writer.rest()
+    assert [kinds(frames) for frames in journals()] == ["header path sparse close"]
+    assert writer.append_row({"a": 1.0}, 0) is False
 
 
 def test_it_goes_on_in_a_journal_that_continues(open_writer, journals):
@@ -73,27 +78,12 @@ def test_it_goes_on_in_a_journal_that_continues(open_writer, journals):
     assert kinds(first) == "header path path sparse schema row row close"
     assert kinds(second).startswith("header path path schema row")
     assert decode_json(first[-1].payload) == {"reason": "stop", "dropped": {}}
-    header = decode_json(second[0].payload)
-    assert header["continues"] == decode_json(first[0].payload)["writer"]
-    assert header["attempt"] == 1
+    assert header(second)["continues"] == header(first)["writer"]
+    assert header(second)["attempt"] == 1
     assert second[0].t > first[-1].t
     assert second[4].payload[:8] == b"\0\0\0\0\0\0\x08@"  # step 3.0
-    assert list(writer.positions()) == [decode_json(f[0].payload)["writer"] for f in journals()]
+    assert list(writer.positions()) == [header(frames)["writer"] for frames in journals()]
     assert writer.writers == tuple(writer.positions())
-
-
-@pytest.mark.parametrize("times", [1, 3])
-def test_resting_again_writes_nothing(open_writer, journals, times):
-    writer = open_writer()
-    assert writer.rest()
-    assert writer.writer is None
-    writer.append_row({"a": 1.0}, 0)
-    for _ in range(times):
-        assert writer.rest()
-    writer.close()
-    assert writer.rest()
-    assert [kinds(frames) for frames in journals()] == ["header path sparse close"]
-    assert writer.append_row({"a": 1.0}, 0) is False
 
 
 def test_each_rest_tells_what_was_lost_since_the_last(open_writer, journals):
@@ -103,13 +93,10 @@ def test_each_rest_tells_what_was_lost_since_the_last(open_writer, journals):
         for _ in range(count):
             writer.append_row({"a": 1.0, "b": "no"}, 0)
         writer.rest()
-    assert [decode_json(frames[-1].payload)["dropped"] for frames in journals()] == [
-        {"value": 1},
-        {"value": 2},
-    ]
+    assert [told(frames) for frames in journals()] == [[{"value": 1}], [{"value": 2}]]
 
 
-def test_what_waits_is_written_before_the_rest(open_writer, journals, disk):
+def test_waiting_records_are_written_before_the_rest(open_writer, journals, disk):
     writer = open_writer()
     writer.append_row({"a": 1.0}, 0)
     disk.fill()
@@ -184,8 +171,7 @@ def test_threads_that_record_while_one_rests(open_writer, journals):
         worker.join()
     writer.rest()
     assert threads() == []
-    found = sum(frame.kind in (Kind.ROW, Kind.SPARSE) for each in journals() for frame in each)
-    assert found == sum(counts)
+    assert sum(map(rows, journals())) == sum(counts)
     assert writer.dropped == {}
 
 
@@ -201,8 +187,7 @@ def test_a_fork_of_a_rested_writer_goes_on_by_itself(open_writer, journals):
     assert os.waitpid(pid, 0)[1] == 0
     writer.append_row({"a": 3.0}, 1)
     writer.rest()
-    others = journals()[1:]
-    assert [decode_json(frames[0].payload)["continues"] for frames in others] == [name, name]
+    assert [header(frames)["continues"] for frames in journals()[1:]] == [name, name]
 
 
 @pytest.mark.once

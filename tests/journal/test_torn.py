@@ -6,41 +6,19 @@ import errno
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import textwrap
 
 import pytest
+from journal_frames import header, points, rows, say, texts
+from journals import Kind
 
-from seamark.journal.format import Kind
-from seamark.journal.reader import JournalReader, decode_json
-
-
-def texts(journals):
-    return [
-        decode_json(frame.payload)["text"]
-        for frames in journals
-        for frame in frames
-        if frame.kind == Kind.OP
-    ]
-
-
-def steps(journals):
-    return [
-        struct.unpack_from("<d", frame.payload)[0]
-        for frames in journals
-        for frame in frames
-        if frame.kind in (Kind.ROW, Kind.SPARSE)
-    ]
-
-
-def say(writer, *words):
-    return writer.append_ops([{"op": "log", "text": word} for word in words])
+from seamark.journal.reader import JournalReader
 
 
 class TimeIsUpError(TimeoutError):
-    """What a time limit raises; an ``OSError``, as many of them are."""
+    """The error of a time limit; an ``OSError``, as many of them are."""
 
 
 @pytest.fixture
@@ -58,22 +36,19 @@ def strike():
 # -------------------------------------------------------------------- the disk
 
 
-def frame_bytes_of(word):
-    return 24 + (len('{"op":"log","text":"') + len(word) + 2 + 7 & ~7)
-
-
 @pytest.mark.parametrize("room", [0, 10, 48, 50, 95, 96, 130])
 def test_a_batch_that_is_half_there_goes_on_with_the_rest(open_writer, disk, journals, room):
     writer = open_writer()
     say(writer, "before")
-    assert frame_bytes_of("a") == 48
     disk.room = room
     assert say(writer, "a", "b", "c") is False
-    assert texts(journals()) == ["before", "a", "b", "c"][: 1 + room // 48]
+    assert texts(journals()[0]) == ["before", "a", "b", "c"][: 1 + room // 48]
     disk.room = float("inf")
     assert say(writer, "after") is True
-    assert texts(journals()) == ["before", "a", "b", "c", "after"]
-    times = [frame.t for frame in journals()[0]]
+    (frames,) = journals()
+    assert texts(frames) == ["before", "a", "b", "c", "after"]
+    assert {frame.end - frame.offset for frame in frames[2:5]} == {48}
+    times = [frame.t for frame in frames]
     assert times == sorted(set(times))
     assert writer.dropped == {}
 
@@ -84,11 +59,11 @@ def test_only_the_rest_of_a_batch_is_lost(open_writer, disk, journals, forgetful
     disk.room = 100
     say(writer, "a", "b", "c")
     assert writer.dropped == {"disk": 1}
-    assert texts(journals()) == ["before", "a", "b"]
+    assert texts(journals()[0]) == ["before", "a", "b"]
 
 
 def test_the_rest_of_a_batch_goes_to_the_next_journal(open_writer, disk, folder):
-    """Where the torn bytes cannot be cut off: what was whole stays in the journal that is left."""
+    """Where torn bytes cannot be cut off, whole frames stay in the journal that is left."""
     writer = open_writer()
     say(writer, "before")
     disk.truncate_error, disk.room = errno.EIO, 70
@@ -100,10 +75,8 @@ def test_the_rest_of_a_batch_goes_to_the_next_journal(open_writer, disk, folder)
         with JournalReader(journal.path, now_ns=lambda: 2**62) as reader:
             found.append(list(reader.frames()))
     found.sort(key=lambda frames: frames[0].t)
-    assert [texts([frames]) for frames in found] == [["before", "a"], ["b", "c"]]
-    assert (
-        decode_json(found[1][0].payload)["continues"] == decode_json(found[0][0].payload)["writer"]
-    )
+    assert [texts(frames) for frames in found] == [["before", "a"], ["b", "c"]]
+    assert header(found[1])["continues"] == header(found[0])["writer"]
 
 
 @pytest.mark.parametrize("room", range(0, 200, 8))
@@ -117,8 +90,8 @@ def test_a_row_whose_names_are_there_follows_them(open_writer, disk, journals, r
         writer.append_column("c", [3.0], [1.0])
     for step in (2, 3):
         writer.append_row({"a": 1.0, "b": 2.0}, step)
-    frames = journals()[0]
-    assert steps([frames]) == [0, 1, 1, 2, 3]
+    (frames,) = journals()
+    assert [step for path, step, _ in points(frames) if path in "bx"] == [0, 1, 1, 2, 3]
     names = [frame.payload[4:] for frame in frames if frame.kind == Kind.PATH]
     assert sorted(names) == [b"a", b"b", b"c", b"x"]
     assert sum(frame.kind == Kind.SCHEMA for frame in frames) == 1
@@ -200,26 +173,25 @@ def test_a_write_that_a_handler_left_half_is_cut_off(
     writer = open_writer()
     for step in range(3):
         writer.append_row({"a": 1.0}, step)
+    write = {
+        "quick": lambda: writer.append_row({"a": 1.0}, 3),
+        "slow": lambda: writer.append_row({"new": 1.0}, 3),
+        "ops": lambda: say(writer, "a", "b"),
+    }[way]
     disk.room, disk.after = part, strike
-    with pytest.raises(TimeIsUpError):  # noqa: PT012 - one of three calls
-        if way == "quick":
-            writer.append_row({"a": 1.0}, 3)
-        elif way == "slow":
-            writer.append_row({"new": 1.0}, 3)
-        else:
-            say(writer, "a", "b")
+    with pytest.raises(TimeIsUpError):
+        write()
     disk.room = float("inf")
     writer.append_row({"a": 1.0}, 4)
     writer.append_row({"a": 1.0}, 5)
-    found = journals()  # which sees no gap and no tail
-    assert len(found) == 1
-    assert steps(found) in ([0, 1, 2, 4, 5], [0, 1, 2, 3, 4, 5])
-    assert (3 in steps(found)) == (part == 1000 and way != "ops")
+    (frames,) = journals()  # which sees no gap and no tail
+    found = [step for _, step, _ in points(frames)]
+    assert found == [0, 1, 2, *([3] if part == 1000 and way != "ops" else []), 4, 5]
     assert writer.dropped == {}
 
 
 @pytest.mark.parametrize("part", [1, 8, 47, 48, 60, 96, 1000])
-def test_what_waited_is_written_once_though_a_handler_raises(
+def test_waiting_records_are_written_once_though_a_handler_raises(
     open_writer, disk, journals, strike, part
 ):
     """The write that catches up is left with an exception: nothing is doubled, nothing is lost."""
@@ -233,15 +205,16 @@ def test_what_waited_is_written_once_though_a_handler_raises(
         say(writer, "lost with its call")
     disk.room = float("inf")
     say(writer, "after")
-    assert texts(journals()) == ["before", "a", "b", "after"]
-    assert steps(journals()) == [1]
+    (frames,) = journals()
+    assert texts(frames) == ["before", "a", "b", "after"]
+    assert points(frames) == [("x", 1, 1)]
     assert writer.dropped == {}
 
 
 def test_ctrl_c_anywhere_while_catching_up_doubles_nothing(
     open_writer, disk, journals, folder, interrupt_at
 ):
-    """KeyboardInterrupt at any of our own calls, and what waited is there once, and in order."""
+    """KeyboardInterrupt at any of our own calls: each waiting record is there once, in order."""
     interrupted = 0
     for number in range(1, 200, 3):
         writer = open_writer()
@@ -255,9 +228,10 @@ def test_ctrl_c_anywhere_while_catching_up_doubles_nothing(
             say(writer, "then")
         interrupted += len(hit)
         say(writer, "after")
-        found = [text for text in texts(journals()) if text != "then"]
+        (frames,) = journals()
+        found = [text for text in texts(frames) if text != "then"]
         assert found == ["before", "a", "A", "b", "B", "c", "C", "after"]
-        assert steps(journals()) == [1, 1, 1]
+        assert rows(frames) == 3
         assert writer.dropped == {}
         writer.close()
         shutil.rmtree(folder.path)
@@ -268,7 +242,7 @@ def test_ctrl_c_anywhere_while_catching_up_doubles_nothing(
 def test_a_journal_whose_beginning_is_interrupted(
     open_writer, disk, folder, journals, strike, part
 ):
-    """Its HEADER is whole, then it is gone on with; or it is not, then there is no file."""
+    """Either its HEADER is whole and it is gone on with, or there is no file."""
     writer = open_writer()
     disk.after = strike
     disk.room = part or float("inf")
@@ -280,14 +254,16 @@ def test_a_journal_whose_beginning_is_interrupted(
     disk._write, disk.room, disk.after = write, float("inf"), None
     say(writer, "after")
     writer.close()
-    assert texts(journals()) == ["after"]
+    (frames,) = journals()
+    assert texts(frames) == ["after"]
     assert len(list(folder.journal_dir.iterdir())) == 1
 
 
 # -------------------------------------------------------------------- positions
 
 
-def test_positions_count_what_waited_as_soon_as_the_disk_takes_it(open_writer, disk, journals):
+def test_positions_are_where_whole_frames_end(open_writer, disk, journals, strike):
+    """They count waiting records as soon as the disk takes them, and no torn frame."""
     writer = open_writer()
     say(writer, "before")
     full = writer.positions()
@@ -296,14 +272,9 @@ def test_positions_count_what_waited_as_soon_as_the_disk_takes_it(open_writer, d
     assert writer.positions() == full
     disk.room = float("inf")
     assert writer.positions() == {writer.writer: journals()[0][-1].end}
-    assert texts(journals()) == ["before", "waits"]
-
-
-def test_positions_are_never_in_the_middle_of_a_frame(open_writer, disk, journals, strike):
-    writer = open_writer()
-    say(writer, "before")
     disk.room, disk.after = 20, strike
     with pytest.raises(TimeIsUpError):
         say(writer, "torn")
     disk.room = float("inf")
     assert writer.positions() == {writer.writer: journals()[0][-1].end}
+    assert texts(journals()[0]) == ["before", "waits"]

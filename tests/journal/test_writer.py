@@ -10,30 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from journals import points_in
+from journal_frames import header, kinds, points, told
+from journals import Kind
 from own_calls import own
 
 from seamark.errors import ArgumentError, FamilyError
 from seamark.journal import rows as rows_module
 from seamark.journal import writer as writer_module
-from seamark.journal.format import MAX_PAYLOAD_BYTES, USER_TIME, ZLIB, Kind
+from seamark.journal.folder import RunFolder
+from seamark.journal.format import MAX_PAYLOAD_BYTES, USER_TIME, ZLIB
 from seamark.journal.reader import decode_json
 from seamark.journal.writer import wall_clock
 
 START_NS = 1_700_000_000_000_000_000
-
-
-def kinds(frames):
-    return " ".join(Kind(frame.kind).name.lower() for frame in frames)
-
-
-def points(frames):
-    return [(path, point.step, point.value) for path, point in points_in(frames)]
-
-
-def dropped(frames):
-    told = [decode_json(f.payload) for f in frames if f.kind in (10, 11) and f.payload]
-    return told[-1]["dropped"] if told else {}
 
 
 # -------------------------------------------------------------------- files
@@ -51,8 +40,8 @@ def test_header_is_the_first_frame(open_writer, journals, folder):
     """HEADER holds what the run says of itself and the names that others find the journal by."""
     writer = open_writer(header={"owner": True, "pid": 7})
     writer.append_op({"op": "state", "state": "running"})
-    header = decode_json(journals()[0][0].payload)
-    assert header == {
+    found = header(journals()[0])
+    assert found == {
         "format": 1,
         "run": "run0",
         "project": "team/mnist",
@@ -62,7 +51,7 @@ def test_header_is_the_first_frame(open_writer, journals, folder):
         "owner": True,
         "pid": 7,
     }
-    assert writer.writer == header["writer"]
+    assert writer.writer == found["writer"]
 
 
 def test_close_is_the_last_frame_and_ends_the_file(open_writer, journals, warnings_said):
@@ -123,38 +112,26 @@ def test_one_write_for_each_row(open_writer, monkeypatch):
     assert sizes == [48] * 1000
 
 
-def test_varying_key_sets_stay_sparse(open_writer, journals):
-    writer = open_writer()
-    names = [f"s{number:02}" for number in range(20)]
-    expected = []
-    for step in range(19):
-        values = dict.fromkeys(names[step:], 0.5)
-        writer.append_row(values, step)
-        expected += [(name, step, 0.5) for name in values]
-    (frames,) = journals()
-    assert Kind.SCHEMA not in {frame.kind for frame in frames}
-    assert points(frames) == expected
-
-
-def test_order_of_keys_is_part_of_a_key_set(open_writer, journals):
-    writer = open_writer()
-    for step in range(3):
-        writer.append_row({"a": 1.0, "b": 2.0}, step)
-        writer.append_row({"b": 2.0, "a": 1.0}, step)
-    assert {(path, value) for path, _, value in points(journals()[0])} == {("a", 1), ("b", 2)}
-
-
-def test_at_most_256_schemas(open_writer, journals):
+@pytest.mark.parametrize(
+    ("rows", "schemas"),
+    [
+        ([{f"s{number:02}": 0.5 for number in range(step, 20)} for step in range(19)], 0),
+        ([{"a": 1.0, "b": 2.0}, {"b": 2.0, "a": 1.0}] * 3, 2),
+        ([{f"s{number}": 0.5} for number in range(300)] * 3, 256),
+    ],
+    ids=["varying", "other order", "too many"],
+)
+def test_key_sets_that_come_again_have_schemas_up_to_a_limit(open_writer, journals, rows, schemas):
     """The 257th key set that comes again stays sparse; nothing is lost by that."""
+    assert rows_module.MAX_SCHEMAS == 256
     writer = open_writer()
-    expected = []
-    for step in range(3):
-        for number in range(300):
-            writer.append_row({f"s{number}": 0.5}, step)
-            expected.append((f"s{number}", step, 0.5))
+    for step, row in enumerate(rows):
+        writer.append_row(row, step)
     (frames,) = journals()
-    assert sum(frame.kind == Kind.SCHEMA for frame in frames) == rows_module.MAX_SCHEMAS == 256
-    assert points(frames) == expected
+    assert kinds(frames).split().count("schema") == schemas
+    assert points(frames) == [
+        (path, step, value) for step, row in enumerate(rows) for path, value in row.items()
+    ]
 
 
 def test_clearing_does_not_use_up_schemas(open_writer, journals):
@@ -165,11 +142,11 @@ def test_clearing_does_not_use_up_schemas(open_writer, journals):
         writer.append_row({"a": 1.0, "b": 2.0})
         writer.forget_steps(["a", "b"])
     (frames,) = journals()
-    assert sum(frame.kind == Kind.SCHEMA for frame in frames) == 1
+    assert kinds(frames).split().count("schema") == 1
     assert {step for _, step, _ in points(frames)} == {0, 1}
 
 
-def test_what_was_seen_is_bounded(open_writer):
+def test_memory_of_key_sets_is_bounded(open_writer):
     writer = open_writer()
     for number in range(5000):
         keys = [f"p{bit}" for bit in range(13) if number >> bit & 1]
@@ -184,7 +161,7 @@ def test_what_was_seen_is_bounded(open_writer):
     ids=lambda odd: type(odd).__name__,
 )
 @pytest.mark.parametrize("before", [0, 3])
-def test_what_is_no_number_is_left_out(open_writer, journals, warnings_said, odd, before):
+def test_a_value_that_is_no_number_is_left_out(open_writer, journals, warnings_said, odd, before):
     writer = open_writer()
     for step in range(before):
         writer.append_row({"good": 1.5, "odd": 0.0}, step)
@@ -192,11 +169,11 @@ def test_what_is_no_number_is_left_out(open_writer, journals, warnings_said, odd
         writer.append_row({"good": 1.5, "odd": odd}, step)
     writer.close()
     (frames,) = journals()
-    assert [path for path, _, _ in points(frames)].count("good") == before + 3
-    assert [path for path, _, _ in points(frames)].count("odd") == before
-    assert dropped(frames) == {"value": 3}
-    assert len(warnings_said()) == 1
-    assert "'odd'" in warnings_said()[0]
+    paths = [path for path, _, _ in points(frames)]
+    assert (paths.count("good"), paths.count("odd")) == (before + 3, before)
+    assert told(frames)[-1] == {"value": 3}
+    (warning,) = warnings_said()
+    assert "'odd'" in warning
 
 
 class Liar:
@@ -220,20 +197,10 @@ class Unruly(dict):
     "metrics",
     [
         {"a": Liar()},
-        {1: 0.5},
-        {"": 0.5},
-        {"/a": 0.5},
-        {"a//b": 0.5},
-        {"a\x00": 0.5},
-        {"\udc80": 0.5},
-        {"x" * 1025: 0.5},
+        *({path: 0.5} for path in (1, None, "", "/a", "a//b", "a\x00", "\udc80", "x" * 1025)),
         {"sys/id": None},
-        {None: 0.5},
         Unruly(a=1.0),
-        None,
-        3,
-        ["a"],
-        "text",
+        *(None, 3, ["a"], "text"),
     ],
     ids=lambda metrics: f"{metrics!r:.20}",
 )
@@ -299,19 +266,20 @@ def numbered(writer, journals, path):
     return [step for at, step, _ in points(journals()[0]) if at == path]
 
 
-def test_steps_are_kept_as_given(open_writer, journals):
-    given = [5, 5, 3, -2, 0.25, 1e300, 2**53 + 1, 0]
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ([5, 5, 3, -2, 0.25, 1e300, 2**53, 0], [5, 5, 3, -2, 0.25, 1e300, 2**53, 0]),
+        ([2**53 + 1], [float(2**53 + 1)]),
+        ([10, 5, None, -7, None, None], [10, 5, 6, -7, -6, -5]),
+    ],
+    ids=["given", "too large", "left out"],
+)
+def test_steps_are_kept_as_given_and_those_left_out_follow(open_writer, journals, given, kept):
     writer = open_writer()
     for step in given:
         writer.append_row({"a": 1.0}, step)
-    assert numbered(writer, journals, "a") == list(map(float, given))
-
-
-def test_a_step_left_out_follows_the_last_one(open_writer, journals):
-    writer = open_writer()
-    for step in (10, 5, None, -7, None, None):
-        writer.append_row({"a": 1.0}, step)
-    assert numbered(writer, journals, "a") == [10, 5, 6, -7, -6, -5]
+    assert numbered(writer, journals, "a") == kept
 
 
 def test_a_row_without_step_goes_above_all_its_series(open_writer, journals):
@@ -323,13 +291,11 @@ def test_a_row_without_step_goes_above_all_its_series(open_writer, journals):
     writer.append_row({"a": 1.0, "b": 1.0})
     writer.append_row({"a": 1.0, "b": 1.0})
     writer.append_row({"new": 1.0})
-    assert numbered(writer, journals, "c") == [11]
-    assert numbered(writer, journals, "a") == [10, 11, 21, 22]
-    assert numbered(writer, journals, "b") == [20, 21, 22]
-    assert numbered(writer, journals, "new") == [0]
+    found = {path: numbered(writer, journals, path) for path in ("a", "b", "c", "new")}
+    assert found == {"a": [10, 11, 21, 22], "b": [20, 21, 22], "c": [11], "new": [0]}
 
 
-def test_columns_count_on(open_writer, journals):
+def test_columns_and_rows_count_on(open_writer, journals):
     """`extend` without steps goes on from the last step, and rows go on from there."""
     writer = open_writer()
     writer.append_column("a", [1.0, 2.0])
@@ -338,35 +304,23 @@ def test_columns_count_on(open_writer, journals):
     writer.append_column("a", [5.0, 6.0])
     writer.append_row({"a": 7.0})
     assert numbered(writer, journals, "a") == [0, 1, 2, 10, 11, 12, 13]
+    steps = [writer.take_step("log", step) for step in (None, None, 7, None, -3, None)]
+    assert steps == [0, 1, 7, 8, -3, -2]
 
 
-def test_forgotten_series_count_from_zero(open_writer, journals):
+def test_forgotten_series_count_from_zero_and_remembered_ones_count_on(open_writer, journals):
     writer = open_writer()
     for _ in range(3):
         writer.append_row({"a/b": 1.0, "ab": 1.0})
     writer.forget("a")
     writer.append_row({"a/b": 1.0})
     writer.append_row({"ab": 1.0})
-    assert numbered(writer, journals, "a/b") == [0, 1, 2, 0]
-    assert numbered(writer, journals, "ab") == [0, 1, 2, 3]
-
-
-def test_steps_of_other_series(open_writer):
-    writer = open_writer()
-    assert [writer.take_step("log", step) for step in (None, None, 7, None, -3, None)] == [
-        *(0, 1, 7, 8, -3, -2)
-    ]
-
-
-def test_what_the_run_held_counts_unless_written_to(open_writer, journals):
-    writer = open_writer()
-    writer.append_row({"b": 1.0}, 3)
-    writer.remember_step("a", 41)
-    writer.remember_step("b", 41)
-    writer.append_row({"a": 1.0})
-    writer.append_row({"b": 1.0})
-    assert numbered(writer, journals, "a") == [42]
-    assert numbered(writer, journals, "b") == [3, 4]
+    for path in ("old", "ab"):
+        writer.remember_step(path, 41)  # of what the run held; `ab` was written to since
+    writer.append_row({"old": 1.0})
+    writer.append_row({"ab": 1.0})
+    found = {path: numbered(writer, journals, path) for path in ("a/b", "ab", "old")}
+    assert found == {"a/b": [0, 1, 2, 0], "ab": [0, 1, 2, 3, 4], "old": [42]}
 
 
 # -------------------------------------------------------------------- columns and ops
@@ -380,27 +334,18 @@ def test_long_columns_are_split(open_writer, journals, monkeypatch):
     (frames,) = journals()
     assert kinds(frames) == "header path column column column path column column column"
     assert points(frames) == [(p, s, s) for p in "ab" for s in range(2500)]
-    limit = 500_000 * 24
-    assert limit < MAX_PAYLOAD_BYTES
 
 
-def test_long_records_are_compressed(open_writer, journals):
-    """A record over 64 KiB is deflated and read back whole."""
+def test_long_records_are_compressed_and_refused_beyond_the_limit(open_writer, journals):
     writer = open_writer()
     op = {"op": "add", "path": "sys/tags", "values": ["tag"] * 50_000}
     writer.append_op(op)
-    last = journals()[0][-1]
+    with pytest.raises(ArgumentError, match=str(MAX_PAYLOAD_BYTES)):
+        writer.append_op({"op": "add", "path": "a", "values": ["x" * MAX_PAYLOAD_BYTES]})
+    _, last = journals()[0]
     assert last.flags == ZLIB
     assert decode_json(last.payload) == op
     assert last.end - last.offset < 10_000
-
-
-def test_a_record_over_the_limit_is_a_persons_mistake(open_writer, journals):
-    writer = open_writer()
-    writer.append_op({"op": "clear", "path": "a"})
-    with pytest.raises(ArgumentError, match=str(MAX_PAYLOAD_BYTES)):
-        writer.append_op({"op": "add", "path": "a", "values": ["x" * MAX_PAYLOAD_BYTES]})
-    assert kinds(journals()[0]) == "header op"
 
 
 def test_a_path_keeps_its_family(open_writer):
@@ -437,7 +382,7 @@ def test_time_rises_strictly(open_writer, journals, clock):
     assert times == list(range(START_NS, START_NS + len(times)))
 
 
-def test_a_process_that_is_stopped_between_both_looks_is_not_late(monkeypatch):
+def test_a_process_that_is_stopped_between_two_looks_at_the_clock_is_not_late(monkeypatch):
     time = writer_module.time
     looks = iter(range(100))
     steady = time.clock_gettime_ns
@@ -464,17 +409,16 @@ def test_wall_clock_does_not_step(monkeypatch):
 
 
 def test_a_new_writer_starts_above_what_the_run_holds(open_writer, journals, clock):
-    """Its clock may be behind: its records still come after those that it found."""
+    """Its clock may be behind."""
     first = open_writer()
     first.append_row({"a": 1.0}, 0)
     latest = journals()[0][-1].t
     clock.now -= 600 * 10**9
     second = open_writer()
     second.append_row({"a": 2.0}, 1)
-    header = journals()[1][0]
-    assert header.t == latest + 1
-    assert decode_json(header.payload)["prior_t"] == latest
-    assert decode_json(header.payload)["continues"] is None
+    found = journals()[1]
+    assert found[0].t == latest + 1
+    assert (header(found)["prior_t"], header(found)["continues"]) == (latest, None)
 
 
 def test_a_host_in_the_year_2099_poisons_nothing(open_writer, journals, clock, warnings_said):
@@ -557,7 +501,7 @@ def test_sync_forces_what_is_new(open_writer, monkeypatch, folder):
     assert synced == ["data"]
 
 
-def test_rotation(open_writer, journals, monkeypatch):
+def test_rotation(open_writer, journals, tmp_path, monkeypatch):
     monkeypatch.setattr(writer_module, "ROTATE_BYTES", 600)
     writer = open_writer()
     expected = []
@@ -570,16 +514,12 @@ def test_rotation(open_writer, journals, monkeypatch):
     assert [point for frames in found for point in points(frames)] == expected
     for before, after in pairwise(found):
         assert decode_json(before[-1].payload)["reason"] == "rotate"
-        header = decode_json(after[0].payload)
-        assert header["continues"] == decode_json(before[0].payload)["writer"]
-        assert header["prior_t"] == before[-1].t < after[0].t
-    assert set(writer.positions()) == {decode_json(frames[0].payload)["writer"] for frames in found}
-
-
-def test_no_journal_after_rotation_unless_needed(open_writer, journals, monkeypatch):
-    monkeypatch.setattr(writer_module, "ROTATE_BYTES", 10)
-    writer = open_writer()
-    writer.append_row({"a": 0.5}, 0)
-    writer.keep()
-    writer.close()
-    assert [kinds(frames) for frames in journals()] == ["header path sparse close"]
+        assert header(after)["continues"] == header(before)["writer"]
+        assert header(after)["prior_t"] == before[-1].t < after[0].t
+    assert set(writer.positions()) == {header(frames)["writer"] for frames in found}
+    idle = open_writer(folder=RunFolder(tmp_path / "idle", "p", "r"))
+    for step in range(20):
+        idle.append_row({"a": 0.5}, step)
+    idle.keep()
+    idle.close()
+    assert len(idle.positions()) == 1  # no journal after the last rotation

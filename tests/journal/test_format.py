@@ -2,12 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from seamark.journal.format import (
-    MAX_PAYLOAD_BYTES,
-    Kind,
-    dump_json,
-    frame_bytes,
-)
+from seamark.journal.format import MAX_PAYLOAD_BYTES, Kind, dump_json, frame_bytes
 
 
 def test_frame_over_the_limit_is_refused():

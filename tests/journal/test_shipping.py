@@ -144,26 +144,20 @@ def test_whatever_is_damaged_both_sides_agree(seed, flips, limit):
 
 @pytest.mark.parametrize(("key", "value"), [("run", "run2"), ("writer", "host-2-one")])
 def test_a_header_for_something_else_is_refused(key, value):
-    made = journal(**{key: value}) if key == "writer" else None
-    if made is None:
-        made = JournalBuilder("one", **{"project": "team/x", "run": "run1", key: value})
-    with pytest.raises(BatchError, match=value) as raised:
-        check_frames("run1", made.file, 0, made.data)
-    assert raised.value.slug == "foreign-header"
-
-
-def test_a_run_may_come_in_another_project():
-    """A HEADER says in which it was recorded; `sync` may send the run to another one."""
-    made = JournalBuilder("one", project="team/y", run="run1").row({"a": 1.0}, 1)
+    """The project may be another one: `sync` may send a run there."""
+    facts = {"project": "team/y", "run": "run1"}
+    made = JournalBuilder("one", **facts).row({"a": 1.0}, 1)
     assert check_frames("run1", made.file, 0, made.data)
-
-
-def test_a_second_header_is_looked_at_too():
-    made = journal(2)
-    start = made.offset
+    second = made.offset
     made.frame(Kind.HEADER, dump_json({"run": "other"}))
-    with pytest.raises(BatchError, match="other"):
-        check_frames("run1", made.file, start, made.data[start:])
+    wrong = JournalBuilder("one", **facts | {key: value})
+    for name, data, start, says in (
+        (made.file, made.data, second, "other"),
+        (wrong.file, wrong.data, 0, value),
+    ):
+        with pytest.raises(BatchError, match=says) as raised:
+            check_frames("run1", name, start, data[start:])
+        assert raised.value.slug == "foreign-header"
 
 
 def test_other_bytes_are_refused():
@@ -238,7 +232,7 @@ def test_frames_as_columns_make_the_same_batches(limit, packed):
     assert b"".join(batch.data for batch in plain) == made.data
 
 
-def test_what_cannot_be_unpacked_counts_as_the_most_that_it_could_become(monkeypatch):
+def test_payloads_that_cannot_be_unpacked_count_as_the_most_that_they_could_become(monkeypatch):
     monkeypatch.setattr("seamark.journal.shipping.INFLATED_BYTES", 3 * MAX_PAYLOAD_BYTES)
     made = journal(1)
     for _ in range(2):
@@ -249,7 +243,7 @@ def test_what_cannot_be_unpacked_counts_as_the_most_that_it_could_become(monkeyp
         check_frames("run1", made.file, 0, made.data)
 
 
-def test_what_is_packed_is_counted_as_what_it_becomes(monkeypatch):
+def test_packed_payloads_count_as_what_they_become(monkeypatch):
     made = journal(3)
     for _ in range(6):
         made.frame(Kind.OP, zlib.compress(bytes(1 << 20)), flags=ZLIB)

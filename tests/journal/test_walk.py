@@ -134,13 +134,22 @@ class TestAnyBytes:
         agrees(data, salt, min(start, len(data)))
 
     @FEW
-    @given(JOURNALS)
-    def test_whole_journals(self, frames):
-        """All frames are found, whatever they hold: marks and whole frames inside others too."""
-        data = b"".join(frames)
-        found, stop, bad = agrees(data)
-        assert len(found.place) == len(frames)
-        assert (stop, bad) == (len(data), False)
+    @given(JOURNALS, st.binary(max_size=11), st.data())
+    def test_journals_from_a_place_within_or_cut_short(self, frames, before, data):
+        """All frames are found, whatever they hold: marks and whole frames inside others too.
+
+        From any frame on, also where that is no multiple of 8; from anywhere else nothing. Cut at
+        any byte, there are too few bytes, not bad ones.
+        """
+        journal = before + b"".join(frames)
+        starts = [len(before) + end for end in accumulate(map(len, frames), initial=0)]
+        number = data.draw(st.integers(0, len(frames)))
+        found, stop, bad = agrees(journal, start=starts[number])
+        assert (found.place.tolist(), stop, bad) == (starts[number:-1], len(journal), False)
+        agrees(journal, start=data.draw(st.integers(0, len(journal))))
+        cut = data.draw(st.integers(starts[number], len(journal)))
+        _, stop, bad = agrees(journal[:cut], start=starts[number])
+        assert (stop, bad) == (max(start for start in starts if start <= cut), False)
 
     @FEW
     @given(JOURNALS, ILLEGAL, JOURNALS)
@@ -152,16 +161,6 @@ class TestAnyBytes:
         assert stop == sum(map(len, before))
 
     @FEW
-    @given(JOURNALS, st.data())
-    def test_a_journal_that_is_cut_short(self, frames, data):
-        """At any byte: the whole frames before it, and there are too few bytes, not bad ones."""
-        journal = b"".join(frames)
-        cut = data.draw(st.integers(0, len(journal)))
-        _, stop, bad = agrees(journal[:cut])
-        assert not bad
-        assert stop == max(end for end in accumulate(map(len, frames), initial=0) if end <= cut)
-
-    @FEW
     @given(JOURNALS.filter(bool), st.data())
     def test_a_journal_with_flipped_bits(self, frames, data):
         journal = bytearray(b"".join(frames))
@@ -169,18 +168,6 @@ class TestAnyBytes:
             bit = data.draw(st.integers(0, 8 * len(journal) - 1))
             journal[bit // 8] ^= 1 << bit % 8
         agrees(bytes(journal))
-
-    @FEW
-    @given(JOURNALS.filter(bool), st.binary(max_size=11), st.data())
-    def test_from_a_place_within(self, frames, before, data):
-        """From any frame on, also where that is no multiple of 8; from anywhere else nothing."""
-        journal = before + b"".join(frames)
-        starts = [len(before) + end for end in accumulate(map(len, frames), initial=0)]
-        number = data.draw(st.integers(0, len(frames)))
-        found, stop, _ = agrees(journal, start=starts[number])
-        assert found.place.tolist() == starts[number:-1]
-        assert stop == len(journal)
-        agrees(journal, start=data.draw(st.integers(0, len(journal))))
 
     def test_a_journal_of_heartbeats(self):
         beats = [frame_bytes(SALT, Kind.HEARTBEAT, t, b"") for t in range(300)]
